@@ -1,0 +1,391 @@
+//! Changesets: what one piece of work changed, entry by entry.
+//!
+//! A changeset is open or closed; entries are numbered from 0 without gap and are added only
+//! while it is open. The store enforces both in the statement that writes the entry.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ChangesetId, ContentHash, PlanId, Timestamp, ToolInvocationId};
+
+/// The number of an entry in its changeset, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EntryNumber(pub u64);
+
+impl fmt::Display for EntryNumber {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, formatter)
+    }
+}
+
+/// Content of a file at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileState {
+    /// What it holds.
+    pub hash: ContentHash,
+    /// How many bytes.
+    pub size: u64,
+}
+
+/// What happened to a path. Each operation carries exactly the facts that it has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "operation", rename_all = "lowercase")]
+pub enum Operation {
+    /// A new file.
+    Create {
+        /// The file made.
+        after: FileState,
+    },
+    /// Other content.
+    Modify {
+        /// The file before.
+        before: FileState,
+        /// The file after.
+        after: FileState,
+    },
+    /// The file is gone.
+    Delete {
+        /// The file that was there.
+        before: FileState,
+    },
+    /// Another path, perhaps with other content.
+    Rename {
+        /// The new path.
+        new_path: String,
+        /// The file before.
+        before: FileState,
+        /// The file after.
+        after: FileState,
+    },
+    /// Other permissions, same content.
+    Mode {
+        /// The content, which did not change.
+        content: FileState,
+        /// The permission bits before.
+        before_mode: u32,
+        /// The permission bits after.
+        after_mode: u32,
+    },
+}
+
+/// Why facts do not make an operation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OperationError {
+    /// An operation with this name does not exist.
+    #[error("`{0}` is not an operation")]
+    Unknown(String),
+    /// A fact that the operation needs is missing.
+    #[error("the operation `{operation}` needs {missing}")]
+    Missing {
+        /// The operation.
+        operation: String,
+        /// The fact.
+        missing: &'static str,
+    },
+    /// The path is empty or holds a NUL character.
+    #[error("`{0}` is not a path")]
+    Path(String),
+}
+
+impl Operation {
+    /// The name as stored and printed.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Create { .. } => "create",
+            Self::Modify { .. } => "modify",
+            Self::Delete { .. } => "delete",
+            Self::Rename { .. } => "rename",
+            Self::Mode { .. } => "mode",
+        }
+    }
+
+    /// The file before, if there was one.
+    pub const fn before(&self) -> Option<FileState> {
+        match self {
+            Self::Create { .. } => None,
+            Self::Modify { before, .. } | Self::Delete { before } | Self::Rename { before, .. } => {
+                Some(*before)
+            }
+            Self::Mode { content, .. } => Some(*content),
+        }
+    }
+
+    /// The file after, if there is one.
+    pub const fn after(&self) -> Option<FileState> {
+        match self {
+            Self::Delete { .. } => None,
+            Self::Create { after } | Self::Modify { after, .. } | Self::Rename { after, .. } => {
+                Some(*after)
+            }
+            Self::Mode { content, .. } => Some(*content),
+        }
+    }
+
+    /// The new path of a rename.
+    pub fn new_path(&self) -> Option<&str> {
+        match self {
+            Self::Rename { new_path, .. } => Some(new_path),
+            _ => None,
+        }
+    }
+
+    /// The permission bits before and after a change of mode.
+    pub const fn modes(&self) -> Option<(u32, u32)> {
+        match self {
+            Self::Mode {
+                before_mode,
+                after_mode,
+                ..
+            } => Some((*before_mode, *after_mode)),
+            _ => None,
+        }
+    }
+
+    /// Puts an operation together from stored facts.
+    pub fn from_stored(
+        name: &str,
+        before: Option<FileState>,
+        after: Option<FileState>,
+        new_path: Option<String>,
+        modes: Option<(u32, u32)>,
+    ) -> Result<Self, OperationError> {
+        let missing = |missing| OperationError::Missing {
+            operation: name.to_owned(),
+            missing,
+        };
+        let before = before.ok_or_else(|| missing("the state before"));
+        let after = after.ok_or_else(|| missing("the state after"));
+        Ok(match name {
+            "create" => Self::Create { after: after? },
+            "modify" => Self::Modify {
+                before: before?,
+                after: after?,
+            },
+            "delete" => Self::Delete { before: before? },
+            "rename" => Self::Rename {
+                new_path: new_path.ok_or_else(|| missing("the new path"))?,
+                before: before?,
+                after: after?,
+            },
+            "mode" => {
+                let (before_mode, after_mode) = modes.ok_or_else(|| missing("both modes"))?;
+                Self::Mode {
+                    content: after?,
+                    before_mode,
+                    after_mode,
+                }
+            }
+            _ => return Err(OperationError::Unknown(name.to_owned())),
+        })
+    }
+}
+
+/// A change that is fit to be recorded and has no number yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewChange {
+    resource: String,
+    path: String,
+    operation: Operation,
+    tool: Option<String>,
+    invocation: Option<ToolInvocationId>,
+    actor_node: Option<String>,
+}
+
+impl NewChange {
+    /// A change of `path` inside `resource`.
+    pub fn new(
+        resource: impl Into<String>,
+        path: impl Into<String>,
+        operation: Operation,
+    ) -> Result<Self, OperationError> {
+        let (resource, path) = (resource.into(), path.into());
+        for text in [
+            Some(resource.as_str()),
+            Some(path.as_str()),
+            operation.new_path(),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            if text.is_empty() || text.contains('\0') {
+                return Err(OperationError::Path(text.to_owned()));
+            }
+        }
+        Ok(Self {
+            resource,
+            path,
+            operation,
+            tool: None,
+            invocation: None,
+            actor_node: None,
+        })
+    }
+
+    /// Names the tool and the call that made the change.
+    #[must_use]
+    pub fn by_tool(
+        mut self,
+        tool: impl Into<String>,
+        invocation: Option<ToolInvocationId>,
+    ) -> Self {
+        self.tool = Some(tool.into());
+        self.invocation = invocation;
+        self
+    }
+
+    /// Names the actor's graph node that made the change.
+    #[must_use]
+    pub fn by_node(mut self, node: impl Into<String>) -> Self {
+        self.actor_node = Some(node.into());
+        self
+    }
+
+    /// The resource changed.
+    pub fn resource(&self) -> &str {
+        &self.resource
+    }
+
+    /// The path changed, inside the resource.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What happened.
+    pub const fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    /// The tool that did it.
+    pub fn tool(&self) -> Option<&str> {
+        self.tool.as_deref()
+    }
+
+    /// The call of the tool.
+    pub const fn invocation(&self) -> Option<ToolInvocationId> {
+        self.invocation
+    }
+
+    /// The node of the actor's graph.
+    pub fn actor_node(&self) -> Option<&str> {
+        self.actor_node.as_deref()
+    }
+}
+
+/// A recorded change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeEntry {
+    /// The changeset that holds it.
+    pub changeset: ChangesetId,
+    /// Its number there.
+    pub number: EntryNumber,
+    /// What was recorded.
+    pub change: NewChange,
+    /// When.
+    pub recorded_at: Timestamp,
+}
+
+/// Whether entries may still be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChangesetState {
+    /// Entries may be added.
+    Open,
+    /// Complete.
+    Closed,
+}
+
+/// A changeset without its entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changeset {
+    /// Its id.
+    pub id: ChangesetId,
+    /// The plan whose run opened it.
+    pub plan: PlanId,
+    /// How many entries it has, which is also the number of the next one.
+    pub entry_count: u64,
+    /// When it was opened.
+    pub opened_at: Timestamp,
+    /// When it was closed.
+    pub closed_at: Option<Timestamp>,
+}
+
+impl Changeset {
+    /// Whether entries may still be added.
+    pub const fn state(&self) -> ChangesetState {
+        match self.closed_at {
+            None => ChangesetState::Open,
+            Some(_) => ChangesetState::Closed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ContentHash, FileState, NewChange, Operation};
+    use proptest::prelude::*;
+
+    fn state() -> impl Strategy<Value = FileState> {
+        any::<Vec<u8>>().prop_map(|bytes| FileState {
+            hash: ContentHash::of(&bytes),
+            size: bytes.len() as u64,
+        })
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            state().prop_map(|after| Operation::Create { after }),
+            (state(), state()).prop_map(|(before, after)| Operation::Modify { before, after }),
+            state().prop_map(|before| Operation::Delete { before }),
+            (state(), state(), "[a-z/]{1,9}").prop_map(|(before, after, new_path)| {
+                Operation::Rename {
+                    new_path,
+                    before,
+                    after,
+                }
+            }),
+            (state(), any::<u32>(), any::<u32>()).prop_map(|(content, before_mode, after_mode)| {
+                Operation::Mode {
+                    content,
+                    before_mode,
+                    after_mode,
+                }
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn an_operation_is_rebuilt_from_its_stored_facts(operation in operation()) {
+            let again = Operation::from_stored(
+                operation.as_str(),
+                operation.before(),
+                operation.after(),
+                operation.new_path().map(str::to_owned),
+                operation.modes(),
+            );
+            prop_assert_eq!(again.expect("complete"), operation);
+        }
+
+        #[test]
+        fn an_operation_survives_json(operation in operation()) {
+            let text = serde_json::to_string(&operation).expect("serializes");
+            prop_assert_eq!(serde_json::from_str::<Operation>(&text).expect("reads"), operation);
+        }
+    }
+
+    #[test]
+    fn a_change_needs_a_resource_and_a_path() {
+        let create = || Operation::Create {
+            after: FileState {
+                hash: ContentHash::of(b""),
+                size: 0,
+            },
+        };
+        assert!(NewChange::new("", "a", create()).is_err());
+        assert!(NewChange::new("r", "", create()).is_err());
+        assert!(NewChange::new("r", "a\0", create()).is_err());
+        assert!(NewChange::new("r", "a", create()).is_ok());
+    }
+}

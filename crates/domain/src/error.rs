@@ -1,0 +1,150 @@
+//! The error vocabulary every crate shares: stable codes, the exit code each one ends with, and
+//! the [`Diagnose`] trait that error types implement so that any front end can show them alike.
+//!
+//! A code is a promise: it never changes its meaning and has a page in `docs/errors/`.
+
+use serde_json::Value;
+
+/// What a failure means to the caller; decides the exit code of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The work failed or was refused.
+    Failed,
+    /// The request itself was wrong.
+    Usage,
+    /// A named thing does not exist.
+    NotFound,
+    /// The request conflicts with the present state or with another owner.
+    Conflict,
+    /// A person has to decide and none is there.
+    HumanNeeded,
+}
+
+impl Kind {
+    /// The process exit code for this kind.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::NotFound => 3,
+            Self::Conflict => 4,
+            Self::HumanNeeded => 5,
+        }
+    }
+}
+
+macro_rules! codes {
+    ($($variant:ident = $text:literal, $kind:ident, $title:literal;)+) => {
+        /// A stable error code. The one list of them; each has a page in `docs/errors/`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Code {
+            $(#[doc = $title] $variant,)+
+        }
+
+        impl Code {
+            /// Every code there is.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The code as printed, such as `CA-0301`.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+
+            /// What the code means to the caller.
+            pub const fn kind(self) -> Kind {
+                match self { $(Self::$variant => Kind::$kind,)+ }
+            }
+
+            /// The title of the code's page.
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$variant => $title,)+ }
+            }
+        }
+    };
+}
+
+codes! {
+    Internal = "CA-0100", Failed, "an internal rule was broken";
+    Usage = "CA-0101", Usage, "the command line is wrong";
+    InvalidName = "CA-0102", Usage, "a name is not well formed";
+    InvalidId = "CA-0103", Usage, "an id is not well formed";
+    HomeUnusable = "CA-0104", Failed, "the home folder cannot be used";
+    FileAccess = "CA-0105", Failed, "a file cannot be read or written";
+    ConfirmationNeeded = "CA-0106", HumanNeeded, "a person has to confirm this";
+    InvalidUtf8 = "CA-0107", Usage, "the input is not valid UTF-8";
+    OutputExists = "CA-0108", Conflict, "the output file exists already";
+    UnknownConfigKey = "CA-0110", Usage, "the configuration key does not exist";
+    InvalidConfigValue = "CA-0111", Usage, "the configuration value is not allowed";
+    MalformedConfig = "CA-0112", Failed, "the configuration file cannot be read";
+    NotProjectScoped = "CA-0113", Usage, "the key cannot be set for a project";
+    InvalidDatabaseUrl = "CA-0201", Usage, "the database URL is wrong";
+    DatabaseUnavailable = "CA-0202", Failed, "the database cannot be opened";
+    DatabaseBusy = "CA-0203", Failed, "the database stayed busy";
+    DatabaseDamaged = "CA-0204", Failed, "the database file is damaged";
+    DatabaseNewer = "CA-0205", Failed, "the database is newer than the program";
+    DiskFull = "CA-0206", Failed, "the disk is full";
+    DatabaseReadOnly = "CA-0207", Failed, "the database cannot be written";
+    SqliteTooOld = "CA-0208", Failed, "the SQLite library is too old";
+    StatementFailed = "CA-0209", Failed, "a database statement failed";
+    VersionConflict = "CA-0210", Conflict, "someone else changed it first";
+    ConstraintViolated = "CA-0211", Failed, "the database refused a row";
+    MigrationFailed = "CA-0212", Failed, "a migration failed";
+    BlobMissing = "CA-0213", Failed, "stored content is missing or altered";
+    StoredValueInvalid = "CA-0214", Failed, "a stored value cannot be read";
+    SessionNotFound = "CA-0301", NotFound, "the session does not exist";
+    AmbiguousSession = "CA-0302", Usage, "several sessions match";
+    InvalidRole = "CA-0303", Usage, "the role does not exist";
+    EmptyContent = "CA-0304", Usage, "the message is empty";
+    ContentTooLarge = "CA-0305", Usage, "the message is too large";
+    InvalidMetadata = "CA-0306", Usage, "the metadata is not a JSON object";
+    UnstorableContent = "CA-0307", Usage, "the text holds a character that cannot be stored";
+    InvalidJsonLine = "CA-0308", Usage, "a line of the JSONL input is wrong";
+    ImportAltered = "CA-0309", Failed, "the export file was altered";
+    ImportNewer = "CA-0310", Failed, "the export file is newer than the program";
+    ImportMalformed = "CA-0311", Failed, "the file is not a session export";
+    MessageNotFound = "CA-0312", NotFound, "the message does not exist";
+    InvalidSessionName = "CA-0313", Usage, "the session name is not allowed";
+    InvalidSearchQuery = "CA-0314", Usage, "the search query is empty";
+    NoActiveChangeset = "CA-0401", Conflict, "no changeset is open";
+    ChangesetClosed = "CA-0402", Conflict, "the changeset is closed";
+    ChangesetNotFound = "CA-0403", NotFound, "the changeset does not exist";
+    PlanNotFound = "CA-0404", NotFound, "the plan does not exist";
+    InvalidChange = "CA-0405", Usage, "the change is not well formed";
+    LeaseHeld = "CA-0411", Conflict, "someone else holds the lease";
+    LeaseLost = "CA-0412", Conflict, "the lease is no longer yours";
+    InvalidTtl = "CA-0413", Usage, "the lease duration is out of range";
+    ChecksFailed = "CA-0501", Failed, "a check found an error";
+}
+
+/// An error that can be shown to a person: it knows its code, a hint and machine-readable details.
+pub trait Diagnose: std::error::Error {
+    /// The stable code.
+    fn code(&self) -> Code;
+
+    /// What to do about it, as a sentence with the command to run.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+
+    /// Facts for programs: ids, candidates, limits.
+    fn details(&self) -> Value {
+        Value::Null
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Code;
+    use std::collections::HashSet;
+
+    #[test]
+    fn codes_are_distinct_and_well_formed() {
+        let mut seen = HashSet::new();
+        for code in Code::ALL {
+            let text = code.as_str();
+            assert!(seen.insert(text), "{text} is used twice");
+            let digits = text.strip_prefix("CA-").expect("prefix");
+            assert!(digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit()));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Domain events: what happened, in the order in which it became true.
+//!
+//! Events are stored by the unit of work that made them true, so there is none for work that was
+//! rolled back and none is missing for work that was committed.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Timestamp;
+
+/// The place of an event in the log. A reader that resumes after a position misses nothing.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Position(pub u64);
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal;)+) => {
+        /// What kind of thing happened.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum EventKind { $($(#[$doc])* $variant,)+ }
+
+        impl EventKind {
+            /// Every kind.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The kind as stored and printed.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A session was made.
+    SessionCreated = "session.created";
+    /// A session got another name.
+    SessionRenamed = "session.renamed";
+    /// A session and its messages were removed.
+    SessionDeleted = "session.deleted";
+    /// A session was made from an export.
+    SessionImported = "session.imported";
+    /// A session was made from the beginning of another.
+    SessionForked = "session.forked";
+    /// A message was appended.
+    MessageAppended = "session.message_appended";
+    /// Tokens were used.
+    UsageRecorded = "session.usage_recorded";
+    /// A plan was made.
+    PlanCreated = "plan.created";
+    /// A changeset was opened.
+    ChangesetOpened = "changeset.opened";
+    /// A changeset was closed.
+    ChangesetClosed = "changeset.closed";
+    /// A lease was given.
+    LeaseAcquired = "lease.acquired";
+    /// A lease was taken from an owner that was dead or late.
+    LeaseTakenOver = "lease.taken_over";
+    /// A lease was given back.
+    LeaseReleased = "lease.released";
+    /// Old rows were removed.
+    CleanupRan = "cleanup.ran";
+}
+
+impl EventKind {
+    /// Reads the stored form.
+    pub fn from_stored(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == text)
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// An event that has no place in the log yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEvent {
+    /// What happened.
+    pub kind: EventKind,
+    /// The id of what it happened to.
+    pub subject: String,
+    /// Facts for readers.
+    pub payload: Value,
+}
+
+/// A stored event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// Its place in the log.
+    pub position: Position,
+    /// What happened.
+    pub kind: EventKind,
+    /// The id of what it happened to.
+    pub subject: String,
+    /// Facts for readers.
+    pub payload: Value,
+    /// When.
+    pub occurred_at: Timestamp,
+}

@@ -1,0 +1,204 @@
+//! Ids: ULIDs, one type per noun, monotonic within a process.
+//!
+//! Ids sort by creation. Two ids made by one process never compare in the wrong order, even within
+//! a millisecond. People may type any unambiguous prefix of at least [`PREFIX_MINIMUM`] characters.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use ulid::{Generator, Ulid};
+
+/// The shortest prefix accepted as input.
+pub const PREFIX_MINIMUM: usize = 6;
+
+/// The shortest prefix shown in lists.
+const SHOWN_MINIMUM: usize = 8;
+
+/// The length of a whole id.
+const WHOLE: usize = 26;
+
+/// Why a text is not an id or a prefix of one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// Not 26 characters of Crockford base 32.
+    #[error(
+        "`{0}` is not an id: an id is 26 letters and digits such as 01J9ZC5V7Q8W9E0R1T2Y3U4I5O"
+    )]
+    Malformed(String),
+    /// A prefix with fewer characters than [`PREFIX_MINIMUM`].
+    #[error("`{0}` is too short: give at least {PREFIX_MINIMUM} characters of the id")]
+    TooShort(String),
+}
+
+static GENERATOR: Mutex<Generator> = Mutex::new(Generator::new());
+
+fn next_ulid() -> Ulid {
+    let mut generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        // The error means that the random part overflowed within one millisecond: wait for the next.
+        match generator.generate() {
+            Ok(ulid) => return ulid,
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident;)+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Ulid);
+
+        impl $name {
+            /// Makes a new id, greater than every id this process made before.
+            pub fn generate() -> Self {
+                Self(next_ulid())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, formatter)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                if text.len() != WHOLE {
+                    return Err(IdError::Malformed(text.to_owned()));
+                }
+                let upper = text.to_ascii_uppercase();
+                match Ulid::from_string(&upper) {
+                    // A text that overflows 128 bits decodes to another id: refuse it.
+                    Ok(ulid) if ulid.to_string() == upper => Ok(Self(ulid)),
+                    _ => Err(IdError::Malformed(text.to_owned())),
+                }
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+
+ids! {
+    /// Names a session.
+    SessionId;
+    /// Names a message.
+    MessageId;
+    /// Names a plan.
+    PlanId;
+    /// Names a changeset.
+    ChangesetId;
+    /// Names one call of a tool.
+    ToolInvocationId;
+    /// Names one run of the program: the owner of leases.
+    ProcessId;
+}
+
+/// Checks that a text can be the beginning of an id and gives it in the stored spelling.
+pub fn check_prefix(text: &str) -> Result<String, IdError> {
+    let upper = text.to_ascii_uppercase();
+    let legal =
+        |byte: u8| byte.is_ascii_digit() || (byte.is_ascii_uppercase() && !b"ILOU".contains(&byte));
+    if upper.is_empty() || upper.len() > WHOLE || !upper.bytes().all(legal) {
+        return Err(IdError::Malformed(text.to_owned()));
+    }
+    if upper.len() < PREFIX_MINIMUM {
+        return Err(IdError::TooShort(text.to_owned()));
+    }
+    Ok(upper)
+}
+
+/// The shortest prefix of each id, at least eight characters, that no other id of the list shares.
+///
+/// The result is in the order of the input.
+pub fn shortest_prefixes(ids: &[String]) -> Vec<String> {
+    let mut order: Vec<usize> = (0..ids.len()).collect();
+    order.sort_by(|left, right| ids[*left].cmp(&ids[*right]));
+    let shared = |left: &str, right: &str| {
+        left.bytes()
+            .zip(right.bytes())
+            .take_while(|(left, right)| left == right)
+            .count()
+    };
+    let mut prefixes = vec![String::new(); ids.len()];
+    for (rank, index) in order.iter().enumerate() {
+        let id = &ids[*index];
+        let before = rank
+            .checked_sub(1)
+            .map_or(0, |rank| shared(id, &ids[order[rank]]));
+        let after = order
+            .get(rank + 1)
+            .map_or(0, |next| shared(id, &ids[*next]));
+        let length = (before.max(after) + 1).clamp(SHOWN_MINIMUM, id.len().max(SHOWN_MINIMUM));
+        id.get(..length.min(id.len()))
+            .unwrap_or(id)
+            .clone_into(&mut prefixes[*index]);
+    }
+    prefixes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SessionId, check_prefix, shortest_prefixes};
+    use proptest::prelude::*;
+
+    #[test]
+    fn ids_of_one_process_only_grow() {
+        let made: Vec<_> = (0..10_000).map(|_| SessionId::generate()).collect();
+        assert!(made.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!(
+            made.windows(2)
+                .all(|pair| pair[0].to_string() < pair[1].to_string())
+        );
+    }
+
+    #[test]
+    fn a_prefix_has_at_least_six_legal_characters() {
+        assert!(check_prefix("01J9Z").is_err());
+        assert!(check_prefix("01J9ZU").is_err());
+        assert_eq!(check_prefix("01j9zc").expect("legal"), "01J9ZC");
+    }
+
+    proptest! {
+        #[test]
+        fn an_id_survives_printing_in_any_case(value: u128) {
+            let id = SessionId(ulid::Ulid::from(value));
+            prop_assert_eq!(id.to_string().parse::<SessionId>().expect("printed"), id);
+            prop_assert_eq!(id.to_string().to_lowercase().parse::<SessionId>().expect("lower"), id);
+        }
+
+        #[test]
+        fn parsing_never_panics(text in "\\PC{0,40}") {
+            let _outcome = text.parse::<SessionId>();
+            let _prefix = check_prefix(&text);
+        }
+
+        #[test]
+        fn shown_prefixes_are_unambiguous(values in proptest::collection::hash_set(any::<u128>(), 0..40)) {
+            let ids: Vec<String> = values.iter().map(|value| {
+                // Crowd the ids so that prefixes really collide.
+                SessionId(ulid::Ulid::from(value & 0xFFFF)).to_string()
+            }).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+            for (prefix, id) in shortest_prefixes(&ids).iter().zip(&ids) {
+                prop_assert!(id.starts_with(prefix.as_str()) && prefix.len() >= 8);
+                prop_assert_eq!(ids.iter().filter(|other| other.starts_with(prefix.as_str())).count(), 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The nouns of CleverAgents and their laws.
+//!
+//! Everything here is pure and synchronous: no file, no database, no environment. What a session,
+//! a message, a changeset or a lease *is* stands here; how it is stored is `cleveragents-store`,
+//! what is done with it is `cleveragents-engine`.
+//!
+//! Main types: [`SessionId`] and its siblings, [`Name`], [`Session`], [`Message`], [`Changeset`],
+//! [`ChangeEntry`], [`Lease`], [`Event`], and the error vocabulary [`Code`], [`Kind`],
+//! [`Diagnose`].
+
+mod changeset;
+mod error;
+mod event;
+mod hash;
+mod id;
+mod invocation;
+mod lease;
+mod message;
+mod name;
+mod plan;
+mod search;
+mod session;
+mod time;
+mod usage;
+
+pub use changeset::{
+    ChangeEntry, Changeset, ChangesetState, EntryNumber, FileState, NewChange, Operation,
+    OperationError,
+};
+pub use error::{Code, Diagnose, Kind};
+pub use event::{Event, EventKind, NewEvent, Position};
+pub use hash::{ContentHash, HashError};
+pub use id::{
+    ChangesetId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, SessionId,
+    ToolInvocationId, check_prefix, shortest_prefixes,
+};
+pub use invocation::{InvocationOutcome, ToolInvocation};
+pub use lease::{Lease, LeaseSubject, LeaseToken, Owner, Ttl, TtlError};
+pub use message::{
+    ContentError, DEFAULT_MAX_CONTENT_BYTES, Message, MessageState, Metadata, NewMessage, Role,
+    RoleError, Sequence,
+};
+pub use name::{ActorName, Name, NameError};
+pub use plan::{LinkedPlan, Plan};
+pub use search::{SearchQuery, SearchQueryError, Term};
+pub use session::{Session, SessionName, SessionNameError, Version};
+pub use time::{Timestamp, TimestampError};
+pub use usage::{MicroUsd, TokenUsage, Tokens};

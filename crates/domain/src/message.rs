@@ -1,0 +1,276 @@
+//! Messages: what was said in a session, in order.
+//!
+//! A message that exists has content that can be stored and read back byte for byte on every
+//! database; [`NewMessage::new`] is the only way to make one and refuses the rest.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{MessageId, Timestamp};
+
+/// The largest content accepted when nothing else is configured.
+pub const DEFAULT_MAX_CONTENT_BYTES: usize = 1024 * 1024;
+
+/// The number of a message in its session, from 0, without gap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Sequence(pub u64);
+
+impl fmt::Display for Sequence {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, formatter)
+    }
+}
+
+/// Who said it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// A person or the calling program.
+    User,
+    /// A model.
+    Assistant,
+    /// Standing instructions.
+    System,
+    /// The result of a tool.
+    Tool,
+}
+
+/// A role that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a role")]
+pub struct RoleError(pub String);
+
+impl Role {
+    /// Every role, in the order shown to people.
+    pub const ALL: [Self; 4] = [Self::User, Self::Assistant, Self::System, Self::Tool];
+
+    /// The role as stored and printed.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::System => "system",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Role {
+    type Err = RoleError;
+
+    fn from_str(text: &str) -> Result<Self, RoleError> {
+        let lower = text.to_ascii_lowercase();
+        Self::ALL
+            .into_iter()
+            .find(|role| role.as_str() == lower)
+            .ok_or_else(|| RoleError(text.to_owned()))
+    }
+}
+
+/// Whether a message belongs to a turn that came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MessageState {
+    /// An ordinary message, or half of a whole turn.
+    Complete,
+    /// The user's half of a turn whose answer failed; the reason is in the metadata.
+    Failed,
+}
+
+impl MessageState {
+    /// The state as stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Reads the stored form.
+    pub fn from_stored(text: &str) -> Option<Self> {
+        [Self::Complete, Self::Failed]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+    }
+}
+
+/// Free facts about a message, a JSON object.
+pub type Metadata = Map<String, Value>;
+
+/// Why a message cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContentError {
+    /// Nothing but white space.
+    #[error("the message is empty")]
+    Empty,
+    /// More bytes than the limit.
+    #[error("the message has {actual} bytes, more than the limit of {limit}")]
+    TooLarge {
+        /// Its size.
+        actual: usize,
+        /// The limit in force.
+        limit: usize,
+    },
+    /// A NUL character, which PostgreSQL cannot store in text.
+    #[error("the {part} holds a NUL character at byte {at}")]
+    Nul {
+        /// `message` or `metadata`.
+        part: &'static str,
+        /// Where.
+        at: usize,
+    },
+}
+
+/// A message that is fit to be stored and has no number yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewMessage {
+    id: MessageId,
+    role: Role,
+    content: String,
+    metadata: Metadata,
+    state: MessageState,
+}
+
+impl NewMessage {
+    /// Makes a message, or says why its content cannot be stored.
+    pub fn new(
+        role: Role,
+        content: String,
+        metadata: Metadata,
+        limit: usize,
+    ) -> Result<Self, ContentError> {
+        if content.trim().is_empty() {
+            return Err(ContentError::Empty);
+        }
+        if content.len() > limit {
+            return Err(ContentError::TooLarge {
+                actual: content.len(),
+                limit,
+            });
+        }
+        if let Some(at) = content.find('\0') {
+            return Err(ContentError::Nul {
+                part: "message",
+                at,
+            });
+        }
+        let metadata_bytes = serde_json::to_string(&metadata).map_or(0, |text| text.len());
+        if metadata_bytes > limit {
+            return Err(ContentError::TooLarge {
+                actual: metadata_bytes,
+                limit,
+            });
+        }
+        Ok(Self {
+            id: MessageId::generate(),
+            role,
+            content,
+            metadata,
+            state: MessageState::Complete,
+        })
+    }
+
+    /// Marks the message as the half of a turn whose answer failed, with the reason.
+    #[must_use]
+    pub fn failed(mut self, reason: &str) -> Self {
+        self.state = MessageState::Failed;
+        self.metadata.insert(
+            "turn_error".to_owned(),
+            Value::String(reason.replace('\0', "\u{FFFD}")),
+        );
+        self
+    }
+
+    /// Its id, made when the message was.
+    pub const fn id(&self) -> MessageId {
+        self.id
+    }
+
+    /// Who said it.
+    pub const fn role(&self) -> Role {
+        self.role
+    }
+
+    /// What was said.
+    pub fn content(&self) -> &str {
+        &self.content
+    }
+
+    /// Facts about it.
+    pub const fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Whether its turn came to an end.
+    pub const fn state(&self) -> MessageState {
+        self.state
+    }
+}
+
+/// A stored message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// Its id.
+    pub id: MessageId,
+    /// Its number in the session.
+    pub sequence: Sequence,
+    /// Who said it.
+    pub role: Role,
+    /// What was said.
+    pub content: String,
+    /// Facts about it.
+    pub metadata: Metadata,
+    /// Whether its turn came to an end.
+    pub state: MessageState,
+    /// When it was stored.
+    pub created_at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ContentError, Metadata, NewMessage, Role};
+    use proptest::prelude::*;
+
+    #[test]
+    fn roles_are_read_in_any_case_and_no_other_word_is_one() {
+        for role in Role::ALL {
+            assert_eq!(role.as_str().parse::<Role>(), Ok(role));
+            assert_eq!(role.as_str().to_uppercase().parse::<Role>(), Ok(role));
+        }
+        assert!("human".parse::<Role>().is_err());
+        assert!("".parse::<Role>().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_exists_only_with_storable_content(content in "\\PC{0,20}|[ \t\n]{0,5}|a\0b", limit in 1_usize..24) {
+            let made = NewMessage::new(Role::User, content.clone(), Metadata::new(), limit);
+            let storable = !content.trim().is_empty() && content.len() <= limit && !content.contains('\0');
+            prop_assert_eq!(made.is_ok(), storable);
+            if let Ok(message) = made {
+                prop_assert_eq!(message.content(), content);
+            }
+        }
+    }
+
+    #[test]
+    fn metadata_counts_against_the_limit_too() {
+        let mut metadata = Metadata::new();
+        metadata.insert("big".to_owned(), "x".repeat(100).into());
+        let refused = NewMessage::new(Role::User, "hi".to_owned(), metadata, 50);
+        assert!(matches!(
+            refused,
+            Err(ContentError::TooLarge { limit: 50, .. })
+        ));
+    }
+}

@@ -1,0 +1,105 @@
+//! Search queries, read the same way for every database: words are all required, a quoted phrase
+//! must occur as such, and a word that ends in `*` matches as a prefix.
+
+/// Why a text cannot be searched for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the query `{0}` holds no word to search for")]
+pub struct SearchQueryError(String);
+
+/// One required part of a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Term {
+    /// The words, several when quoted as a phrase.
+    pub words: Vec<String>,
+    /// Whether the last word may go on.
+    pub prefix: bool,
+}
+
+/// A query with at least one term.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchQuery {
+    terms: Vec<Term>,
+}
+
+impl SearchQuery {
+    /// Reads what a person typed. Anything but letters and digits only separates words.
+    pub fn parse(text: &str) -> Result<Self, SearchQueryError> {
+        let mut terms = Vec::new();
+        for (index, part) in text.split('"').enumerate() {
+            if index % 2 == 1 {
+                terms.extend(Term::from_words(part, false));
+            } else {
+                for word in part.split_whitespace() {
+                    terms.extend(Term::from_words(word, word.ends_with('*')));
+                }
+            }
+        }
+        if terms.is_empty() {
+            return Err(SearchQueryError(text.to_owned()));
+        }
+        Ok(Self { terms })
+    }
+
+    /// The terms, all of which must match.
+    pub fn terms(&self) -> &[Term] {
+        &self.terms
+    }
+}
+
+impl Term {
+    fn from_words(text: &str, prefix: bool) -> Option<Self> {
+        let words: Vec<String> = text
+            .split(|character: char| !character.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect();
+        (!words.is_empty()).then_some(Self { words, prefix })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SearchQuery;
+    use proptest::prelude::*;
+
+    #[test]
+    fn words_phrases_and_prefixes_are_told_apart() {
+        let query = SearchQuery::parse(r#"race "engine cache" mess* don't"#).expect("a query");
+        let shape: Vec<_> = query
+            .terms()
+            .iter()
+            .map(|term| (term.words.join(" "), term.prefix))
+            .collect();
+        assert_eq!(
+            shape,
+            [
+                ("race".to_owned(), false),
+                ("engine cache".to_owned(), false),
+                ("mess".to_owned(), true),
+                ("don t".to_owned(), false),
+            ]
+        );
+    }
+
+    #[test]
+    fn punctuation_alone_is_no_query() {
+        for text in ["", "  ", "\"\"", "* ( ) \" OR:"] {
+            assert_eq!(
+                SearchQuery::parse(text).is_err(),
+                !text.contains("OR"),
+                "{text}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn words_hold_no_operator(text in "\\PC{0,60}") {
+            if let Ok(query) = SearchQuery::parse(&text) {
+                for word in query.terms().iter().flat_map(|term| &term.words) {
+                    prop_assert!(!word.is_empty() && word.chars().all(char::is_alphanumeric));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Sessions: conversations, with a name for people and a version for programs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ActorName, Sequence, SessionId, Timestamp, TokenUsage};
+
+const NAME_MAXIMUM: usize = 200;
+
+/// The version of a mutable row: it grows by one with every update, and an update names the
+/// version it read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Version(pub u64);
+
+impl fmt::Display for Version {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, formatter)
+    }
+}
+
+/// Why a text cannot name a session.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SessionNameError {
+    /// Nothing but white space.
+    #[error("a session name cannot be empty")]
+    Empty,
+    /// More than 200 characters.
+    #[error("the session name has {0} characters, more than {NAME_MAXIMUM}")]
+    TooLong(usize),
+    /// A control character such as a line break.
+    #[error("the session name holds a control character")]
+    Control,
+}
+
+/// What people call a session: one line of free text. Several sessions may share a name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionName(String);
+
+impl SessionName {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for SessionName {
+    type Err = SessionNameError;
+
+    fn from_str(text: &str) -> Result<Self, SessionNameError> {
+        let trimmed = text.trim();
+        if trimmed.is_empty() {
+            return Err(SessionNameError::Empty);
+        }
+        if trimmed.chars().any(char::is_control) {
+            return Err(SessionNameError::Control);
+        }
+        let length = trimmed.chars().count();
+        if length > NAME_MAXIMUM {
+            return Err(SessionNameError::TooLong(length));
+        }
+        Ok(Self(trimmed.to_owned()))
+    }
+}
+
+impl fmt::Display for SessionName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// A session without its messages.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// What people call it.
+    pub name: Option<SessionName>,
+    /// The actor that answers in it.
+    pub actor: Option<ActorName>,
+    /// Where it lives, `local` unless it belongs to a server.
+    pub namespace: String,
+    /// The automation profile its plans start with.
+    pub automation: String,
+    /// How many messages it holds, which is also the number of the next one.
+    pub message_count: u64,
+    /// The bytes of all contents.
+    pub content_bytes: u64,
+    /// What its models used.
+    pub usage: TokenUsage,
+    /// The session and message it was forked from.
+    pub forked_from: Option<(SessionId, Sequence)>,
+    /// The version of name, actor and settings; messages do not change it.
+    pub version: Version,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed, messages included.
+    pub updated_at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SessionName;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_are_one_line_of_text() {
+        assert_eq!(
+            "  weekly planning "
+                .parse::<SessionName>()
+                .expect("name")
+                .as_str(),
+            "weekly planning"
+        );
+        for text in ["", "  ", "a\nb", "a\0b"] {
+            assert!(text.parse::<SessionName>().is_err(), "{text:?}");
+        }
+        assert!("x".repeat(201).parse::<SessionName>().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_survives_printing(text in "\\PC{0,250}") {
+            if let Ok(name) = text.parse::<SessionName>() {
+                prop_assert_eq!(name.to_string().parse::<SessionName>().expect("printed"), name);
+            }
+        }
+    }
+}

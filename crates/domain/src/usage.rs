@@ -1,0 +1,73 @@
+//! Tokens and money: exact integers that only grow.
+
+use serde::{Deserialize, Serialize};
+
+/// A number of model tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Tokens(pub u64);
+
+/// An amount of money in millionths of a US dollar, so that sums are exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MicroUsd(pub u64);
+
+impl MicroUsd {
+    /// The amount in dollars, for output.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "amounts of money are far below 2^53 millionths"
+    )]
+    pub fn as_usd(self) -> f64 {
+        self.0 as f64 / 1_000_000.0
+    }
+}
+
+/// What a session has used so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenUsage {
+    /// Tokens sent to models.
+    pub input_tokens: Tokens,
+    /// Tokens received from models.
+    pub output_tokens: Tokens,
+    /// What they cost.
+    pub cost_micro_usd: MicroUsd,
+}
+
+impl TokenUsage {
+    /// The sum of two usages.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            input_tokens: Tokens(self.input_tokens.0.saturating_add(other.input_tokens.0)),
+            output_tokens: Tokens(self.output_tokens.0.saturating_add(other.output_tokens.0)),
+            cost_micro_usd: MicroUsd(self.cost_micro_usd.0.saturating_add(other.cost_micro_usd.0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MicroUsd, TokenUsage, Tokens};
+    use proptest::prelude::*;
+
+    fn usage() -> impl Strategy<Value = TokenUsage> {
+        (0..1_u64 << 40, 0..1_u64 << 40, 0..1_u64 << 40).prop_map(|(input, output, cost)| {
+            TokenUsage {
+                input_tokens: Tokens(input),
+                output_tokens: Tokens(output),
+                cost_micro_usd: MicroUsd(cost),
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn adding_usage_is_associative_and_commutative(a in usage(), b in usage(), c in usage()) {
+            prop_assert_eq!(a.plus(b), b.plus(a));
+            prop_assert_eq!(a.plus(b).plus(c), a.plus(b.plus(c)));
+            prop_assert_eq!(a.plus(TokenUsage::default()), a);
+        }
+    }
+}
