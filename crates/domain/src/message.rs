@@ -180,6 +180,24 @@ impl NewMessage {
         })
     }
 
+    /// The same message once more, under an id of its own.
+    pub fn copy_of(message: Message) -> Self {
+        Self {
+            id: MessageId::generate(),
+            role: message.role,
+            content: message.content,
+            metadata: message.metadata,
+            state: message.state,
+        }
+    }
+
+    /// The message in a state it already had elsewhere.
+    #[must_use]
+    pub const fn in_state(mut self, state: MessageState) -> Self {
+        self.state = state;
+        self
+    }
+
     /// Marks the message as the half of a turn whose answer failed, with the reason.
     #[must_use]
     pub fn failed(mut self, reason: &str) -> Self {

@@ -1,1 +1,43 @@
-//! x
+//! The only crate that opens a database.
+//!
+//! An [`EngineCache`] gives the one [`Engine`] of a [`DatabaseUrl`]. An engine runs units of work:
+//! closures over a [`UnitOfWork`] whose writes and events become true together or not at all. What
+//! is stored is read and written through the repositories, one module per noun: [`sessions`],
+//! [`messages`], [`changesets`], [`leases`], [`events`] and so on. They take a unit of work or a
+//! [`Reader`] and can neither commit nor roll back.
+//!
+//! SQLite is embedded and the default, PostgreSQL serves teams. Statements are written once in the
+//! common subset; where the two must differ, both variants stand side by side.
+
+mod cache;
+mod dialect;
+mod engine;
+mod error;
+mod group;
+mod maintenance;
+mod migrate;
+mod pool;
+mod postgres;
+mod repository;
+mod sqlite;
+mod sync;
+mod transaction;
+mod url;
+mod value;
+
+pub use dialect::Dialect;
+pub use engine::{Engine, EngineCache, Options, ProgressCallback};
+pub use error::Error;
+pub use maintenance::{Check, Cleanup, Freed, Retention, SalvageReport, Severity, Status, salvage};
+pub use migrate::{AppliedMigration, Migration};
+pub use repository::{
+    blobs, changesets, events, invocations, leases, messages, plans, search, sessions,
+};
+pub use transaction::{Reader, UnitOfWork};
+pub use url::DatabaseUrl;
+pub use value::{FromColumn, Param, Row, Value};
+
+/// The version of the SQLite that is linked.
+pub fn sqlite_version() -> &'static str {
+    rusqlite::version()
+}

@@ -1,0 +1,162 @@
+//! Replaces a file so that no reader sees half of it and no writer undoes another's change.
+//!
+//! A writer holds an exclusive lock on a file beside the target from before it reads until after
+//! it has replaced. The new text goes to a temporary file in the same folder, is flushed to the
+//! disk, and takes the place of the old one in one step. The lock is on a file of its own because
+//! the target is another file after each change.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::document::text_of;
+use super::error::Error;
+
+/// The mode of a file that did not exist.
+const PRIVATE: u32 = 0o600;
+
+/// Changes the text of a file: `change` gets the present one, nothing when there is no file, and
+/// gives the new one, or nothing to leave the file as it is. The folder must exist.
+pub(crate) fn update<T>(
+    path: &Path,
+    change: impl FnOnce(Option<&str>) -> Result<(T, Option<String>), Error>,
+) -> Result<T, Error> {
+    let path = real(path)?;
+    let _lock = lock(&path)?;
+    let before = text_of(&path)?;
+    let (result, after) = change(before.as_deref())?;
+    if let Some(after) = after
+        && before.as_deref() != Some(after.as_str())
+    {
+        replace(&path, &after)?;
+    }
+    Ok(result)
+}
+
+/// The file itself where the path is a link to it, so that the link stays.
+fn real(path: &Path) -> Result<PathBuf, Error> {
+    match path.canonicalize() {
+        Ok(real) => Ok(real),
+        Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => {
+            Ok(path.to_owned())
+        }
+        Err(error) => Err(Error::access("find", path)(error)),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or_else(|| Path::new("."))
+}
+
+/// Takes the lock; it is released when the file is dropped, also by the end of the process.
+fn lock(path: &Path) -> Result<File, Error> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = folder_of(path).join(format!(".{name}.lock"));
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(PRIVATE)
+        .open(&beside)
+        .map_err(Error::access("write", &beside))?;
+    loop {
+        match file.lock() {
+            Ok(()) => return Ok(file),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::access("lock", &beside)(error)),
+        }
+    }
+}
+
+fn replace(path: &Path, text: &str) -> Result<(), Error> {
+    let folder = folder_of(path);
+    let permissions = fs::metadata(path).map_or_else(
+        |_| Permissions::from_mode(PRIVATE),
+        |file| file.permissions(),
+    );
+    let mut temporary = tempfile::Builder::new()
+        .prefix(".config.")
+        .suffix(".tmp")
+        .tempfile_in(folder)
+        .map_err(Error::access("write in", folder))?;
+    temporary
+        .write_all(text.as_bytes())
+        .and_then(|()| temporary.as_file().set_permissions(permissions))
+        .and_then(|()| temporary.as_file().sync_all())
+        .map_err(Error::access("write", path))?;
+    temporary
+        .persist(path)
+        .map_err(|error| Error::access("replace", path)(error.error))?;
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(Error::access("flush", folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::update;
+    use crate::config::Error;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn write(path: &std::path::Path, text: &str) -> Result<(), Error> {
+        update(path, |_| Ok(((), Some(text.to_owned()))))
+    }
+
+    #[test]
+    fn a_new_file_is_private_and_an_old_one_keeps_its_mode() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("config.toml");
+        let mode = || path.metadata().expect("exists").permissions().mode() & 0o777;
+        write(&path, "a").expect("written");
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("mode");
+        write(&path, "b").expect("written");
+        assert_eq!(
+            (mode(), fs::read_to_string(&path).expect("text").as_str()),
+            (0o640, "b")
+        );
+    }
+
+    #[test]
+    fn a_link_stays_a_link_and_its_target_changes() {
+        let folder = tempfile::tempdir().expect("folder");
+        let (target, link) = (
+            folder.path().join("real.toml"),
+            folder.path().join("config.toml"),
+        );
+        fs::write(&target, "a").expect("file");
+        std::os::unix::fs::symlink(&target, &link).expect("link");
+        write(&link, "b").expect("written");
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&target).expect("text"), "b");
+    }
+
+    #[test]
+    fn a_refused_change_leaves_no_trace() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("config.toml");
+        fs::write(&path, "a").expect("file");
+        let refused = update::<()>(&path, |_| Err(Error::NoHome));
+        assert!(refused.is_err());
+        assert_eq!(fs::read_to_string(&path).expect("text"), "a");
+        let names: Vec<_> = fs::read_dir(folder.path())
+            .expect("list")
+            .map(|entry| entry.expect("entry").file_name())
+            .collect();
+        assert!(
+            names
+                .iter()
+                .all(|name| name == "config.toml" || name == ".config.toml.lock")
+        );
+    }
+
+    #[test]
+    fn a_missing_folder_is_named() {
+        let error = write("/nonexistent/x/config.toml".as_ref(), "a").expect_err("no folder");
+        assert!(error.to_string().contains("/nonexistent/x"), "{error}");
+    }
+}

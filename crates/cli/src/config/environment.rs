@@ -1,0 +1,70 @@
+//! The environment of the process, as a value: tests make their own.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// Environment variables and the working folder. An empty variable counts as unset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Environment {
+    variables: BTreeMap<OsString, OsString>,
+    working_folder: Option<PathBuf>,
+}
+
+impl Environment {
+    /// The environment of this process: the only place that reads it.
+    pub fn of_process() -> Self {
+        Self {
+            variables: std::env::vars_os().collect(),
+            // Someone may have removed the folder we are in.
+            working_folder: std::env::current_dir().ok(),
+        }
+    }
+
+    /// An environment made of given variables.
+    pub fn from_pairs(working_folder: impl Into<PathBuf>, pairs: &[(&str, &str)]) -> Self {
+        Self {
+            variables: pairs
+                .iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+            working_folder: Some(working_folder.into()),
+        }
+    }
+
+    /// Sets a variable to bytes that may be no text.
+    #[cfg(test)]
+    pub(crate) fn set_raw(&mut self, name: &str, value: &OsStr) {
+        self.variables.insert(name.into(), value.into());
+    }
+
+    /// The variable, unless it is unset or empty.
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        let value = self.variables.get(OsStr::new(name))?;
+        (!value.is_empty()).then_some(value.as_os_str())
+    }
+
+    /// The variable as text; bytes that are no text are replaced.
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.get(name)
+            .map(|value| value.to_string_lossy().into_owned())
+    }
+
+    /// The folder the command runs in, unless it no longer exists.
+    pub fn working_folder(&self) -> Option<&Path> {
+        self.working_folder.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Environment;
+
+    #[test]
+    fn an_empty_variable_counts_as_unset() {
+        let environment = Environment::from_pairs("/", &[("A", ""), ("B", "b")]);
+        assert_eq!(environment.get("A"), None);
+        assert_eq!(environment.text("B").as_deref(), Some("b"));
+        assert_eq!(environment.text("C"), None);
+    }
+}

@@ -1,0 +1,374 @@
+//! The registry: every configuration key there is, its type, its default and where it may be set.
+
+use cleveragents_domain::Name;
+
+use super::error::Error;
+use super::resolve::Source;
+use super::value::Value;
+use crate::output::Format;
+
+/// What values a key takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A URL, in which a password is hidden when it is shown.
+    Url,
+    /// A name as given to things: `[[server:]namespace/]name`.
+    Name,
+    /// One of a list of words.
+    Choice(&'static [&'static str]),
+    /// A whole number within bounds, both included.
+    Integer {
+        /// The least.
+        minimum: u64,
+        /// The greatest.
+        maximum: u64,
+    },
+}
+
+/// Where a key may be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Only by the person: a cloned repository must not decide it.
+    Person,
+    /// By the person or by the project that is worked on.
+    Project,
+}
+
+/// What a key is when nobody set it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Default {
+    /// Nothing; the program decides by the circumstances.
+    Automatic,
+    /// The database file in the home folder.
+    DatabaseFile,
+    /// A text.
+    Text(&'static str),
+    /// A number.
+    Integer(u64),
+}
+
+/// A configuration key.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The dotted name, such as `core.format`.
+    pub name: &'static str,
+    /// What values it takes.
+    pub kind: Kind,
+    /// What it is when nobody set it.
+    pub default: Default,
+    /// The environment variable that sets it.
+    pub variable: &'static str,
+    /// Where it may be set.
+    pub scope: Scope,
+    /// What it is for, in one sentence.
+    pub description: &'static str,
+}
+
+/// The keys by name, for code that reads one of them.
+pub mod keys {
+    use super::{Default, Format, Key, Kind, Scope};
+
+    /// The output format.
+    pub static FORMAT: Key = Key {
+        name: "core.format",
+        kind: Kind::Choice(&Format::NAMES),
+        default: Default::Automatic,
+        variable: "CLEVERAGENTS_FORMAT",
+        scope: Scope::Project,
+        description: "How commands print; unset means rich on a terminal and plain elsewhere",
+    };
+
+    /// The database.
+    pub static DATABASE_URL: Key = Key {
+        name: "core.database-url",
+        kind: Kind::Url,
+        default: Default::DatabaseFile,
+        variable: "CLEVERAGENTS_DATABASE_URL",
+        scope: Scope::Person,
+        description: "The database: sqlite:///path or postgres://user@host/name",
+    };
+
+    /// The automation profile.
+    pub static AUTOMATION_PROFILE: Key = Key {
+        name: "core.automation-profile",
+        kind: Kind::Name,
+        default: Default::Text("supervised"),
+        variable: "CLEVERAGENTS_AUTOMATION_PROFILE",
+        scope: Scope::Project,
+        description: "The automation profile of plans that name none",
+    };
+
+    /// The largest message.
+    pub static MAX_MESSAGE_BYTES: Key = Key {
+        name: "session.max-message-bytes",
+        kind: Kind::Integer {
+            minimum: 1,
+            maximum: 67_108_864,
+        },
+        default: Default::Integer(1_048_576),
+        variable: "CLEVERAGENTS_SESSION_MAX_MESSAGE_BYTES",
+        scope: Scope::Project,
+        description: "The largest message accepted, in bytes",
+    };
+
+    /// How long to wait for a lock of the database.
+    pub static BUSY_TIMEOUT_SECONDS: Key = Key {
+        name: "store.busy-timeout-seconds",
+        kind: Kind::Integer {
+            minimum: 1,
+            maximum: 3600,
+        },
+        default: Default::Integer(30),
+        variable: "CLEVERAGENTS_STORE_BUSY_TIMEOUT_SECONDS",
+        scope: Scope::Person,
+        description: "How long to wait for another writer of the database, in seconds",
+    };
+
+    /// The connections to the database.
+    pub static CONNECTIONS: Key = Key {
+        name: "store.connections",
+        kind: Kind::Integer {
+            minimum: 1,
+            maximum: 64,
+        },
+        default: Default::Integer(8),
+        variable: "CLEVERAGENTS_STORE_CONNECTIONS",
+        scope: Scope::Person,
+        description: "The most connections one process opens to the database",
+    };
+
+    /// How long events are kept.
+    pub static EVENTS_DAYS: Key = Key {
+        name: "cleanup.events-days",
+        kind: Kind::Integer {
+            minimum: 1,
+            maximum: 36_500,
+        },
+        default: Default::Integer(90),
+        variable: "CLEVERAGENTS_CLEANUP_EVENTS_DAYS",
+        scope: Scope::Person,
+        description: "How long cleanup keeps events, in days",
+    };
+}
+
+/// Every key, in the order shown to people.
+pub static KEYS: [&Key; 7] = [
+    &keys::FORMAT,
+    &keys::DATABASE_URL,
+    &keys::AUTOMATION_PROFILE,
+    &keys::MAX_MESSAGE_BYTES,
+    &keys::BUSY_TIMEOUT_SECONDS,
+    &keys::CONNECTIONS,
+    &keys::EVENTS_DAYS,
+];
+
+/// The key of a name; an unknown name is answered with the nearest known one.
+pub fn find(name: &str) -> Result<&'static Key, Error> {
+    lookup(name).ok_or_else(|| Error::UnknownKey {
+        key: name.to_owned(),
+        nearest: nearest(name),
+        source_of: None,
+    })
+}
+
+pub(crate) fn lookup(name: &str) -> Option<&'static Key> {
+    KEYS.into_iter().find(|key| key.name == name)
+}
+
+/// The known key most like an unknown one, if any is much like it.
+pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase().replace(['_', ' '], "-");
+    let likeness = |key: &Key| {
+        let whole = strsim::normalized_damerau_levenshtein(&name, key.name);
+        // People often give the last part alone.
+        let last = key.name.rsplit('.').next().unwrap_or(key.name);
+        whole.max(strsim::normalized_damerau_levenshtein(&name, last))
+    };
+    KEYS.into_iter()
+        .map(|key| (likeness(key), key.name))
+        .filter(|(likeness, _)| *likeness >= 0.5)
+        .max_by(|left, right| left.0.total_cmp(&right.0))
+        .map(|(_, name)| name)
+}
+
+impl Key {
+    /// Reads a value of this key from text, as given to `config set` or in a variable.
+    pub fn parse(&self, text: &str) -> Result<Value, Error> {
+        self.parse_from(text, None)
+    }
+
+    /// The same for a text found at a known place, which an error then names.
+    pub(crate) fn parse_from(&self, text: &str, origin: Option<Source>) -> Result<Value, Error> {
+        let is_allowed = match self.kind {
+            Kind::Url => !text.trim().is_empty(),
+            Kind::Name => text.parse::<Name>().is_ok(),
+            Kind::Choice(words) => words.contains(&text),
+            Kind::Integer { minimum, maximum } => {
+                if let Ok(number) = text.parse::<u64>()
+                    && (minimum..=maximum).contains(&number)
+                {
+                    return Ok(Value::Integer(number));
+                }
+                false
+            }
+        };
+        if is_allowed {
+            Ok(Value::Text(text.to_owned()))
+        } else {
+            Err(self.refuse(text, origin))
+        }
+    }
+
+    /// Reads a value of this key from a configuration file.
+    pub(crate) fn read(
+        &self,
+        value: &toml_edit::Value,
+        origin: Option<Source>,
+    ) -> Result<Value, Error> {
+        let text = match (self.kind, value) {
+            (Kind::Integer { .. }, toml_edit::Value::Integer(number)) => number.value().to_string(),
+            (Kind::Url | Kind::Name | Kind::Choice(_), toml_edit::Value::String(text)) => {
+                text.value().clone()
+            }
+            _ => return Err(self.refuse(value.to_string().trim(), origin)),
+        };
+        self.parse_from(&text, origin)
+    }
+
+    /// What this key may be set to, as the end of "give …".
+    pub fn allowed(&self) -> String {
+        match self.kind {
+            Kind::Url => "a URL such as sqlite:///path or postgres://user@host/name".to_owned(),
+            Kind::Name => "a name such as supervised or team/careful".to_owned(),
+            Kind::Choice(words) => format!("one of {}", words.join(", ")),
+            Kind::Integer { minimum, maximum } => {
+                format!("a whole number from {minimum} to {maximum}")
+            }
+        }
+    }
+
+    /// A value as shown to people: the password of a URL is hidden.
+    pub fn show(&self, value: &Value) -> String {
+        let text = value.to_string();
+        if self.kind == Kind::Url {
+            without_password(&text)
+        } else {
+            text
+        }
+    }
+
+    fn refuse(&self, text: &str, origin: Option<Source>) -> Error {
+        Error::InvalidValue {
+            key: self.name,
+            value: self.show(&Value::Text(text.to_owned())),
+            allowed: self.allowed(),
+            origin,
+        }
+    }
+}
+
+/// The URL with what stands between the user and the host replaced by `***`.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    // The last `@` ends the user information, wherever a password holds another.
+    let Some((user, _)) = authority.rsplit_once('@') else {
+        return url.to_owned();
+    };
+    match user.split_once(':') {
+        Some((name, _)) => format!("{scheme}://{name}:***{}", &rest[user.len()..]),
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Default, KEYS, Kind, Scope, find, keys, nearest};
+    use crate::config::{Error, Value};
+    use std::collections::HashSet;
+
+    #[test]
+    fn the_registry_is_consistent() {
+        let mut names = HashSet::new();
+        for key in KEYS {
+            assert!(
+                names.insert(key.name) && names.insert(key.variable),
+                "{}",
+                key.name
+            );
+            assert!(key.variable.starts_with("CLEVERAGENTS_"));
+            assert!(!key.description.ends_with('.'));
+            assert_eq!(find(key.name).expect("registered"), key);
+            match (key.kind, key.default) {
+                (Kind::Integer { .. }, Default::Integer(number)) => {
+                    assert_eq!(
+                        key.parse(&number.to_string()).expect("legal"),
+                        Value::Integer(number)
+                    );
+                }
+                (Kind::Integer { .. }, _) | (_, Default::Integer(_)) => panic!("{}", key.name),
+                (_, Default::Text(text)) => assert!(key.parse(text).is_ok()),
+                (_, Default::Automatic | Default::DatabaseFile) => {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_project_cannot_redirect_the_database() {
+        assert_eq!(keys::DATABASE_URL.scope, Scope::Person);
+    }
+
+    #[test]
+    fn an_unknown_key_is_answered_with_the_nearest() {
+        for (given, expected) in [
+            ("core.fromat", Some("core.format")),
+            ("format", Some("core.format")),
+            ("CORE.FORMAT", Some("core.format")),
+            ("core.database_url", Some("core.database-url")),
+            ("store.conections", Some("store.connections")),
+            ("zzzzzzzzzzzz", None),
+        ] {
+            assert_eq!(nearest(given), expected, "{given}");
+            assert!(matches!(find(given), Err(Error::UnknownKey { .. })));
+        }
+    }
+
+    #[test]
+    fn values_outside_the_bounds_are_refused() {
+        let key = &keys::CONNECTIONS;
+        assert_eq!(key.parse("64").expect("greatest"), Value::Integer(64));
+        for text in [
+            "0",
+            "65",
+            "-1",
+            "",
+            " 8",
+            "8.0",
+            "eight",
+            "18446744073709551616",
+        ] {
+            let error = key.parse(text).expect_err(text).to_string();
+            assert!(
+                error.contains("store.connections") && error.contains("from 1 to 64"),
+                "{error}"
+            );
+        }
+        assert!(keys::FORMAT.parse("Rich").is_err());
+        assert!(keys::AUTOMATION_PROFILE.parse("no spaces").is_err());
+        assert!(keys::DATABASE_URL.parse(" ").is_err());
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_not_shown() {
+        let shown = |url: &str| keys::DATABASE_URL.show(&Value::Text(url.to_owned()));
+        assert_eq!(
+            shown("postgres://me:p@ss:w@db/x?y=a@b"),
+            "postgres://me:***@db/x?y=a@b"
+        );
+        assert_eq!(shown("postgres://me@db/x"), "postgres://me@db/x");
+        assert_eq!(shown("sqlite:///a:b@c"), "sqlite:///a:b@c");
+        assert_eq!(shown("sqlite::memory:"), "sqlite::memory:");
+    }
+}

@@ -1,0 +1,98 @@
+//! Finds the configuration file of the project that is worked on.
+
+use std::path::{Path, PathBuf};
+
+use super::environment::Environment;
+use super::home::{CONFIG_FILE, FOLDER, Home};
+
+/// The `.cleveragents/config.toml` of the nearest folder, from the working folder upwards, that
+/// has one.
+///
+/// The file of the person is never taken for one of a project: neither the one in the home folder
+/// in use nor the one in `~/.cleveragents`, which all work below `~` would otherwise find when
+/// `CLEVERAGENTS_HOME` names another folder.
+pub fn project_file(environment: &Environment, home: &Home) -> Option<PathBuf> {
+    let usual = environment
+        .get("HOME")
+        .map(|personal| Path::new(personal).join(FOLDER));
+    let personal: Vec<PathBuf> = [
+        Some(home.config_file()),
+        usual.map(|folder| folder.join(CONFIG_FILE)),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|path| path.canonicalize().unwrap_or(path))
+    .collect();
+    environment
+        .working_folder()?
+        .ancestors()
+        .map(|folder| folder.join(FOLDER).join(CONFIG_FILE))
+        .filter(|path| path.exists())
+        .find(|path| {
+            !path
+                .canonicalize()
+                .is_ok_and(|path| personal.contains(&path))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::project_file;
+    use crate::config::{Environment, Home};
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    /// A tree with files for the person and for two projects, one within the other.
+    fn tree() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().expect("folder");
+        let root = folder.path().canonicalize().expect("real");
+        for place in ["me", "me/outer", "me/outer/inner", "other"] {
+            fs::create_dir_all(root.join(place).join(".cleveragents")).expect("folder");
+            fs::write(root.join(place).join(".cleveragents/config.toml"), "").expect("file");
+        }
+        fs::create_dir_all(root.join("me/outer/inner/a/b")).expect("folder");
+        fs::create_dir_all(root.join("me/plain")).expect("folder");
+        (folder, root)
+    }
+
+    fn found(root: &Path, working: &str, home: Option<&str>) -> Option<PathBuf> {
+        let personal = root.join("me");
+        let chosen = home.map(|home| root.join(home));
+        let mut pairs = vec![("HOME", personal.to_str().expect("text"))];
+        if let Some(chosen) = &chosen {
+            pairs.push(("CLEVERAGENTS_HOME", chosen.to_str().expect("text")));
+        }
+        let environment = Environment::from_pairs(root.join(working), &pairs);
+        let home = Home::find(&environment).expect("home");
+        let file = project_file(&environment, &home)?;
+        Some(file.strip_prefix(root).expect("below").to_owned())
+    }
+
+    #[test]
+    fn the_nearest_project_wins() {
+        let (_folder, root) = tree();
+        let inner = Some(PathBuf::from("me/outer/inner/.cleveragents/config.toml"));
+        assert_eq!(found(&root, "me/outer/inner/a/b", None), inner);
+        let outer = Some(PathBuf::from("me/outer/.cleveragents/config.toml"));
+        assert_eq!(found(&root, "me/outer", None), outer);
+    }
+
+    #[test]
+    fn the_persons_own_file_is_not_a_projects() {
+        let (_folder, root) = tree();
+        assert_eq!(found(&root, "me/plain", None), None);
+        assert_eq!(found(&root, "me/plain", Some("elsewhere")), None);
+        assert_eq!(found(&root, "other", Some("other/.cleveragents")), None);
+    }
+
+    #[test]
+    fn a_link_to_the_persons_file_is_not_a_projects() {
+        let (_folder, root) = tree();
+        std::os::unix::fs::symlink(
+            root.join("me/.cleveragents"),
+            root.join("me/plain/.cleveragents"),
+        )
+        .expect("link");
+        assert_eq!(found(&root, "me/plain", None), None);
+    }
+}

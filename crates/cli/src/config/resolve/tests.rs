@@ -1,0 +1,215 @@
+//! Tests of precedence and provenance.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cleveragents_domain::{Code, Diagnose as _};
+
+use crate::config::{Configuration, Environment, Flags, Home, Level, Source, Value, keys};
+use crate::output::Format;
+
+/// A home and a project with files, and variables.
+struct World {
+    folder: tempfile::TempDir,
+    variables: Vec<(&'static str, &'static str)>,
+}
+
+impl World {
+    fn new(global: &str, project: &str) -> Self {
+        let folder = tempfile::tempdir().expect("folder");
+        for (place, text) in [("home", global), ("project/.cleveragents", project)] {
+            let place = folder.path().join(place);
+            fs::create_dir_all(&place).expect("folder");
+            fs::write(place.join("config.toml"), text).expect("file");
+        }
+        Self {
+            folder,
+            variables: Vec::new(),
+        }
+    }
+
+    fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.variables.push((name, value));
+        self
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn load(&self, flags: Flags) -> Result<Configuration, crate::config::Error> {
+        let home = self.path("home");
+        let mut variables = self.variables.clone();
+        variables.push(("CLEVERAGENTS_HOME", home.to_str().expect("text")));
+        let environment = Environment::from_pairs(self.path("project"), &variables);
+        Configuration::load(&environment, &Home::find(&environment)?, flags)
+    }
+}
+
+#[test]
+fn each_level_beats_the_ones_below_it() {
+    let world = World::new("core.format = \"table\"", "\ncore.format = \"plain\"")
+        .with("CLEVERAGENTS_FORMAT", "yaml");
+    let flags = Flags::none()
+        .with(&keys::FORMAT, "--format", Some("json"))
+        .expect("legal");
+    let resolved = world
+        .load(flags)
+        .expect("legal")
+        .resolve("core.format")
+        .expect("known");
+    assert_eq!(resolved.value, Some(Value::Text("json".to_owned())));
+    assert_eq!(
+        (resolved.level, &resolved.source),
+        (Level::Flag, &Source::Flag("--format"))
+    );
+    let chain: Vec<_> = resolved
+        .chain
+        .iter()
+        .map(|step| {
+            (
+                step.level.as_str(),
+                step.value.as_ref().map(ToString::to_string),
+            )
+        })
+        .collect();
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        chain,
+        [
+            ("flag", text("json")),
+            ("environment", text("yaml")),
+            ("project", text("plain")),
+            ("global", text("table")),
+            ("default", None),
+        ]
+    );
+    let sources: Vec<_> = resolved
+        .chain
+        .iter()
+        .map(|step| step.source.clone())
+        .collect();
+    let project = world.path("project/.cleveragents/config.toml");
+    assert_eq!(sources[1], Some(Source::Variable("CLEVERAGENTS_FORMAT")));
+    assert_eq!(
+        sources[2],
+        Some(Source::File {
+            path: project,
+            line: 2
+        })
+    );
+    assert_eq!(sources[4], None);
+}
+
+#[test]
+fn the_strongest_level_that_says_something_wins() {
+    let winner = |global, project, variable| {
+        let world = World::new(global, project).with("CLEVERAGENTS_FORMAT", variable);
+        world
+            .load(Flags::none())
+            .expect("legal")
+            .resolve("core.format")
+            .expect("known")
+            .level
+    };
+    let (table, plain) = ("core.format = \"table\"", "core.format = \"plain\"");
+    assert_eq!(winner(table, plain, "json"), Level::Environment);
+    assert_eq!(winner(table, plain, ""), Level::Project);
+    assert_eq!(winner(table, "", ""), Level::Global);
+    assert_eq!(winner("", "", ""), Level::Default);
+}
+
+#[test]
+fn without_any_setting_the_defaults_hold() {
+    let world = World::new("", "");
+    let configuration = world.load(Flags::none()).expect("legal");
+    let settings = configuration.settings().expect("legal");
+    assert_eq!(settings.format(), None);
+    let database = world.path("home/cleveragents.db");
+    assert_eq!(
+        settings.database_url(),
+        format!("sqlite://{}", database.display())
+    );
+    assert_eq!(settings.automation_profile(), "supervised");
+    assert_eq!(
+        settings.max_message_bytes(),
+        cleveragents_domain::DEFAULT_MAX_CONTENT_BYTES
+    );
+    assert_eq!(settings.busy_timeout(), Duration::from_secs(30));
+    assert_eq!((settings.connections(), settings.events_days()), (8, 90));
+    assert_eq!(configuration.all().expect("legal").len(), 7);
+}
+
+#[test]
+fn settings_come_from_every_level() {
+    let world = World::new(
+        "[store]\nconnections = 3\n[cleanup]\nevents-days = 5\n",
+        "[session]\nmax-message-bytes = 10\n",
+    )
+    .with("CLEVERAGENTS_STORE_BUSY_TIMEOUT_SECONDS", "2")
+    .with("CLEVERAGENTS_DATABASE_URL", "sqlite::memory:")
+    .with("CLEVERAGENTS_AUTOMATION_PROFILE", "team/careful");
+    let flags = Flags::none()
+        .with(&keys::FORMAT, "--format", Some("json"))
+        .expect("legal");
+    let settings = world.load(flags).expect("legal").settings().expect("legal");
+    assert_eq!(settings.format(), Some(Format::Json));
+    assert_eq!(settings.database_url(), "sqlite::memory:");
+    assert_eq!(settings.automation_profile(), "team/careful");
+    assert_eq!(settings.max_message_bytes(), 10);
+    assert_eq!(settings.busy_timeout(), Duration::from_secs(2));
+    assert_eq!((settings.connections(), settings.events_days()), (3, 5));
+}
+
+#[test]
+fn a_wrong_variable_is_named_in_the_error() {
+    let world = World::new("", "").with("CLEVERAGENTS_STORE_CONNECTIONS", "many");
+    let error = world
+        .load(Flags::none())
+        .expect("files")
+        .settings()
+        .expect_err("illegal");
+    assert_eq!(error.code(), Code::InvalidConfigValue);
+    insta::assert_snapshot!(error, @"`store.connections` cannot be `many`: give a whole number from 1 to 64 (set by CLEVERAGENTS_STORE_CONNECTIONS)");
+    insta::assert_snapshot!(error.hint().expect("hint"), @"set CLEVERAGENTS_STORE_CONNECTIONS to a whole number from 1 to 64, or unset it");
+}
+
+#[test]
+fn a_wrong_flag_is_named_in_the_error() {
+    let error = Flags::none()
+        .with(&keys::FORMAT, "--format", Some("fancy"))
+        .expect_err("illegal");
+    insta::assert_snapshot!(error, @"`core.format` cannot be `fancy`: give one of rich, color, table, plain, json, yaml (set by --format)");
+}
+
+#[test]
+fn a_cloned_repository_cannot_redirect_the_database() {
+    let world = World::new("", "[core]\ndatabase-url = \"postgres://evil/db\"\n");
+    let error = world.load(Flags::none()).expect_err("refused");
+    assert_eq!(error.code(), Code::NotProjectScoped);
+    assert!(error.to_string().contains("config.toml:2"), "{error}");
+}
+
+#[test]
+fn an_unknown_key_is_answered_with_the_nearest() {
+    let configuration = World::new("", "").load(Flags::none()).expect("legal");
+    let error = configuration.resolve("core.fromat").expect_err("unknown");
+    assert_eq!(error.code(), Code::UnknownConfigKey);
+    insta::assert_snapshot!(error.hint().expect("hint"), @"did you mean `core.format`? run `agents config list` to see every key");
+}
+
+#[test]
+fn a_variable_that_is_not_text_is_refused() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let world = World::new("", "");
+    let mut configuration = world.load(Flags::none()).expect("legal");
+    configuration.environment.set_raw(
+        "CLEVERAGENTS_DATABASE_URL",
+        std::ffi::OsStr::from_bytes(b"sqlite:///\xff"),
+    );
+    assert_eq!(
+        configuration.settings().expect_err("bytes").code(),
+        Code::InvalidConfigValue
+    );
+}

@@ -1,0 +1,83 @@
+//! The configured values in the types the commands use.
+
+use std::time::Duration;
+
+use super::error::Error;
+use super::key::{Key, keys};
+use super::resolve::Configuration;
+use crate::output::Format;
+
+/// What the configuration comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    format: Option<Format>,
+    database_url: String,
+    automation_profile: String,
+    max_message_bytes: usize,
+    busy_timeout: Duration,
+    connections: usize,
+    events_days: u32,
+}
+
+impl Settings {
+    /// Resolves every key.
+    pub(crate) fn new(configuration: &Configuration) -> Result<Self, Error> {
+        let text = |key: &'static Key| {
+            let value = configuration.resolve_key(key)?.value;
+            Ok::<_, Error>(value.and_then(|value| value.as_text().map(str::to_owned)))
+        };
+        let number = |key: &'static Key| {
+            let value = configuration.resolve_key(key)?.value;
+            Ok::<_, Error>(
+                value
+                    .and_then(|value| value.as_integer())
+                    .unwrap_or_default(),
+            )
+        };
+        Ok(Self {
+            format: text(&keys::FORMAT)?.and_then(|name| name.parse().ok()),
+            database_url: text(&keys::DATABASE_URL)?.unwrap_or_default(),
+            automation_profile: text(&keys::AUTOMATION_PROFILE)?.unwrap_or_default(),
+            max_message_bytes: usize::try_from(number(&keys::MAX_MESSAGE_BYTES)?)
+                .unwrap_or(usize::MAX),
+            busy_timeout: Duration::from_secs(number(&keys::BUSY_TIMEOUT_SECONDS)?),
+            connections: usize::try_from(number(&keys::CONNECTIONS)?).unwrap_or(usize::MAX),
+            events_days: u32::try_from(number(&keys::EVENTS_DAYS)?).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// The output format, unless the circumstances decide it.
+    pub const fn format(&self) -> Option<Format> {
+        self.format
+    }
+
+    /// The URL of the database.
+    pub fn database_url(&self) -> &str {
+        &self.database_url
+    }
+
+    /// The name of the automation profile.
+    pub fn automation_profile(&self) -> &str {
+        &self.automation_profile
+    }
+
+    /// The largest message accepted, in bytes.
+    pub const fn max_message_bytes(&self) -> usize {
+        self.max_message_bytes
+    }
+
+    /// How long to wait for another writer of the database.
+    pub const fn busy_timeout(&self) -> Duration {
+        self.busy_timeout
+    }
+
+    /// The most connections to the database.
+    pub const fn connections(&self) -> usize {
+        self.connections
+    }
+
+    /// How long cleanup keeps events, in days.
+    pub const fn events_days(&self) -> u32 {
+        self.events_days
+    }
+}

@@ -1,0 +1,42 @@
+//! The value of a configuration key.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// What a key is set to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// Text, a name or one of a list of words.
+    Text(String),
+    /// A whole number.
+    Integer(u64),
+}
+
+impl Value {
+    /// The text, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Integer(_) => None,
+        }
+    }
+
+    /// The number, if it is one.
+    pub const fn as_integer(&self) -> Option<u64> {
+        match self {
+            Self::Integer(number) => Some(*number),
+            Self::Text(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => formatter.write_str(text),
+            Self::Integer(number) => fmt::Display::fmt(number, formatter),
+        }
+    }
+}

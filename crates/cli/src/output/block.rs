@@ -1,0 +1,120 @@
+//! The blocks a report is made of: panels of labelled values, tables, transcripts and texts.
+
+use super::cell::Cell;
+
+/// How the values of a column stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    /// At the left, for text.
+    Left,
+    /// At the right, for numbers.
+    Right,
+}
+
+/// A titled list of labelled values.
+#[derive(Debug, Clone)]
+pub struct Panel {
+    pub(crate) title: String,
+    pub(crate) rows: Vec<(String, Cell)>,
+}
+
+impl Panel {
+    /// An empty panel.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a line `label: value`; the label is given without the colon.
+    #[must_use]
+    pub fn row(mut self, label: impl Into<String>, value: impl Into<Cell>) -> Self {
+        self.rows.push((label.into(), value.into()));
+        self
+    }
+}
+
+/// A titled table.
+#[derive(Debug, Clone)]
+pub struct Table {
+    pub(crate) title: String,
+    pub(crate) columns: Vec<(String, Align)>,
+    pub(crate) rows: Vec<Vec<Cell>>,
+    pub(crate) empty: String,
+}
+
+impl Table {
+    /// A table without columns or rows.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            columns: Vec::new(),
+            rows: Vec::new(),
+            empty: "(none)".to_owned(),
+        }
+    }
+
+    /// Adds a column at the right.
+    #[must_use]
+    pub fn column(mut self, heading: impl Into<String>, align: Align) -> Self {
+        self.columns.push((heading.into(), align));
+        self
+    }
+
+    /// Adds a row. Values beyond the last column are not shown; missing ones are blank.
+    #[must_use]
+    pub fn row(mut self, cells: Vec<Cell>) -> Self {
+        self.rows.push(cells);
+        self
+    }
+
+    /// Adds many rows.
+    #[must_use]
+    pub fn rows(mut self, rows: impl IntoIterator<Item = Vec<Cell>>) -> Self {
+        self.rows.extend(rows);
+        self
+    }
+
+    /// What is shown when there are no rows.
+    #[must_use]
+    pub fn empty(mut self, text: impl Into<String>) -> Self {
+        self.empty = text.into();
+        self
+    }
+}
+
+/// One contribution to a transcript: who, some facts about it, and what was said.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub(crate) heading: String,
+    pub(crate) facts: Vec<Cell>,
+    pub(crate) body: String,
+}
+
+impl Entry {
+    /// What `heading`, such as a role, said. The body keeps its lines.
+    pub fn new(heading: impl Into<String>, body: impl Into<String>) -> Self {
+        Self {
+            heading: heading.into(),
+            facts: Vec::new(),
+            body: body.into(),
+        }
+    }
+
+    /// Adds a fact beside the heading, such as the number or the time.
+    #[must_use]
+    pub fn fact(mut self, fact: impl Into<Cell>) -> Self {
+        self.facts.push(fact.into());
+        self
+    }
+}
+
+/// A part of a report, as shown to people.
+#[derive(Debug, Clone)]
+pub(crate) enum Block {
+    Panel(Panel),
+    Table(Table),
+    Transcript(Vec<Entry>),
+    Text(String),
+}

@@ -1,0 +1,242 @@
+//! The formats with borders: `rich` with Unicode boxes titled in their top border, and `table`
+//! with ASCII tables.
+
+use std::io::{self, Write};
+
+use super::block::{Block, Entry, Panel, Table};
+use super::grid::{Frame, Grid, Piece, RowWriter, repeat};
+use super::layout::{fit, truncate, width};
+use super::paint::{Paint, Tone};
+use super::visible::{visible, visible_lines};
+
+/// The most lines one value of a rich table takes; panels show all.
+const MOST_TABLE_LINES: usize = 3;
+
+const RICH_PANEL: Frame = Frame {
+    left: "│ ",
+    between: " ",
+    right: " │",
+};
+const RICH_TABLE: Frame = Frame {
+    left: "│ ",
+    between: "  ",
+    right: " │",
+};
+const ASCII: Frame = Frame {
+    left: "| ",
+    between: " | ",
+    right: " |",
+};
+
+/// Writes blocks in the format `rich`.
+#[derive(Debug)]
+pub(crate) struct Rich {
+    pub(crate) paint: Paint,
+    pub(crate) width: usize,
+}
+
+impl Rich {
+    /// Writes every block; the panels of a report are equally wide.
+    pub(crate) fn blocks(&self, out: &mut dyn Write, blocks: &[Block]) -> io::Result<()> {
+        let panels = || {
+            blocks.iter().filter_map(|block| match block {
+                Block::Panel(panel) => Some(panel),
+                _ => None,
+            })
+        };
+        let content = panels()
+            .map(|panel| {
+                let natural = Grid::of_panel(panel, ":").natural_widths();
+                natural.iter().sum::<usize>() + RICH_PANEL.overhead(2)
+            })
+            .max()
+            .unwrap_or(0);
+        for (index, block) in blocks.iter().enumerate() {
+            if index > 0 {
+                out.write_all(b"\n")?;
+            }
+            match block {
+                Block::Panel(panel) => self.panel(out, panel, content)?,
+                Block::Table(table) => self.table(out, table)?,
+                Block::Transcript(entries) => self.transcript(out, entries)?,
+                Block::Text(text) => lines(out, text, "")?,
+            }
+        }
+        Ok(())
+    }
+
+    fn panel(&self, out: &mut dyn Write, panel: &Panel, content: usize) -> io::Result<()> {
+        let grid = Grid::of_panel(panel, ":");
+        let title = visible(&panel.title);
+        let outer = content.max(width(&title) + 6).min(self.width);
+        let overhead = RICH_PANEL.overhead(2);
+        let mut widths = fit(&grid.natural_widths(), outer.saturating_sub(overhead));
+        let outer = outer.max(widths.iter().sum::<usize>() + overhead);
+        widths[1] = outer - overhead - widths[0];
+        self.draw(
+            out,
+            &title,
+            outer,
+            &grid,
+            &RowWriter {
+                paint: self.paint,
+                frame: RICH_PANEL,
+                aligns: &grid.aligns,
+                widths: &widths,
+                most_lines: usize::MAX,
+            },
+        )
+    }
+
+    fn table(&self, out: &mut dyn Write, table: &Table) -> io::Result<()> {
+        let mut grid = Grid::of_table(table);
+        let title = visible(&table.title);
+        if grid.rows.is_empty() {
+            grid = empty(&table.empty);
+        }
+        let overhead = RICH_TABLE.overhead(grid.aligns.len());
+        let mut widths = fit(&grid.natural_widths(), self.width.saturating_sub(overhead));
+        let content = widths.iter().sum::<usize>() + overhead;
+        let outer = content.max((width(&title) + 6).min(self.width));
+        if let Some(last) = widths.last_mut() {
+            *last += outer - content;
+        }
+        self.draw(
+            out,
+            &title,
+            outer,
+            &grid,
+            &RowWriter {
+                paint: self.paint,
+                frame: RICH_TABLE,
+                aligns: &grid.aligns,
+                widths: &widths,
+                most_lines: MOST_TABLE_LINES,
+            },
+        )
+    }
+
+    fn draw(
+        &self,
+        out: &mut dyn Write,
+        title: &str,
+        outer: usize,
+        grid: &Grid,
+        rows: &RowWriter<'_>,
+    ) -> io::Result<()> {
+        let title = truncate(title, outer.saturating_sub(6));
+        self.paint.write(out, Tone::Frame, "╭─ ")?;
+        self.paint.write(out, Tone::Title, &title)?;
+        self.rule(out, " ", outer.saturating_sub(5 + width(&title)), "╮")?;
+        if !grid.headings.is_empty() {
+            rows.write(out, &grid.headings)?;
+            self.rule(out, "├", outer.saturating_sub(2), "┤")?;
+        }
+        grid.rows.iter().try_for_each(|row| rows.write(out, row))?;
+        self.rule(out, "╰", outer.saturating_sub(2), "╯")
+    }
+
+    fn rule(&self, out: &mut dyn Write, left: &str, length: usize, right: &str) -> io::Result<()> {
+        let line = format!("{left}{}{right}", "─".repeat(length));
+        self.paint.write(out, Tone::Frame, &line)?;
+        out.write_all(b"\n")
+    }
+
+    /// A ruled heading and the body beneath it. Bodies are not wrapped, so that they can be copied.
+    fn transcript(&self, out: &mut dyn Write, entries: &[Entry]) -> io::Result<()> {
+        for (index, entry) in entries.iter().enumerate() {
+            if index > 0 {
+                out.write_all(b"\n")?;
+            }
+            let heading = truncate(&visible(&entry.heading), self.width / 2).into_owned();
+            self.paint.write(out, Tone::Frame, "── ")?;
+            self.paint.write(out, Tone::Title, &heading)?;
+            let mut used = 3 + width(&heading);
+            for fact in entry.facts.iter().map(Piece::from) {
+                out.write_all(b"  ")?;
+                self.paint.write(out, fact.tone, &fact.text)?;
+                used += 2 + fact.width;
+            }
+            self.rule(out, " ", self.width.saturating_sub(used + 1), "")?;
+            lines(out, &entry.body, "  ")?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes blocks in the format `table`.
+#[derive(Debug)]
+pub(crate) struct Ascii {
+    pub(crate) width: usize,
+}
+
+impl Ascii {
+    /// Writes every block.
+    pub(crate) fn blocks(&self, out: &mut dyn Write, blocks: &[Block]) -> io::Result<()> {
+        for (index, block) in blocks.iter().enumerate() {
+            if index > 0 {
+                out.write_all(b"\n")?;
+            }
+            match block {
+                Block::Panel(panel) => self.grid(out, &panel.title, &Grid::of_panel(panel, ""))?,
+                Block::Table(table) if table.rows.is_empty() => {
+                    self.grid(out, &table.title, &empty(&table.empty))?;
+                }
+                Block::Table(table) => self.grid(out, &table.title, &Grid::of_table(table))?,
+                Block::Transcript(entries) => {
+                    self.grid(out, "Transcript", &Grid::of_transcript(entries))?;
+                }
+                Block::Text(text) => lines(out, text, "")?,
+            }
+        }
+        Ok(())
+    }
+
+    fn grid(&self, out: &mut dyn Write, title: &str, grid: &Grid) -> io::Result<()> {
+        let available = self.width.saturating_sub(ASCII.overhead(grid.aligns.len()));
+        let widths = fit(&grid.natural_widths(), available);
+        let rows = RowWriter {
+            paint: Paint::Off,
+            frame: ASCII,
+            aligns: &grid.aligns,
+            widths: &widths,
+            most_lines: usize::MAX,
+        };
+        let rule = |out: &mut dyn Write| {
+            for width in &widths {
+                out.write_all(b"+")?;
+                repeat(out, "-", width + 2)?;
+            }
+            out.write_all(b"+\n")
+        };
+        writeln!(out, "{}", visible(title))?;
+        rule(out)?;
+        if !grid.headings.is_empty() {
+            rows.write(out, &grid.headings)?;
+            rule(out)?;
+        }
+        grid.rows.iter().try_for_each(|row| rows.write(out, row))?;
+        rule(out)
+    }
+}
+
+/// What stands for a table without rows.
+fn empty(text: &str) -> Grid {
+    Grid {
+        aligns: vec![super::block::Align::Left],
+        headings: Vec::new(),
+        rows: vec![vec![Piece::new(visible(text), Tone::Muted)]],
+    }
+}
+
+/// Writes a text with its lines kept, each that is not blank after `indent`.
+pub(crate) fn lines(out: &mut dyn Write, text: &str, indent: &str) -> io::Result<()> {
+    for line in visible_lines(text).lines() {
+        if !line.is_empty() {
+            out.write_all(indent.as_bytes())?;
+            out.write_all(line.as_bytes())?;
+        }
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}

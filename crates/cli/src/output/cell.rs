@@ -1,0 +1,213 @@
+//! One value of a panel or a table, with its unit, and how people read it.
+//!
+//! Programs read the same facts from `data`, as numbers and RFC 3339 times; the texts made here
+//! are for people only.
+
+use cleveragents_domain::{MicroUsd, Timestamp};
+
+use super::paint::Tone;
+use super::visible::visible;
+
+/// A value shown to people.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// Ordinary text.
+    Text(String),
+    /// An id or a prefix of one.
+    Id(String),
+    /// A number of things.
+    Count(u64),
+    /// A size in bytes.
+    Bytes(u64),
+    /// A duration in seconds.
+    Seconds(f64),
+    /// An amount of money.
+    Money(MicroUsd),
+    /// A point in time.
+    Time(Timestamp),
+    /// Text of little importance.
+    Muted(String),
+    /// Text that says all is well.
+    Good(String),
+    /// Text that asks for attention.
+    Warn(String),
+    /// Text that says something is wrong.
+    Bad(String),
+}
+
+impl Cell {
+    /// The text on one line, safe for a terminal.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Text(text)
+            | Self::Id(text)
+            | Self::Muted(text)
+            | Self::Good(text)
+            | Self::Warn(text)
+            | Self::Bad(text) => visible(text).into_owned(),
+            Self::Count(count) => count.to_string(),
+            Self::Bytes(bytes) => size(*bytes),
+            Self::Seconds(seconds) => duration(*seconds),
+            Self::Money(amount) => money(*amount),
+            Self::Time(time) => moment(*time),
+        }
+    }
+
+    /// How the text is coloured.
+    pub(crate) const fn tone(&self) -> Tone {
+        match self {
+            Self::Id(_) => Tone::Id,
+            Self::Muted(_) => Tone::Muted,
+            Self::Good(_) => Tone::Good,
+            Self::Warn(_) => Tone::Warn,
+            Self::Bad(_) => Tone::Bad,
+            _ => Tone::Plain,
+        }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(count: u64) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<usize> for Cell {
+    fn from(count: usize) -> Self {
+        Self::Count(count as u64)
+    }
+}
+
+impl From<MicroUsd> for Cell {
+    fn from(amount: MicroUsd) -> Self {
+        Self::Money(amount)
+    }
+}
+
+impl From<Timestamp> for Cell {
+    fn from(time: Timestamp) -> Self {
+        Self::Time(time)
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or_else(|| Self::Muted("(none)".to_owned()), Into::into)
+    }
+}
+
+/// A size in the largest binary unit that leaves at least one whole.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut unit = 0;
+    // Tenths of the unit, rounded; exact for every size.
+    let mut tenths = (u128::from(bytes) * 10 + 512) / 1024;
+    let mut divisor = 1024_u128;
+    while tenths >= 10_240 && unit + 1 < UNITS.len() {
+        unit += 1;
+        divisor *= 1024;
+        tenths = (u128::from(bytes) * 10 + divisor / 2) / divisor;
+    }
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+}
+
+/// A duration with two units at most.
+fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() {
+        return "unknown".to_owned();
+    }
+    if seconds < 0.0 {
+        return format!("-{}", duration(-seconds));
+    }
+    if seconds < 0.9995 {
+        return format!("{:.0} ms", seconds * 1000.0);
+    }
+    if seconds < 59.95 {
+        return format!("{seconds:.1} s");
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "positive and finite; the cast saturates"
+    )]
+    let whole = seconds.round() as u64;
+    let (days, hours) = (whole / 86_400, whole / 3600 % 24);
+    let (minutes, rest) = (whole / 60 % 60, whole % 60);
+    if days > 0 {
+        format!("{days} d {hours:02} h")
+    } else if hours > 0 {
+        format!("{hours} h {minutes:02} min")
+    } else {
+        format!("{minutes} min {rest:02} s")
+    }
+}
+
+/// Dollars with four decimals; an amount below them is said to be below them.
+fn money(amount: MicroUsd) -> String {
+    if (1..50).contains(&amount.0) {
+        return "<$0.0001".to_owned();
+    }
+    let rounded = amount.0.saturating_add(50) / 100;
+    format!("${}.{:04}", rounded / 10_000, rounded % 10_000)
+}
+
+/// A time to the second, in UTC.
+fn moment(time: Timestamp) -> String {
+    let text = time.to_string();
+    let whole = text
+        .split_once('.')
+        .map_or(text.as_str(), |(whole, _)| whole);
+    format!("{}Z", whole.trim_end_matches('Z').replace('T', " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cell;
+    use cleveragents_domain::{MicroUsd, Timestamp};
+
+    #[test]
+    fn units_are_written_for_people() {
+        let shown = [
+            (Cell::Bytes(0), "0 B"),
+            (Cell::Bytes(1023), "1023 B"),
+            (Cell::Bytes(1536), "1.5 KiB"),
+            (Cell::Bytes(1024 * 1024 - 1), "1.0 MiB"),
+            (Cell::Bytes(u64::MAX), "16.0 EiB"),
+            (Cell::Seconds(0.35), "350 ms"),
+            (Cell::Seconds(0.9999), "1.0 s"),
+            (Cell::Seconds(59.99), "1 min 00 s"),
+            (Cell::Seconds(7_384.0), "2 h 03 min"),
+            (Cell::Seconds(-90.0), "-1 min 30 s"),
+            (Cell::Seconds(180_000.0), "2 d 02 h"),
+            (Cell::Seconds(f64::NAN), "unknown"),
+            (Cell::Money(MicroUsd(0)), "$0.0000"),
+            (Cell::Money(MicroUsd(49)), "<$0.0001"),
+            (Cell::Money(MicroUsd(1_234_567)), "$1.2346"),
+            (
+                Cell::Time(Timestamp::from_micros(1_500_000)),
+                "1970-01-01 00:00:01Z",
+            ),
+            (Cell::from(None::<u64>), "(none)"),
+            (Cell::from(Some(3_u64)), "3"),
+            (Cell::from("a\nb"), "a\\nb"),
+        ];
+        for (cell, expected) in shown {
+            assert_eq!(cell.text(), expected);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What a command shows: a [`Report`] of panels, tables and texts, printed by a [`Printer`] in one
+//! of six formats.
+//!
+//! A command never writes to the terminal. It builds a [`Report`] (what people see as blocks, what
+//! programs read as `data`) or fails with a [`CommandError`]; the printer does the rest. `rich`,
+//! `color`, `table` and `plain` are for people: their text is made visible first, so that nothing
+//! stored in a message or a name can drive the terminal. `json` and `yaml` are one document each,
+//! the envelope, and nothing else.
+
+mod block;
+mod boxed;
+mod cell;
+mod envelope;
+mod error;
+mod format;
+mod grid;
+mod layout;
+mod paint;
+mod printer;
+mod progress;
+mod report;
+mod sequential;
+mod surface;
+mod timing;
+mod visible;
+
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod snapshots;
+
+pub use block::{Align, Entry, Panel, Table};
+pub use cell::Cell;
+pub use error::CommandError;
+pub use format::{Format, choose};
+pub use printer::Printer;
+pub use progress::Progress;
+pub use report::{Level, Report, Status};
+pub use surface::Surface;
+pub use timing::Timing;
+pub use visible::{visible, visible_lines};

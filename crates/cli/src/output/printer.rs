@@ -1,0 +1,181 @@
+//! The printer: writes a report or an error to the standard streams in the chosen format.
+
+use std::io::{self, BufWriter, ErrorKind, Write};
+
+use super::boxed::{Ascii, Rich};
+use super::envelope::Envelope;
+use super::error::CommandError;
+use super::format::Format;
+use super::paint::{Paint, Tone};
+use super::report::{Level, Report};
+use super::sequential::Sequential;
+use super::surface::Surface;
+use super::timing::Timing;
+use super::visible::visible_lines;
+
+/// Prints reports and errors.
+#[derive(Debug, Clone, Copy)]
+pub struct Printer {
+    format: Format,
+    colour: Paint,
+    error_colour: Paint,
+    width: usize,
+    shows_progress: bool,
+}
+
+impl Printer {
+    /// A printer for a format on a surface.
+    ///
+    /// `rich` is coloured on a terminal, `color` always, the others never; `NO_COLOR` wins.
+    pub fn new(format: Format, surface: &Surface) -> Self {
+        let coloured = |is_terminal: bool| match format {
+            Format::Color => !surface.forbids_colour,
+            Format::Rich => is_terminal && !surface.is_dumb && !surface.forbids_colour,
+            _ => false,
+        };
+        let wraps = surface.stdout_is_terminal || matches!(format, Format::Rich);
+        Self {
+            format,
+            colour: Paint::when(coloured(surface.stdout_is_terminal)),
+            error_colour: Paint::when(coloured(surface.stderr_is_terminal)),
+            width: if wraps { surface.width } else { usize::MAX },
+            shows_progress: surface.stderr_is_terminal && !surface.is_dumb && format.is_human(),
+        }
+    }
+
+    /// The format this printer writes.
+    pub const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Whether a progress display is of use: someone watches and the format is for people.
+    pub(crate) const fn shows_progress(&self) -> bool {
+        self.shows_progress
+    }
+
+    /// Prints a report: data to `out`, warnings and errors of the human formats to `err`.
+    ///
+    /// A reader that went away is not an error.
+    pub fn report(
+        &self,
+        report: &Report,
+        timing: Timing,
+        out: &mut dyn Write,
+        err: &mut dyn Write,
+    ) -> io::Result<()> {
+        ignore_closed(self.write_report(report, timing, out))?;
+        if self.format.is_human() {
+            ignore_closed(self.write_problems(report, err))?;
+        }
+        Ok(())
+    }
+
+    /// Prints an error: the envelope to `out`, or in the human formats a few lines to `err`.
+    pub fn error(
+        &self,
+        command: &str,
+        error: &CommandError,
+        timing: Timing,
+        out: &mut dyn Write,
+        err: &mut dyn Write,
+    ) -> io::Result<()> {
+        ignore_closed(if self.format.is_human() {
+            self.write_error(error, err)
+        } else {
+            self.write_envelope(&Envelope::of_error(command, error, timing), out)
+        })
+    }
+
+    fn write_report(&self, report: &Report, timing: Timing, out: &mut dyn Write) -> io::Result<()> {
+        let mut buffer = BufWriter::with_capacity(1 << 16, out);
+        let out: &mut dyn Write = &mut buffer;
+        match self.format {
+            Format::Json | Format::Yaml => {
+                return self.write_envelope(&Envelope::of_report(report, timing), out);
+            }
+            Format::Rich => {
+                Rich {
+                    paint: self.colour,
+                    width: self.width,
+                }
+                .blocks(out, &report.blocks)?;
+            }
+            Format::Table => Ascii { width: self.width }.blocks(out, &report.blocks)?,
+            Format::Color | Format::Plain => {
+                Sequential { paint: self.colour }.blocks(out, &report.blocks)?;
+            }
+        }
+        let mut is_first = report.blocks.is_empty();
+        for message in &report.messages {
+            let (tone, label) = match (message.level, self.format) {
+                (Level::Ok, Format::Rich) => (Tone::Good, "✓ OK "),
+                (Level::Ok, _) => (Tone::Good, "[OK]"),
+                (Level::Info, Format::Rich) => (Tone::Id, "•"),
+                (Level::Info, _) => (Tone::Id, "[INFO]"),
+                (Level::Warn | Level::Error, _) => continue,
+            };
+            if !is_first {
+                out.write_all(b"\n")?;
+                is_first = true;
+            }
+            self.colour.write(out, tone, label)?;
+            writeln!(out, " {}", indented(&message.text))?;
+        }
+        out.flush()
+    }
+
+    fn write_envelope(&self, envelope: &Envelope<'_>, out: &mut dyn Write) -> io::Result<()> {
+        let text = match self.format {
+            Format::Yaml => envelope.to_yaml()?,
+            _ => envelope.to_json()?,
+        };
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+
+    fn write_problems(&self, report: &Report, err: &mut dyn Write) -> io::Result<()> {
+        for message in report
+            .messages
+            .iter()
+            .filter(|message| message.level == Level::Warn)
+        {
+            self.error_colour.write(err, Tone::Warn, "warning")?;
+            writeln!(err, ": {}", indented(&message.text))?;
+        }
+        report
+            .failure
+            .as_ref()
+            .map_or(Ok(()), |failure| self.write_error(failure, err))
+    }
+
+    fn write_error(&self, error: &CommandError, err: &mut dyn Write) -> io::Result<()> {
+        // One write, so that lines of several processes do not mix.
+        let mut lines = Vec::new();
+        let label = format!("error[{}]", error.code().as_str());
+        self.error_colour.write(&mut lines, Tone::Bad, &label)?;
+        writeln!(lines, ": {}", indented(error.message()))?;
+        for cause in error.causes() {
+            writeln!(lines, "  caused by: {}", indented(cause))?;
+        }
+        if let Some(hint) = error.hint() {
+            self.error_colour.write(&mut lines, Tone::Id, "hint")?;
+            writeln!(lines, ": {}", indented(hint))?;
+        }
+        err.write_all(&lines)?;
+        err.flush()
+    }
+}
+
+/// A text of one or more lines, safe for a terminal, whose further lines stand in: no text can
+/// pass for a line of ours.
+fn indented(text: &str) -> String {
+    visible_lines(text.trim_end()).replace('\n', "\n    ")
+}
+
+/// A closed pipe means that the reader has seen enough.
+fn ignore_closed(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}

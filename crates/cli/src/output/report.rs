@@ -1,0 +1,196 @@
+//! What a command has to say when it ran: data for programs, blocks for people, messages for both.
+
+use cleveragents_domain::Code;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::block::{Block, Entry, Panel, Table};
+use super::error::CommandError;
+
+/// How important a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Something to know.
+    Info,
+    /// The confirmation of what was done.
+    Ok,
+    /// Something to look at.
+    Warn,
+    /// Something that failed.
+    Error,
+}
+
+/// How the command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Done.
+    Ok,
+    /// Done, with something to look at.
+    Warn,
+    /// Failed.
+    Error,
+}
+
+/// A sentence for the person or program that ran the command.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Message {
+    pub(crate) level: Level,
+    pub(crate) text: String,
+}
+
+/// The result of a command, in every form it may be printed.
+#[derive(Debug, Clone)]
+pub struct Report {
+    pub(crate) command: &'static str,
+    pub(crate) data: Value,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) failure: Option<CommandError>,
+}
+
+impl Report {
+    /// A report with nothing to say yet; `command` is the short name, such as `session create`.
+    pub fn new(command: &'static str) -> Self {
+        Self {
+            command,
+            data: Value::Object(Map::new()),
+            blocks: Vec::new(),
+            messages: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// Sets what programs read.
+    ///
+    /// A value that JSON cannot hold, such as a map whose keys are not text, is a mistake in the
+    /// program and makes the report a failure.
+    #[must_use]
+    pub fn data(mut self, value: impl Serialize) -> Self {
+        match serde_json::to_value(value) {
+            Ok(value) => self.data = value,
+            Err(error) => {
+                self.failure = Some(
+                    CommandError::new(Code::Internal, "the result cannot be written as JSON")
+                        .caused_by(&error),
+                );
+            }
+        }
+        self
+    }
+
+    /// Adds a panel.
+    #[must_use]
+    pub fn panel(self, panel: Panel) -> Self {
+        self.block(Block::Panel(panel))
+    }
+
+    /// Adds a table.
+    #[must_use]
+    pub fn table(self, table: Table) -> Self {
+        self.block(Block::Table(table))
+    }
+
+    /// Adds a text that keeps its lines.
+    #[must_use]
+    pub fn text(self, text: impl Into<String>) -> Self {
+        self.block(Block::Text(text.into()))
+    }
+
+    /// Adds a transcript: a heading and a body for each entry.
+    #[must_use]
+    pub fn transcript(self, entries: Vec<Entry>) -> Self {
+        self.block(Block::Transcript(entries))
+    }
+
+    /// Adds the confirmation of what was done.
+    #[must_use]
+    pub fn ok(self, text: impl Into<String>) -> Self {
+        self.message(Level::Ok, text)
+    }
+
+    /// Adds something to look at; the status becomes [`Status::Warn`].
+    #[must_use]
+    pub fn warn(self, text: impl Into<String>) -> Self {
+        self.message(Level::Warn, text)
+    }
+
+    /// Adds something to know.
+    #[must_use]
+    pub fn info(self, text: impl Into<String>) -> Self {
+        self.message(Level::Info, text)
+    }
+
+    /// Makes this the report of a command that has data and failed all the same.
+    #[must_use]
+    pub fn failed(
+        mut self,
+        code: Code,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        self.failure = Some(CommandError::new(code, message).with_hint(hint));
+        self
+    }
+
+    /// How the command ended.
+    pub fn status(&self) -> Status {
+        if self.failure.is_some() {
+            Status::Error
+        } else if self
+            .messages
+            .iter()
+            .any(|message| message.level == Level::Warn)
+        {
+            Status::Warn
+        } else {
+            Status::Ok
+        }
+    }
+
+    /// The exit code of the process.
+    pub fn exit_code(&self) -> u8 {
+        self.failure.as_ref().map_or(0, CommandError::exit_code)
+    }
+
+    fn block(mut self, block: Block) -> Self {
+        self.blocks.push(block);
+        self
+    }
+
+    fn message(mut self, level: Level, text: impl Into<String>) -> Self {
+        self.messages.push(Message {
+            level,
+            text: text.into(),
+        });
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Report, Status};
+    use cleveragents_domain::Code;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_warning_changes_the_status_but_not_the_exit_code() {
+        let report = Report::new("session list")
+            .ok("2 sessions")
+            .warn("1 is damaged");
+        assert_eq!((report.status(), report.exit_code()), (Status::Warn, 0));
+    }
+
+    #[test]
+    fn a_failed_report_ends_with_the_exit_code_of_its_kind() {
+        let report = Report::new("diagnostics").failed(Code::SessionNotFound, "gone", "look");
+        assert_eq!((report.status(), report.exit_code()), (Status::Error, 3));
+    }
+
+    #[test]
+    fn data_that_json_cannot_hold_makes_the_report_fail() {
+        let report = Report::new("x").data(BTreeMap::from([((1, 2), 3)]));
+        assert_eq!((report.status(), report.exit_code()), (Status::Error, 1));
+    }
+}

@@ -1,0 +1,220 @@
+//! [`PlanExecutionContext`]: the changesets of one plan run.
+//!
+//! A change is recorded through the handle of the changeset its caller opened, so it can land in no
+//! other, whatever other threads do. Under a lease every write carries the fencing token: a run that
+//! lost its lease can record nothing any more.
+
+use std::sync::Arc;
+
+use cleveragents_domain::{
+    ChangeEntry, Changeset, ChangesetId, Code, Diagnose, EntryNumber, LeaseSubject, LeaseToken,
+    NewChange, PlanId,
+};
+use cleveragents_store::{Engine, changesets, leases, plans};
+use serde_json::{Value, json};
+
+use super::registry::{Ledger, Registry};
+use crate::lease::HeldLease;
+
+/// Why a plan run cannot record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContextError {
+    /// Nothing is open to record into.
+    #[error("No active changeset. Call start_changeset() first.")]
+    NoActiveChangeset,
+    /// The changeset takes no more entries.
+    #[error("changeset {0} is closed")]
+    Closed(ChangesetId),
+    /// There is no such changeset.
+    #[error("changeset {0} does not exist")]
+    ChangesetNotFound(ChangesetId),
+    /// There is no such plan.
+    #[error("plan {0} does not exist")]
+    PlanNotFound(PlanId),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] cleveragents_store::Error),
+}
+
+impl Diagnose for ContextError {
+    fn code(&self) -> Code {
+        match self {
+            Self::NoActiveChangeset => Code::NoActiveChangeset,
+            Self::Closed(_) => Code::ChangesetClosed,
+            Self::ChangesetNotFound(_) => Code::ChangesetNotFound,
+            Self::PlanNotFound(_) => Code::PlanNotFound,
+            Self::Store(error) => error.code(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoActiveChangeset | Self::Closed(_) => Some("open a changeset with start_changeset()".to_owned()),
+            Self::Store(error) => error.hint(),
+            Self::ChangesetNotFound(_) | Self::PlanNotFound(_) => None,
+        }
+    }
+
+    fn details(&self) -> Value {
+        match self {
+            Self::Closed(id) | Self::ChangesetNotFound(id) => json!({"changeset_id": id}),
+            Self::PlanNotFound(id) => json!({"plan_id": id}),
+            Self::Store(error) => error.details(),
+            Self::NoActiveChangeset => Value::Null,
+        }
+    }
+}
+
+/// The store as the registry sees it.
+struct StoreLedger {
+    engine: Arc<Engine>,
+    plan: PlanId,
+    fence: Option<(LeaseSubject, LeaseToken)>,
+}
+
+impl Ledger for StoreLedger {
+    type Id = ChangesetId;
+    type Change = NewChange;
+    type Number = EntryNumber;
+    type Error = ContextError;
+
+    fn open(&self) -> Result<ChangesetId, ContextError> {
+        let (plan, fence) = (self.plan, self.fence.clone());
+        let id = ChangesetId::generate();
+        self.engine.write(move |unit| {
+            if let Some((subject, token)) = &fence {
+                leases::require(unit, subject, *token)?;
+            }
+            changesets::open(unit, id, plan)?;
+            Ok(id)
+        })
+    }
+
+    fn record(&self, id: ChangesetId, change: &NewChange) -> Result<Option<EntryNumber>, ContextError> {
+        let (change, fence) = (change.clone(), self.fence.clone());
+        self.engine.write(move |unit| {
+            if let Some((subject, token)) = &fence {
+                leases::require(unit, subject, *token)?;
+            }
+            Ok(changesets::record(unit, id, &change)?)
+        })
+    }
+}
+
+impl StoreLedger {
+    fn close(&self, id: ChangesetId) -> Result<Option<Changeset>, ContextError> {
+        let fence = self.fence.clone();
+        self.engine.write(move |unit| {
+            if let Some((subject, token)) = &fence {
+                leases::require(unit, subject, *token)?;
+            }
+            Ok(changesets::close(unit, id)?)
+        })
+    }
+}
+
+/// The changesets of one plan run. Cheap to clone; all clones are one context.
+#[derive(Clone)]
+pub struct PlanExecutionContext {
+    registry: Arc<Registry<StoreLedger>>,
+}
+
+impl PlanExecutionContext {
+    /// A context for a run of a stored plan.
+    pub fn new(engine: Arc<Engine>, plan: PlanId) -> Result<Self, ContextError> {
+        Self::with_fence(engine, plan, None)
+    }
+
+    /// A context whose every write is refused once the lease is lost.
+    pub fn under_lease(engine: Arc<Engine>, plan: PlanId, lease: &HeldLease) -> Result<Self, ContextError> {
+        Self::with_fence(engine, plan, Some((lease.subject().clone(), lease.token())))
+    }
+
+    fn with_fence(
+        engine: Arc<Engine>,
+        plan: PlanId,
+        fence: Option<(LeaseSubject, LeaseToken)>,
+    ) -> Result<Self, ContextError> {
+        if engine.read(|reader| plans::get(reader, plan))?.is_none() {
+            return Err(ContextError::PlanNotFound(plan));
+        }
+        let registry = Arc::new(Registry::new(StoreLedger { engine, plan, fence }));
+        Ok(Self { registry })
+    }
+
+    /// Stores a new plan, for a context to run.
+    pub fn create_plan(engine: &Engine) -> Result<PlanId, ContextError> {
+        let id = PlanId::generate();
+        engine.write(move |unit| {
+            plans::insert(unit, id)?;
+            Ok(id)
+        })
+    }
+
+    /// The plan this is a run of.
+    pub fn plan(&self) -> PlanId {
+        self.registry.ledger().plan
+    }
+
+    /// Stores a new changeset and gives the handle through which changes are recorded in it.
+    pub fn start_changeset(&self) -> Result<OpenChangeset, ContextError> {
+        let id = self.registry.start()?;
+        Ok(OpenChangeset { id, registry: Arc::clone(&self.registry) })
+    }
+
+    /// Records into the most recent open changeset, for callers without a handle.
+    pub fn record_change(&self, change: &NewChange) -> Result<(ChangesetId, EntryNumber), ContextError> {
+        self.registry.record_in_most_recent(change)?.ok_or(ContextError::NoActiveChangeset)
+    }
+
+    /// The changesets this run opened and did not close yet, most recent last.
+    pub fn active_changesets(&self) -> Vec<ChangesetId> {
+        self.registry.active()
+    }
+
+    /// Every changeset of the plan, of earlier runs and other processes too.
+    pub fn changesets(&self) -> Result<Vec<Changeset>, ContextError> {
+        let ledger = self.registry.ledger();
+        Ok(ledger.engine.read(|reader| changesets::of_plan(reader, ledger.plan))?)
+    }
+
+    /// Entries of a changeset from a number on, in order.
+    pub fn entries(
+        &self,
+        id: ChangesetId,
+        from: EntryNumber,
+        limit: u64,
+    ) -> Result<Vec<ChangeEntry>, ContextError> {
+        self.registry.ledger().engine.read(|reader| {
+            if changesets::get(reader, id)?.is_none() {
+                return Err(ContextError::ChangesetNotFound(id));
+            }
+            Ok(changesets::entries(reader, id, from, limit)?)
+        })
+    }
+}
+
+/// An open changeset: the only thing that records into it. Closing consumes it.
+pub struct OpenChangeset {
+    id: ChangesetId,
+    registry: Arc<Registry<StoreLedger>>,
+}
+
+impl OpenChangeset {
+    /// Its id.
+    pub const fn id(&self) -> ChangesetId {
+        self.id
+    }
+
+    /// Records a change here and nowhere else.
+    pub fn record(&self, change: &NewChange) -> Result<EntryNumber, ContextError> {
+        self.registry.ledger().record(self.id, change)?.ok_or(ContextError::Closed(self.id))
+    }
+
+    /// Completes the changeset. It takes no more entries from anyone.
+    pub fn close(self) -> Result<Changeset, ContextError> {
+        let closed = self.registry.ledger().close(self.id)?;
+        self.registry.forget(self.id);
+        closed.ok_or(ContextError::Closed(self.id))
+    }
+}

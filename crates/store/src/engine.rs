@@ -1,0 +1,205 @@
+//! Engines: one open database each, shared through the [`EngineCache`].
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::cache::Cache;
+use crate::dialect::Dialect;
+use crate::error::Error;
+use crate::migrate::Policy;
+use crate::postgres::PostgresEngine;
+use crate::sqlite::SqliteEngine;
+use crate::transaction::{Reader, Transaction, Unit, UnitOfWork, Verdict};
+use crate::url::{DatabaseUrl, Target};
+
+/// Called with (done, whole) while long work goes on.
+pub type ProgressCallback = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// How engines are opened.
+#[derive(Clone)]
+pub struct Options {
+    /// How long to wait for other processes before giving up with `busy`.
+    pub busy_timeout: Duration,
+    /// The most connections: readers of SQLite, all of PostgreSQL.
+    pub connections: usize,
+    /// Told of the progress of migrations.
+    pub progress: Option<ProgressCallback>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { busy_timeout: Duration::from_secs(30), connections: 8, progress: None }
+    }
+}
+
+/// The engines of this process, one per database.
+///
+/// Any number of threads asking for one URL at the same moment get the same engine, opened and
+/// migrated once. Different URLs do not wait for each other, a failure is not remembered, and an
+/// engine is closed when its last user drops it.
+pub struct EngineCache {
+    engines: Cache<DatabaseUrl, Engine>,
+    options: Options,
+}
+
+impl EngineCache {
+    /// An empty cache whose engines are opened with `options`.
+    pub fn new(options: Options) -> Self {
+        Self { engines: Cache::new(), options }
+    }
+
+    /// The engine of a database, opened and migrated if this is its first user.
+    pub fn open(&self, url: &DatabaseUrl) -> Result<Arc<Engine>, Error> {
+        self.engines.get_or_build(url, || Engine::open(url, &self.options, Policy::Upgrade))
+    }
+
+    /// An engine on the database as it is, not migrated and not shared, to look at its state.
+    pub fn inspect(&self, url: &DatabaseUrl) -> Result<Engine, Error> {
+        Engine::open(url, &self.options, Policy::Inspect)
+    }
+}
+
+/// An open database.
+pub struct Engine {
+    url: DatabaseUrl,
+    backend: Backend,
+}
+
+pub(crate) enum Backend {
+    Sqlite(SqliteEngine),
+    Postgres(PostgresEngine),
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Engine").field("url", &self.url.to_string()).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    fn open(url: &DatabaseUrl, options: &Options, policy: Policy) -> Result<Self, Error> {
+        let backend = match url.target() {
+            Target::Postgres(address) => {
+                Backend::Postgres(PostgresEngine::open(address, &url.to_string(), options, policy)?)
+            }
+            target => Backend::Sqlite(SqliteEngine::open(target, options, policy)?),
+        };
+        Ok(Self { url: url.clone(), backend })
+    }
+
+    /// The database it is open on.
+    pub const fn url(&self) -> &DatabaseUrl {
+        &self.url
+    }
+
+    /// The kind of database.
+    pub const fn dialect(&self) -> Dialect {
+        self.url.dialect()
+    }
+
+    pub(crate) const fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    /// Runs a unit of work: all of it becomes durable, or none of it happened.
+    ///
+    /// Returns once the commit is on disk. The closure may run more than once and on another
+    /// caller's thread, and must have no effect but through the unit. It must not use the engine.
+    pub fn write<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: FnMut(&mut UnitOfWork<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        let _inside = Inside::enter()?;
+        let outcome = Arc::new(Mutex::new(None));
+        let unit = Box::new(Work { work, outcome: Arc::clone(&outcome) });
+        match &self.backend {
+            Backend::Sqlite(engine) => engine.write(unit),
+            Backend::Postgres(engine) => engine.write(unit),
+        }
+        outcome.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_else(|| {
+            Err(Error::Internal("a unit of work ended without an outcome".to_owned()).into())
+        })
+    }
+
+    /// Reads from one consistent state of the database, without waiting for writers.
+    pub fn read<T, E: From<Error>>(
+        &self,
+        work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let _inside = Inside::enter()?;
+        match &self.backend {
+            Backend::Sqlite(engine) => engine.read(work),
+            Backend::Postgres(engine) => engine.read(work),
+        }
+    }
+}
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks that this thread is inside an engine. A closure that used the engine again would wait for
+/// itself, so it is refused.
+struct Inside;
+
+impl Inside {
+    fn enter() -> Result<Self, Error> {
+        if INSIDE.replace(true) {
+            return Err(Error::Internal(
+                "the engine was used inside one of its own units of work".to_owned(),
+            ));
+        }
+        Ok(Self)
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(false);
+    }
+}
+
+/// A closure with the place where its caller finds the outcome.
+struct Work<T, E, F> {
+    work: F,
+    outcome: Arc<Mutex<Option<Result<T, E>>>>,
+}
+
+impl<T, E, F> Work<T, E, F> {
+    fn set(&self, outcome: Result<T, E>) {
+        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    }
+}
+
+impl<T, E, F> Unit for Work<T, E, F>
+where
+    F: FnMut(&mut UnitOfWork<'_>) -> Result<T, E> + Send,
+    T: Send,
+    E: From<Error> + Send,
+{
+    fn run(&mut self, transaction: &mut dyn Transaction) -> Verdict {
+        let mut unit = UnitOfWork::new(transaction);
+        let outcome = (self.work)(&mut unit).and_then(|value| {
+            unit.finish()?;
+            Ok(value)
+        });
+        let verdict = match (&outcome, unit.has_written()) {
+            (Ok(_), _) => Verdict::Commit,
+            (Err(_), true) => Verdict::RollBack,
+            (Err(_), false) => Verdict::Untouched,
+        };
+        self.set(outcome);
+        verdict
+    }
+
+    fn fail(&mut self, error: Error) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        // A unit that had failed by itself keeps its own reason.
+        if !matches!(*outcome, Some(Err(_))) {
+            *outcome = Some(Err(error.into()));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Migrations: embedded, numbered, run exactly once per database, whoever comes first.
+//!
+//! Each migration and its row in `schema_migrations` are one transaction, taken under a lock that
+//! covers all processes. A database with a higher number than the newest migration here was made by
+//! a newer program and is refused without being touched.
+
+use cleveragents_domain::Timestamp;
+
+use crate::dialect::Dialect;
+use crate::engine::ProgressCallback;
+use crate::error::Error;
+use crate::postgres::PostgresConnection;
+use crate::sqlite::translate;
+
+/// What to do with a database that is not up to date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// Bring it up to date.
+    Upgrade,
+    /// Leave it as it is.
+    Inspect,
+}
+
+/// One step of the schema.
+#[derive(Debug, Clone, Copy)]
+pub struct Migration {
+    /// Its number, from 1 without gap.
+    pub version: u64,
+    /// What it brings.
+    pub name: &'static str,
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+macro_rules! migrations {
+    ($($version:literal $name:literal;)+) => {
+        &[$(Migration {
+            version: $version,
+            name: $name,
+            sqlite: include_str!(concat!("../migrations/sqlite/", $name, ".sql")),
+            postgres: include_str!(concat!("../migrations/postgres/", $name, ".sql")),
+        },)+]
+    };
+}
+
+const MIGRATIONS: &[Migration] = migrations! {
+    1 "0001_foundation";
+};
+
+impl Migration {
+    /// Every migration, oldest first.
+    pub const ALL: &'static [Self] = MIGRATIONS;
+
+    /// The number of the newest.
+    pub const fn newest() -> u64 {
+        MIGRATIONS[MIGRATIONS.len() - 1].version
+    }
+
+    const fn sql(&self, dialect: Dialect) -> &'static str {
+        match dialect {
+            Dialect::Sqlite => self.sqlite,
+            Dialect::Postgres => self.postgres,
+        }
+    }
+}
+
+/// A migration as the database remembers it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct AppliedMigration {
+    /// Its number.
+    pub version: u64,
+    /// Its name.
+    pub name: String,
+    /// When it ran.
+    pub applied_at: Timestamp,
+}
+
+const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
+    version BIGINT PRIMARY KEY NOT NULL,
+    name TEXT NOT NULL,
+    applied_at BIGINT NOT NULL
+)";
+
+fn refuse_newer(found: u64) -> Result<u64, Error> {
+    let known = Migration::newest();
+    if found > known {
+        return Err(Error::Newer { found, known });
+    }
+    Ok(found)
+}
+
+fn pending(version: u64) -> impl ExactSizeIterator<Item = &'static Migration> {
+    // Versions have no gap, so those already there are the first ones.
+    MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(usize::MAX))
+}
+
+fn report(progress: Option<&ProgressCallback>, done: usize, whole: usize) {
+    if let Some(progress) = progress {
+        progress(done as u64, whole as u64);
+    }
+}
+
+/// The schema version of an SQLite database, 0 when it is empty.
+fn sqlite_version(connection: &rusqlite::Connection) -> rusqlite::Result<u64> {
+    let exists: bool = connection.query_row(
+        "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_migrations')",
+        [],
+        |row| row.get(0),
+    )?;
+    if !exists {
+        return Ok(0);
+    }
+    connection.query_row("SELECT COALESCE(MAX(version), 0) FROM schema_migrations", [], |row| {
+        row.get::<_, i64>(0).map(|version| u64::try_from(version).unwrap_or(0))
+    })
+}
+
+/// Whether an SQLite database needs nothing; refuses one that is newer than this program.
+pub(crate) fn sqlite_is_current(connection: &rusqlite::Connection) -> Result<bool, Error> {
+    let place = connection.path().unwrap_or("in memory");
+    let version = sqlite_version(connection).map_err(|error| translate(place, error))?;
+    Ok(refuse_newer(version)? == Migration::newest())
+}
+
+/// Brings an SQLite database up to date. The caller holds the lock beside the file.
+pub(crate) fn sqlite(
+    connection: &mut rusqlite::Connection,
+    policy: Policy,
+    progress: Option<&ProgressCallback>,
+) -> Result<(), Error> {
+    let place = connection.path().unwrap_or("in memory").to_owned();
+    let failure = |error| translate(&place, error);
+    let version = refuse_newer(sqlite_version(connection).map_err(failure)?)?;
+    if policy == Policy::Inspect {
+        return Ok(());
+    }
+    let steps = pending(version);
+    let whole = steps.len();
+    for (done, migration) in steps.enumerate() {
+        report(progress, done, whole);
+        apply_sqlite(connection, migration).map_err(|error| match failure(error) {
+            Error::Statement(reason) | Error::Constraint(reason) => failed(migration, reason),
+            other => other,
+        })?;
+        report(progress, done + 1, whole);
+    }
+    Ok(())
+}
+
+fn apply_sqlite(connection: &mut rusqlite::Connection, migration: &Migration) -> rusqlite::Result<()> {
+    let transaction =
+        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    transaction.execute_batch(CREATE_TABLE)?;
+    transaction.execute_batch(migration.sql(Dialect::Sqlite))?;
+    transaction.execute(
+        "INSERT INTO schema_migrations (version, name, applied_at) VALUES (?1, ?2, ?3)",
+        rusqlite::params![
+            i64::try_from(migration.version).unwrap_or(i64::MAX),
+            migration.name,
+            Timestamp::now().as_micros()
+        ],
+    )?;
+    transaction.commit()
+}
+
+fn failed(migration: &Migration, reason: String) -> Error {
+    Error::Migration { version: migration.version, name: migration.name.to_owned(), reason }
+}
+
+const POSTGRES_LOCK: &str = "SELECT pg_advisory_lock(7120732675660000)";
+const POSTGRES_UNLOCK: &str = "SELECT pg_advisory_unlock(7120732675660000)";
+
+fn postgres_version(connection: &mut PostgresConnection) -> Result<u64, Error> {
+    let exists = connection.count("SELECT COUNT(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'schema_migrations'")?;
+    if exists == 0 {
+        return Ok(0);
+    }
+    connection.count("SELECT COALESCE(MAX(version), 0) FROM schema_migrations")
+}
+
+/// Brings a PostgreSQL database up to date, under a lock that all its clients respect.
+pub(crate) fn postgres(
+    connection: &mut PostgresConnection,
+    policy: Policy,
+    progress: Option<&ProgressCallback>,
+) -> Result<(), Error> {
+    let version = refuse_newer(postgres_version(connection)?)?;
+    if version == Migration::newest() || policy == Policy::Inspect {
+        return Ok(());
+    }
+    connection.batch(POSTGRES_LOCK)?;
+    let outcome = upgrade_postgres(connection, progress);
+    connection.batch(POSTGRES_UNLOCK)?;
+    outcome
+}
+
+fn upgrade_postgres(
+    connection: &mut PostgresConnection,
+    progress: Option<&ProgressCallback>,
+) -> Result<(), Error> {
+    // Someone else may have been first while we waited for the lock.
+    let version = refuse_newer(postgres_version(connection)?)?;
+    let steps = pending(version);
+    let whole = steps.len();
+    for (done, migration) in steps.enumerate() {
+        report(progress, done, whole);
+        let sql = format!(
+            "BEGIN; {CREATE_TABLE}; {} ; INSERT INTO schema_migrations (version, name, applied_at) VALUES ({}, '{}', {}); COMMIT",
+            migration.sql(Dialect::Postgres),
+            migration.version,
+            migration.name,
+            Timestamp::now().as_micros(),
+        );
+        if let Err(error) = connection.batch(&sql) {
+            connection.batch("ROLLBACK")?;
+            return Err(failed(migration, error.to_string()));
+        }
+        report(progress, done + 1, whole);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MIGRATIONS, pending};
+
+    #[test]
+    fn versions_count_from_one_without_gap() {
+        for (index, migration) in MIGRATIONS.iter().enumerate() {
+            assert_eq!(migration.version, index as u64 + 1);
+        }
+    }
+
+    /// Report 5443: the pending list is exactly what an upgrade then runs.
+    #[test]
+    fn defect_5443_pending_is_what_lies_behind_the_present_version() {
+        for version in 0..=MIGRATIONS.len() as u64 {
+            let left: Vec<u64> = pending(version).map(|migration| migration.version).collect();
+            let expected: Vec<u64> = (version + 1..=MIGRATIONS.len() as u64).collect();
+            assert_eq!(left, expected);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A bounded pool of connections: opened on demand, reused, given back on drop.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::Error;
+
+/// Opens connections and knows which are still good.
+pub(crate) trait Connect {
+    /// The connection.
+    type Connection;
+
+    /// Opens one more.
+    fn connect(&self) -> Result<Self::Connection, Error>;
+
+    /// Whether one can be handed out again.
+    fn is_usable(&self, connection: &Self::Connection) -> bool;
+}
+
+/// Connections of one engine.
+#[derive(Debug)]
+pub(crate) struct Pool<C: Connect> {
+    connect: C,
+    maximum: usize,
+    patience: Duration,
+    inner: Mutex<Inner<C::Connection>>,
+    returned: Condvar,
+}
+
+#[derive(Debug)]
+struct Inner<T> {
+    idle: Vec<T>,
+    open: usize,
+}
+
+impl<C: Connect> Pool<C> {
+    pub(crate) fn new(connect: C, maximum: usize, patience: Duration) -> Self {
+        let inner = Mutex::new(Inner { idle: Vec::new(), open: 0 });
+        Self { connect, maximum: maximum.max(1), patience, inner, returned: Condvar::new() }
+    }
+
+    /// Hands out a connection, waiting for one to come back when all are in use.
+    pub(crate) fn get(&self) -> Result<Pooled<'_, C>, Error> {
+        let deadline = Instant::now() + self.patience;
+        let mut inner = self.lock();
+        loop {
+            while let Some(connection) = inner.idle.pop() {
+                if self.connect.is_usable(&connection) {
+                    return Ok(Pooled { pool: self, connection: Some(connection) });
+                }
+                inner.open -= 1;
+            }
+            if inner.open < self.maximum {
+                inner.open += 1;
+                drop(inner);
+                return self.open();
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::Busy { seconds: self.patience.as_secs() });
+            }
+            inner = self.returned.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn open(&self) -> Result<Pooled<'_, C>, Error> {
+        // The place is given back by the guard when opening fails.
+        let mut place = Pooled { pool: self, connection: None };
+        place.connection = Some(self.connect.connect()?);
+        Ok(place)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<C::Connection>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection on loan.
+#[derive(Debug)]
+pub(crate) struct Pooled<'p, C: Connect> {
+    pool: &'p Pool<C>,
+    connection: Option<C::Connection>,
+}
+
+impl<C: Connect> Pooled<'_, C> {
+    /// Closes the connection instead of giving it back: its state is not known.
+    pub(crate) fn discard(mut self) {
+        drop(self.connection.take());
+    }
+}
+
+impl<C: Connect> Deref for Pooled<'_, C> {
+    type Target = C::Connection;
+
+    fn deref(&self) -> &C::Connection {
+        self.connection.as_ref().expect("a connection on loan is there until it is given back")
+    }
+}
+
+impl<C: Connect> DerefMut for Pooled<'_, C> {
+    fn deref_mut(&mut self) -> &mut C::Connection {
+        self.connection.as_mut().expect("a connection on loan is there until it is given back")
+    }
+}
+
+impl<C: Connect> Drop for Pooled<'_, C> {
+    fn drop(&mut self) {
+        let mut inner = self.pool.lock();
+        match self.connection.take() {
+            Some(connection) => inner.idle.push(connection),
+            None => inner.open -= 1,
+        }
+        drop(inner);
+        self.pool.returned.notify_one();
+    }
+}

@@ -1,0 +1,62 @@
+//! The event log: the audit trail, the live stream and the outbox in one.
+
+use cleveragents_domain::{Event, EventKind, NewEvent, Position, Timestamp};
+
+use super::{json_text, stored_json};
+use crate::error::Error;
+use crate::transaction::{Reader, UnitOfWork};
+use crate::value::params;
+
+/// Stores events in the order given, as the last step of a unit of work.
+pub(crate) fn append(unit: &mut UnitOfWork<'_>, events: &[NewEvent]) -> Result<(), Error> {
+    if let Some(lock) = unit.dialect().lock_event_numbers() {
+        unit.query(lock, &[])?;
+    }
+    let now = unit.now();
+    for event in events {
+        unit.execute(
+            "INSERT INTO events (kind, subject, payload, occurred_at) VALUES (?1, ?2, ?3, ?4)",
+            params![event.kind.as_str(), &event.subject, json_text(&event.payload), now],
+        )?;
+    }
+    Ok(())
+}
+
+/// Events after a position, in order, at most `limit`. Reading on from the last position of each
+/// answer misses nothing and repeats nothing.
+pub fn after(reader: &mut dyn Reader, position: Position, limit: u64) -> Result<Vec<Event>, Error> {
+    reader
+        .query(
+            "SELECT position, kind, subject, payload, occurred_at FROM events \
+             WHERE position > ?1 ORDER BY position LIMIT ?2",
+            params![position.0, limit],
+        )?
+        .into_iter()
+        .map(|mut row| {
+            Ok(Event {
+                position: Position(row.take()?),
+                kind: {
+                    let kind: String = row.take()?;
+                    EventKind::from_stored(&kind)
+                        .ok_or_else(|| Error::stored("an event", format!("has the unknown kind `{kind}`")))?
+                },
+                subject: row.take()?,
+                payload: stored_json("the payload of an event", &row.take::<String>()?)?,
+                occurred_at: row.take()?,
+            })
+        })
+        .collect()
+}
+
+/// How many events there are from before a moment.
+pub fn count_before(reader: &mut dyn Reader, moment: Timestamp) -> Result<u64, Error> {
+    reader
+        .query_first("SELECT COUNT(*) FROM events WHERE occurred_at < ?1", params![moment])?
+        .ok_or_else(|| Error::stored("a count", "is missing"))?
+        .take()
+}
+
+/// Removes events from before a moment and says how many.
+pub fn prune(unit: &mut UnitOfWork<'_>, moment: Timestamp) -> Result<u64, Error> {
+    unit.execute("DELETE FROM events WHERE occurred_at < ?1", params![moment])
+}

@@ -1,0 +1,182 @@
+//! Leases: who may work on what, settled by one conditional statement.
+//!
+//! The row of a subject stays for ever, so that its token only grows. Free means: no owner, or
+//! expired. On PostgreSQL the server's clock judges expiry, since its clients are many machines.
+
+use cleveragents_domain::{EventKind, Lease, LeaseSubject, LeaseToken, NewEvent, Owner, Timestamp, Ttl};
+use serde_json::json;
+
+use crate::dialect::Dialect;
+use crate::error::Error;
+use crate::transaction::{Reader, UnitOfWork};
+use crate::value::{Row, params};
+
+macro_rules! columns {
+    () => {
+        "kind, subject_id, token, owner_process, owner_host, owner_pid, owner_started, acquired_at, expires_at"
+    };
+}
+
+fn read(mut row: Row) -> Result<Lease, Error> {
+    Ok(Lease {
+        subject: LeaseSubject { kind: row.take()?, id: row.take()? },
+        token: LeaseToken(row.take()?),
+        owner: Owner {
+            process: row.take()?,
+            host: row.take()?,
+            pid: row.take()?,
+            pid_started: row.take()?,
+        },
+        acquired_at: row.take()?,
+        expires_at: row.take()?,
+    })
+}
+
+fn clock(unit: &mut UnitOfWork<'_>) -> Result<Timestamp, Error> {
+    match unit.dialect() {
+        Dialect::Sqlite => Ok(unit.now()),
+        Dialect::Postgres => unit
+            .query_first("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)", &[])?
+            .ok_or_else(|| Error::stored("the server's clock", "is missing"))?
+            .take(),
+    }
+}
+
+/// Takes the lease of a subject if it is free, expired, or held with the token of an owner that the
+/// caller knows to be dead. `None` when somebody else holds it.
+pub fn acquire(
+    unit: &mut UnitOfWork<'_>,
+    subject: &LeaseSubject,
+    owner: &Owner,
+    ttl: Ttl,
+    dead: Option<LeaseToken>,
+) -> Result<Option<Lease>, Error> {
+    let previous = holder(unit, subject)?;
+    let now = clock(unit)?;
+    let expires = now.plus_seconds(i64::from(ttl.as_seconds()));
+    let taken = unit.execute_returning(
+        concat!(
+            "INSERT INTO leases (", columns!(), ") VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?8) \
+             ON CONFLICT (kind, subject_id) DO UPDATE SET token = leases.token + 1, \
+             owner_process = excluded.owner_process, owner_host = excluded.owner_host, \
+             owner_pid = excluded.owner_pid, owner_started = excluded.owner_started, \
+             acquired_at = excluded.acquired_at, expires_at = excluded.expires_at \
+             WHERE leases.owner_process IS NULL OR leases.expires_at <= ?7 OR leases.token = ?9 \
+             RETURNING ", columns!()
+        ),
+        params![
+            &subject.kind,
+            &subject.id,
+            owner.process,
+            &owner.host,
+            owner.pid,
+            owner.pid_started,
+            now,
+            expires,
+            dead.map_or(0, |token| token.0),
+        ],
+    )?;
+    let Some(row) = taken else {
+        return Ok(None);
+    };
+    let lease = read(row)?;
+    let (kind, from) = match previous {
+        Some(previous) => (EventKind::LeaseTakenOver, Some(previous.owner)),
+        None => (EventKind::LeaseAcquired, None),
+    };
+    unit.emit(NewEvent {
+        kind,
+        subject: subject.id.clone(),
+        payload: json!({"kind": subject.kind, "token": lease.token, "owner": owner, "from": from}),
+    });
+    Ok(Some(lease))
+}
+
+/// Who holds the lease of a subject, expired or not.
+pub fn holder(reader: &mut dyn Reader, subject: &LeaseSubject) -> Result<Option<Lease>, Error> {
+    reader
+        .query_first(
+            concat!(
+                "SELECT ", columns!(),
+                " FROM leases WHERE kind = ?1 AND subject_id = ?2 AND owner_process IS NOT NULL"
+            ),
+            params![&subject.kind, &subject.id],
+        )?
+        .map(read)
+        .transpose()
+}
+
+/// Every lease that has an owner.
+pub fn held(reader: &mut dyn Reader) -> Result<Vec<Lease>, Error> {
+    reader
+        .query(
+            concat!("SELECT ", columns!(), " FROM leases WHERE owner_process IS NOT NULL ORDER BY kind, subject_id"),
+            &[],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
+}
+
+/// Refuses to go on unless the lease is still the caller's. Whatever else the unit writes is thereby
+/// bound to the token: nobody can take the lease over before the unit ends.
+pub fn require(unit: &mut UnitOfWork<'_>, subject: &LeaseSubject, token: LeaseToken) -> Result<(), Error> {
+    let for_update = unit.dialect().for_update();
+    let sql = format!(
+        concat!(
+            "SELECT ", columns!(),
+            " FROM leases WHERE kind = ?1 AND subject_id = ?2 AND owner_process IS NOT NULL{}"
+        ),
+        for_update
+    );
+    let present = unit.query_first(&sql, params![&subject.kind, &subject.id])?.map(read).transpose()?;
+    match present {
+        Some(lease) if lease.token == token => Ok(()),
+        other => Err(lost(subject, token, other.as_ref())),
+    }
+}
+
+fn lost(subject: &LeaseSubject, token: LeaseToken, holder: Option<&Lease>) -> Error {
+    Error::LeaseLost {
+        subject: subject.to_string(),
+        token: token.0,
+        holder: holder.map(|lease| lease.owner.to_string()),
+    }
+}
+
+/// Moves the expiry of a lease that is still the caller's.
+pub fn renew(
+    unit: &mut UnitOfWork<'_>,
+    subject: &LeaseSubject,
+    token: LeaseToken,
+    ttl: Ttl,
+) -> Result<Timestamp, Error> {
+    let expires = clock(unit)?.plus_seconds(i64::from(ttl.as_seconds()));
+    let touched = unit.execute(
+        "UPDATE leases SET expires_at = ?4 \
+         WHERE kind = ?1 AND subject_id = ?2 AND token = ?3 AND owner_process IS NOT NULL",
+        params![&subject.kind, &subject.id, token.0, expires],
+    )?;
+    if touched == 0 {
+        let present = holder(unit, subject)?;
+        return Err(lost(subject, token, present.as_ref()));
+    }
+    Ok(expires)
+}
+
+/// Gives a lease back. `false` when it was not the caller's any more.
+pub fn release(unit: &mut UnitOfWork<'_>, subject: &LeaseSubject, token: LeaseToken) -> Result<bool, Error> {
+    let touched = unit.execute(
+        "UPDATE leases SET owner_process = NULL, owner_host = NULL, owner_pid = NULL, owner_started = NULL \
+         WHERE kind = ?1 AND subject_id = ?2 AND token = ?3 AND owner_process IS NOT NULL",
+        params![&subject.kind, &subject.id, token.0],
+    )?;
+    if touched > 0 {
+        unit.emit(NewEvent {
+            kind: EventKind::LeaseReleased,
+            subject: subject.id.clone(),
+            payload: json!({"kind": subject.kind, "token": token}),
+        });
+    }
+    Ok(touched > 0)
+}

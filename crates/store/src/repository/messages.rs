@@ -1,0 +1,143 @@
+//! Messages: appended with the next number of their session, never changed afterwards.
+//!
+//! The number is taken from the session's row in the same unit of work that stores the message, and
+//! `UNIQUE (session_id, sequence)` backs it. So N appends give N consecutive numbers whatever runs
+//! at the same time, and a unit that fails leaves no gap.
+
+use cleveragents_domain::{
+    EventKind, Message, MessageState, NewEvent, NewMessage, Sequence, SessionId, Timestamp,
+};
+use serde_json::json;
+
+use super::{sessions, stored_json};
+use crate::error::Error;
+use crate::transaction::{Reader, UnitOfWork};
+use crate::value::{Row, params};
+
+macro_rules! columns {
+    () => {
+        "message_id, sequence, role, content, metadata, state, created_at"
+    };
+}
+
+fn read(mut row: Row) -> Result<Message, Error> {
+    Ok(Message {
+        id: row.take()?,
+        sequence: Sequence(row.take()?),
+        role: row.take()?,
+        content: row.take()?,
+        metadata: stored_json("the metadata of a message", &row.take::<String>()?)?,
+        state: {
+            let state: String = row.take()?;
+            MessageState::from_stored(&state)
+                .ok_or_else(|| Error::stored("the state of a message", format!("is `{state}`")))?
+        },
+        created_at: row.take()?,
+    })
+}
+
+/// Whether an append is told to those who follow the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Announce {
+    /// One event per message.
+    Each,
+    /// No event; the event of the whole operation says enough.
+    Nothing,
+}
+
+/// A message to append, and when it was said if that was not now.
+#[derive(Debug, Clone)]
+pub struct Appended {
+    /// The message.
+    pub message: NewMessage,
+    /// When it was said, for imported and forked messages.
+    pub said_at: Option<Timestamp>,
+}
+
+impl From<NewMessage> for Appended {
+    fn from(message: NewMessage) -> Self {
+        Self { message, said_at: None }
+    }
+}
+
+/// Appends messages in order, with consecutive numbers. `None` when the session does not exist.
+pub fn append(
+    unit: &mut UnitOfWork<'_>,
+    session: SessionId,
+    messages: &[Appended],
+    announce: Announce,
+) -> Result<Option<Vec<Sequence>>, Error> {
+    let bytes = messages.iter().map(|appended| appended.message.content().len() as u64).sum();
+    let Some(first) = sessions::allocate(unit, session, messages.len() as u64, bytes)? else {
+        return Ok(None);
+    };
+    let now = unit.now();
+    let subject = session.to_string();
+    let mut sequences = Vec::with_capacity(messages.len());
+    for (sequence, appended) in (first.0..).zip(messages) {
+        let message = &appended.message;
+        let metadata = if message.metadata().is_empty() {
+            "{}".to_owned()
+        } else {
+            serde_json::to_string(message.metadata())
+                .map_err(|error| Error::Internal(format!("metadata does not serialize: {error}")))?
+        };
+        unit.execute(
+            "INSERT INTO messages (message_id, session_id, sequence, role, state, content, metadata, created_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                message.id(),
+                &subject,
+                sequence,
+                message.role().as_str(),
+                message.state().as_str(),
+                message.content(),
+                metadata,
+                appended.said_at.unwrap_or(now),
+            ],
+        )?;
+        if announce == Announce::Each {
+            unit.emit(NewEvent {
+                kind: EventKind::MessageAppended,
+                subject: subject.clone(),
+                payload: json!({"sequence": sequence, "message_id": message.id(), "role": message.role()}),
+            });
+        }
+        sequences.push(Sequence(sequence));
+    }
+    Ok(Some(sequences))
+}
+
+/// Messages from a number on, in order, at most `limit`.
+pub fn page(
+    reader: &mut dyn Reader,
+    session: SessionId,
+    from: Sequence,
+    limit: u64,
+) -> Result<Vec<Message>, Error> {
+    reader
+        .query(
+            concat!(
+                "SELECT ", columns!(),
+                " FROM messages WHERE session_id = ?1 AND sequence >= ?2 ORDER BY sequence LIMIT ?3"
+            ),
+            params![session, from.0, limit],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
+}
+
+/// The last messages of a session, in order.
+pub fn last(reader: &mut dyn Reader, session: SessionId, count: u64) -> Result<Vec<Message>, Error> {
+    let mut messages = reader
+        .query(
+            concat!("SELECT ", columns!(), " FROM messages WHERE session_id = ?1 ORDER BY sequence DESC LIMIT ?2"),
+            params![session, count],
+        )?
+        .into_iter()
+        .map(read)
+        .collect::<Result<Vec<_>, _>>()?;
+    messages.reverse();
+    Ok(messages)
+}

@@ -1,0 +1,24 @@
+//! Repositories, one module per noun. Each function takes the transaction it works in.
+
+pub mod blobs;
+pub mod changesets;
+pub mod events;
+pub mod invocations;
+pub mod leases;
+pub mod messages;
+pub mod plans;
+pub mod search;
+pub mod sessions;
+
+use crate::error::Error;
+use serde_json::Value;
+
+/// Reads JSON that this crate wrote.
+fn stored_json<T: serde::de::DeserializeOwned>(what: &'static str, text: &str) -> Result<T, Error> {
+    serde_json::from_str(text).map_err(|error| Error::stored(what, format!("is not valid JSON: {error}")))
+}
+
+/// Writes JSON. Maps with text keys always serialize.
+fn json_text(value: &Value) -> String {
+    value.to_string()
+}

@@ -1,0 +1,177 @@
+//! Full-text search over messages.
+//!
+//! SQLite keeps an FTS5 index that is brought up to date by the search itself, so that appending
+//! never pays for it; PostgreSQL keeps a GIN index. Both variants stand here side by side.
+
+use cleveragents_domain::{MessageId, Role, SearchQuery, Sequence, SessionId, SessionName, Timestamp};
+
+use crate::dialect::Dialect;
+use crate::error::Error;
+use crate::transaction::{Reader, UnitOfWork};
+use crate::value::params;
+
+/// How many messages are indexed in one unit of work, so that writers are not kept waiting.
+const INDEX_STEP: u64 = 5_000;
+
+/// Marks the beginning and end of a match in an excerpt.
+pub const MATCH_MARKS: (&str, &str) = ("\u{2}", "\u{3}");
+
+/// A message that matches.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hit {
+    /// The session it is in.
+    pub session: SessionId,
+    /// What people call that session.
+    pub session_name: Option<SessionName>,
+    /// Its id.
+    pub message: MessageId,
+    /// Its number in the session.
+    pub sequence: Sequence,
+    /// Who said it.
+    pub role: Role,
+    /// The words around the match, with [`MATCH_MARKS`] around each match.
+    pub excerpt: String,
+    /// How well it matches; better is greater.
+    pub score: f64,
+    /// When it was said.
+    pub created_at: Timestamp,
+}
+
+/// Which messages to search.
+#[derive(Debug, Clone, Default)]
+pub struct Scope {
+    /// Only this session.
+    pub session: Option<SessionId>,
+    /// Only this role.
+    pub role: Option<Role>,
+}
+
+/// How far the index lags behind: messages indexed, and messages in all.
+pub fn lag(reader: &mut dyn Reader) -> Result<(u64, u64), Error> {
+    if reader.dialect() == Dialect::Postgres {
+        return Ok((0, 0));
+    }
+    let mut row = reader
+        .query_first(
+            "SELECT (SELECT indexed_through FROM search_mark), (SELECT COALESCE(MAX(position), 0) FROM messages)",
+            &[],
+        )?
+        .ok_or_else(|| Error::stored("the search index", "has no mark"))?;
+    Ok((row.take()?, row.take()?))
+}
+
+/// Indexes the next messages behind the mark. Says how many positions are left.
+pub fn index_more(unit: &mut UnitOfWork<'_>) -> Result<u64, Error> {
+    let (indexed, newest) = lag(unit)?;
+    if indexed >= newest {
+        return Ok(0);
+    }
+    let through = newest.min(indexed + INDEX_STEP);
+    unit.execute(
+        "INSERT INTO message_search (rowid, content) \
+         SELECT position, content FROM messages WHERE position > ?1 AND position <= ?2",
+        params![indexed, through],
+    )?;
+    unit.execute("UPDATE search_mark SET indexed_through = ?1", params![through])?;
+    Ok(newest - through)
+}
+
+/// Rebuilds the index from the messages.
+pub fn rebuild(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
+    if unit.dialect() == Dialect::Sqlite {
+        unit.execute("INSERT INTO message_search (message_search) VALUES ('delete-all')", &[])?;
+        unit.execute("UPDATE search_mark SET indexed_through = 0", &[])?;
+    }
+    Ok(())
+}
+
+/// Positions above the newest message may be given again: they must not count as indexed.
+pub(super) fn forget_removed(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
+    if unit.dialect() == Dialect::Sqlite {
+        unit.execute(
+            "UPDATE search_mark SET indexed_through = \
+             MIN(indexed_through, (SELECT COALESCE(MAX(position), 0) FROM messages))",
+            &[],
+        )?;
+    }
+    Ok(())
+}
+
+/// Messages that match, best first. On SQLite the index must be up to date.
+pub fn find(
+    reader: &mut dyn Reader,
+    query: &SearchQuery,
+    scope: &Scope,
+    limit: u64,
+) -> Result<Vec<Hit>, Error> {
+    let dialect = reader.dialect();
+    let session = scope.session.map(|session| session.to_string()).unwrap_or_default();
+    let role = scope.role.map_or("", Role::as_str);
+    reader
+        .query(statement(dialect), params![expression(dialect, query), session, role, limit])?
+        .into_iter()
+        .map(|mut row| {
+            Ok(Hit {
+                session: row.take()?,
+                session_name: row.take()?,
+                message: row.take()?,
+                sequence: Sequence(row.take()?),
+                role: row.take()?,
+                created_at: row.take()?,
+                score: row.take()?,
+                excerpt: row.take()?,
+            })
+        })
+        .collect()
+}
+
+const fn statement(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Sqlite => {
+            "SELECT message.session_id, session.name, message.message_id, message.sequence, message.role, \
+             message.created_at, -bm25(message_search), \
+             snippet(message_search, 0, char(2), char(3), '…', 24) \
+             FROM message_search \
+             JOIN messages message ON message.position = message_search.rowid \
+             JOIN sessions session ON session.session_id = message.session_id \
+             WHERE message_search MATCH ?1 AND (?2 = '' OR message.session_id = ?2) \
+             AND (?3 = '' OR message.role = ?3) \
+             ORDER BY bm25(message_search), message.position LIMIT ?4"
+        }
+        Dialect::Postgres => {
+            "SELECT message.session_id, session.name, message.message_id, message.sequence, message.role, \
+             message.created_at, \
+             CAST(ts_rank(to_tsvector('simple', left(message.content, 100000)), query) AS DOUBLE PRECISION), \
+             ts_headline('simple', left(message.content, 100000), query, \
+             'StartSel=' || chr(2) || ',StopSel=' || chr(3) || ',MaxWords=24,MinWords=8') \
+             FROM to_tsquery('simple', ?1) query, messages message \
+             JOIN sessions session ON session.session_id = message.session_id \
+             WHERE to_tsvector('simple', left(message.content, 100000)) @@ query \
+             AND (?2 = '' OR message.session_id = ?2) AND (?3 = '' OR message.role = ?3) \
+             ORDER BY 7 DESC, message.position LIMIT ?4"
+        }
+    }
+}
+
+/// The query in the database's own language. Words hold letters and digits only, so nothing in
+/// them can be an operator.
+fn expression(dialect: Dialect, query: &SearchQuery) -> String {
+    let terms = query.terms().iter().map(|term| match dialect {
+        Dialect::Sqlite => {
+            let star = if term.prefix { " *" } else { "" };
+            format!("\"{}\"{star}", term.words.join(" "))
+        }
+        Dialect::Postgres => {
+            let mut words: Vec<String> = term.words.iter().map(|word| format!("'{word}'")).collect();
+            if let (true, Some(last)) = (term.prefix, words.last_mut()) {
+                last.push_str(":*");
+            }
+            words.join(" <-> ")
+        }
+    });
+    let joiner = match dialect {
+        Dialect::Sqlite => " AND ",
+        Dialect::Postgres => " & ",
+    };
+    terms.collect::<Vec<_>>().join(joiner)
+}

@@ -1,0 +1,236 @@
+//! Opening an SQLite connection the one right way, and speaking to it.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use rusqlite::config::DbConfig;
+use rusqlite::types::{ToSql, ToSqlOutput, Value as SqliteValue, ValueRef};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+
+use crate::dialect::Dialect;
+use crate::error::Error;
+use crate::transaction::{Reader, Transaction};
+use crate::value::{Param, Row, Value};
+
+/// How many compiled statements a connection keeps.
+const STATEMENTS: usize = 128;
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Write,
+    Read,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place where an SQLite file is opened")]
+pub(super) fn open(path: &Path, access: Access, limit: Duration) -> Result<Connection, Error> {
+    let flags = match access {
+        Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+    };
+    let place = path.display().to_string();
+    Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .and_then(|connection| configure(connection, limit))
+        .map_err(|error| translate(&place, error))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place where a database in memory is made")]
+pub(super) fn open_memory(limit: Duration) -> Result<Connection, Error> {
+    Connection::open_in_memory()
+        .and_then(|connection| configure(connection, limit))
+        .map_err(|error| translate("in memory", error))
+}
+
+fn configure(mut connection: Connection, limit: Duration) -> rusqlite::Result<Connection> {
+    connection.busy_handler(Some(patience(limit)))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.execute_batch(
+        "PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;
+         PRAGMA cache_size = -8000; PRAGMA journal_size_limit = 8388608;",
+    )?;
+    Ok(connection)
+}
+
+/// Waits for another process with jittered, growing pauses, up to the limit.
+fn patience(limit: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
+    let mut started = Instant::now();
+    move |attempt| {
+        if attempt == 0 {
+            started = Instant::now();
+        }
+        if started.elapsed() >= limit {
+            return false;
+        }
+        std::thread::sleep(jitter(1 << attempt.clamp(0, 3)));
+        true
+    }
+}
+
+/// A pause of up to so many milliseconds, different for every caller.
+pub(super) fn jitter(milliseconds: u32) -> Duration {
+    let noise = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.subsec_nanos());
+    Duration::from_micros(u64::from(50 + noise / 7 % (milliseconds * 1000)))
+}
+
+/// Makes a file that only its owner can read, if it is not there yet.
+pub(super) fn create_private(path: &Path) -> Result<File, Error> {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| Error::file(path, &error))
+}
+
+pub(super) fn is_write_ahead(connection: &Connection) -> Result<bool, Error> {
+    connection
+        .query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))
+        .map(|mode| mode == "wal")
+        .map_err(|error| translate(place(connection), error))
+}
+
+/// Turns a new file into a write-ahead database that can give space back. Needs the file alone.
+pub(super) fn switch_to_write_ahead(connection: &Connection) -> Result<(), Error> {
+    if is_write_ahead(connection)? {
+        return Ok(());
+    }
+    connection
+        .execute_batch("PRAGMA auto_vacuum = INCREMENTAL")
+        .and_then(|()| connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())))
+        .map_err(|error| translate(place(connection), error))
+}
+
+/// Whether the log stays a file of its own when the last connection closes.
+pub(super) fn keep_log_on_close(connection: &Connection, keep: bool) -> Result<(), Error> {
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep)
+        .map(drop)
+        .map_err(|error| translate(place(connection), error))
+}
+
+fn place(connection: &Connection) -> &str {
+    connection.path().unwrap_or("in memory")
+}
+
+/// A transaction in progress on a connection.
+pub(crate) struct SqliteTransaction<'c> {
+    connection: &'c Connection,
+    place: &'c str,
+}
+
+impl<'c> SqliteTransaction<'c> {
+    pub(crate) const fn new(connection: &'c Connection, place: &'c str) -> Self {
+        Self { connection, place }
+    }
+
+    fn translate(&self, error: rusqlite::Error) -> Error {
+        translate(self.place, error)
+    }
+}
+
+impl ToSql for Param<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Null => ToSqlOutput::Owned(SqliteValue::Null),
+            Self::Integer(number) => ToSqlOutput::Owned(SqliteValue::Integer(*number)),
+            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::Blob(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+        })
+    }
+}
+
+fn value(reference: ValueRef<'_>) -> Result<Value, Error> {
+    Ok(match reference {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => Value::Integer(number),
+        ValueRef::Real(number) => Value::Real(number),
+        ValueRef::Text(bytes) => Value::Text(
+            String::from_utf8(bytes.to_vec())
+                .map_err(|_| Error::stored("a text", "is not valid UTF-8"))?,
+        ),
+        ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+    })
+}
+
+impl Reader for SqliteTransaction<'_> {
+    fn dialect(&self) -> Dialect {
+        Dialect::Sqlite
+    }
+
+    fn query_each(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+        each: &mut dyn FnMut(Row) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut statement =
+            self.connection.prepare_cached(sql).map_err(|error| self.translate(error))?;
+        let columns = statement.column_count();
+        let mut rows = statement
+            .query(rusqlite::params_from_iter(params))
+            .map_err(|error| self.translate(error))?;
+        while let Some(row) = rows.next().map_err(|error| self.translate(error))? {
+            let mut values = Vec::with_capacity(columns);
+            for column in 0..columns {
+                values.push(value(row.get_ref(column).map_err(|error| self.translate(error))?)?);
+            }
+            each(Row::new(values))?;
+        }
+        Ok(())
+    }
+}
+
+impl Transaction for SqliteTransaction<'_> {
+    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Error> {
+        let mut statement =
+            self.connection.prepare_cached(sql).map_err(|error| self.translate(error))?;
+        let touched = statement
+            .execute(rusqlite::params_from_iter(params))
+            .map_err(|error| self.translate(error))?;
+        Ok(touched as u64)
+    }
+}
+
+/// Names an SQLite failure by what a person can do about it.
+pub(crate) fn translate(place: &str, error: rusqlite::Error) -> Error {
+    let rusqlite::Error::SqliteFailure(failure, message) = &error else {
+        return match error {
+            rusqlite::Error::SqlInputError { error: failure, msg, .. } => translate(
+                place,
+                rusqlite::Error::SqliteFailure(failure, Some(msg)),
+            ),
+            other => Error::Statement(other.to_string()),
+        };
+    };
+    let reason = message.clone().unwrap_or_else(|| failure.to_string());
+    match failure.code {
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
+            Error::Busy { seconds: 0 }
+        }
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
+            Error::Damaged { database: place.to_owned(), reason }
+        }
+        ErrorCode::DiskFull => Error::DiskFull,
+        ErrorCode::SystemIoFailure if is_full(place) || failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {
+            Error::DiskFull
+        }
+        ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHORT_READ => {
+            Error::Damaged { database: place.to_owned(), reason }
+        }
+        ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
+            Error::ReadOnly { database: place.to_owned(), reason }
+        }
+        ErrorCode::CannotOpen if is_full(place) => Error::DiskFull,
+        ErrorCode::CannotOpen | ErrorCode::SystemIoFailure => Error::unavailable(place, reason),
+        ErrorCode::ConstraintViolation => Error::Constraint(reason),
+        _ => Error::Statement(reason),
+    }
+}
+
+/// Whether the disk under a database has no room left for another page.
+fn is_full(place: &str) -> bool {
+    let folder = Path::new(place).parent().unwrap_or_else(|| Path::new("."));
+    rustix::fs::statvfs(folder).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < 64 * 1024)
+}

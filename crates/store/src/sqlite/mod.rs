@@ -1,0 +1,225 @@
+//! The embedded engine: one writing connection behind a group commit, a pool of readers.
+//!
+//! Write-ahead log, `synchronous=FULL`, foreign keys on, every write in `BEGIN IMMEDIATE`. A
+//! database in memory has a single connection for both; it lives as long as its engine.
+
+mod connection;
+mod repair;
+mod writer;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+pub(crate) use connection::{SqliteTransaction, translate};
+pub(crate) use repair::{Salvage, set_aside_and_salvage};
+use connection::{Access, open};
+use writer::SqliteWriter;
+
+use crate::error::Error;
+use crate::group::{GroupCommit, Linger};
+use crate::migrate::{self, Policy};
+use crate::pool::{Connect, Pool};
+use crate::transaction::{Reader, Unit};
+use crate::url::Target;
+use crate::Options;
+
+/// The oldest SQLite that does not corrupt a write-ahead log under concurrent writers.
+const SQLITE_MINIMUM: (i32, &str) = (3_051_003, "3.51.3");
+
+/// An SQLite database in use.
+pub(crate) struct SqliteEngine {
+    writer: GroupCommit<SqliteWriter, WaitForCompany>,
+    readers: Option<Pool<OpenReader>>,
+}
+
+impl SqliteEngine {
+    pub(crate) fn open(target: &Target, options: &Options, policy: Policy) -> Result<Self, Error> {
+        check_version(rusqlite::version_number(), rusqlite::version())?;
+        match target {
+            Target::File(path) => Self::open_file(path.clone(), options, policy),
+            _ => Self::open_memory(options),
+        }
+    }
+
+    fn open_file(path: PathBuf, options: &Options, policy: Policy) -> Result<Self, Error> {
+        if policy == Policy::Inspect && !path.exists() {
+            return Err(Error::unavailable(path.display(), "the file does not exist"));
+        }
+        let connection = prepare_file(&path, options, policy)?;
+        let writer = SqliteWriter::new(connection, path.display().to_string(), options.busy_timeout);
+        let readers = Pool::new(
+            OpenReader { path, limit: options.busy_timeout },
+            options.connections,
+            options.busy_timeout,
+        );
+        Ok(Self { writer: GroupCommit::new(writer, WaitForCompany), readers: Some(readers) })
+    }
+
+    fn open_memory(options: &Options) -> Result<Self, Error> {
+        let mut connection = connection::open_memory(options.busy_timeout)?;
+        migrate::sqlite(&mut connection, Policy::Upgrade, options.progress.as_ref())?;
+        let writer = SqliteWriter::new(connection, "in memory".to_owned(), options.busy_timeout);
+        Ok(Self { writer: GroupCommit::new(writer, WaitForCompany), readers: None })
+    }
+
+    /// Runs a unit of work, together with others that come at the same time.
+    pub(crate) fn write(&self, unit: Box<dyn Unit>) {
+        drop(self.writer.submit(unit));
+    }
+
+    /// Reads from one consistent state.
+    pub(crate) fn read<T, E: From<Error>>(
+        &self,
+        work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
+    ) -> Result<T, E> {
+        match &self.readers {
+            Some(readers) => {
+                let connection = readers.get()?;
+                read_snapshot(&connection, work)
+            }
+            None => self.writer.with_writer(|writer| read_snapshot(writer.connection(), work)),
+        }
+    }
+
+    /// Uses the writing connection outside of any transaction, for maintenance.
+    pub(crate) fn maintain<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.writer.with_writer(|writer| work(writer.connection()))
+    }
+}
+
+fn check_version(number: i32, text: &str) -> Result<(), Error> {
+    if number < SQLITE_MINIMUM.0 {
+        return Err(Error::SqliteTooOld { found: text.to_owned(), needed: SQLITE_MINIMUM.1 });
+    }
+    Ok(())
+}
+
+/// Opens a file, making and migrating it when needed. Whoever comes first does so under a lock
+/// beside the file; when nothing is to be done nobody waits.
+fn prepare_file(path: &std::path::Path, options: &Options, policy: Policy) -> Result<Connection, Error> {
+    let limit = options.busy_timeout;
+    if path.exists() {
+        let connection = open(path, Access::Write, limit)?;
+        if policy == Policy::Inspect {
+            return Ok(connection);
+        }
+        // A database that is refused must stay as it is: closing must not fold its log into it.
+        connection::keep_log_on_close(&connection, true)?;
+        if migrate::sqlite_is_current(&connection)? && connection::is_write_ahead(&connection)? {
+            connection::keep_log_on_close(&connection, false)?;
+            return Ok(connection);
+        }
+    }
+    let lock = lock_beside(path, limit)?;
+    if !path.exists() {
+        drop(connection::create_private(path)?);
+    }
+    let mut connection = open(path, Access::Write, limit)?;
+    connection::switch_to_write_ahead(&connection)?;
+    migrate::sqlite(&mut connection, policy, options.progress.as_ref())?;
+    drop(lock);
+    Ok(connection)
+}
+
+fn lock_beside(path: &std::path::Path, limit: Duration) -> Result<std::fs::File, Error> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let lock_path = PathBuf::from(name);
+    let file = connection::create_private(&lock_path)?;
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(std::fs::TryLockError::WouldBlock) if started.elapsed() < limit => {
+                std::thread::sleep(connection::jitter(8));
+            }
+            Err(std::fs::TryLockError::WouldBlock) => return Err(Error::Busy { seconds: limit.as_secs() }),
+            Err(std::fs::TryLockError::Error(error)) => return Err(Error::file(&lock_path, &error)),
+        }
+    }
+}
+
+fn read_snapshot<T, E: From<Error>>(
+    connection: &Connection,
+    work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
+) -> Result<T, E> {
+    let place = connection.path().unwrap_or("in memory").to_owned();
+    let run = |sql: &str| {
+        connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map_err(|error| translate(&place, error))
+    };
+    run("BEGIN DEFERRED")?;
+    let outcome = work(&mut SqliteTransaction::new(connection, &place));
+    // Nothing was written: the end of a reading transaction cannot lose anything.
+    run("COMMIT")?;
+    outcome
+}
+
+#[derive(Debug)]
+struct OpenReader {
+    path: PathBuf,
+    limit: Duration,
+}
+
+impl Connect for OpenReader {
+    type Connection = Connection;
+
+    fn connect(&self) -> Result<Connection, Error> {
+        open(&self.path, Access::Read, self.limit)
+    }
+
+    fn is_usable(&self, connection: &Connection) -> bool {
+        connection.is_autocommit()
+    }
+}
+
+/// Waits for the callers of the last batch to come back, as long as they keep coming.
+///
+/// They were woken a moment ago and most will write again at once; a flush shared with them is
+/// worth far more than the wait. A caller that was alone last time never waits.
+#[derive(Debug)]
+struct WaitForCompany;
+
+impl WaitForCompany {
+    const QUIET: Duration = Duration::from_micros(60);
+    const WHOLE: Duration = Duration::from_millis(3);
+}
+
+impl Linger for WaitForCompany {
+    fn wait(&self, expected: usize, queued: &dyn Fn() -> usize) {
+        let started = Instant::now();
+        let mut last_arrival = started;
+        let mut seen = queued();
+        while seen < expected {
+            std::thread::yield_now();
+            let now = Instant::now();
+            let present = queued();
+            if present > seen {
+                seen = present;
+                last_arrival = now;
+            } else if now - last_arrival > Self::QUIET {
+                return;
+            }
+            if now - started > Self::WHOLE {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_version;
+    use crate::Error;
+
+    #[test]
+    fn an_sqlite_that_can_corrupt_a_log_is_refused() {
+        assert!(matches!(check_version(3_051_002, "3.51.2"), Err(Error::SqliteTooOld { .. })));
+        assert!(check_version(3_051_003, "3.51.3").is_ok());
+        assert!(check_version(rusqlite::version_number(), rusqlite::version()).is_ok());
+    }
+}

@@ -1,0 +1,132 @@
+//! Saving what can be read from a damaged file.
+//!
+//! The file and its log are renamed, never deleted. A new database is made in their place, and each
+//! table of the old one is read from its beginning and, where damage stops that, from its end.
+//! Messages whose session is lost get a session of their own.
+
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::Timestamp;
+use rusqlite::Connection;
+use rusqlite::types::Value;
+
+use super::connection::{Access, open, translate};
+use super::prepare_file;
+use crate::Options;
+use crate::error::Error;
+use crate::maintenance::beside;
+use crate::migrate::Policy;
+
+/// What was done.
+pub(crate) struct Salvage {
+    pub(crate) set_aside: PathBuf,
+    pub(crate) saved: Vec<(String, u64)>,
+    pub(crate) incomplete: Vec<String>,
+}
+
+/// Tables with their key, parents before children.
+const TABLES: [(&str, &str); 9] = [
+    ("sessions", "session_id"),
+    ("messages", "position"),
+    ("session_plans", "session_id, plan_id"),
+    ("plans", "plan_id"),
+    ("changesets", "changeset_id"),
+    ("tool_invocations", "invocation_id"),
+    ("change_entries", "changeset_id, number"),
+    ("leases", "kind, subject_id"),
+    ("blobs", "hash"),
+];
+
+/// After the copy: sessions for orphaned messages, counters that match what is there, no dangling row.
+const MEND: &str = "
+    INSERT INTO sessions (session_id, name, namespace, automation, created_at, updated_at)
+        SELECT session_id, 'recovered', 'local', 'supervised', MIN(created_at), MAX(created_at)
+        FROM messages WHERE session_id NOT IN (SELECT session_id FROM sessions) GROUP BY session_id;
+    UPDATE sessions SET
+        next_sequence = COALESCE((SELECT MAX(sequence) + 1 FROM messages WHERE messages.session_id = sessions.session_id), 0),
+        content_bytes = COALESCE((SELECT SUM(LENGTH(CAST(content AS BLOB))) FROM messages WHERE messages.session_id = sessions.session_id), 0);
+    INSERT INTO plans (plan_id, phase, state, created_at, updated_at)
+        SELECT DISTINCT plan_id, 'strategize', 'queued', MIN(opened_at), MAX(opened_at)
+        FROM changesets WHERE plan_id NOT IN (SELECT plan_id FROM plans) GROUP BY plan_id;
+    DELETE FROM change_entries WHERE changeset_id NOT IN (SELECT changeset_id FROM changesets);
+    DELETE FROM session_plans WHERE session_id NOT IN (SELECT session_id FROM sessions);
+    UPDATE tool_invocations SET plan_id = NULL WHERE plan_id NOT IN (SELECT plan_id FROM plans);
+    UPDATE tool_invocations SET session_id = NULL WHERE session_id NOT IN (SELECT session_id FROM sessions);
+    UPDATE change_entries SET invocation_id = NULL WHERE invocation_id NOT IN (SELECT invocation_id FROM tool_invocations);
+    UPDATE changesets SET next_entry = COALESCE((SELECT MAX(number) + 1 FROM change_entries
+        WHERE change_entries.changeset_id = changesets.changeset_id), 0);
+";
+
+/// Renames a damaged database and saves what can be read into a new one.
+pub(crate) fn set_aside_and_salvage(path: &Path, options: &Options) -> Result<Salvage, Error> {
+    let stamp = Timestamp::now().as_micros();
+    let set_aside = beside(path, &format!(".damaged-{stamp}"));
+    rename(path, &set_aside)?;
+    for suffix in ["-wal", "-shm"] {
+        let companion = beside(path, suffix);
+        if companion.exists() {
+            rename(&companion, &beside(&set_aside, suffix))?;
+        }
+    }
+    let fresh = prepare_file(path, options, Policy::Upgrade)?;
+    let (mut saved, mut incomplete) = (Vec::new(), Vec::new());
+    match open(&set_aside, Access::Read, options.busy_timeout) {
+        Ok(old) => copy_all(&old, &fresh, &mut saved, &mut incomplete)
+            .map_err(|error| translate(&path.display().to_string(), error))?,
+        Err(_) => incomplete.extend(TABLES.map(|(table, _)| table.to_owned())),
+    }
+    Ok(Salvage { set_aside, saved, incomplete })
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), Error> {
+    fs_err::rename(from, to).map_err(|error| Error::file(from, &error))
+}
+
+fn copy_all(
+    old: &Connection,
+    fresh: &Connection,
+    saved: &mut Vec<(String, u64)>,
+    incomplete: &mut Vec<String>,
+) -> rusqlite::Result<()> {
+    fresh.execute_batch("PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE")?;
+    for (table, key) in TABLES {
+        let forward = copy_table(old, fresh, table, key, "ASC");
+        let mut count = forward.rows;
+        if !forward.complete {
+            count += copy_table(old, fresh, table, key, "DESC").rows;
+            incomplete.push(table.to_owned());
+        }
+        saved.push((table.to_owned(), count));
+    }
+    fresh.execute_batch(MEND)?;
+    fresh.execute_batch("COMMIT; PRAGMA foreign_keys = ON")
+}
+
+struct Copied {
+    rows: u64,
+    complete: bool,
+}
+
+/// Copies rows until the table ends or damage stops the reading.
+fn copy_table(old: &Connection, fresh: &Connection, table: &str, key: &str, way: &str) -> Copied {
+    let order = key.split(", ").map(|column| format!("{column} {way}")).collect::<Vec<_>>().join(", ");
+    let mut copied = Copied { rows: 0, complete: false };
+    let outcome = (|| -> rusqlite::Result<()> {
+        let mut select = old.prepare(&format!("SELECT * FROM {table} ORDER BY {order}"))?;
+        let columns: Vec<String> = select.column_names().into_iter().map(str::to_owned).collect();
+        let places = (1..=columns.len()).map(|place| format!("?{place}")).collect::<Vec<_>>().join(", ");
+        let mut insert = fresh.prepare(&format!(
+            "INSERT OR IGNORE INTO {table} ({}) VALUES ({places})",
+            columns.join(", ")
+        ))?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            let values = (0..columns.len()).map(|column| row.get(column)).collect::<rusqlite::Result<Vec<Value>>>()?;
+            // A row that breaks a rule of the schema is part of the damage.
+            copied.rows += insert.execute(rusqlite::params_from_iter(values)).unwrap_or(0) as u64;
+        }
+        Ok(())
+    })();
+    copied.complete = outcome.is_ok();
+    copied
+}

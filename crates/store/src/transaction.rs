@@ -1,0 +1,163 @@
+//! Units of work: the only way to write.
+//!
+//! A repository is handed a [`UnitOfWork`] (to write) or any [`Reader`] (to read). Neither can
+//! commit or roll back: that is the engine's, once the whole unit has succeeded or failed. Domain
+//! events are given to the unit and stored by it in the same transaction.
+
+use cleveragents_domain::{NewEvent, Timestamp};
+
+use crate::dialect::Dialect;
+use crate::error::Error;
+use crate::value::{Param, Row};
+use crate::repository::events;
+
+/// Something that answers queries from one consistent state of the database.
+///
+/// Statements are written with numbered parameters (`?1`, `?2`, …) in the subset of SQL that both
+/// databases share.
+pub trait Reader {
+    /// The database behind it, for the few statements that must differ.
+    fn dialect(&self) -> Dialect;
+
+    /// Hands each row of the answer to `each`, in order.
+    fn query_each(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+        each: &mut dyn FnMut(Row) -> Result<(), Error>,
+    ) -> Result<(), Error>;
+
+    /// All rows of the answer.
+    fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
+        let mut rows = Vec::new();
+        self.query_each(sql, params, &mut |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// The first row of the answer, if there is one.
+    fn query_first(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Option<Row>, Error> {
+        let mut first = None;
+        self.query_each(sql, params, &mut |row| {
+            first.get_or_insert(row);
+            Ok(())
+        })?;
+        Ok(first)
+    }
+}
+
+/// What an engine's transaction can do. Only engines make one.
+pub(crate) trait Transaction: Reader {
+    /// Runs a statement and says how many rows it touched.
+    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Error>;
+}
+
+/// One unit of work: everything written through it becomes true together, or not at all.
+///
+/// The closure that gets it may be run again from the start when another process interfered, so it
+/// must have no effect other than through the unit.
+pub struct UnitOfWork<'t> {
+    transaction: &'t mut dyn Transaction,
+    events: Vec<NewEvent>,
+    now: Timestamp,
+    wrote: bool,
+    /// The first statement that failed. A unit with a failed statement cannot be committed, on
+    /// either database, even when the closure overlooked the error.
+    failed: Option<Error>,
+}
+
+impl<'t> UnitOfWork<'t> {
+    pub(crate) fn new(transaction: &'t mut dyn Transaction) -> Self {
+        Self { transaction, events: Vec::new(), now: Timestamp::now(), wrote: false, failed: None }
+    }
+
+    /// The moment of this unit, the same for all its rows.
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Adds an event, stored with the unit.
+    pub fn emit(&mut self, event: NewEvent) {
+        self.events.push(event);
+    }
+
+    /// Runs a statement and says how many rows it touched.
+    pub(crate) fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Error> {
+        self.wrote = true;
+        let outcome = self.transaction.execute(sql, params);
+        self.note(outcome)
+    }
+
+    /// Runs a statement that writes and gives back rows (`RETURNING`).
+    pub(crate) fn execute_returning(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Option<Row>, Error> {
+        self.wrote = true;
+        self.query_first(sql, params)
+    }
+
+    pub(crate) const fn has_written(&self) -> bool {
+        self.wrote
+    }
+
+    /// Stores the events; the last step before the commit.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let events = std::mem::take(&mut self.events);
+        if !events.is_empty() {
+            events::append(self, &events)?;
+        }
+        Ok(())
+    }
+
+    fn note<T>(&mut self, outcome: Result<T, Error>) -> Result<T, Error> {
+        if let Err(error) = &outcome
+            && self.failed.is_none()
+        {
+            self.failed = Some(error.clone());
+        }
+        outcome
+    }
+}
+
+impl Reader for UnitOfWork<'_> {
+    fn dialect(&self) -> Dialect {
+        self.transaction.dialect()
+    }
+
+    fn query_each(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+        each: &mut dyn FnMut(Row) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let outcome = self.transaction.query_each(sql, params, each);
+        self.note(outcome)
+    }
+}
+
+/// A unit of work as an engine sees it: something to run, and a place for how it ended.
+pub(crate) trait Unit: Send {
+    /// Runs the work and stores its events.
+    fn run(&mut self, transaction: &mut dyn Transaction) -> Verdict;
+
+    /// Replaces the outcome: the work ran, and then it could not be committed.
+    fn fail(&mut self, error: Error);
+}
+
+/// What a unit wants after it ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// To be committed.
+    Commit,
+    /// Nothing: it failed before it wrote anything.
+    Untouched,
+    /// To be taken back.
+    RollBack,
+}
