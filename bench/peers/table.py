@@ -3,7 +3,8 @@
 Usage: table.py NAME --ours OURS.json --peers PEERS.jsonl [--out RESULTS.json] [--not-run TEXT]...
 
 OURS.json    {"rows": [{name, ours, other, ratio, unit, note}], "ours": {"append_16": RATE, ...},
-              "counts": {"append_16": {stored, lost, duplicated, refused}, ...}}; may be missing or empty
+              "counts": {"append_16": {stored, lost, duplicated, refused}, ...}}; may be missing or empty;
+             "counts" may also be one {stored, lost, duplicated, refused} over all rounds
 PEERS.jsonl  the lines that the peer scripts print; may be missing or empty
 
 Only the standard library is used, so that the table needs no installation.
@@ -52,6 +53,9 @@ def join(ours, peers):
     rows = [dict(row) for row in ours.get("rows", [])]
     rates = {writers_of(key): rate for key, rate in ours.get("ours", {}).items()}
     counts = {writers_of(key): count for key, count in ours.get("counts", {}).items()}
+    if "stored" in ours.get("counts", {}):
+        over_all = {"name": "append, all writers and rounds: ours", "unit": "messages", "note": ""}
+        rows.append({**over_all, **{key: ours["counts"].get(key) for key in COUNTS}})
     measured = [line for line in peers if "not_run" not in line]
     known = {writers for writers in rates if writers is not None} | {line["writers"] for line in measured}
     for writers in sorted(known):

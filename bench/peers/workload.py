@@ -27,7 +27,8 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 
-CONTENT_BYTES = 128
+# The size of the messages that our own bench appends.
+CONTENT_BYTES = 64
 ROUNDS = 3
 SECONDS_PER_ROUND = 6.0
 

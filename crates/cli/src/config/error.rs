@@ -12,14 +12,14 @@ use super::resolve::Source;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A key that is not in the registry.
-    #[error("`{key}` is not a configuration key{}", found_at(source_of.as_ref()))]
+    #[error("`{key}` is not a configuration key{}", found_at(origin.as_ref()))]
     UnknownKey {
         /// The key as given.
         key: String,
         /// The known key most like it.
         nearest: Option<&'static str>,
         /// Where it stands, when not on the command line.
-        source_of: Option<Source>,
+        origin: Option<Source>,
     },
     /// A value the key does not take.
     #[error("`{key}` cannot be `{value}`: give {allowed}{}", found_at(origin.as_ref()))]
@@ -112,11 +112,11 @@ impl Diagnose for Error {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::UnknownKey {
-                nearest, source_of, ..
+                nearest, origin, ..
             } => {
                 let meant =
                     nearest.map_or_else(String::new, |name| format!("did you mean `{name}`? "));
-                match source_of {
+                match origin {
                     Some(Source::File { path, line }) => format!(
                         "{meant}correct or remove line {line} of {}; `agents config list` shows every key",
                         path.display()
@@ -131,10 +131,9 @@ impl Diagnose for Error {
                 ..
             } => match origin {
                 Some(Source::Variable(name)) => format!("set {name} to {allowed}, or unset it"),
-                Some(Source::File { path, line }) => format!(
-                    "correct line {line} of {}, or run `agents config unset {key}`",
-                    path.display()
-                ),
+                Some(Source::File { path, line }) => {
+                    format!("correct or remove line {line} of {}", path.display())
+                }
                 _ => format!("run `agents config set {key}` with {allowed}"),
             },
             Self::Malformed { path, line, .. } => {
@@ -162,9 +161,9 @@ impl Diagnose for Error {
             Self::UnknownKey {
                 key,
                 nearest,
-                source_of,
+                origin,
             } => {
-                json!({"key": key, "nearest": nearest, "source": shown(source_of.as_ref())})
+                json!({"key": key, "nearest": nearest, "source": shown(origin.as_ref())})
             }
             Self::InvalidValue {
                 key,

@@ -161,7 +161,7 @@ impl ConfigFile {
         Error::UnknownKey {
             key: part.to_owned(),
             nearest: Some(key.name),
-            source_of: Some(Source::File {
+            origin: Some(Source::File {
                 path: self.path.clone(),
                 line,
             }),

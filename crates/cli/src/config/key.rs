@@ -36,7 +36,7 @@ pub enum Scope {
 
 /// What a key is when nobody set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Default {
+pub enum Fallback {
     /// Nothing; the program decides by the circumstances.
     Automatic,
     /// The database file in the home folder.
@@ -55,7 +55,7 @@ pub struct Key {
     /// What values it takes.
     pub kind: Kind,
     /// What it is when nobody set it.
-    pub default: Default,
+    pub default: Fallback,
     /// The environment variable that sets it.
     pub variable: &'static str,
     /// Where it may be set.
@@ -66,13 +66,13 @@ pub struct Key {
 
 /// The keys by name, for code that reads one of them.
 pub mod keys {
-    use super::{Default, Format, Key, Kind, Scope};
+    use super::{Fallback, Format, Key, Kind, Scope};
 
     /// The output format.
     pub static FORMAT: Key = Key {
         name: "core.format",
         kind: Kind::Choice(&Format::NAMES),
-        default: Default::Automatic,
+        default: Fallback::Automatic,
         variable: "CLEVERAGENTS_FORMAT",
         scope: Scope::Project,
         description: "How commands print; unset means rich on a terminal and plain elsewhere",
@@ -82,7 +82,7 @@ pub mod keys {
     pub static DATABASE_URL: Key = Key {
         name: "core.database-url",
         kind: Kind::Url,
-        default: Default::DatabaseFile,
+        default: Fallback::DatabaseFile,
         variable: "CLEVERAGENTS_DATABASE_URL",
         scope: Scope::Person,
         description: "The database: sqlite:///path or postgres://user@host/name",
@@ -92,7 +92,7 @@ pub mod keys {
     pub static AUTOMATION_PROFILE: Key = Key {
         name: "core.automation-profile",
         kind: Kind::Name,
-        default: Default::Text("supervised"),
+        default: Fallback::Text("supervised"),
         variable: "CLEVERAGENTS_AUTOMATION_PROFILE",
         scope: Scope::Project,
         description: "The automation profile of plans that name none",
@@ -105,7 +105,7 @@ pub mod keys {
             minimum: 1,
             maximum: 67_108_864,
         },
-        default: Default::Integer(1_048_576),
+        default: Fallback::Integer(1_048_576),
         variable: "CLEVERAGENTS_SESSION_MAX_MESSAGE_BYTES",
         scope: Scope::Project,
         description: "The largest message accepted, in bytes",
@@ -118,7 +118,7 @@ pub mod keys {
             minimum: 1,
             maximum: 3600,
         },
-        default: Default::Integer(30),
+        default: Fallback::Integer(30),
         variable: "CLEVERAGENTS_STORE_BUSY_TIMEOUT_SECONDS",
         scope: Scope::Person,
         description: "How long to wait for another writer of the database, in seconds",
@@ -131,7 +131,7 @@ pub mod keys {
             minimum: 1,
             maximum: 64,
         },
-        default: Default::Integer(8),
+        default: Fallback::Integer(8),
         variable: "CLEVERAGENTS_STORE_CONNECTIONS",
         scope: Scope::Person,
         description: "The most connections one process opens to the database",
@@ -144,7 +144,7 @@ pub mod keys {
             minimum: 1,
             maximum: 36_500,
         },
-        default: Default::Integer(90),
+        default: Fallback::Integer(90),
         variable: "CLEVERAGENTS_CLEANUP_EVENTS_DAYS",
         scope: Scope::Person,
         description: "How long cleanup keeps events, in days",
@@ -167,7 +167,7 @@ pub fn find(name: &str) -> Result<&'static Key, Error> {
     lookup(name).ok_or_else(|| Error::UnknownKey {
         key: name.to_owned(),
         nearest: nearest(name),
-        source_of: None,
+        origin: None,
     })
 }
 
@@ -285,7 +285,7 @@ fn without_password(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Default, KEYS, Kind, Scope, find, keys, nearest};
+    use super::{Fallback, KEYS, Kind, Scope, find, keys, nearest};
     use crate::config::{Error, Value};
     use std::collections::HashSet;
 
@@ -302,15 +302,15 @@ mod tests {
             assert!(!key.description.ends_with('.'));
             assert_eq!(find(key.name).expect("registered"), key);
             match (key.kind, key.default) {
-                (Kind::Integer { .. }, Default::Integer(number)) => {
+                (Kind::Integer { .. }, Fallback::Integer(number)) => {
                     assert_eq!(
                         key.parse(&number.to_string()).expect("legal"),
                         Value::Integer(number)
                     );
                 }
-                (Kind::Integer { .. }, _) | (_, Default::Integer(_)) => panic!("{}", key.name),
-                (_, Default::Text(text)) => assert!(key.parse(text).is_ok()),
-                (_, Default::Automatic | Default::DatabaseFile) => {}
+                (Kind::Integer { .. }, _) | (_, Fallback::Integer(_)) => panic!("{}", key.name),
+                (_, Fallback::Text(text)) => assert!(key.parse(text).is_ok()),
+                (_, Fallback::Automatic | Fallback::DatabaseFile) => {}
             }
         }
     }

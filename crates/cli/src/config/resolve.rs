@@ -4,12 +4,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde_json::json;
 
 use super::document::{Loaded, Owner};
 use super::environment::Environment;
 use super::error::Error;
 use super::home::Home;
-use super::key::{self, Default, KEYS, Key};
+use super::key::{self, Fallback, KEYS, Key};
 use super::project::project_file;
 use super::settings::Settings;
 use super::value::Value;
@@ -84,7 +85,7 @@ impl Serialize for Source {
 }
 
 /// What one level says about a key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The level.
     pub level: Level,
@@ -109,8 +110,33 @@ pub struct Resolved {
     pub chain: Vec<Step>,
 }
 
+impl Resolved {
+    /// What programs read: `key`, `value`, `level`, `source`, and `chain` with the last three of
+    /// each level. Passwords are hidden.
+    pub fn to_json(&self) -> serde_json::Value {
+        let value = |value: Option<&Value>| match value {
+            Some(text @ Value::Text(_)) => json!(self.key.show(text)),
+            other => json!(other),
+        };
+        let step = |step: &Step| {
+            json!({
+                "level": step.level,
+                "value": value(step.value.as_ref()),
+                "source": step.source,
+            })
+        };
+        json!({
+            "key": self.key.name,
+            "value": value(self.value.as_ref()),
+            "level": self.level,
+            "source": self.source,
+            "chain": self.chain.iter().map(step).collect::<Vec<_>>(),
+        })
+    }
+}
+
 /// Values given as flags of the command line.
-#[derive(Debug, Clone, std::default::Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Flags(Vec<(&'static str, Source, Value)>);
 
 impl Flags {
@@ -246,10 +272,10 @@ impl Configuration {
 
     fn default(&self, key: &Key) -> Option<Value> {
         match key.default {
-            Default::Automatic => None,
-            Default::DatabaseFile => Some(Value::Text(self.home.database_url())),
-            Default::Text(text) => Some(Value::Text(text.to_owned())),
-            Default::Integer(number) => Some(Value::Integer(number)),
+            Fallback::Automatic => None,
+            Fallback::DatabaseFile => Some(Value::Text(self.home.database_url())),
+            Fallback::Text(text) => Some(Value::Text(text.to_owned())),
+            Fallback::Integer(number) => Some(Value::Integer(number)),
         }
     }
 }

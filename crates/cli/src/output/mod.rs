@@ -32,7 +32,7 @@ mod snapshots;
 pub use block::{Align, Entry, Panel, Table};
 pub use cell::Cell;
 pub use error::CommandError;
-pub use format::{Format, choose};
+pub use format::{Format, UnknownFormat, choose};
 pub use printer::Printer;
 pub use progress::Progress;
 pub use report::{Level, Report, Status};

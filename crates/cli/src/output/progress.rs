@@ -1,13 +1,22 @@
 //! Progress of long work, drawn on standard error while someone watches.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use std::fmt::Write;
 use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressState, ProgressStyle};
+
+use super::layout::truncate;
 use super::printer::Printer;
 use super::visible::visible;
 
-/// The most redraws a second.
-const REDRAWS: u8 = 10;
+/// How often the display is redrawn: ten times a second.
+const REDRAW: Duration = Duration::from_millis(100);
+
+/// The columns a label may take, so that the display stays on one line.
+const LABEL: usize = 32;
+
+const BAR: &str = "{msg} [{wide_bar}] {human_pos}/{human_len} ({rate}, {eta} left)";
+const SPINNER: &str = "{spinner} {msg} ({elapsed})";
 
 /// A bar or a spinner. Clones are cheap and show the same work; any thread may move it.
 ///
@@ -21,23 +30,12 @@ pub struct Progress {
 impl Progress {
     /// A bar for work of a known size.
     pub fn bar(printer: &Printer, label: &str, total: u64) -> Self {
-        Self::new(
-            printer,
-            label,
-            Some(total),
-            "{msg} [{bar:30}] {human_pos}/{human_len} ({per_sec}, {eta} left)",
-        )
+        Self::new(printer, label, Some(total), BAR)
     }
 
     /// A spinner for work of an unknown size.
     pub fn spinner(printer: &Printer, label: &str) -> Self {
-        let progress = Self::new(printer, label, None, "{spinner} {msg} ({elapsed})");
-        if !progress.bar.is_hidden() {
-            progress
-                .bar
-                .enable_steady_tick(Duration::from_millis(1000 / u64::from(REDRAWS)));
-        }
-        progress
+        Self::new(printer, label, None, SPINNER)
     }
 
     /// Progress that is never shown.
@@ -58,20 +56,25 @@ impl Progress {
     }
 
     fn new(printer: &Printer, label: &str, total: Option<u64>, template: &str) -> Self {
-        let target = if printer.shows_progress() {
-            ProgressDrawTarget::stderr_with_hz(REDRAWS)
-        } else {
-            ProgressDrawTarget::hidden()
+        if !printer.shows_progress() {
+            return Self::silent();
+        }
+        let rate = |state: &ProgressState, out: &mut dyn Write| {
+            // A rate that cannot be written is not shown.
+            let _written = write!(out, "{:.0}/s", state.per_sec());
         };
         // A template that does not parse leaves the usual style.
         let style = ProgressStyle::with_template(template)
             .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .with_key("rate", rate)
             .progress_chars("=> ")
             .tick_chars("-\\|/ ");
-        let bar = ProgressBar::with_draw_target(total, target)
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr())
             .with_style(style)
             .with_finish(ProgressFinish::AndClear)
-            .with_message(visible(label).into_owned());
+            .with_message(truncate(&visible(label), LABEL).into_owned());
+        // Redrawing by the clock alone keeps the rate of redraws whatever the rate of the work.
+        bar.enable_steady_tick(REDRAW);
         Self { bar }
     }
 }
@@ -107,10 +110,7 @@ mod tests {
 
     #[test]
     fn both_templates_are_valid() {
-        for template in [
-            "{msg} [{bar:30}] {human_pos}/{human_len} ({per_sec}, {eta} left)",
-            "{spinner} {msg} ({elapsed})",
-        ] {
+        for template in [super::BAR, super::SPINNER] {
             assert!(indicatif::ProgressStyle::with_template(template).is_ok());
         }
     }

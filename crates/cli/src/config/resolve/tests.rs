@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cleveragents_domain::{Code, Diagnose as _};
+use serde_json::json;
 
 use crate::config::{Configuration, Environment, Flags, Home, Level, Source, Value, keys};
 use crate::output::Format;
@@ -189,6 +190,30 @@ fn a_cloned_repository_cannot_redirect_the_database() {
     let error = world.load(Flags::none()).expect_err("refused");
     assert_eq!(error.code(), Code::NotProjectScoped);
     assert!(error.to_string().contains("config.toml:2"), "{error}");
+}
+
+#[test]
+fn what_programs_read_has_the_chain_and_no_password() {
+    let world = World::new("core.database-url = \"postgres://me:old@db/x\"", "")
+        .with("CLEVERAGENTS_DATABASE_URL", "postgres://me:new@db/x");
+    let configuration = world.load(Flags::none()).expect("legal");
+    let value = configuration
+        .resolve("core.database-url")
+        .expect("known")
+        .to_json();
+    assert_eq!(value["value"], "postgres://me:***@db/x");
+    assert_eq!(value["level"], "environment");
+    assert_eq!(value["source"], "CLEVERAGENTS_DATABASE_URL");
+    assert_eq!(
+        value["chain"][0],
+        json!({"level": "flag", "value": null, "source": null})
+    );
+    assert_eq!(value["chain"][3]["value"], "postgres://me:***@db/x");
+    let number = configuration
+        .resolve("store.connections")
+        .expect("known")
+        .to_json();
+    assert_eq!(number["value"], 8);
 }
 
 #[test]

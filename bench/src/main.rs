@@ -1,0 +1,73 @@
+//! Measures ours next to raw SQLite in the same process with the same durability, and writes the
+//! rows that `bench/run` prints beside the peers'.
+//!
+//! Every figure is a rate of this run on this machine; only ratios are compared.
+
+#![expect(clippy::print_stdout, reason = "a program that prints a table")]
+
+mod raw;
+mod sessions;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use serde::Serialize;
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Appending to and paging sessions, next to raw SQLite
+    Sessions {
+        /// Where the rows are written
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// Seconds for each measurement
+        #[arg(long, default_value_t = 2.0)]
+        seconds: f64,
+        /// Messages of the long session
+        #[arg(long, default_value_t = 1_000_000)]
+        long: u64,
+        /// The agents binary whose start is measured
+        #[arg(long)]
+        agents: Option<PathBuf>,
+    },
+}
+
+/// One comparison.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    ours: f64,
+    other: f64,
+    ratio: f64,
+    unit: &'static str,
+    note: String,
+}
+
+/// What a bench found.
+#[derive(Debug, Serialize)]
+struct Findings {
+    rows: Vec<Row>,
+    ours: serde_json::Map<String, serde_json::Value>,
+    counts: serde_json::Value,
+}
+
+fn main() -> anyhow::Result<()> {
+    let Bench::Sessions { json, seconds, long, agents } = Arguments::parse().bench;
+    let findings = sessions::run(seconds, long, agents.as_deref())?;
+    for row in &findings.rows {
+        println!(
+            "{:<44} ours {:>12.1} other {:>12.1} ratio {:>6.2} {} {}",
+            row.name, row.ours, row.other, row.ratio, row.unit, row.note
+        );
+    }
+    if let Some(path) = json {
+        std::fs::write(path, serde_json::to_string_pretty(&findings)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! Appending to and paging sessions.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use cleveragents_domain::{DEFAULT_MAX_CONTENT_BYTES, Metadata, Role, Sequence, SessionId};
+use cleveragents_engine::SessionService;
+use cleveragents_store::{DatabaseUrl, EngineCache, Options};
+use serde_json::json;
+
+use crate::{Findings, Row, raw};
+
+/// How often each pair is measured; the better of both sides counts, since noise only slows.
+const ROUNDS: usize = 3;
+
+fn content() -> String {
+    "The quick brown fox jumps over the lazy dog, again and again. 64".to_owned()
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+    service: SessionService,
+    session: SessionId,
+}
+
+fn place() -> anyhow::Result<Place> {
+    let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
+    let url = DatabaseUrl::file(Path::new("bench.db"), folder.path());
+    let engine = EngineCache::new(Options::default()).open(&url)?;
+    let service = SessionService::new(engine, DEFAULT_MAX_CONTENT_BYTES);
+    let session = service.create(None, None, "supervised")?.id;
+    Ok(Place { folder, service, session })
+}
+
+/// Appends from so many threads to one session and gives the rate, after checking every number.
+#[expect(clippy::cast_precision_loss, reason = "a rate")]
+fn append_rate(writers: usize, time: Duration) -> anyhow::Result<(f64, u64)> {
+    let place = place()?;
+    let barrier = Arc::new(Barrier::new(writers + 1));
+    let threads: Vec<_> = (0..writers)
+        .map(|_| {
+            let (service, session, barrier) = (place.service.clone(), place.session, Arc::clone(&barrier));
+            std::thread::spawn(move || -> anyhow::Result<Vec<u64>> {
+                barrier.wait();
+                let started = Instant::now();
+                let mut numbers = Vec::new();
+                while started.elapsed() < time {
+                    let stored = service.append_message(session, Role::User, content(), Metadata::new())?;
+                    numbers.push(stored.sequence.0);
+                }
+                Ok(numbers)
+            })
+        })
+        .collect();
+    barrier.wait();
+    let started = Instant::now();
+    let mut numbers = Vec::new();
+    for thread in threads {
+        numbers.extend(thread.join().map_err(|_| anyhow::anyhow!("a writer panicked"))??);
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    numbers.sort_unstable();
+    ensure!(numbers.iter().copied().eq(0..numbers.len() as u64), "numbers are not consecutive");
+    let count = place.service.get(place.session)?.message_count;
+    ensure!(count == numbers.len() as u64, "{count} stored, {} acknowledged", numbers.len());
+    Ok((count as f64 / seconds, count))
+}
+
+fn raw_rate(rows_per_commit: u64, time: Duration) -> anyhow::Result<f64> {
+    let place = place()?;
+    let session = place.session.to_string();
+    let path = place.folder.path().join("bench.db");
+    drop(place.service);
+    raw::append_rate(&mut raw::open(&path)?, &session, &content(), rows_per_commit, time)
+}
+
+fn row(name: &str, ours: f64, other: f64, unit: &'static str, note: &str) -> Row {
+    Row { name: name.to_owned(), ours, other, ratio: ours / other, unit, note: note.to_owned() }
+}
+
+pub(crate) fn run(seconds: f64, long: u64, agents: Option<&Path>) -> anyhow::Result<Findings> {
+    let time = Duration::from_secs_f64(seconds);
+    let mut rows = Vec::new();
+    let mut ours_rates = serde_json::Map::new();
+    let mut stored = 0;
+    for writers in [1, 16, 256] {
+        let (mut ours, mut other) = (0.0_f64, 0.0_f64);
+        for _ in 0..ROUNDS {
+            other = other.max(raw_rate(writers as u64, time)?);
+            let (rate, count) = append_rate(writers, time)?;
+            ours = ours.max(rate);
+            stored += count;
+        }
+        let note = format!("raw SQLite, {writers} rows a commit, synchronous=FULL");
+        rows.push(row(&format!("append, {writers} writers, vs raw"), ours, other, "1/s", &note));
+        ours_rates.insert(format!("append_{writers}"), json!(ours));
+    }
+    rows.extend(long_session(long)?);
+    if let Some(agents) = agents {
+        rows.extend(start_up(agents)?);
+    }
+    let counts = json!({"stored": stored, "lost": 0, "duplicated": 0, "refused": 0});
+    Ok(Findings { rows, ours: ours_rates, counts })
+}
+
+/// The cost of one append and one page of the tail, at two lengths of a session.
+fn long_session(long: u64) -> anyhow::Result<Vec<Row>> {
+    const SHORT: u64 = 1_000;
+    let place = place()?;
+    let fill = |from: u64, to: u64| -> anyhow::Result<()> {
+        let mut next = from;
+        while next < to {
+            let step = (to - next).min(5_000);
+            let batch = (0..step)
+                .map(|_| place.service.message(Role::User, content(), Metadata::new()))
+                .collect::<Result<Vec<_>, _>>()?;
+            place.service.append_messages(place.session, batch)?;
+            next += step;
+        }
+        Ok(())
+    };
+    let append_micros = || -> anyhow::Result<f64> {
+        micros_each(600, || {
+            place.service.append_message(place.session, Role::User, content(), Metadata::new())?;
+            Ok(())
+        })
+    };
+    let tail_micros = || -> anyhow::Result<f64> {
+        let count = place.service.get(place.session)?.message_count;
+        micros_each(2_000, || {
+            let page = place.service.messages(place.session, Sequence(count.saturating_sub(50)), 50)?;
+            ensure!(page.len() == 50, "a page of the tail holds 50 messages");
+            Ok(())
+        })
+    };
+    fill(0, SHORT)?;
+    let (append_short, tail_short) = (append_micros()?, tail_micros()?);
+    let present = place.service.get(place.session)?.message_count;
+    fill(present, long)?;
+    let (append_long, tail_long) = (append_micros()?, tail_micros()?);
+    let note = format!("session of {long} messages vs {SHORT}; at most 1.5");
+    Ok(vec![
+        row("append at the end of a long session", append_long, append_short, "us", &note),
+        row("page the tail of a long session", tail_long, tail_short, "us", &note),
+    ])
+}
+
+/// The median time of a call, in microseconds.
+fn micros_each(times: usize, mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+    let mut taken = Vec::with_capacity(times);
+    for _ in 0..times {
+        let started = Instant::now();
+        call()?;
+        taken.push(started.elapsed().as_secs_f64() * 1e6);
+    }
+    taken.sort_by(f64::total_cmp);
+    taken.get(times / 2).copied().context("no call was measured")
+}
+
+/// The time of whole commands next to a process that does nothing.
+fn start_up(agents: &Path) -> anyhow::Result<Vec<Row>> {
+    const SESSIONS: u32 = 10_000;
+    let home = tempfile::tempdir_in(std::env::current_dir()?)?;
+    let url = DatabaseUrl::file(Path::new("cleveragents.db"), home.path());
+    let engine = EngineCache::new(Options::default()).open(&url)?;
+    let threads: Vec<_> = (0..64)
+        .map(|thread| {
+            let service = SessionService::new(Arc::clone(&engine), DEFAULT_MAX_CONTENT_BYTES);
+            std::thread::spawn(move || -> anyhow::Result<()> {
+                for number in (thread..SESSIONS).step_by(64) {
+                    service.create(Some(format!("session {number}").parse()?), None, "supervised")?;
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().map_err(|_| anyhow::anyhow!("a writer panicked"))??;
+    }
+    drop(engine);
+    let timed = |program: &Path, arguments: &[&str]| {
+        micros_each(40, || {
+            let output = Command::new(program).args(arguments).env("CLEVERAGENTS_HOME", home.path()).output()?;
+            ensure!(output.status.success(), "{} failed", program.display());
+            Ok(())
+        })
+        .map(|micros| micros / 1000.0)
+    };
+    let nothing = timed(Path::new("/bin/true"), &[])?;
+    Ok(vec![
+        row("agents version", timed(agents, &["version"])?, nothing, "ms", "whole process vs /bin/true; under 15 ms"),
+        row(
+            "agents session list, 10,000 sessions",
+            timed(agents, &["session", "list", "--format", "json"])?,
+            nothing,
+            "ms",
+            "whole process vs /bin/true; under 50 ms",
+        ),
+    ])
+}
