@@ -58,7 +58,12 @@ struct Findings {
 }
 
 fn main() -> anyhow::Result<()> {
-    let Bench::Sessions { json, seconds, long, agents } = Arguments::parse().bench;
+    let Bench::Sessions {
+        json,
+        seconds,
+        long,
+        agents,
+    } = Arguments::parse().bench;
     let findings = sessions::run(seconds, long, agents.as_deref())?;
     for row in &findings.rows {
         println!(

@@ -8,7 +8,10 @@ use anyhow::Context;
 use rusqlite::{Connection, params};
 
 /// Opens the database file that an engine made, as plain SQLite.
-#[expect(clippy::disallowed_methods, reason = "the raw limit that engines are compared with")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the raw limit that engines are compared with"
+)]
 pub(crate) fn open(path: &Path) -> anyhow::Result<Connection> {
     let connection = Connection::open(path).context("open the raw database")?;
     connection.execute_batch(
@@ -28,7 +31,8 @@ pub(crate) fn append_rate(
     let started = Instant::now();
     let mut stored: u64 = 0;
     while started.elapsed() < time {
-        let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let transaction =
+            connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         {
             let mut allocate = transaction.prepare_cached(
                 "UPDATE sessions SET next_sequence = next_sequence + 1, content_bytes = content_bytes + ?2, \
@@ -46,7 +50,10 @@ pub(crate) fn append_rate(
                 let now = cleveragents_domain::Timestamp::now().as_micros();
                 let next: i64 = allocate.query_row(params![session, 64, now], |row| row.get(0))?;
                 insert.execute(params![id, session, next - 1, content, now])?;
-                let payload = format!("{{\"sequence\":{},\"message_id\":\"{id}\",\"role\":\"user\"}}", next - 1);
+                let payload = format!(
+                    "{{\"sequence\":{},\"message_id\":\"{id}\",\"role\":\"user\"}}",
+                    next - 1
+                );
                 event.execute(params![session, payload, now])?;
             }
         }

@@ -32,7 +32,11 @@ fn place() -> anyhow::Result<Place> {
     let engine = EngineCache::new(Options::default()).open(&url)?;
     let service = SessionService::new(engine, DEFAULT_MAX_CONTENT_BYTES);
     let session = service.create(None, None, "supervised")?.id;
-    Ok(Place { folder, service, session })
+    Ok(Place {
+        folder,
+        service,
+        session,
+    })
 }
 
 /// Appends from so many threads to one session and gives the rate, after checking every number.
@@ -42,13 +46,15 @@ fn append_rate(writers: usize, time: Duration) -> anyhow::Result<(f64, u64)> {
     let barrier = Arc::new(Barrier::new(writers + 1));
     let threads: Vec<_> = (0..writers)
         .map(|_| {
-            let (service, session, barrier) = (place.service.clone(), place.session, Arc::clone(&barrier));
+            let (service, session, barrier) =
+                (place.service.clone(), place.session, Arc::clone(&barrier));
             std::thread::spawn(move || -> anyhow::Result<Vec<u64>> {
                 barrier.wait();
                 let started = Instant::now();
                 let mut numbers = Vec::new();
                 while started.elapsed() < time {
-                    let stored = service.append_message(session, Role::User, content(), Metadata::new())?;
+                    let stored =
+                        service.append_message(session, Role::User, content(), Metadata::new())?;
                     numbers.push(stored.sequence.0);
                 }
                 Ok(numbers)
@@ -59,13 +65,24 @@ fn append_rate(writers: usize, time: Duration) -> anyhow::Result<(f64, u64)> {
     let started = Instant::now();
     let mut numbers = Vec::new();
     for thread in threads {
-        numbers.extend(thread.join().map_err(|_| anyhow::anyhow!("a writer panicked"))??);
+        numbers.extend(
+            thread
+                .join()
+                .map_err(|_| anyhow::anyhow!("a writer panicked"))??,
+        );
     }
     let seconds = started.elapsed().as_secs_f64();
     numbers.sort_unstable();
-    ensure!(numbers.iter().copied().eq(0..numbers.len() as u64), "numbers are not consecutive");
+    ensure!(
+        numbers.iter().copied().eq(0..numbers.len() as u64),
+        "numbers are not consecutive"
+    );
     let count = place.service.get(place.session)?.message_count;
-    ensure!(count == numbers.len() as u64, "{count} stored, {} acknowledged", numbers.len());
+    ensure!(
+        count == numbers.len() as u64,
+        "{count} stored, {} acknowledged",
+        numbers.len()
+    );
     Ok((count as f64 / seconds, count))
 }
 
@@ -74,11 +91,24 @@ fn raw_rate(rows_per_commit: u64, time: Duration) -> anyhow::Result<f64> {
     let session = place.session.to_string();
     let path = place.folder.path().join("bench.db");
     drop(place.service);
-    raw::append_rate(&mut raw::open(&path)?, &session, &content(), rows_per_commit, time)
+    raw::append_rate(
+        &mut raw::open(&path)?,
+        &session,
+        &content(),
+        rows_per_commit,
+        time,
+    )
 }
 
 fn row(name: &str, ours: f64, other: f64, unit: &'static str, note: &str) -> Row {
-    Row { name: name.to_owned(), ours, other, ratio: ours / other, unit, note: note.to_owned() }
+    Row {
+        name: name.to_owned(),
+        ours,
+        other,
+        ratio: ours / other,
+        unit,
+        note: note.to_owned(),
+    }
 }
 
 pub(crate) fn run(seconds: f64, long: u64, agents: Option<&Path>) -> anyhow::Result<Findings> {
@@ -95,7 +125,13 @@ pub(crate) fn run(seconds: f64, long: u64, agents: Option<&Path>) -> anyhow::Res
             stored += count;
         }
         let note = format!("raw SQLite, {writers} rows a commit, synchronous=FULL");
-        rows.push(row(&format!("append, {writers} writers, vs raw"), ours, other, "1/s", &note));
+        rows.push(row(
+            &format!("append, {writers} writers, vs raw"),
+            ours,
+            other,
+            "1/s",
+            &note,
+        ));
         ours_rates.insert(format!("append_{writers}"), json!(ours));
     }
     rows.extend(long_session(long)?);
@@ -103,7 +139,11 @@ pub(crate) fn run(seconds: f64, long: u64, agents: Option<&Path>) -> anyhow::Res
         rows.extend(start_up(agents)?);
     }
     let counts = json!({"stored": stored, "lost": 0, "duplicated": 0, "refused": 0});
-    Ok(Findings { rows, ours: ours_rates, counts })
+    Ok(Findings {
+        rows,
+        ours: ours_rates,
+        counts,
+    })
 }
 
 /// The cost of one append and one page of the tail, at two lengths of a session.
@@ -115,7 +155,11 @@ fn long_session(long: u64) -> anyhow::Result<Vec<Row>> {
         while next < to {
             let step = (to - next).min(5_000);
             let batch = (0..step)
-                .map(|_| place.service.message(Role::User, content(), Metadata::new()))
+                .map(|_| {
+                    place
+                        .service
+                        .message(Role::User, content(), Metadata::new())
+                })
                 .collect::<Result<Vec<_>, _>>()?;
             place.service.append_messages(place.session, batch)?;
             next += step;
@@ -124,14 +168,19 @@ fn long_session(long: u64) -> anyhow::Result<Vec<Row>> {
     };
     let append_micros = || -> anyhow::Result<f64> {
         micros_each(600, || {
-            place.service.append_message(place.session, Role::User, content(), Metadata::new())?;
+            place
+                .service
+                .append_message(place.session, Role::User, content(), Metadata::new())?;
             Ok(())
         })
     };
     let tail_micros = || -> anyhow::Result<f64> {
         let count = place.service.get(place.session)?.message_count;
         micros_each(2_000, || {
-            let page = place.service.messages(place.session, Sequence(count.saturating_sub(50)), 50)?;
+            let page =
+                place
+                    .service
+                    .messages(place.session, Sequence(count.saturating_sub(50)), 50)?;
             ensure!(page.len() == 50, "a page of the tail holds 50 messages");
             Ok(())
         })
@@ -143,8 +192,20 @@ fn long_session(long: u64) -> anyhow::Result<Vec<Row>> {
     let (append_long, tail_long) = (append_micros()?, tail_micros()?);
     let note = format!("session of {long} messages vs {SHORT}; at most 1.5");
     Ok(vec![
-        row("append at the end of a long session", append_long, append_short, "us", &note),
-        row("page the tail of a long session", tail_long, tail_short, "us", &note),
+        row(
+            "append at the end of a long session",
+            append_long,
+            append_short,
+            "us",
+            &note,
+        ),
+        row(
+            "page the tail of a long session",
+            tail_long,
+            tail_short,
+            "us",
+            &note,
+        ),
     ])
 }
 
@@ -157,7 +218,10 @@ fn micros_each(times: usize, mut call: impl FnMut() -> anyhow::Result<()>) -> an
         taken.push(started.elapsed().as_secs_f64() * 1e6);
     }
     taken.sort_by(f64::total_cmp);
-    taken.get(times / 2).copied().context("no call was measured")
+    taken
+        .get(times / 2)
+        .copied()
+        .context("no call was measured")
 }
 
 /// The time of whole commands next to a process that does nothing.
@@ -171,19 +235,28 @@ fn start_up(agents: &Path) -> anyhow::Result<Vec<Row>> {
             let service = SessionService::new(Arc::clone(&engine), DEFAULT_MAX_CONTENT_BYTES);
             std::thread::spawn(move || -> anyhow::Result<()> {
                 for number in (thread..SESSIONS).step_by(64) {
-                    service.create(Some(format!("session {number}").parse()?), None, "supervised")?;
+                    service.create(
+                        Some(format!("session {number}").parse()?),
+                        None,
+                        "supervised",
+                    )?;
                 }
                 Ok(())
             })
         })
         .collect();
     for thread in threads {
-        thread.join().map_err(|_| anyhow::anyhow!("a writer panicked"))??;
+        thread
+            .join()
+            .map_err(|_| anyhow::anyhow!("a writer panicked"))??;
     }
     drop(engine);
     let timed = |program: &Path, arguments: &[&str]| {
         micros_each(40, || {
-            let output = Command::new(program).args(arguments).env("CLEVERAGENTS_HOME", home.path()).output()?;
+            let output = Command::new(program)
+                .args(arguments)
+                .env("CLEVERAGENTS_HOME", home.path())
+                .output()?;
             ensure!(output.status.success(), "{} failed", program.display());
             Ok(())
         })
@@ -191,7 +264,13 @@ fn start_up(agents: &Path) -> anyhow::Result<Vec<Row>> {
     };
     let nothing = timed(Path::new("/bin/true"), &[])?;
     Ok(vec![
-        row("agents version", timed(agents, &["version"])?, nothing, "ms", "whole process vs /bin/true; under 15 ms"),
+        row(
+            "agents version",
+            timed(agents, &["version"])?,
+            nothing,
+            "ms",
+            "whole process vs /bin/true; under 15 ms",
+        ),
         row(
             "agents session list, 10,000 sessions",
             timed(agents, &["session", "list", "--format", "json"])?,

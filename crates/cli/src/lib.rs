@@ -1,7 +1,16 @@
-//! The command line of CleverAgents: what reads the environment and what writes to the terminal.
+//! The command line of CleverAgents: arguments in, reports out.
 //!
-//! [`config`] finds the home folder and resolves settings; [`output`] turns what a command has to
-//! say into one of six formats. The logic of the commands is in the other crates.
+//! [`run`] is the whole program. A command is a function from a [`context::Context`] and its
+//! arguments to a [`output::Report`] or an [`output::CommandError`]; it never prints by itself. This
+//! is the only crate that reads arguments, the environment and the working folder, and the only
+//! one that writes to standard output.
 
 pub mod config;
 pub mod output;
+
+mod app;
+mod arguments;
+mod commands;
+mod context;
+
+pub use app::run;

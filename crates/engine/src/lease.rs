@@ -43,14 +43,20 @@ impl Diagnose for LeaseError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Held { .. } => Some("wait until its owner is done, or end that process".to_owned()),
+            Self::Held { .. } => {
+                Some("wait until its owner is done, or end that process".to_owned())
+            }
             Self::Store(error) => error.hint(),
         }
     }
 
     fn details(&self) -> Value {
         match self {
-            Self::Held { subject, owner, expires_at } => {
+            Self::Held {
+                subject,
+                owner,
+                expires_at,
+            } => {
                 json!({"subject": subject, "owner": owner, "expires_at": expires_at})
             }
             Self::Store(error) => error.details(),
@@ -87,7 +93,9 @@ impl LeaseService {
             match holder {
                 // Released since we looked: try again.
                 None => {}
-                Some(lease) if dead != Some(lease.token) && liveness(&lease.owner) == Liveness::Dead => {
+                Some(lease)
+                    if dead != Some(lease.token) && liveness(&lease.owner) == Liveness::Dead =>
+                {
                     dead = Some(lease.token);
                 }
                 Some(lease) => {
@@ -108,7 +116,9 @@ impl LeaseService {
         dead: Option<LeaseToken>,
     ) -> Result<Option<Lease>, LeaseError> {
         let (subject, owner) = (subject.clone(), self.owner.clone());
-        Ok(self.engine.write(move |unit| leases::acquire(unit, &subject, &owner, ttl, dead))?)
+        Ok(self
+            .engine
+            .write(move |unit| leases::acquire(unit, &subject, &owner, ttl, dead))?)
     }
 
     /// Who holds the lease of a subject, expired or not.
@@ -120,7 +130,8 @@ impl LeaseService {
     pub fn stale(&self) -> Result<Vec<Lease>, LeaseError> {
         let now = Timestamp::now();
         let held = self.engine.read(leases::held)?;
-        let is_stale = |lease: &Lease| lease.expires_at <= now || liveness(&lease.owner) == Liveness::Dead;
+        let is_stale =
+            |lease: &Lease| lease.expires_at <= now || liveness(&lease.owner) == Liveness::Dead;
         Ok(held.into_iter().filter(is_stale).collect())
     }
 
@@ -129,7 +140,10 @@ impl LeaseService {
         let mut released = Vec::new();
         for lease in self.stale()? {
             let (subject, token) = (lease.subject.clone(), lease.token);
-            if self.engine.write(move |unit| leases::release(unit, &subject, token))? {
+            if self
+                .engine
+                .write(move |unit| leases::release(unit, &subject, token))?
+            {
                 released.push(lease);
             }
         }
@@ -157,12 +171,22 @@ impl HeldLease {
     fn keep_alive(engine: Arc<Engine>, lease: Lease, ttl: Ttl) -> Self {
         let heartbeat = Arc::new(Heartbeat::default());
         let beat = {
-            let (engine, lease, heartbeat) = (Arc::clone(&engine), lease.clone(), Arc::clone(&heartbeat));
+            let (engine, lease, heartbeat) =
+                (Arc::clone(&engine), lease.clone(), Arc::clone(&heartbeat));
             move || heartbeat.run(&engine, &lease, ttl)
         };
         // Without a thread the lease still holds for its whole duration, it is only not renewed.
-        let thread = std::thread::Builder::new().name("lease-heartbeat".to_owned()).spawn(beat).ok();
-        Self { engine, lease, heartbeat, thread, is_given_back: false }
+        let thread = std::thread::Builder::new()
+            .name("lease-heartbeat".to_owned())
+            .spawn(beat)
+            .ok();
+        Self {
+            engine,
+            lease,
+            heartbeat,
+            thread,
+            is_given_back: false,
+        }
     }
 
     /// What it is for.
@@ -189,14 +213,20 @@ impl HeldLease {
         if std::mem::replace(&mut self.is_given_back, true) {
             return Ok(false);
         }
-        *self.heartbeat.stop.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self
+            .heartbeat
+            .stop
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = true;
         self.heartbeat.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             // A heartbeat that panicked has nothing left to do; the lease is given back below.
             let _ended = thread.join();
         }
         let (subject, token) = (self.lease.subject.clone(), self.lease.token);
-        Ok(self.engine.write(move |unit| leases::release(unit, &subject, token))?)
+        Ok(self
+            .engine
+            .write(move |unit| leases::release(unit, &subject, token))?)
     }
 }
 
@@ -213,8 +243,10 @@ impl Heartbeat {
         let pause = Duration::from_secs(u64::from(ttl.as_seconds())) / 3;
         let mut stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
         while !*stop {
-            let (guard, waited) =
-                self.changed.wait_timeout(stop, pause).unwrap_or_else(PoisonError::into_inner);
+            let (guard, waited) = self
+                .changed
+                .wait_timeout(stop, pause)
+                .unwrap_or_else(PoisonError::into_inner);
             stop = guard;
             if *stop || !waited.timed_out() {
                 continue;

@@ -47,7 +47,10 @@ pub fn liveness(owner: &Owner) -> Liveness {
 
 /// The machine, its boot and the process space, so that equal means: process numbers compare.
 fn host() -> String {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let space = std::fs::read_link("/proc/self/ns/pid")
         .map(|space| space.to_string_lossy().into_owned())
@@ -77,7 +80,10 @@ mod tests {
     fn this_process_lives_and_a_reaped_child_does_not() {
         let owner = current_owner();
         assert_eq!(liveness(&owner), Liveness::Alive);
-        let mut child = std::process::Command::new("sleep").arg("30").spawn().expect("sleep starts");
+        let mut child = std::process::Command::new("sleep")
+            .arg("30")
+            .spawn()
+            .expect("sleep starts");
         let mut other = owner.clone();
         other.pid = child.id();
         other.pid_started = super::start_of(child.id()).expect("it runs");

@@ -20,7 +20,9 @@ pub(crate) struct Cache<K, V> {
 
 impl<K: Eq + Hash + Clone, V> Cache<K, V> {
     pub(crate) fn new() -> Self {
-        Self { slots: Mutex::new(HashMap::new()) }
+        Self {
+            slots: Mutex::new(HashMap::new()),
+        }
     }
 
     /// Gives the living value of a key, or builds it.
@@ -48,7 +50,11 @@ impl<K: Eq + Hash + Clone, V> Cache<K, V> {
         // second owner is being looked at, so it stays whatever it holds.
         slots.retain(|_, slot| {
             Arc::strong_count(slot) > 1
-                || slot.lock().unwrap_or_else(PoisonError::into_inner).strong_count() > 0
+                || slot
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .strong_count()
+                    > 0
         });
         let slot = Slot::default();
         slots.insert(key.clone(), Arc::clone(&slot));
@@ -57,6 +63,9 @@ impl<K: Eq + Hash + Clone, V> Cache<K, V> {
 
     #[cfg(test)]
     pub(crate) fn slot_count(&self) -> usize {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.slots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
     }
 }

@@ -26,7 +26,9 @@ impl Dialect {
     pub(crate) const fn lock_event_numbers(self) -> Option<&'static str> {
         match self {
             Self::Sqlite => None,
-            Self::Postgres => Some("SELECT 1 FROM (SELECT pg_advisory_xact_lock(7120732675660001)) AS locked"),
+            Self::Postgres => {
+                Some("SELECT 1 FROM (SELECT pg_advisory_xact_lock(7120732675660001)) AS locked")
+            }
         }
     }
 

@@ -29,7 +29,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { busy_timeout: Duration::from_secs(30), connections: 8, progress: None }
+        Self {
+            busy_timeout: Duration::from_secs(30),
+            connections: 8,
+            progress: None,
+        }
     }
 }
 
@@ -46,12 +50,16 @@ pub struct EngineCache {
 impl EngineCache {
     /// An empty cache whose engines are opened with `options`.
     pub fn new(options: Options) -> Self {
-        Self { engines: Cache::new(), options }
+        Self {
+            engines: Cache::new(),
+            options,
+        }
     }
 
     /// The engine of a database, opened and migrated if this is its first user.
     pub fn open(&self, url: &DatabaseUrl) -> Result<Arc<Engine>, Error> {
-        self.engines.get_or_build(url, || Engine::open(url, &self.options, Policy::Upgrade))
+        self.engines
+            .get_or_build(url, || Engine::open(url, &self.options, Policy::Upgrade))
     }
 
     /// An engine on the database as it is, not migrated and not shared, to look at its state.
@@ -73,19 +81,28 @@ pub(crate) enum Backend {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Engine").field("url", &self.url.to_string()).finish_non_exhaustive()
+        formatter
+            .debug_struct("Engine")
+            .field("url", &self.url.to_string())
+            .finish_non_exhaustive()
     }
 }
 
 impl Engine {
     fn open(url: &DatabaseUrl, options: &Options, policy: Policy) -> Result<Self, Error> {
         let backend = match url.target() {
-            Target::Postgres(address) => {
-                Backend::Postgres(PostgresEngine::open(address, &url.to_string(), options, policy)?)
-            }
+            Target::Postgres(address) => Backend::Postgres(PostgresEngine::open(
+                address,
+                &url.to_string(),
+                options,
+                policy,
+            )?),
             target => Backend::Sqlite(SqliteEngine::open(target, options, policy)?),
         };
-        Ok(Self { url: url.clone(), backend })
+        Ok(Self {
+            url: url.clone(),
+            backend,
+        })
     }
 
     /// The database it is open on.
@@ -114,14 +131,21 @@ impl Engine {
     {
         let _inside = Inside::enter()?;
         let outcome = Arc::new(Mutex::new(None));
-        let unit = Box::new(Work { work, outcome: Arc::clone(&outcome) });
+        let unit = Box::new(Work {
+            work,
+            outcome: Arc::clone(&outcome),
+        });
         match &self.backend {
             Backend::Sqlite(engine) => engine.write(unit),
             Backend::Postgres(engine) => engine.write(unit),
         }
-        outcome.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_else(|| {
-            Err(Error::Internal("a unit of work ended without an outcome".to_owned()).into())
-        })
+        outcome
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+            .unwrap_or_else(|| {
+                Err(Error::Internal("a unit of work ended without an outcome".to_owned()).into())
+            })
     }
 
     /// Reads from one consistent state of the database, without waiting for writers.

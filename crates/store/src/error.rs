@@ -40,7 +40,9 @@ pub enum Error {
         reason: String,
     },
     /// The database was made by a newer program.
-    #[error("the database has schema version {found}, this program knows versions up to {known}; it was not touched")]
+    #[error(
+        "the database has schema version {found}, this program knows versions up to {known}; it was not touched"
+    )]
     Newer {
         /// The version found.
         found: u64,
@@ -73,7 +75,9 @@ pub enum Error {
     #[error("the database refused a row: {0}")]
     Constraint(String),
     /// The row changed between reading and writing.
-    #[error("{what} was changed by someone else: version {expected} was expected, it is at {actual}")]
+    #[error(
+        "{what} was changed by someone else: version {expected} was expected, it is at {actual}"
+    )]
     Conflict {
         /// The row, such as `session 01J…`.
         what: String,
@@ -129,18 +133,27 @@ fn holder_phrase(holder: Option<&String>) -> String {
 
 impl Error {
     pub(crate) fn stored(what: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Stored { what: what.into(), problem: problem.into() }
+        Self::Stored {
+            what: what.into(),
+            problem: problem.into(),
+        }
     }
 
     pub(crate) fn unavailable(database: impl fmt::Display, reason: impl fmt::Display) -> Self {
-        Self::Unavailable { database: database.to_string(), reason: reason.to_string() }
+        Self::Unavailable {
+            database: database.to_string(),
+            reason: reason.to_string(),
+        }
     }
 
     pub(crate) fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::DiskFull,
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                Self::ReadOnly { database: path.display().to_string(), reason: error.to_string() }
+                Self::ReadOnly {
+                    database: path.display().to_string(),
+                    reason: error.to_string(),
+                }
             }
             _ => Self::unavailable(path.display(), error),
         }
@@ -191,15 +204,25 @@ impl Diagnose for Error {
             Self::Damaged { .. } => {
                 "run `agents diagnostics --repair`: it sets the file aside, never deletes it, and saves what can be read"
             }
-            Self::Newer { .. } => "use the newer program that made this database, or another CLEVERAGENTS_HOME",
-            Self::DiskFull => "free some space, for example with `agents cleanup run`, then try again",
-            Self::ReadOnly { .. } => "give yourself write permission, or set CLEVERAGENTS_HOME to a folder you own",
+            Self::Newer { .. } => {
+                "use the newer program that made this database, or another CLEVERAGENTS_HOME"
+            }
+            Self::DiskFull => {
+                "free some space, for example with `agents cleanup run`, then try again"
+            }
+            Self::ReadOnly { .. } => {
+                "give yourself write permission, or set CLEVERAGENTS_HOME to a folder you own"
+            }
             Self::SqliteTooOld { .. } => "build with the bundled SQLite",
             Self::Statement(_) | Self::Constraint(_) | Self::Stored { .. } | Self::Blob { .. } => {
                 "run `agents db check` to look for damage"
             }
-            Self::Conflict { .. } => "read it again, then repeat the command with the present version",
-            Self::Migration { .. } => "free some space and check permissions, then run `agents db upgrade`",
+            Self::Conflict { .. } => {
+                "read it again, then repeat the command with the present version"
+            }
+            Self::Migration { .. } => {
+                "free some space and check permissions, then run `agents db upgrade`"
+            }
             Self::LeaseLost { .. } => "another owner took over; start again from the stored state",
             Self::Internal(_) => return None,
         };
@@ -209,11 +232,19 @@ impl Diagnose for Error {
     fn details(&self) -> Value {
         match self {
             Self::Newer { found, known } => json!({"found": found, "known": known}),
-            Self::Conflict { what, expected, actual } => {
+            Self::Conflict {
+                what,
+                expected,
+                actual,
+            } => {
                 json!({"what": what, "expected": expected, "actual": actual})
             }
             Self::Damaged { database, reason } => json!({"database": database, "reason": reason}),
-            Self::LeaseLost { subject, token, holder } => {
+            Self::LeaseLost {
+                subject,
+                token,
+                holder,
+            } => {
                 json!({"subject": subject, "token": token, "holder": holder})
             }
             Self::Busy { seconds } => json!({"seconds": seconds}),

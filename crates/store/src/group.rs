@@ -65,7 +65,11 @@ enum Phase<U> {
 impl<W: Writer, L: Linger> GroupCommit<W, L> {
     pub(crate) fn new(writer: W, linger: L) -> Self {
         Self {
-            queue: Mutex::new(Queue { waiting: VecDeque::new(), led: false, last_batch: 0 }),
+            queue: Mutex::new(Queue {
+                waiting: VecDeque::new(),
+                led: false,
+                last_batch: 0,
+            }),
             length: AtomicUsize::new(0),
             writer: Mutex::new(writer),
             linger,
@@ -75,7 +79,10 @@ impl<W: Writer, L: Linger> GroupCommit<W, L> {
     /// Runs a unit, together with others that come at the same time, and gives it back with its
     /// outcome once that is durable.
     pub(crate) fn submit(&self, unit: W::Unit) -> Option<W::Unit> {
-        let ticket = Arc::new(Ticket { phase: Mutex::new(Phase::Queued(unit)), changed: Condvar::new() });
+        let ticket = Arc::new(Ticket {
+            phase: Mutex::new(Phase::Queued(unit)),
+            changed: Condvar::new(),
+        });
         let leads = {
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
             queue.waiting.push_back(Arc::clone(&ticket));
@@ -94,9 +101,14 @@ impl<W: Writer, L: Linger> GroupCommit<W, L> {
     }
 
     fn lead(&self) {
-        let expected = self.queue.lock().unwrap_or_else(PoisonError::into_inner).last_batch;
+        let expected = self
+            .queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .last_batch;
         if expected > 1 {
-            self.linger.wait(expected, &|| self.length.load(Ordering::Acquire));
+            self.linger
+                .wait(expected, &|| self.length.load(Ordering::Acquire));
         }
         // The writer first: whoever arrives while it is busy elsewhere still joins this batch.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,7 +152,10 @@ impl<U> Ticket<U> {
                 Phase::Promoted(_) => return Woken::ToLead,
                 Phase::Done(_) | Phase::Taken => return Woken::Finished,
                 Phase::Queued(_) | Phase::Running => {
-                    phase = self.changed.wait(phase).unwrap_or_else(PoisonError::into_inner);
+                    phase = self
+                        .changed
+                        .wait(phase)
+                        .unwrap_or_else(PoisonError::into_inner);
                 }
             }
         }

@@ -140,7 +140,9 @@ impl Engine {
             pending: (schema_version + 1..=Migration::newest()).collect(),
             applied,
             size_bytes,
-            log_bytes: self.url().path().map_or(0, |path| beside(path, "-wal").metadata().map_or(0, |file| file.len())),
+            log_bytes: self.url().path().map_or(0, |path| {
+                beside(path, "-wal").metadata().map_or(0, |file| file.len())
+            }),
             free_bytes,
         })
     }
@@ -149,21 +151,39 @@ impl Engine {
     pub fn check(&self) -> Result<Vec<Check>, Error> {
         let mut checks = Vec::new();
         if let Backend::Sqlite(_) = self.backend() {
-            checks.push(self.check_pragma("integrity", "PRAGMA integrity_check", |row| row == "ok")?);
-            checks.push(self.check_pragma("foreign keys", "SELECT \"table\" || ' row ' || COALESCE(rowid, 0) FROM pragma_foreign_key_check", |_| false)?);
+            checks
+                .push(self.check_pragma("integrity", "PRAGMA integrity_check", |row| row == "ok")?);
+            checks.push(self.check_pragma(
+                "foreign keys",
+                "SELECT \"table\" || ' row ' || COALESCE(rowid, 0) FROM pragma_foreign_key_check",
+                |_| false,
+            )?);
         }
         for (name, sql) in RULES {
             let broken: Vec<String> = self.read(|reader| {
-                reader.query(sql, &[])?.into_iter().map(|mut row| row.take()).collect::<Result<_, Error>>()
+                reader
+                    .query(sql, &[])?
+                    .into_iter()
+                    .map(|mut row| row.take())
+                    .collect::<Result<_, Error>>()
             })?;
             checks.push(finding(name, &broken));
         }
         Ok(checks)
     }
 
-    fn check_pragma(&self, name: &'static str, sql: &str, is_fine: impl Fn(&str) -> bool) -> Result<Check, Error> {
+    fn check_pragma(
+        &self,
+        name: &'static str,
+        sql: &str,
+        is_fine: impl Fn(&str) -> bool,
+    ) -> Result<Check, Error> {
         let rows: Vec<String> = self.read(|reader| {
-            reader.query(sql, &[])?.into_iter().map(|mut row| row.take()).collect::<Result<_, Error>>()
+            reader
+                .query(sql, &[])?
+                .into_iter()
+                .map(|mut row| row.take())
+                .collect::<Result<_, Error>>()
         })?;
         let wrong: Vec<String> = rows.into_iter().filter(|row| !is_fine(row)).collect();
         Ok(finding(name, &wrong))
@@ -171,18 +191,28 @@ impl Engine {
 
     /// Gives unused space back to the system and says how much, measured.
     pub fn vacuum(&self) -> Result<Freed, Error> {
-        let size = || self.status().map(|status| status.size_bytes + status.log_bytes);
+        let size = || {
+            self.status()
+                .map(|status| status.size_bytes + status.log_bytes)
+        };
         let before_bytes = size()?;
         match self.backend() {
             Backend::Sqlite(engine) => engine.maintain(|connection| {
                 let place = connection.path().unwrap_or("in memory").to_owned();
                 connection
-                    .execute_batch("PRAGMA wal_checkpoint(TRUNCATE); VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")
+                    .execute_batch(
+                        "PRAGMA wal_checkpoint(TRUNCATE); VACUUM; PRAGMA wal_checkpoint(TRUNCATE);",
+                    )
                     .map_err(|error| translate(&place, error))
             })?,
-            Backend::Postgres(engine) => engine.maintain(|connection| connection.batch("VACUUM (FULL, ANALYZE)"))?,
+            Backend::Postgres(engine) => {
+                engine.maintain(|connection| connection.batch("VACUUM (FULL, ANALYZE)"))?
+            }
         }
-        Ok(Freed { before_bytes, after_bytes: size()? })
+        Ok(Freed {
+            before_bytes,
+            after_bytes: size()?,
+        })
     }
 
     /// What a cleanup would remove now.
@@ -200,7 +230,10 @@ impl Engine {
     pub fn cleanup(&self, retention: Retention) -> Result<Cleanup, Error> {
         self.write(move |unit| {
             let oldest = retention.oldest_event(unit.now());
-            let removed = Cleanup { events: events::prune(unit, oldest)?, blobs: blobs::collect(unit)? };
+            let removed = Cleanup {
+                events: events::prune(unit, oldest)?,
+                blobs: blobs::collect(unit)?,
+            };
             if removed != Cleanup::default() {
                 unit.emit(NewEvent {
                     kind: EventKind::CleanupRan,
@@ -249,13 +282,26 @@ const RULES: [(&str, &str); 3] = [
 fn finding(name: &'static str, wrong: &[String]) -> Check {
     const SHOWN: usize = 5;
     if wrong.is_empty() {
-        return Check { name, severity: Severity::Ok, detail: "sound".to_owned() };
+        return Check {
+            name,
+            severity: Severity::Ok,
+            detail: "sound".to_owned(),
+        };
     }
-    let mut detail = wrong.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");
+    let mut detail = wrong
+        .iter()
+        .take(SHOWN)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("; ");
     if wrong.len() > SHOWN {
         detail = format!("{detail}; and {} more", wrong.len() - SHOWN);
     }
-    Check { name, severity: Severity::Error, detail }
+    Check {
+        name,
+        severity: Severity::Error,
+        detail,
+    }
 }
 
 fn applied_migrations(reader: &mut dyn Reader) -> Result<Vec<AppliedMigration>, Error> {
@@ -265,14 +311,24 @@ fn applied_migrations(reader: &mut dyn Reader) -> Result<Vec<AppliedMigration>, 
             "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename = ?1"
         }
     };
-    if reader.query_first(exists, params!["schema_migrations"])?.is_none() {
+    if reader
+        .query_first(exists, params!["schema_migrations"])?
+        .is_none()
+    {
         return Ok(Vec::new());
     }
     reader
-        .query("SELECT version, name, applied_at FROM schema_migrations ORDER BY version", &[])?
+        .query(
+            "SELECT version, name, applied_at FROM schema_migrations ORDER BY version",
+            &[],
+        )?
         .into_iter()
         .map(|mut row| {
-            Ok(AppliedMigration { version: row.take()?, name: row.take()?, applied_at: row.take()? })
+            Ok(AppliedMigration {
+                version: row.take()?,
+                name: row.take()?,
+                applied_at: row.take()?,
+            })
         })
         .collect()
 }
@@ -298,6 +354,14 @@ pub struct SalvageReport {
 /// Sets a damaged SQLite file aside, makes a new database in its place and saves into it what can
 /// still be read.
 pub fn salvage(path: &Path, options: &Options) -> Result<SalvageReport, Error> {
-    let Salvage { set_aside, saved, incomplete } = sqlite::set_aside_and_salvage(path, options)?;
-    Ok(SalvageReport { set_aside, saved, incomplete })
+    let Salvage {
+        set_aside,
+        saved,
+        incomplete,
+    } = sqlite::set_aside_and_salvage(path, options)?;
+    Ok(SalvageReport {
+        set_aside,
+        saved,
+        incomplete,
+    })
 }

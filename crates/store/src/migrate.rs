@@ -91,7 +91,9 @@ fn refuse_newer(found: u64) -> Result<u64, Error> {
 
 fn pending(version: u64) -> impl ExactSizeIterator<Item = &'static Migration> {
     // Versions have no gap, so those already there are the first ones.
-    MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(usize::MAX))
+    MIGRATIONS
+        .iter()
+        .skip(usize::try_from(version).unwrap_or(usize::MAX))
 }
 
 fn report(progress: Option<&ProgressCallback>, done: usize, whole: usize) {
@@ -110,9 +112,14 @@ fn sqlite_version(connection: &rusqlite::Connection) -> rusqlite::Result<u64> {
     if !exists {
         return Ok(0);
     }
-    connection.query_row("SELECT COALESCE(MAX(version), 0) FROM schema_migrations", [], |row| {
-        row.get::<_, i64>(0).map(|version| u64::try_from(version).unwrap_or(0))
-    })
+    connection.query_row(
+        "SELECT COALESCE(MAX(version), 0) FROM schema_migrations",
+        [],
+        |row| {
+            row.get::<_, i64>(0)
+                .map(|version| u64::try_from(version).unwrap_or(0))
+        },
+    )
 }
 
 /// Whether an SQLite database needs nothing; refuses one that is newer than this program.
@@ -147,7 +154,10 @@ pub(crate) fn sqlite(
     Ok(())
 }
 
-fn apply_sqlite(connection: &mut rusqlite::Connection, migration: &Migration) -> rusqlite::Result<()> {
+fn apply_sqlite(
+    connection: &mut rusqlite::Connection,
+    migration: &Migration,
+) -> rusqlite::Result<()> {
     let transaction =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     transaction.execute_batch(CREATE_TABLE)?;
@@ -164,7 +174,11 @@ fn apply_sqlite(connection: &mut rusqlite::Connection, migration: &Migration) ->
 }
 
 fn failed(migration: &Migration, reason: String) -> Error {
-    Error::Migration { version: migration.version, name: migration.name.to_owned(), reason }
+    Error::Migration {
+        version: migration.version,
+        name: migration.name.to_owned(),
+        reason,
+    }
 }
 
 const POSTGRES_LOCK: &str = "SELECT pg_advisory_lock(7120732675660000)";
@@ -235,7 +249,9 @@ mod tests {
     #[test]
     fn defect_5443_pending_is_what_lies_behind_the_present_version() {
         for version in 0..=MIGRATIONS.len() as u64 {
-            let left: Vec<u64> = pending(version).map(|migration| migration.version).collect();
+            let left: Vec<u64> = pending(version)
+                .map(|migration| migration.version)
+                .collect();
             let expected: Vec<u64> = (version + 1..=MIGRATIONS.len() as u64).collect();
             assert_eq!(left, expected);
         }

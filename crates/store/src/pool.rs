@@ -36,8 +36,17 @@ struct Inner<T> {
 
 impl<C: Connect> Pool<C> {
     pub(crate) fn new(connect: C, maximum: usize, patience: Duration) -> Self {
-        let inner = Mutex::new(Inner { idle: Vec::new(), open: 0 });
-        Self { connect, maximum: maximum.max(1), patience, inner, returned: Condvar::new() }
+        let inner = Mutex::new(Inner {
+            idle: Vec::new(),
+            open: 0,
+        });
+        Self {
+            connect,
+            maximum: maximum.max(1),
+            patience,
+            inner,
+            returned: Condvar::new(),
+        }
     }
 
     /// Hands out a connection, waiting for one to come back when all are in use.
@@ -47,7 +56,10 @@ impl<C: Connect> Pool<C> {
         loop {
             while let Some(connection) = inner.idle.pop() {
                 if self.connect.is_usable(&connection) {
-                    return Ok(Pooled { pool: self, connection: Some(connection) });
+                    return Ok(Pooled {
+                        pool: self,
+                        connection: Some(connection),
+                    });
                 }
                 inner.open -= 1;
             }
@@ -58,15 +70,24 @@ impl<C: Connect> Pool<C> {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Error::Busy { seconds: self.patience.as_secs() });
+                return Err(Error::Busy {
+                    seconds: self.patience.as_secs(),
+                });
             }
-            inner = self.returned.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+            inner = self
+                .returned
+                .wait_timeout(inner, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 
     fn open(&self) -> Result<Pooled<'_, C>, Error> {
         // The place is given back by the guard when opening fails.
-        let mut place = Pooled { pool: self, connection: None };
+        let mut place = Pooled {
+            pool: self,
+            connection: None,
+        };
         place.connection = Some(self.connect.connect()?);
         Ok(place)
     }
@@ -94,13 +115,17 @@ impl<C: Connect> Deref for Pooled<'_, C> {
     type Target = C::Connection;
 
     fn deref(&self) -> &C::Connection {
-        self.connection.as_ref().expect("a connection on loan is there until it is given back")
+        self.connection
+            .as_ref()
+            .expect("a connection on loan is there until it is given back")
     }
 }
 
 impl<C: Connect> DerefMut for Pooled<'_, C> {
     fn deref_mut(&mut self) -> &mut C::Connection {
-        self.connection.as_mut().expect("a connection on loan is there until it is given back")
+        self.connection
+            .as_mut()
+            .expect("a connection on loan is there until it is given back")
     }
 }
 

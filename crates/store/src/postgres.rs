@@ -36,16 +36,23 @@ impl PostgresEngine {
         options: &Options,
         policy: Policy,
     ) -> Result<Self, Error> {
-        let mut config: Config = address.parse().map_err(|error: ::postgres::Error| {
-            Error::InvalidUrl { url: shown.to_owned(), reason: chain(&error) }
-        })?;
+        let mut config: Config =
+            address
+                .parse()
+                .map_err(|error: ::postgres::Error| Error::InvalidUrl {
+                    url: shown.to_owned(),
+                    reason: chain(&error),
+                })?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(10));
         }
         if config.get_application_name().is_none() {
             config.application_name("cleveragents");
         }
-        let open = OpenConnection { config, shown: shown.to_owned() };
+        let open = OpenConnection {
+            config,
+            shown: shown.to_owned(),
+        };
         let pool = Pool::new(open, options.connections, options.busy_timeout);
         migrate::postgres(&mut *pool.get()?, policy, options.progress.as_ref())?;
         Ok(Self { pool })
@@ -74,9 +81,11 @@ impl PostgresEngine {
             return Ok(Attempt::Again(error));
         }
         connection.transient = None;
-        let verdict = catch_unwind(AssertUnwindSafe(|| unit.run(&mut *connection)))
-            .unwrap_or_else(|_| {
-                unit.fail(Error::Internal("a unit of work panicked and was taken back".to_owned()));
+        let verdict =
+            catch_unwind(AssertUnwindSafe(|| unit.run(&mut *connection))).unwrap_or_else(|_| {
+                unit.fail(Error::Internal(
+                    "a unit of work panicked and was taken back".to_owned(),
+                ));
                 Verdict::RollBack
             });
         if verdict == Verdict::Commit {
@@ -135,14 +144,21 @@ struct OpenConnection {
 impl Connect for OpenConnection {
     type Connection = PostgresConnection;
 
-    #[expect(clippy::disallowed_methods, reason = "the one place where a server is connected to")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place where a server is connected to"
+    )]
     fn connect(&self) -> Result<PostgresConnection, Error> {
         let client = match self.config.get_ssl_mode() {
             ::postgres::config::SslMode::Disable => self.config.connect(::postgres::NoTls),
             _ => self.config.connect(tls()?),
         }
         .map_err(|error| Error::unavailable(&self.shown, chain(&error)))?;
-        Ok(PostgresConnection { client, statements: HashMap::new(), transient: None })
+        Ok(PostgresConnection {
+            client,
+            statements: HashMap::new(),
+            transient: None,
+        })
     }
 
     fn is_usable(&self, connection: &PostgresConnection) -> bool {
@@ -174,13 +190,16 @@ pub(crate) struct PostgresConnection {
 impl PostgresConnection {
     /// Runs statements that take no parameter.
     pub(crate) fn batch(&mut self, sql: &str) -> Result<(), Error> {
-        self.client.batch_execute(sql).map_err(|error| translate(&error))
+        self.client
+            .batch_execute(sql)
+            .map_err(|error| translate(&error))
     }
 
     /// Runs a query that answers with one count.
     pub(crate) fn count(&mut self, sql: &str) -> Result<u64, Error> {
         let row = self.query_first(sql, &[])?;
-        row.ok_or_else(|| Error::stored("a count", "is missing"))?.take()
+        row.ok_or_else(|| Error::stored("a count", "is missing"))?
+            .take()
     }
 
     fn prepared(&mut self, sql: &str) -> Result<Statement, Error> {
@@ -195,7 +214,10 @@ impl PostgresConnection {
 
     fn note(&mut self, error: &::postgres::Error) -> Error {
         let translated = translate(error);
-        let lost = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
+        let lost = [
+            &SqlState::T_R_SERIALIZATION_FAILURE,
+            &SqlState::T_R_DEADLOCK_DETECTED,
+        ];
         if error.code().is_some_and(|code| lost.contains(&code)) {
             self.transient = Some(translated.clone());
         }
@@ -211,14 +233,19 @@ fn translate(error: &::postgres::Error) -> Error {
             None => failure.message().to_owned(),
         },
     );
-    let class = error.code().map_or("", |code| code.code().get(..2).unwrap_or(""));
+    let class = error
+        .code()
+        .map_or("", |code| code.code().get(..2).unwrap_or(""));
     match (error.code(), class) {
         (Some(code), _) if *code == SqlState::DISK_FULL => Error::DiskFull,
         (Some(code), _)
             if *code == SqlState::READ_ONLY_SQL_TRANSACTION
                 || *code == SqlState::INSUFFICIENT_PRIVILEGE =>
         {
-            Error::ReadOnly { database: "on the server".to_owned(), reason }
+            Error::ReadOnly {
+                database: "on the server".to_owned(),
+                reason,
+            }
         }
         (Some(code), _) if *code == SqlState::LOCK_NOT_AVAILABLE => Error::Busy { seconds: 0 },
         (_, "23") => Error::Constraint(reason),
@@ -235,7 +262,9 @@ impl ToSql for Param<'_> {
     ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
         match self {
             Param::Null => Ok(IsNull::Yes),
-            Param::Integer(number) if *kind == Type::INT4 => i32::try_from(*number)?.to_sql(kind, out),
+            Param::Integer(number) if *kind == Type::INT4 => {
+                i32::try_from(*number)?.to_sql(kind, out)
+            }
             Param::Integer(number) => number.to_sql(kind, out),
             Param::Text(text) => text.as_ref().to_sql(kind, out),
             Param::Blob(bytes) => bytes.as_ref().to_sql(kind, out),
@@ -253,7 +282,10 @@ fn value(row: &::postgres::Row, column: usize) -> Result<Value, Error> {
     let failure = |error: ::postgres::Error| Error::stored("a column", chain(&error));
     let kind = row.columns()[column].type_();
     Ok(match *kind {
-        Type::INT8 => row.try_get::<_, Option<i64>>(column).map_err(failure)?.map_or(Value::Null, Value::Integer),
+        Type::INT8 => row
+            .try_get::<_, Option<i64>>(column)
+            .map_err(failure)?
+            .map_or(Value::Null, Value::Integer),
         Type::INT4 => row
             .try_get::<_, Option<i32>>(column)
             .map_err(failure)?
@@ -266,9 +298,18 @@ fn value(row: &::postgres::Row, column: usize) -> Result<Value, Error> {
             .try_get::<_, Option<f32>>(column)
             .map_err(failure)?
             .map_or(Value::Null, |number| Value::Real(f64::from(number))),
-        Type::FLOAT8 => row.try_get::<_, Option<f64>>(column).map_err(failure)?.map_or(Value::Null, Value::Real),
-        Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(column).map_err(failure)?.map_or(Value::Null, Value::Blob),
-        _ => row.try_get::<_, Option<String>>(column).map_err(failure)?.map_or(Value::Null, Value::Text),
+        Type::FLOAT8 => row
+            .try_get::<_, Option<f64>>(column)
+            .map_err(failure)?
+            .map_or(Value::Null, Value::Real),
+        Type::BYTEA => row
+            .try_get::<_, Option<Vec<u8>>>(column)
+            .map_err(failure)?
+            .map_or(Value::Null, Value::Blob),
+        _ => row
+            .try_get::<_, Option<String>>(column)
+            .map_err(failure)?
+            .map_or(Value::Null, Value::Text),
     })
 }
 
@@ -287,7 +328,9 @@ impl Reader for PostgresConnection {
         let outcome = (|| -> Result<Result<(), Error>, ::postgres::Error> {
             let mut rows = self.client.query_raw(&statement, params)?;
             while let Some(row) = rows.next()? {
-                let values = (0..row.len()).map(|column| value(&row, column)).collect::<Result<Vec<_>, _>>();
+                let values = (0..row.len())
+                    .map(|column| value(&row, column))
+                    .collect::<Result<Vec<_>, _>>();
                 if let Err(error) = values.map(Row::new).and_then(&mut *each) {
                     return Ok(Err(error));
                 }

@@ -8,8 +8,8 @@ use cleveragents_domain::{NewEvent, Timestamp};
 
 use crate::dialect::Dialect;
 use crate::error::Error;
-use crate::value::{Param, Row};
 use crate::repository::events;
+use crate::value::{Param, Row};
 
 /// Something that answers queries from one consistent state of the database.
 ///
@@ -70,7 +70,13 @@ pub struct UnitOfWork<'t> {
 
 impl<'t> UnitOfWork<'t> {
     pub(crate) fn new(transaction: &'t mut dyn Transaction) -> Self {
-        Self { transaction, events: Vec::new(), now: Timestamp::now(), wrote: false, failed: None }
+        Self {
+            transaction,
+            events: Vec::new(),
+            now: Timestamp::now(),
+            wrote: false,
+            failed: None,
+        }
     }
 
     /// The moment of this unit, the same for all its rows.

@@ -24,7 +24,10 @@ impl DatabaseUrl {
     /// Reads a URL. A relative path is taken from `base`.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Error> {
         let text = text.trim();
-        let wrong = |reason: &str| Error::InvalidUrl { url: redact(text), reason: reason.to_owned() };
+        let wrong = |reason: &str| Error::InvalidUrl {
+            url: redact(text),
+            reason: reason.to_owned(),
+        };
         let Some((scheme, rest)) = text.split_once(':') else {
             return Err(wrong("it has no scheme"));
         };
@@ -35,10 +38,13 @@ impl DatabaseUrl {
                 if !rest.starts_with("//") {
                     return Err(wrong("a server is written postgres://user@host/database"));
                 }
-                url.parse::<postgres::Config>().map_err(|error| wrong(&chain(&error)))?;
+                url.parse::<postgres::Config>()
+                    .map_err(|error| wrong(&chain(&error)))?;
                 Ok(Self(Target::Postgres(url)))
             }
-            _ => Err(wrong(&format!("the scheme `{scheme}` is not sqlite or postgres"))),
+            _ => Err(wrong(&format!(
+                "the scheme `{scheme}` is not sqlite or postgres"
+            ))),
         }
     }
 
@@ -56,7 +62,9 @@ impl DatabaseUrl {
         if let Some(named) = rest.strip_prefix("file:") {
             let (name, options) = named.split_once('?').unwrap_or((named, ""));
             if !options.split('&').any(|option| option == "mode=memory") {
-                return Err("file: URLs are for memory only, as in sqlite:file:NAME?mode=memory".into());
+                return Err(
+                    "file: URLs are for memory only, as in sqlite:file:NAME?mode=memory".into(),
+                );
             }
             if name.is_empty() {
                 return Err("the database in memory has no name".into());
@@ -118,7 +126,9 @@ impl fmt::Display for DatabaseUrl {
 fn redact(url: &str) -> String {
     let mut shown = url.to_owned();
     if let Some(start) = url.find("//").map(|at| at + 2) {
-        let end = url[start..].find(['/', '?']).map_or(url.len(), |at| start + at);
+        let end = url[start..]
+            .find(['/', '?'])
+            .map_or(url.len(), |at| start + at);
         if let Some(at) = url[start..end].rfind('@')
             && let Some(colon) = url[start..start + at].find(':')
         {
@@ -128,7 +138,9 @@ fn redact(url: &str) -> String {
     match shown.find("password=") {
         Some(at) => {
             let from = at + "password=".len();
-            let to = shown[from..].find('&').map_or(shown.len(), |end| from + end);
+            let to = shown[from..]
+                .find('&')
+                .map_or(shown.len(), |end| from + end);
             shown.replace_range(from..to, "***");
             shown
         }
@@ -186,7 +198,10 @@ mod tests {
         assert_eq!(parse("sqlite:b.db"), parse("sqlite:///nowhere/b.db"));
         assert_eq!(parse("sqlite::memory:"), parse("sqlite:///:memory:"));
         assert_eq!(parse("postgresql://u@h/d"), parse("postgres://u@h/d"));
-        assert_ne!(parse("sqlite:file:a?mode=memory"), parse("sqlite:file:b?mode=memory"));
+        assert_ne!(
+            parse("sqlite:file:a?mode=memory"),
+            parse("sqlite:file:b?mode=memory")
+        );
     }
 
     #[test]
@@ -195,13 +210,24 @@ mod tests {
         let real = folder.path().join("real");
         std::fs::create_dir(&real).expect("made");
         std::os::unix::fs::symlink(&real, folder.path().join("link")).expect("linked");
-        let through = |name: &str| DatabaseUrl::file(&folder.path().join(name).join("x.db"), Path::new("/"));
+        let through =
+            |name: &str| DatabaseUrl::file(&folder.path().join(name).join("x.db"), Path::new("/"));
         assert_eq!(through("real"), through("link"));
     }
 
     #[test]
     fn wrong_urls_are_refused() {
-        for text in ["", "x", "mysql://h/d", "sqlite:", "sqlite://", "sqlite://host/x", "sqlite:file:x", "postgres:x", "postgres://h:port/d"] {
+        for text in [
+            "",
+            "x",
+            "mysql://h/d",
+            "sqlite:",
+            "sqlite://",
+            "sqlite://host/x",
+            "sqlite:file:x",
+            "postgres:x",
+            "postgres://h:port/d",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -94,7 +94,15 @@ macro_rules! printed {
     )+};
 }
 
-printed!(SessionId, MessageId, PlanId, ChangesetId, ToolInvocationId, ProcessId, ContentHash);
+printed!(
+    SessionId,
+    MessageId,
+    PlanId,
+    ChangesetId,
+    ToolInvocationId,
+    ProcessId,
+    ContentHash
+);
 
 /// Builds the parameters of a statement.
 macro_rules! params {
@@ -128,7 +136,10 @@ impl Row {
 
     /// Takes the next column as a type. Columns are taken from left to right.
     pub fn take<T: FromColumn>(&mut self) -> Result<T, Error> {
-        let value = self.0.next().ok_or_else(|| Error::stored("a column", "is missing"))?;
+        let value = self
+            .0
+            .next()
+            .ok_or_else(|| Error::stored("a column", "is missing"))?;
         T::from_column(value)
     }
 }
@@ -140,7 +151,10 @@ pub trait FromColumn: Sized {
 }
 
 fn unexpected(wanted: &str, found: &Value) -> Error {
-    Error::stored("a column", format!("should hold {wanted} but holds {found:?}"))
+    Error::stored(
+        "a column",
+        format!("should hold {wanted} but holds {found:?}"),
+    )
 }
 
 impl FromColumn for i64 {
@@ -167,7 +181,10 @@ impl FromColumn for u32 {
 }
 
 impl FromColumn for f64 {
-    #[expect(clippy::cast_precision_loss, reason = "only ranks are read as numbers with a fraction")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "only ranks are read as numbers with a fraction"
+    )]
     fn from_column(value: Value) -> Result<Self, Error> {
         match value {
             Value::Real(number) => Ok(number),
@@ -221,5 +238,17 @@ macro_rules! parsed {
     )+};
 }
 
-parsed!(SessionId, MessageId, PlanId, ChangesetId, ToolInvocationId, ProcessId, ContentHash);
-parsed!(cleveragents_domain::Role, cleveragents_domain::Name, cleveragents_domain::SessionName);
+parsed!(
+    SessionId,
+    MessageId,
+    PlanId,
+    ChangesetId,
+    ToolInvocationId,
+    ProcessId,
+    ContentHash
+);
+parsed!(
+    cleveragents_domain::Role,
+    cleveragents_domain::Name,
+    cleveragents_domain::SessionName
+);

@@ -1,85 +1,24 @@
-//! For tests only: a fresh database of each kind, and the size of long proofs.
+//! For tests only: a fresh database of each kind, racing threads and processes, and the size of
+//! long proofs.
 //!
 //! SQLite tests get a file in a temporary folder. PostgreSQL tests get a database of their own on
 //! the server that `CLEVERAGENTS_TEST_POSTGRES_URL` names (`scripts/test` starts one); without it
 //! they say so and pass, unless `CLEVERAGENTS_TEST_REQUIRE_ALL` is set.
 
-#![expect(clippy::print_stderr, clippy::expect_used, reason = "test support")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::expect_used,
+    reason = "test support"
+)]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+mod child;
+mod database;
 
-use postgres::{Client, NoTls};
+pub use child::{Child, child_input, say, wait_for_go};
+pub use database::TestDatabase;
 
-/// A database that exists for one test.
-#[derive(Debug)]
-pub struct TestDatabase {
-    /// Its URL.
-    pub url: String,
-    /// `sqlite` or `postgres`, for messages.
-    pub kind: &'static str,
-    guard: Guard,
-}
-
-#[derive(Debug)]
-enum Guard {
-    Folder(tempfile::TempDir),
-    Server { address: String, database: String },
-}
-
-impl TestDatabase {
-    /// A new SQLite file.
-    pub fn sqlite() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let url = format!("sqlite://{}", folder.path().join("test.db").display());
-        Self { url, kind: "sqlite", guard: Guard::Folder(folder) }
-    }
-
-    /// A new database on the test server, `None` when there is no server.
-    pub fn postgres() -> Option<Self> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let Ok(address) = std::env::var("CLEVERAGENTS_TEST_POSTGRES_URL") else {
-            assert!(
-                std::env::var_os("CLEVERAGENTS_TEST_REQUIRE_ALL").is_none(),
-                "CLEVERAGENTS_TEST_POSTGRES_URL is not set, and every test must run"
-            );
-            eprintln!("NOT RUN on PostgreSQL: CLEVERAGENTS_TEST_POSTGRES_URL is not set");
-            return None;
-        };
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let database = format!("ca_test_{}_{number}", std::process::id());
-        administer(&address, &format!("CREATE DATABASE {database}"));
-        let (server, _) = address.rsplit_once('/').expect("the address names a database");
-        let url = format!("{server}/{database}");
-        Some(Self { url, kind: "postgres", guard: Guard::Server { address, database } })
-    }
-
-    /// One of each kind that can be had.
-    pub fn each() -> Vec<Self> {
-        std::iter::once(Self::sqlite()).chain(Self::postgres()).collect()
-    }
-
-    /// The folder of an SQLite file.
-    pub fn folder(&self) -> Option<&std::path::Path> {
-        match &self.guard {
-            Guard::Folder(folder) => Some(folder.path()),
-            Guard::Server { .. } => None,
-        }
-    }
-}
-
-impl Drop for TestDatabase {
-    fn drop(&mut self) {
-        if let Guard::Server { address, database } = &self.guard {
-            administer(address, &format!("DROP DATABASE IF EXISTS {database} WITH (FORCE)"));
-        }
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "makes and drops the databases of tests")]
-fn administer(address: &str, sql: &str) {
-    let mut client = Client::connect(address, NoTls).expect("the test server answers");
-    client.batch_execute(sql).expect("the test server obeys");
-}
+use std::sync::Barrier;
 
 /// How large a long proof should be: `small` in CI, `full` by `CLEVERAGENTS_PROOF=full`.
 pub fn proof_size(small: usize, full: usize) -> usize {
@@ -87,4 +26,24 @@ pub fn proof_size(small: usize, full: usize) -> usize {
         Ok("full") => full,
         _ => small,
     }
+}
+
+/// Runs `work` on so many threads, all let go at the same instant, and gives what they answered.
+pub fn at_once<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let gate = Barrier::new(threads);
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads)
+            .map(|index| {
+                let (gate, work) = (&gate, &work);
+                scope.spawn(move || {
+                    gate.wait();
+                    work(index)
+                })
+            })
+            .collect();
+        running
+            .into_iter()
+            .map(|thread| thread.join().expect("no racing thread panics"))
+            .collect()
+    })
 }

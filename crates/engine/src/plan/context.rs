@@ -49,7 +49,9 @@ impl Diagnose for ContextError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::NoActiveChangeset | Self::Closed(_) => Some("open a changeset with start_changeset()".to_owned()),
+            Self::NoActiveChangeset | Self::Closed(_) => {
+                Some("open a changeset with start_changeset()".to_owned())
+            }
             Self::Store(error) => error.hint(),
             Self::ChangesetNotFound(_) | Self::PlanNotFound(_) => None,
         }
@@ -90,7 +92,11 @@ impl Ledger for StoreLedger {
         })
     }
 
-    fn record(&self, id: ChangesetId, change: &NewChange) -> Result<Option<EntryNumber>, ContextError> {
+    fn record(
+        &self,
+        id: ChangesetId,
+        change: &NewChange,
+    ) -> Result<Option<EntryNumber>, ContextError> {
         let (change, fence) = (change.clone(), self.fence.clone());
         self.engine.write(move |unit| {
             if let Some((subject, token)) = &fence {
@@ -126,7 +132,11 @@ impl PlanExecutionContext {
     }
 
     /// A context whose every write is refused once the lease is lost.
-    pub fn under_lease(engine: Arc<Engine>, plan: PlanId, lease: &HeldLease) -> Result<Self, ContextError> {
+    pub fn under_lease(
+        engine: Arc<Engine>,
+        plan: PlanId,
+        lease: &HeldLease,
+    ) -> Result<Self, ContextError> {
         Self::with_fence(engine, plan, Some((lease.subject().clone(), lease.token())))
     }
 
@@ -138,7 +148,11 @@ impl PlanExecutionContext {
         if engine.read(|reader| plans::get(reader, plan))?.is_none() {
             return Err(ContextError::PlanNotFound(plan));
         }
-        let registry = Arc::new(Registry::new(StoreLedger { engine, plan, fence }));
+        let registry = Arc::new(Registry::new(StoreLedger {
+            engine,
+            plan,
+            fence,
+        }));
         Ok(Self { registry })
     }
 
@@ -159,12 +173,20 @@ impl PlanExecutionContext {
     /// Stores a new changeset and gives the handle through which changes are recorded in it.
     pub fn start_changeset(&self) -> Result<OpenChangeset, ContextError> {
         let id = self.registry.start()?;
-        Ok(OpenChangeset { id, registry: Arc::clone(&self.registry) })
+        Ok(OpenChangeset {
+            id,
+            registry: Arc::clone(&self.registry),
+        })
     }
 
     /// Records into the most recent open changeset, for callers without a handle.
-    pub fn record_change(&self, change: &NewChange) -> Result<(ChangesetId, EntryNumber), ContextError> {
-        self.registry.record_in_most_recent(change)?.ok_or(ContextError::NoActiveChangeset)
+    pub fn record_change(
+        &self,
+        change: &NewChange,
+    ) -> Result<(ChangesetId, EntryNumber), ContextError> {
+        self.registry
+            .record_in_most_recent(change)?
+            .ok_or(ContextError::NoActiveChangeset)
     }
 
     /// The changesets this run opened and did not close yet, most recent last.
@@ -175,7 +197,9 @@ impl PlanExecutionContext {
     /// Every changeset of the plan, of earlier runs and other processes too.
     pub fn changesets(&self) -> Result<Vec<Changeset>, ContextError> {
         let ledger = self.registry.ledger();
-        Ok(ledger.engine.read(|reader| changesets::of_plan(reader, ledger.plan))?)
+        Ok(ledger
+            .engine
+            .read(|reader| changesets::of_plan(reader, ledger.plan))?)
     }
 
     /// Entries of a changeset from a number on, in order.
@@ -208,7 +232,10 @@ impl OpenChangeset {
 
     /// Records a change here and nowhere else.
     pub fn record(&self, change: &NewChange) -> Result<EntryNumber, ContextError> {
-        self.registry.ledger().record(self.id, change)?.ok_or(ContextError::Closed(self.id))
+        self.registry
+            .ledger()
+            .record(self.id, change)?
+            .ok_or(ContextError::Closed(self.id))
     }
 
     /// Completes the changeset. It takes no more entries from anyone.

@@ -22,7 +22,11 @@ pub(crate) trait Ledger {
     fn open(&self) -> Result<Self::Id, Self::Error>;
 
     /// Records a change, `None` when the changeset is closed.
-    fn record(&self, id: Self::Id, change: &Self::Change) -> Result<Option<Self::Number>, Self::Error>;
+    fn record(
+        &self,
+        id: Self::Id,
+        change: &Self::Change,
+    ) -> Result<Option<Self::Number>, Self::Error>;
 }
 
 /// The open changesets of one plan run.
@@ -34,7 +38,10 @@ pub(crate) struct Registry<L: Ledger> {
 
 impl<L: Ledger> Registry<L> {
     pub(crate) fn new(ledger: L) -> Self {
-        Self { ledger, open: Mutex::new(Vec::new()) }
+        Self {
+            ledger,
+            open: Mutex::new(Vec::new()),
+        }
     }
 
     pub(crate) const fn ledger(&self) -> &L {

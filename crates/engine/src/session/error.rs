@@ -100,18 +100,28 @@ impl Diagnose for SessionError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::NotFound(_) => "run `agents session list` to see the sessions there are",
-            Self::Ambiguous { .. } => "give more characters of the id: the candidates are in the details",
-            Self::Content(ContentError::Empty) => "give the text as an argument, or `-` to read it from standard input",
+            Self::Ambiguous { .. } => {
+                "give more characters of the id: the candidates are in the details"
+            }
+            Self::Content(ContentError::Empty) => {
+                "give the text as an argument, or `-` to read it from standard input"
+            }
             Self::Content(ContentError::TooLarge { .. }) => {
                 "split the message, or raise the limit with `agents config set session.max-message-bytes N`"
             }
-            Self::Content(ContentError::Nul { .. }) => "remove the NUL characters; text cannot hold them",
+            Self::Content(ContentError::Nul { .. }) => {
+                "remove the NUL characters; text cannot hold them"
+            }
             Self::Role(_) => "the roles are user, assistant, system and tool",
             Self::Metadata(_) => "write it as JSON, for example --metadata '{\"source\":\"cli\"}'",
             Self::Name(_) => "a name is one line of at most 200 characters",
             Self::Actor(_) => "an actor is written like local/orchestrator or openai/gpt-5",
-            Self::MessageNotFound { .. } => "run `agents session messages ID` to see the numbers there are",
-            Self::Search(_) => "give at least one word, for example `agents session search \"engine cache\"`",
+            Self::MessageNotFound { .. } => {
+                "run `agents session messages ID` to see the numbers there are"
+            }
+            Self::Search(_) => {
+                "give at least one word, for example `agents session search \"engine cache\"`"
+            }
             Self::ImportAltered { .. } => {
                 "export the session again; if you changed the file on purpose, import it with --unverified"
             }
@@ -126,17 +136,30 @@ impl Diagnose for SessionError {
     fn details(&self) -> Value {
         match self {
             Self::NotFound(reference) => json!({"reference": reference}),
-            Self::Ambiguous { reference, candidates } => {
-                let candidates: Vec<Value> =
-                    candidates.iter().map(|(id, name)| json!({"id": id, "name": name})).collect();
+            Self::Ambiguous {
+                reference,
+                candidates,
+            } => {
+                let candidates: Vec<Value> = candidates
+                    .iter()
+                    .map(|(id, name)| json!({"id": id, "name": name}))
+                    .collect();
                 json!({"reference": reference, "candidates": candidates})
             }
-            Self::Content(ContentError::TooLarge { actual, limit }) => json!({"bytes": actual, "limit": limit}),
+            Self::Content(ContentError::TooLarge { actual, limit }) => {
+                json!({"bytes": actual, "limit": limit})
+            }
             Self::Role(RoleError(role)) => json!({"role": role}),
-            Self::MessageNotFound { session, sequence, count } => {
+            Self::MessageNotFound {
+                session,
+                sequence,
+                count,
+            } => {
                 json!({"session_id": session, "sequence": sequence, "messages": count})
             }
-            Self::ImportAltered { expected, actual } => json!({"expected": expected, "actual": actual}),
+            Self::ImportAltered { expected, actual } => {
+                json!({"expected": expected, "actual": actual})
+            }
             Self::ImportNewer { found, known } => json!({"found": found, "known": known}),
             Self::Store(error) => error.details(),
             _ => Value::Null,

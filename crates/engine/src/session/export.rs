@@ -113,7 +113,11 @@ impl SessionService {
         self.engine.read(|reader| {
             let session = sessions::get(reader, id)?.ok_or_else(|| not_found(id))?;
             let plans = sessions::linked_plans(reader, id)?;
-            let mut out = Measured { inner: out, hasher: Sha256::new(), bytes: 0 };
+            let mut out = Measured {
+                inner: out,
+                hasher: Sha256::new(),
+                bytes: 0,
+            };
             let header = serde_json::to_string_pretty(&header(&session, plans.clone()))
                 .map_err(|error| SessionError::Write(error.into()))?;
             let opening = header.strip_suffix("\n}").unwrap_or(&header);
@@ -122,7 +126,8 @@ impl SessionService {
             let mut separator = "\n    ";
             for_each_message(reader, &session, progress, |message| {
                 metadata_keys += message.metadata.len() as u64;
-                let line = serde_json::to_string(&exported(message)).map_err(std::io::Error::from)?;
+                let line =
+                    serde_json::to_string(&exported(message)).map_err(std::io::Error::from)?;
                 write!(out, "{separator}{line}")?;
                 separator = ",\n    ";
                 Ok(())
@@ -131,7 +136,9 @@ impl SessionService {
             let mut hasher = out.hasher.clone();
             hasher.update(CHECKSUM_CLOSING);
             let digits = hex::encode(hasher.finalize());
-            write!(out, "{digits}{CHECKSUM_CLOSING}").and_then(|()| out.flush()).map_err(SessionError::Write)?;
+            write!(out, "{digits}{CHECKSUM_CLOSING}")
+                .and_then(|()| out.flush())
+                .map_err(SessionError::Write)?;
             Ok(ExportSummary {
                 session_id: id,
                 messages: session.message_count,
@@ -153,8 +160,13 @@ impl SessionService {
         self.engine.read(|reader| {
             let session = sessions::get(reader, id)?.ok_or_else(|| not_found(id))?;
             let plans = sessions::linked_plans(reader, id)?;
-            let mut out = Measured { inner: out, hasher: Sha256::new(), bytes: 0 };
-            out.write_all(markdown::heading(&session).as_bytes()).map_err(SessionError::Write)?;
+            let mut out = Measured {
+                inner: out,
+                hasher: Sha256::new(),
+                bytes: 0,
+            };
+            out.write_all(markdown::heading(&session).as_bytes())
+                .map_err(SessionError::Write)?;
             let mut metadata_keys = 0;
             for_each_message(reader, &session, progress, |message| {
                 metadata_keys += message.metadata.len() as u64;
@@ -211,7 +223,10 @@ fn header(session: &Session, plans: Vec<LinkedPlan>) -> ExportHeader {
         token_usage: session.usage,
         forked_from: session
             .forked_from
-            .map(|(session_id, sequence)| ExportedOrigin { session_id, sequence }),
+            .map(|(session_id, sequence)| ExportedOrigin {
+                session_id,
+                sequence,
+            }),
         linked_plans: plans,
         message_count: session.message_count,
     }

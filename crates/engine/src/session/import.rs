@@ -79,7 +79,8 @@ impl SessionService {
             sessions::insert(unit, id, &new, EventKind::SessionImported)?;
             let mut done = 0;
             for part in batch.chunks(STEP) {
-                messages::append(unit, id, part, Announce::Nothing)?.ok_or_else(|| not_found(id))?;
+                messages::append(unit, id, part, Announce::Nothing)?
+                    .ok_or_else(|| not_found(id))?;
                 done += part.len();
                 if let Some(progress) = &progress {
                     progress(done as u64, batch.len() as u64);
@@ -91,19 +92,33 @@ impl SessionService {
             sessions::restore_updated_at(unit, id, updated_at)?;
             sessions::get(unit, id)?.ok_or_else(|| not_found(id))
         })?;
-        Ok(ImportSummary { session, original: header.session_id, schema })
+        Ok(ImportSummary {
+            session,
+            original: header.session_id,
+            schema,
+        })
     }
-
 }
 
 fn new_session(header: &ExportHeader) -> Result<NewSession, SessionError> {
     Ok(NewSession {
-        name: header.name.as_deref().map(str::parse::<SessionName>).transpose()?,
-        actor: header.actor_name.as_deref().map(str::parse::<ActorName>).transpose()?,
+        name: header
+            .name
+            .as_deref()
+            .map(str::parse::<SessionName>)
+            .transpose()?,
+        actor: header
+            .actor_name
+            .as_deref()
+            .map(str::parse::<ActorName>)
+            .transpose()?,
         namespace: header.namespace.clone(),
         automation: header.automation.clone(),
         usage: header.token_usage,
-        forked_from: header.forked_from.as_ref().map(|origin| (origin.session_id, origin.sequence)),
+        forked_from: header
+            .forked_from
+            .as_ref()
+            .map(|origin| (origin.session_id, origin.sequence)),
         created_at: Some(header.created_at),
     })
 }
@@ -119,14 +134,18 @@ fn numbered(messages: Vec<ExportedMessage>) -> Result<Vec<Appended>, SessionErro
         }
         // The limit binds what is said anew, not what was stored under another limit.
         let checked = NewMessage::new(message.role, message.content, message.metadata, usize::MAX)?;
-        batch.push(Appended { message: checked.in_state(message.state), said_at: Some(message.timestamp) });
+        batch.push(Appended {
+            message: checked.in_state(message.state),
+            said_at: Some(message.timestamp),
+        });
     }
     Ok(batch)
 }
 
 fn check_schema(file: &[u8]) -> Result<String, SessionError> {
     let malformed = |reason: String| SessionError::ImportMalformed(reason);
-    let probe: Probe = serde_json::from_slice(file).map_err(|error| malformed(error.to_string()))?;
+    let probe: Probe =
+        serde_json::from_slice(file).map_err(|error| malformed(error.to_string()))?;
     let found = match probe.schema_version {
         Value::String(text) => text,
         other => other.to_string(),
@@ -134,8 +153,13 @@ fn check_schema(file: &[u8]) -> Result<String, SessionError> {
     let version = Schema::parse(&found)
         .ok_or_else(|| malformed(format!("`{found}` is not a schema version")))?;
     match Schema::parse(EXPORT_SCHEMA) {
-        Some(known) if version > known => Err(SessionError::ImportNewer { found, known: EXPORT_SCHEMA }),
-        Some(known) if version < known => Err(malformed(format!("schema version {found} was never written"))),
+        Some(known) if version > known => Err(SessionError::ImportNewer {
+            found,
+            known: EXPORT_SCHEMA,
+        }),
+        Some(known) if version < known => Err(malformed(format!(
+            "schema version {found} was never written"
+        ))),
         _ => Ok(found),
     }
 }
@@ -144,8 +168,12 @@ fn check_schema(file: &[u8]) -> Result<String, SessionError> {
 fn verify_checksum(file: &[u8]) -> Result<(), SessionError> {
     const DIGITS: usize = 64;
     let cut = || SessionError::ImportMalformed("it does not end with its checksum".to_owned());
-    let body = file.strip_suffix(CHECKSUM_CLOSING.as_bytes()).ok_or_else(cut)?;
-    let (body, digits) = body.split_at_checked(body.len().saturating_sub(DIGITS)).ok_or_else(cut)?;
+    let body = file
+        .strip_suffix(CHECKSUM_CLOSING.as_bytes())
+        .ok_or_else(cut)?;
+    let (body, digits) = body
+        .split_at_checked(body.len().saturating_sub(DIGITS))
+        .ok_or_else(cut)?;
     if !body.ends_with(CHECKSUM_OPENING.as_bytes()) {
         return Err(cut());
     }
@@ -159,7 +187,8 @@ fn verify_checksum(file: &[u8]) -> Result<(), SessionError> {
 
 fn parse(file: &[u8]) -> Result<Document, SessionError> {
     let malformed = |error: serde_json::Error| SessionError::ImportMalformed(error.to_string());
-    let mut fields: serde_json::Map<String, Value> = serde_json::from_slice(file).map_err(malformed)?;
+    let mut fields: serde_json::Map<String, Value> =
+        serde_json::from_slice(file).map_err(malformed)?;
     fields.remove("checksum");
     let messages = fields
         .remove("messages")

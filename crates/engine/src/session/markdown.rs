@@ -10,11 +10,22 @@ fn cell(text: &str) -> String {
 }
 
 pub(super) fn heading(session: &Session) -> String {
-    let name = session.name.as_ref().map_or("Session", |name| name.as_str());
-    let actor = session.actor.as_ref().map_or_else(|| "(none)".to_owned(), ToString::to_string);
+    let name = session
+        .name
+        .as_ref()
+        .map_or("Session", |name| name.as_str());
+    let actor = session
+        .actor
+        .as_ref()
+        .map_or_else(|| "(none)".to_owned(), ToString::to_string);
     format!(
         "# {}\n\n| | |\n|---|---|\n| Session | {} |\n| Actor | {} |\n| Created | {} |\n| Updated | {} |\n| Messages | {} |\n\n",
-        cell(name), session.id, cell(&actor), session.created_at, session.updated_at, session.message_count
+        cell(name),
+        session.id,
+        cell(&actor),
+        session.created_at,
+        session.updated_at,
+        session.message_count
     )
 }
 
@@ -41,7 +52,13 @@ pub(super) fn ending(session: &Session, plans: &[LinkedPlan]) -> String {
         text.push_str("\n| Plan | Phase | State |\n|---|---|---|\n");
         for plan in plans {
             // Writing to a String cannot fail.
-            let _written = writeln!(text, "| {} | {} | {} |", plan.plan_id, cell(&plan.phase), cell(&plan.state));
+            let _written = writeln!(
+                text,
+                "| {} | {} | {} |",
+                plan.plan_id,
+                cell(&plan.phase),
+                cell(&plan.state)
+            );
         }
     }
     text

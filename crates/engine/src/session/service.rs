@@ -73,7 +73,10 @@ pub struct SessionService {
 impl SessionService {
     /// A service on a database, with the largest message it accepts.
     pub const fn new(engine: Arc<Engine>, max_content_bytes: usize) -> Self {
-        Self { engine, max_content_bytes }
+        Self {
+            engine,
+            max_content_bytes,
+        }
     }
 
     /// Makes a session.
@@ -112,20 +115,27 @@ impl SessionService {
             }
             Ok::<_, SessionError>(found)
         })?;
-        let mut candidates: Vec<(SessionId, Option<String>)> =
-            found.into_iter().map(|session| (session.id, session.name.map(|name| name.to_string()))).collect();
+        let mut candidates: Vec<(SessionId, Option<String>)> = found
+            .into_iter()
+            .map(|session| (session.id, session.name.map(|name| name.to_string())))
+            .collect();
         candidates.sort_unstable();
         candidates.dedup();
         match candidates.as_slice() {
             [] => Err(SessionError::NotFound(reference.to_owned())),
             [(id, _)] => Ok(*id),
-            _ => Err(SessionError::Ambiguous { reference: reference.to_owned(), candidates }),
+            _ => Err(SessionError::Ambiguous {
+                reference: reference.to_owned(),
+                candidates,
+            }),
         }
     }
 
     /// The session with an id.
     pub fn get(&self, id: SessionId) -> Result<Session, SessionError> {
-        self.engine.read(|reader| sessions::get(reader, id))?.ok_or_else(|| not_found(id))
+        self.engine
+            .read(|reader| sessions::get(reader, id))?
+            .ok_or_else(|| not_found(id))
     }
 
     /// The session with an id, its last messages and its plans, all of one moment.
@@ -141,12 +151,27 @@ impl SessionService {
 
     /// A page of sessions.
     pub fn list(&self, filter: &SessionFilter) -> Result<(SessionPage, Totals), SessionError> {
-        Ok(self.engine.read(|reader| Ok::<_, cleveragents_store::Error>((sessions::list(reader, filter)?, sessions::totals(reader)?)))?)
+        Ok(self.engine.read(|reader| {
+            Ok::<_, cleveragents_store::Error>((
+                sessions::list(reader, filter)?,
+                sessions::totals(reader)?,
+            ))
+        })?)
     }
 
     /// Checks a message against the limit and makes it ready to be stored.
-    pub fn message(&self, role: Role, content: String, metadata: Metadata) -> Result<NewMessage, SessionError> {
-        Ok(NewMessage::new(role, content, metadata, self.max_content_bytes)?)
+    pub fn message(
+        &self,
+        role: Role,
+        content: String,
+        metadata: Metadata,
+    ) -> Result<NewMessage, SessionError> {
+        Ok(NewMessage::new(
+            role,
+            content,
+            metadata,
+            self.max_content_bytes,
+        )?)
     }
 
     /// Appends one message. It is durable when this returns.
@@ -167,13 +192,21 @@ impl SessionService {
     }
 
     /// Appends messages in order with consecutive numbers, all of them or none.
-    pub fn append_messages(&self, id: SessionId, batch: Vec<NewMessage>) -> Result<Vec<Stored>, SessionError> {
+    pub fn append_messages(
+        &self,
+        id: SessionId,
+        batch: Vec<NewMessage>,
+    ) -> Result<Vec<Stored>, SessionError> {
         let ids: Vec<MessageId> = batch.iter().map(NewMessage::id).collect();
         let batch: Vec<Appended> = batch.into_iter().map(Appended::from).collect();
         let sequences = self.engine.write(move |unit| {
             messages::append(unit, id, &batch, Announce::Each)?.ok_or_else(|| not_found(id))
         })?;
-        Ok(sequences.into_iter().zip(ids).map(|(sequence, id)| Stored { sequence, id }).collect())
+        Ok(sequences
+            .into_iter()
+            .zip(ids)
+            .map(|(sequence, id)| Stored { sequence, id })
+            .collect())
     }
 
     /// Stores a turn: question and answer together with what they used, or the question alone,
@@ -195,17 +228,27 @@ impl SessionService {
         let ids: Vec<MessageId> = batch.iter().map(NewMessage::id).collect();
         let batch: Vec<Appended> = batch.into_iter().map(Appended::from).collect();
         let sequences = self.engine.write(move |unit| {
-            let sequences = messages::append(unit, id, &batch, Announce::Each)?.ok_or_else(|| not_found(id))?;
+            let sequences =
+                messages::append(unit, id, &batch, Announce::Each)?.ok_or_else(|| not_found(id))?;
             if usage != TokenUsage::default() {
                 sessions::add_usage(unit, id, usage)?;
             }
             Ok::<_, SessionError>(sequences)
         })?;
-        Ok(sequences.into_iter().zip(ids).map(|(sequence, id)| Stored { sequence, id }).collect())
+        Ok(sequences
+            .into_iter()
+            .zip(ids)
+            .map(|(sequence, id)| Stored { sequence, id })
+            .collect())
     }
 
     /// Messages from a number on, in order.
-    pub fn messages(&self, id: SessionId, from: Sequence, limit: u64) -> Result<Vec<Message>, SessionError> {
+    pub fn messages(
+        &self,
+        id: SessionId,
+        from: Sequence,
+        limit: u64,
+    ) -> Result<Vec<Message>, SessionError> {
         self.engine.read(|reader| {
             sessions::get(reader, id)?.ok_or_else(|| not_found(id))?;
             Ok(messages::page(reader, id, from, limit)?)
@@ -213,7 +256,12 @@ impl SessionService {
     }
 
     /// Gives a session another name.
-    pub fn rename(&self, id: SessionId, name: SessionName, expect: Expect) -> Result<Session, SessionError> {
+    pub fn rename(
+        &self,
+        id: SessionId,
+        name: SessionName,
+        expect: Expect,
+    ) -> Result<Session, SessionError> {
         self.engine.write(move |unit| {
             sessions::rename(unit, id, &name, expect)?.ok_or_else(|| not_found(id))
         })
@@ -221,12 +269,15 @@ impl SessionService {
 
     /// Removes a session with its messages and gives it as it was.
     pub fn delete(&self, id: SessionId) -> Result<Session, SessionError> {
-        self.engine.write(move |unit| sessions::delete(unit, id)?.ok_or_else(|| not_found(id)))
+        self.engine
+            .write(move |unit| sessions::delete(unit, id)?.ok_or_else(|| not_found(id)))
     }
 
     /// Adds to what a session used.
     pub fn record_usage(&self, id: SessionId, usage: TokenUsage) -> Result<(), SessionError> {
-        let known = self.engine.write(move |unit| sessions::add_usage(unit, id, usage))?;
+        let known = self
+            .engine
+            .write(move |unit| sessions::add_usage(unit, id, usage))?;
         if known { Ok(()) } else { Err(not_found(id)) }
     }
 
@@ -253,7 +304,11 @@ impl SessionService {
             let count = original.message_count;
             let end = match at {
                 Some(Sequence(at)) if at >= count => {
-                    return Err(SessionError::MessageNotFound { session: source, sequence: at, count });
+                    return Err(SessionError::MessageNotFound {
+                        session: source,
+                        sequence: at,
+                        count,
+                    });
                 }
                 Some(Sequence(at)) => at + 1,
                 None => count,
@@ -275,7 +330,10 @@ impl SessionService {
                     .into_iter()
                     .map(|message| {
                         let said_at = Some(message.created_at);
-                        Appended { message: NewMessage::copy_of(message), said_at }
+                        Appended {
+                            message: NewMessage::copy_of(message),
+                            said_at,
+                        }
                     })
                     .collect();
                 if copies.is_empty() {
@@ -309,7 +367,9 @@ impl SessionService {
                 progress(behind.saturating_sub(left), behind);
             }
         }
-        Ok(self.engine.read(|reader| search::find(reader, &query, scope, limit))?)
+        Ok(self
+            .engine
+            .read(|reader| search::find(reader, &query, scope, limit))?)
     }
 }
 

@@ -45,14 +45,20 @@ pub fn put(unit: &mut UnitOfWork<'_>, content: &[u8]) -> Result<ContentHash, Err
 
 /// The content with a hash, checked against it. `None` when it is not stored.
 pub fn get(reader: &mut dyn Reader, hash: ContentHash) -> Result<Option<Vec<u8>>, Error> {
-    let found = reader.query_first("SELECT size, encoding, content FROM blobs WHERE hash = ?1", params![hash])?;
+    let found = reader.query_first(
+        "SELECT size, encoding, content FROM blobs WHERE hash = ?1",
+        params![hash],
+    )?;
     let Some(mut row) = found else {
         return Ok(None);
     };
     let size: u64 = row.take()?;
     let encoding: String = row.take()?;
     let stored: Vec<u8> = row.take()?;
-    let altered = || Error::Blob { hash: hash.to_string(), problem: "altered" };
+    let altered = || Error::Blob {
+        hash: hash.to_string(),
+        problem: "altered",
+    };
     let content = if encoding == "zstd" {
         let size = usize::try_from(size).map_err(|_| altered())?;
         zstd::bulk::decompress(&stored, size).map_err(|_| altered())?
@@ -68,7 +74,8 @@ pub fn get(reader: &mut dyn Reader, hash: ContentHash) -> Result<Option<Vec<u8>>
 /// How much content nothing refers to: number and stored bytes.
 pub fn unreferenced(reader: &mut dyn Reader, now: Timestamp) -> Result<(u64, u64), Error> {
     let before = now.plus_seconds(-GRACE_SECONDS);
-    let sql = format!("SELECT COUNT(*), CAST(COALESCE(SUM(LENGTH(content)), 0) AS BIGINT){UNREFERENCED}");
+    let sql =
+        format!("SELECT COUNT(*), CAST(COALESCE(SUM(LENGTH(content)), 0) AS BIGINT){UNREFERENCED}");
     let mut row = reader
         .query_first(&sql, params![before])?
         .ok_or_else(|| Error::stored("a count", "is missing"))?;

@@ -47,7 +47,14 @@ pub fn open(unit: &mut UnitOfWork<'_>, id: ChangesetId, plan: PlanId) -> Result<
 /// The changeset with an id.
 pub fn get(reader: &mut dyn Reader, id: ChangesetId) -> Result<Option<Changeset>, Error> {
     reader
-        .query_first(concat!("SELECT ", columns!(), " FROM changesets WHERE changeset_id = ?1"), params![id])?
+        .query_first(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM changesets WHERE changeset_id = ?1"
+            ),
+            params![id],
+        )?
         .map(read)
         .transpose()
 }
@@ -56,7 +63,11 @@ pub fn get(reader: &mut dyn Reader, id: ChangesetId) -> Result<Option<Changeset>
 pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Changeset>, Error> {
     reader
         .query(
-            concat!("SELECT ", columns!(), " FROM changesets WHERE plan_id = ?1 ORDER BY changeset_id"),
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM changesets WHERE plan_id = ?1 ORDER BY changeset_id"
+            ),
             params![plan],
         )?
         .into_iter()
@@ -159,7 +170,12 @@ fn read_state(row: &mut Row) -> Result<Option<FileState>, Error> {
 
 fn read_entry(changeset: ChangesetId, mut row: Row) -> Result<ChangeEntry, Error> {
     let number = EntryNumber(row.take()?);
-    let wrong = |error| Error::stored(format!("entry {number} of changeset {changeset}"), format!("{error}"));
+    let wrong = |error| {
+        Error::stored(
+            format!("entry {number} of changeset {changeset}"),
+            format!("{error}"),
+        )
+    };
     let name: String = row.take()?;
     let resource: String = row.take()?;
     let path: String = row.take()?;
@@ -177,5 +193,10 @@ fn read_entry(changeset: ChangesetId, mut row: Row) -> Result<ChangeEntry, Error
     if let Some(node) = row.take::<Option<String>>()? {
         change = change.by_node(node);
     }
-    Ok(ChangeEntry { changeset, number, change, recorded_at: row.take()? })
+    Ok(ChangeEntry {
+        changeset,
+        number,
+        change,
+        recorded_at: row.take()?,
+    })
 }

@@ -16,7 +16,12 @@ pub(crate) fn append(unit: &mut UnitOfWork<'_>, events: &[NewEvent]) -> Result<(
     for event in events {
         unit.execute(
             "INSERT INTO events (kind, subject, payload, occurred_at) VALUES (?1, ?2, ?3, ?4)",
-            params![event.kind.as_str(), &event.subject, json_text(&event.payload), now],
+            params![
+                event.kind.as_str(),
+                &event.subject,
+                json_text(&event.payload),
+                now
+            ],
         )?;
     }
     Ok(())
@@ -37,8 +42,9 @@ pub fn after(reader: &mut dyn Reader, position: Position, limit: u64) -> Result<
                 position: Position(row.take()?),
                 kind: {
                     let kind: String = row.take()?;
-                    EventKind::from_stored(&kind)
-                        .ok_or_else(|| Error::stored("an event", format!("has the unknown kind `{kind}`")))?
+                    EventKind::from_stored(&kind).ok_or_else(|| {
+                        Error::stored("an event", format!("has the unknown kind `{kind}`"))
+                    })?
                 },
                 subject: row.take()?,
                 payload: stored_json("the payload of an event", &row.take::<String>()?)?,
@@ -51,7 +57,10 @@ pub fn after(reader: &mut dyn Reader, position: Position, limit: u64) -> Result<
 /// How many events there are from before a moment.
 pub fn count_before(reader: &mut dyn Reader, moment: Timestamp) -> Result<u64, Error> {
     reader
-        .query_first("SELECT COUNT(*) FROM events WHERE occurred_at < ?1", params![moment])?
+        .query_first(
+            "SELECT COUNT(*) FROM events WHERE occurred_at < ?1",
+            params![moment],
+        )?
         .ok_or_else(|| Error::stored("a count", "is missing"))?
         .take()
 }

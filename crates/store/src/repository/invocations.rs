@@ -36,7 +36,8 @@ fn read(mut row: Row) -> Result<ToolInvocation, Error> {
 pub fn insert(unit: &mut UnitOfWork<'_>, invocation: &ToolInvocation) -> Result<(), Error> {
     unit.execute(
         concat!(
-            "INSERT INTO tool_invocations (", columns!(),
+            "INSERT INTO tool_invocations (",
+            columns!(),
             ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
         ),
         params![
@@ -61,7 +62,13 @@ pub fn finish(unit: &mut UnitOfWork<'_>, ended: &ToolInvocation) -> Result<bool,
     let touched = unit.execute(
         "UPDATE tool_invocations SET outcome = ?2, output_hash = ?3, error = ?4, finished_at = ?5 \
          WHERE invocation_id = ?1 AND outcome = 'running'",
-        params![ended.id, ended.outcome.as_str(), ended.output, ended.error.as_ref(), ended.finished_at.unwrap_or(now)],
+        params![
+            ended.id,
+            ended.outcome.as_str(),
+            ended.output,
+            ended.error.as_ref(),
+            ended.finished_at.unwrap_or(now)
+        ],
     )?;
     Ok(touched > 0)
 }
@@ -69,7 +76,14 @@ pub fn finish(unit: &mut UnitOfWork<'_>, ended: &ToolInvocation) -> Result<bool,
 /// The call with an id.
 pub fn get(reader: &mut dyn Reader, id: ToolInvocationId) -> Result<Option<ToolInvocation>, Error> {
     reader
-        .query_first(concat!("SELECT ", columns!(), " FROM tool_invocations WHERE invocation_id = ?1"), params![id])?
+        .query_first(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM tool_invocations WHERE invocation_id = ?1"
+            ),
+            params![id],
+        )?
         .map(read)
         .transpose()
 }
@@ -78,7 +92,11 @@ pub fn get(reader: &mut dyn Reader, id: ToolInvocationId) -> Result<Option<ToolI
 pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<ToolInvocation>, Error> {
     reader
         .query(
-            concat!("SELECT ", columns!(), " FROM tool_invocations WHERE plan_id = ?1 ORDER BY invocation_id"),
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM tool_invocations WHERE plan_id = ?1 ORDER BY invocation_id"
+            ),
             params![plan],
         )?
         .into_iter()

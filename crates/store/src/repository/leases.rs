@@ -3,7 +3,9 @@
 //! The row of a subject stays for ever, so that its token only grows. Free means: no owner, or
 //! expired. On PostgreSQL the server's clock judges expiry, since its clients are many machines.
 
-use cleveragents_domain::{EventKind, Lease, LeaseSubject, LeaseToken, NewEvent, Owner, Timestamp, Ttl};
+use cleveragents_domain::{
+    EventKind, Lease, LeaseSubject, LeaseToken, NewEvent, Owner, Timestamp, Ttl,
+};
 use serde_json::json;
 
 use crate::dialect::Dialect;
@@ -19,7 +21,10 @@ macro_rules! columns {
 
 fn read(mut row: Row) -> Result<Lease, Error> {
     Ok(Lease {
-        subject: LeaseSubject { kind: row.take()?, id: row.take()? },
+        subject: LeaseSubject {
+            kind: row.take()?,
+            id: row.take()?,
+        },
         token: LeaseToken(row.take()?),
         owner: Owner {
             process: row.take()?,
@@ -36,7 +41,10 @@ fn clock(unit: &mut UnitOfWork<'_>) -> Result<Timestamp, Error> {
     match unit.dialect() {
         Dialect::Sqlite => Ok(unit.now()),
         Dialect::Postgres => unit
-            .query_first("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)", &[])?
+            .query_first(
+                "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)",
+                &[],
+            )?
             .ok_or_else(|| Error::stored("the server's clock", "is missing"))?
             .take(),
     }
@@ -56,13 +64,16 @@ pub fn acquire(
     let expires = now.plus_seconds(i64::from(ttl.as_seconds()));
     let taken = unit.execute_returning(
         concat!(
-            "INSERT INTO leases (", columns!(), ") VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?8) \
+            "INSERT INTO leases (",
+            columns!(),
+            ") VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?8) \
              ON CONFLICT (kind, subject_id) DO UPDATE SET token = leases.token + 1, \
              owner_process = excluded.owner_process, owner_host = excluded.owner_host, \
              owner_pid = excluded.owner_pid, owner_started = excluded.owner_started, \
              acquired_at = excluded.acquired_at, expires_at = excluded.expires_at \
              WHERE leases.owner_process IS NULL OR leases.expires_at <= ?7 OR leases.token = ?9 \
-             RETURNING ", columns!()
+             RETURNING ",
+            columns!()
         ),
         params![
             &subject.kind,
@@ -97,7 +108,8 @@ pub fn holder(reader: &mut dyn Reader, subject: &LeaseSubject) -> Result<Option<
     reader
         .query_first(
             concat!(
-                "SELECT ", columns!(),
+                "SELECT ",
+                columns!(),
                 " FROM leases WHERE kind = ?1 AND subject_id = ?2 AND owner_process IS NOT NULL"
             ),
             params![&subject.kind, &subject.id],
@@ -110,7 +122,11 @@ pub fn holder(reader: &mut dyn Reader, subject: &LeaseSubject) -> Result<Option<
 pub fn held(reader: &mut dyn Reader) -> Result<Vec<Lease>, Error> {
     reader
         .query(
-            concat!("SELECT ", columns!(), " FROM leases WHERE owner_process IS NOT NULL ORDER BY kind, subject_id"),
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM leases WHERE owner_process IS NOT NULL ORDER BY kind, subject_id"
+            ),
             &[],
         )?
         .into_iter()
@@ -120,16 +136,24 @@ pub fn held(reader: &mut dyn Reader) -> Result<Vec<Lease>, Error> {
 
 /// Refuses to go on unless the lease is still the caller's. Whatever else the unit writes is thereby
 /// bound to the token: nobody can take the lease over before the unit ends.
-pub fn require(unit: &mut UnitOfWork<'_>, subject: &LeaseSubject, token: LeaseToken) -> Result<(), Error> {
+pub fn require(
+    unit: &mut UnitOfWork<'_>,
+    subject: &LeaseSubject,
+    token: LeaseToken,
+) -> Result<(), Error> {
     let for_update = unit.dialect().for_update();
     let sql = format!(
         concat!(
-            "SELECT ", columns!(),
+            "SELECT ",
+            columns!(),
             " FROM leases WHERE kind = ?1 AND subject_id = ?2 AND owner_process IS NOT NULL{}"
         ),
         for_update
     );
-    let present = unit.query_first(&sql, params![&subject.kind, &subject.id])?.map(read).transpose()?;
+    let present = unit
+        .query_first(&sql, params![&subject.kind, &subject.id])?
+        .map(read)
+        .transpose()?;
     match present {
         Some(lease) if lease.token == token => Ok(()),
         other => Err(lost(subject, token, other.as_ref())),
@@ -165,7 +189,11 @@ pub fn renew(
 }
 
 /// Gives a lease back. `false` when it was not the caller's any more.
-pub fn release(unit: &mut UnitOfWork<'_>, subject: &LeaseSubject, token: LeaseToken) -> Result<bool, Error> {
+pub fn release(
+    unit: &mut UnitOfWork<'_>,
+    subject: &LeaseSubject,
+    token: LeaseToken,
+) -> Result<bool, Error> {
     let touched = unit.execute(
         "UPDATE leases SET owner_process = NULL, owner_host = NULL, owner_pid = NULL, owner_started = NULL \
          WHERE kind = ?1 AND subject_id = ?2 AND token = ?3 AND owner_process IS NOT NULL",

@@ -56,7 +56,10 @@ pub struct Appended {
 
 impl From<NewMessage> for Appended {
     fn from(message: NewMessage) -> Self {
-        Self { message, said_at: None }
+        Self {
+            message,
+            said_at: None,
+        }
     }
 }
 
@@ -67,7 +70,10 @@ pub fn append(
     messages: &[Appended],
     announce: Announce,
 ) -> Result<Option<Vec<Sequence>>, Error> {
-    let bytes = messages.iter().map(|appended| appended.message.content().len() as u64).sum();
+    let bytes = messages
+        .iter()
+        .map(|appended| appended.message.content().len() as u64)
+        .sum();
     let Some(first) = sessions::allocate(unit, session, messages.len() as u64, bytes)? else {
         return Ok(None);
     };
@@ -118,7 +124,8 @@ pub fn page(
     reader
         .query(
             concat!(
-                "SELECT ", columns!(),
+                "SELECT ",
+                columns!(),
                 " FROM messages WHERE session_id = ?1 AND sequence >= ?2 ORDER BY sequence LIMIT ?3"
             ),
             params![session, from.0, limit],
@@ -129,10 +136,18 @@ pub fn page(
 }
 
 /// The last messages of a session, in order.
-pub fn last(reader: &mut dyn Reader, session: SessionId, count: u64) -> Result<Vec<Message>, Error> {
+pub fn last(
+    reader: &mut dyn Reader,
+    session: SessionId,
+    count: u64,
+) -> Result<Vec<Message>, Error> {
     let mut messages = reader
         .query(
-            concat!("SELECT ", columns!(), " FROM messages WHERE session_id = ?1 ORDER BY sequence DESC LIMIT ?2"),
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM messages WHERE session_id = ?1 ORDER BY sequence DESC LIMIT ?2"
+            ),
             params![session, count],
         )?
         .into_iter()

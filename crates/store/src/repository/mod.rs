@@ -15,7 +15,8 @@ use serde_json::Value;
 
 /// Reads JSON that this crate wrote.
 fn stored_json<T: serde::de::DeserializeOwned>(what: &'static str, text: &str) -> Result<T, Error> {
-    serde_json::from_str(text).map_err(|error| Error::stored(what, format!("is not valid JSON: {error}")))
+    serde_json::from_str(text)
+        .map_err(|error| Error::stored(what, format!("is not valid JSON: {error}")))
 }
 
 /// Writes JSON. Maps with text keys always serialize.

@@ -3,7 +3,9 @@
 //! SQLite keeps an FTS5 index that is brought up to date by the search itself, so that appending
 //! never pays for it; PostgreSQL keeps a GIN index. Both variants stand here side by side.
 
-use cleveragents_domain::{MessageId, Role, SearchQuery, Sequence, SessionId, SessionName, Timestamp};
+use cleveragents_domain::{
+    MessageId, Role, SearchQuery, Sequence, SessionId, SessionName, Timestamp,
+};
 
 use crate::dialect::Dialect;
 use crate::error::Error;
@@ -72,14 +74,20 @@ pub fn index_more(unit: &mut UnitOfWork<'_>) -> Result<u64, Error> {
          SELECT position, content FROM messages WHERE position > ?1 AND position <= ?2",
         params![indexed, through],
     )?;
-    unit.execute("UPDATE search_mark SET indexed_through = ?1", params![through])?;
+    unit.execute(
+        "UPDATE search_mark SET indexed_through = ?1",
+        params![through],
+    )?;
     Ok(newest - through)
 }
 
 /// Rebuilds the index from the messages.
 pub fn rebuild(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     if unit.dialect() == Dialect::Sqlite {
-        unit.execute("INSERT INTO message_search (message_search) VALUES ('delete-all')", &[])?;
+        unit.execute(
+            "INSERT INTO message_search (message_search) VALUES ('delete-all')",
+            &[],
+        )?;
         unit.execute("UPDATE search_mark SET indexed_through = 0", &[])?;
     }
     Ok(())
@@ -105,10 +113,16 @@ pub fn find(
     limit: u64,
 ) -> Result<Vec<Hit>, Error> {
     let dialect = reader.dialect();
-    let session = scope.session.map(|session| session.to_string()).unwrap_or_default();
+    let session = scope
+        .session
+        .map(|session| session.to_string())
+        .unwrap_or_default();
     let role = scope.role.map_or("", Role::as_str);
     reader
-        .query(statement(dialect), params![expression(dialect, query), session, role, limit])?
+        .query(
+            statement(dialect),
+            params![expression(dialect, query), session, role, limit],
+        )?
         .into_iter()
         .map(|mut row| {
             Ok(Hit {
@@ -162,7 +176,8 @@ fn expression(dialect: Dialect, query: &SearchQuery) -> String {
             format!("\"{}\"{star}", term.words.join(" "))
         }
         Dialect::Postgres => {
-            let mut words: Vec<String> = term.words.iter().map(|word| format!("'{word}'")).collect();
+            let mut words: Vec<String> =
+                term.words.iter().map(|word| format!("'{word}'")).collect();
             if let (true, Some(last)) = (term.prefix, words.last_mut()) {
                 last.push_str(":*");
             }

@@ -105,13 +105,24 @@ pub fn insert(
 /// The session with an id.
 pub fn get(reader: &mut dyn Reader, id: SessionId) -> Result<Option<Session>, Error> {
     reader
-        .query_first(concat!("SELECT ", columns!(), " FROM sessions WHERE session_id = ?1"), params![id])?
+        .query_first(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM sessions WHERE session_id = ?1"
+            ),
+            params![id],
+        )?
         .map(read)
         .transpose()
 }
 
 /// Sessions whose id begins with `prefix`, oldest first, at most `limit`.
-pub fn with_prefix(reader: &mut dyn Reader, prefix: &str, limit: u64) -> Result<Vec<Session>, Error> {
+pub fn with_prefix(
+    reader: &mut dyn Reader,
+    prefix: &str,
+    limit: u64,
+) -> Result<Vec<Session>, Error> {
     let last = format!("{prefix:Z<26}");
     reader
         .query(
@@ -130,7 +141,11 @@ pub fn with_prefix(reader: &mut dyn Reader, prefix: &str, limit: u64) -> Result<
 pub fn with_name(reader: &mut dyn Reader, name: &str, limit: u64) -> Result<Vec<Session>, Error> {
     reader
         .query(
-            concat!("SELECT ", columns!(), " FROM sessions WHERE name = ?1 ORDER BY session_id LIMIT ?2"),
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM sessions WHERE name = ?1 ORDER BY session_id LIMIT ?2"
+            ),
             params![name, limit],
         )?
         .into_iter()
@@ -197,9 +212,17 @@ const MATCHES: &str = " FROM sessions WHERE (?1 = '' OR actor = ?1) AND (?2 = ''
      AND (?3 = '' OR LOWER(name) LIKE ?3 ESCAPE '!') AND updated_at >= ?4";
 
 fn filter_params(filter: &SessionFilter) -> [Param<'static>; 4] {
-    let actor = filter.actor.as_ref().map(ToString::to_string).unwrap_or_default();
+    let actor = filter
+        .actor
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let pattern = filter.name_contains.as_ref().map(|text| {
-        let escaped = text.to_lowercase().replace('!', "!!").replace('%', "!%").replace('_', "!_");
+        let escaped = text
+            .to_lowercase()
+            .replace('!', "!!")
+            .replace('%', "!%")
+            .replace('_', "!_");
         format!("%{escaped}%")
     });
     [
@@ -219,7 +242,9 @@ pub fn list(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPa
         (SortKey::Created, Natural) => " ORDER BY created_at DESC, session_id DESC",
         (SortKey::Created, Reversed) => " ORDER BY created_at, session_id",
         (SortKey::Name, Natural) => " ORDER BY name IS NULL, LOWER(name), session_id",
-        (SortKey::Name, Reversed) => " ORDER BY name IS NOT NULL, LOWER(name) DESC, session_id DESC",
+        (SortKey::Name, Reversed) => {
+            " ORDER BY name IS NOT NULL, LOWER(name) DESC, session_id DESC"
+        }
         (SortKey::Messages, Natural) => " ORDER BY next_sequence DESC, session_id DESC",
         (SortKey::Messages, Reversed) => " ORDER BY next_sequence, session_id",
     };
@@ -228,8 +253,14 @@ pub fn list(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPa
         .ok_or_else(|| Error::stored("a count", "is missing"))?
         .take()?;
     let mut bound = filter_params(filter).to_vec();
-    bound.extend([Param::from(filter.limit.unwrap_or(i64::MAX as u64)), Param::from(filter.offset)]);
-    let sql = format!(concat!("SELECT ", columns!(), "{}{} LIMIT ?5 OFFSET ?6"), MATCHES, order);
+    bound.extend([
+        Param::from(filter.limit.unwrap_or(i64::MAX as u64)),
+        Param::from(filter.offset),
+    ]);
+    let sql = format!(
+        concat!("SELECT ", columns!(), "{}{} LIMIT ?5 OFFSET ?6"),
+        MATCHES, order
+    );
     let mut sessions = Vec::new();
     reader.query_each(&sql, &bound, &mut |row| {
         sessions.push(read(row)?);
@@ -258,7 +289,11 @@ pub fn totals(reader: &mut dyn Reader) -> Result<Totals, Error> {
             &[],
         )?
         .ok_or_else(|| Error::stored("the totals", "are missing"))?;
-    Ok(Totals { sessions: row.take()?, messages: row.take()?, content_bytes: row.take()? })
+    Ok(Totals {
+        sessions: row.take()?,
+        messages: row.take()?,
+        content_bytes: row.take()?,
+    })
 }
 
 /// The version a writer expects to find.
@@ -311,7 +346,14 @@ pub fn rename(
 /// Removes a session and its messages. Gives the session as it was, `None` when there is none.
 pub fn delete(unit: &mut UnitOfWork<'_>, id: SessionId) -> Result<Option<Session>, Error> {
     let for_update = unit.dialect().for_update();
-    let sql = format!(concat!("SELECT ", columns!(), " FROM sessions WHERE session_id = ?1{}"), for_update);
+    let sql = format!(
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM sessions WHERE session_id = ?1{}"
+        ),
+        for_update
+    );
     let Some(row) = unit.query_first(&sql, params![id])? else {
         return Ok(None);
     };
@@ -328,12 +370,22 @@ pub fn delete(unit: &mut UnitOfWork<'_>, id: SessionId) -> Result<Option<Session
 }
 
 /// Adds to what a session used. `false` when it does not exist.
-pub fn add_usage(unit: &mut UnitOfWork<'_>, id: SessionId, usage: TokenUsage) -> Result<bool, Error> {
+pub fn add_usage(
+    unit: &mut UnitOfWork<'_>,
+    id: SessionId,
+    usage: TokenUsage,
+) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
         "UPDATE sessions SET input_tokens = input_tokens + ?2, output_tokens = output_tokens + ?3, \
          cost_micro_usd = cost_micro_usd + ?4, updated_at = ?5 WHERE session_id = ?1",
-        params![id, usage.input_tokens.0, usage.output_tokens.0, usage.cost_micro_usd.0, now],
+        params![
+            id,
+            usage.input_tokens.0,
+            usage.output_tokens.0,
+            usage.cost_micro_usd.0,
+            now
+        ],
     )?;
     if touched > 0 {
         unit.emit(NewEvent {
@@ -368,8 +420,15 @@ pub(super) fn allocate(
 }
 
 /// Sets when a session last changed, for one that was restored from elsewhere.
-pub fn restore_updated_at(unit: &mut UnitOfWork<'_>, id: SessionId, moment: Timestamp) -> Result<(), Error> {
-    unit.execute("UPDATE sessions SET updated_at = ?2 WHERE session_id = ?1", params![id, moment])?;
+pub fn restore_updated_at(
+    unit: &mut UnitOfWork<'_>,
+    id: SessionId,
+    moment: Timestamp,
+) -> Result<(), Error> {
+    unit.execute(
+        "UPDATE sessions SET updated_at = ?2 WHERE session_id = ?1",
+        params![id, moment],
+    )?;
     Ok(())
 }
 

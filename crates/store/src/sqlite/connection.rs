@@ -24,7 +24,10 @@ pub(super) enum Access {
     Read,
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place where an SQLite file is opened")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where an SQLite file is opened"
+)]
 pub(super) fn open(path: &Path, access: Access, limit: Duration) -> Result<Connection, Error> {
     let flags = match access {
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE,
@@ -36,7 +39,10 @@ pub(super) fn open(path: &Path, access: Access, limit: Duration) -> Result<Conne
         .map_err(|error| translate(&place, error))
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place where a database in memory is made")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where a database in memory is made"
+)]
 pub(super) fn open_memory(limit: Duration) -> Result<Connection, Error> {
     Connection::open_in_memory()
         .and_then(|connection| configure(connection, limit))
@@ -70,7 +76,9 @@ fn patience(limit: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
 
 /// A pause of up to so many milliseconds, different for every caller.
 pub(super) fn jitter(milliseconds: u32) -> Duration {
-    let noise = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.subsec_nanos());
+    let noise = SystemTime::UNIX_EPOCH
+        .elapsed()
+        .map_or(0, |now| now.subsec_nanos());
     Duration::from_micros(u64::from(50 + noise / 7 % (milliseconds * 1000)))
 }
 
@@ -165,8 +173,10 @@ impl Reader for SqliteTransaction<'_> {
         params: &[Param<'_>],
         each: &mut dyn FnMut(Row) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut statement =
-            self.connection.prepare_cached(sql).map_err(|error| self.translate(error))?;
+        let mut statement = self
+            .connection
+            .prepare_cached(sql)
+            .map_err(|error| self.translate(error))?;
         let columns = statement.column_count();
         let mut rows = statement
             .query(rusqlite::params_from_iter(params))
@@ -174,7 +184,9 @@ impl Reader for SqliteTransaction<'_> {
         while let Some(row) = rows.next().map_err(|error| self.translate(error))? {
             let mut values = Vec::with_capacity(columns);
             for column in 0..columns {
-                values.push(value(row.get_ref(column).map_err(|error| self.translate(error))?)?);
+                values.push(value(
+                    row.get_ref(column).map_err(|error| self.translate(error))?,
+                )?);
             }
             each(Row::new(values))?;
         }
@@ -184,8 +196,10 @@ impl Reader for SqliteTransaction<'_> {
 
 impl Transaction for SqliteTransaction<'_> {
     fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Error> {
-        let mut statement =
-            self.connection.prepare_cached(sql).map_err(|error| self.translate(error))?;
+        let mut statement = self
+            .connection
+            .prepare_cached(sql)
+            .map_err(|error| self.translate(error))?;
         let touched = statement
             .execute(rusqlite::params_from_iter(params))
             .map_err(|error| self.translate(error))?;
@@ -197,31 +211,39 @@ impl Transaction for SqliteTransaction<'_> {
 pub(crate) fn translate(place: &str, error: rusqlite::Error) -> Error {
     let rusqlite::Error::SqliteFailure(failure, message) = &error else {
         return match error {
-            rusqlite::Error::SqlInputError { error: failure, msg, .. } => translate(
-                place,
-                rusqlite::Error::SqliteFailure(failure, Some(msg)),
-            ),
+            rusqlite::Error::SqlInputError {
+                error: failure,
+                msg,
+                ..
+            } => translate(place, rusqlite::Error::SqliteFailure(failure, Some(msg))),
             other => Error::Statement(other.to_string()),
         };
     };
     let reason = message.clone().unwrap_or_else(|| failure.to_string());
     match failure.code {
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
-            Error::Busy { seconds: 0 }
-        }
-        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
-            Error::Damaged { database: place.to_owned(), reason }
-        }
+        ErrorCode::DatabaseBusy
+        | ErrorCode::DatabaseLocked
+        | ErrorCode::FileLockingProtocolFailed => Error::Busy { seconds: 0 },
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Error::Damaged {
+            database: place.to_owned(),
+            reason,
+        },
         ErrorCode::DiskFull => Error::DiskFull,
-        ErrorCode::SystemIoFailure if is_full(place) || failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {
+        ErrorCode::SystemIoFailure
+            if is_full(place) || failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE =>
+        {
             Error::DiskFull
         }
         ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHORT_READ => {
-            Error::Damaged { database: place.to_owned(), reason }
+            Error::Damaged {
+                database: place.to_owned(),
+                reason,
+            }
         }
-        ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
-            Error::ReadOnly { database: place.to_owned(), reason }
-        }
+        ErrorCode::ReadOnly | ErrorCode::PermissionDenied => Error::ReadOnly {
+            database: place.to_owned(),
+            reason,
+        },
         ErrorCode::CannotOpen if is_full(place) => Error::DiskFull,
         ErrorCode::CannotOpen | ErrorCode::SystemIoFailure => Error::unavailable(place, reason),
         ErrorCode::ConstraintViolation => Error::Constraint(reason),
@@ -232,5 +254,6 @@ pub(crate) fn translate(place: &str, error: rusqlite::Error) -> Error {
 /// Whether the disk under a database has no room left for another page.
 fn is_full(place: &str) -> bool {
     let folder = Path::new(place).parent().unwrap_or_else(|| Path::new("."));
-    rustix::fs::statvfs(folder).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < 64 * 1024)
+    rustix::fs::statvfs(folder)
+        .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < 64 * 1024)
 }

@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use connection::{Access, open};
 pub(crate) use connection::{SqliteTransaction, translate};
 pub(crate) use repair::{Salvage, set_aside_and_salvage};
-use connection::{Access, open};
 use writer::SqliteWriter;
 
+use crate::Options;
 use crate::error::Error;
 use crate::group::{GroupCommit, Linger};
 use crate::migrate::{self, Policy};
 use crate::pool::{Connect, Pool};
 use crate::transaction::{Reader, Unit};
 use crate::url::Target;
-use crate::Options;
 
 /// The oldest SQLite that does not corrupt a write-ahead log under concurrent writers.
 const SQLITE_MINIMUM: (i32, &str) = (3_051_003, "3.51.3");
@@ -45,23 +45,36 @@ impl SqliteEngine {
 
     fn open_file(path: PathBuf, options: &Options, policy: Policy) -> Result<Self, Error> {
         if policy == Policy::Inspect && !path.exists() {
-            return Err(Error::unavailable(path.display(), "the file does not exist"));
+            return Err(Error::unavailable(
+                path.display(),
+                "the file does not exist",
+            ));
         }
         let connection = prepare_file(&path, options, policy)?;
-        let writer = SqliteWriter::new(connection, path.display().to_string(), options.busy_timeout);
+        let writer =
+            SqliteWriter::new(connection, path.display().to_string(), options.busy_timeout);
         let readers = Pool::new(
-            OpenReader { path, limit: options.busy_timeout },
+            OpenReader {
+                path,
+                limit: options.busy_timeout,
+            },
             options.connections,
             options.busy_timeout,
         );
-        Ok(Self { writer: GroupCommit::new(writer, WaitForCompany), readers: Some(readers) })
+        Ok(Self {
+            writer: GroupCommit::new(writer, WaitForCompany),
+            readers: Some(readers),
+        })
     }
 
     fn open_memory(options: &Options) -> Result<Self, Error> {
         let mut connection = connection::open_memory(options.busy_timeout)?;
         migrate::sqlite(&mut connection, Policy::Upgrade, options.progress.as_ref())?;
         let writer = SqliteWriter::new(connection, "in memory".to_owned(), options.busy_timeout);
-        Ok(Self { writer: GroupCommit::new(writer, WaitForCompany), readers: None })
+        Ok(Self {
+            writer: GroupCommit::new(writer, WaitForCompany),
+            readers: None,
+        })
     }
 
     /// Runs a unit of work, together with others that come at the same time.
@@ -79,7 +92,9 @@ impl SqliteEngine {
                 let connection = readers.get()?;
                 read_snapshot(&connection, work)
             }
-            None => self.writer.with_writer(|writer| read_snapshot(writer.connection(), work)),
+            None => self
+                .writer
+                .with_writer(|writer| read_snapshot(writer.connection(), work)),
         }
     }
 
@@ -94,14 +109,21 @@ impl SqliteEngine {
 
 fn check_version(number: i32, text: &str) -> Result<(), Error> {
     if number < SQLITE_MINIMUM.0 {
-        return Err(Error::SqliteTooOld { found: text.to_owned(), needed: SQLITE_MINIMUM.1 });
+        return Err(Error::SqliteTooOld {
+            found: text.to_owned(),
+            needed: SQLITE_MINIMUM.1,
+        });
     }
     Ok(())
 }
 
 /// Opens a file, making and migrating it when needed. Whoever comes first does so under a lock
 /// beside the file; when nothing is to be done nobody waits.
-fn prepare_file(path: &std::path::Path, options: &Options, policy: Policy) -> Result<Connection, Error> {
+fn prepare_file(
+    path: &std::path::Path,
+    options: &Options,
+    policy: Policy,
+) -> Result<Connection, Error> {
     let limit = options.busy_timeout;
     if path.exists() {
         let connection = open(path, Access::Write, limit)?;
@@ -138,8 +160,14 @@ fn lock_beside(path: &std::path::Path, limit: Duration) -> Result<std::fs::File,
             Err(std::fs::TryLockError::WouldBlock) if started.elapsed() < limit => {
                 std::thread::sleep(connection::jitter(8));
             }
-            Err(std::fs::TryLockError::WouldBlock) => return Err(Error::Busy { seconds: limit.as_secs() }),
-            Err(std::fs::TryLockError::Error(error)) => return Err(Error::file(&lock_path, &error)),
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(Error::Busy {
+                    seconds: limit.as_secs(),
+                });
+            }
+            Err(std::fs::TryLockError::Error(error)) => {
+                return Err(Error::file(&lock_path, &error));
+            }
         }
     }
 }
@@ -150,13 +178,29 @@ fn read_snapshot<T, E: From<Error>>(
 ) -> Result<T, E> {
     let place = connection.path().unwrap_or("in memory").to_owned();
     let run = |sql: &str| {
-        connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map_err(|error| translate(&place, error))
+        connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.execute([]))
+            .map_err(|error| translate(&place, error))
     };
     run("BEGIN DEFERRED")?;
+    let _end = EndOnPanic(connection);
     let outcome = work(&mut SqliteTransaction::new(connection, &place));
     // Nothing was written: the end of a reading transaction cannot lose anything.
     run("COMMIT")?;
     outcome
+}
+
+/// Ends a reading transaction whose closure panicked: the connection is used again.
+struct EndOnPanic<'c>(&'c Connection);
+
+impl Drop for EndOnPanic<'_> {
+    fn drop(&mut self) {
+        if !self.0.is_autocommit() {
+            // A connection that cannot even do this fails its next user's BEGIN.
+            let _ended = self.0.execute_batch("ROLLBACK");
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -218,7 +262,10 @@ mod tests {
 
     #[test]
     fn an_sqlite_that_can_corrupt_a_log_is_refused() {
-        assert!(matches!(check_version(3_051_002, "3.51.2"), Err(Error::SqliteTooOld { .. })));
+        assert!(matches!(
+            check_version(3_051_002, "3.51.2"),
+            Err(Error::SqliteTooOld { .. })
+        ));
         assert!(check_version(3_051_003, "3.51.3").is_ok());
         assert!(check_version(rusqlite::version_number(), rusqlite::version()).is_ok());
     }

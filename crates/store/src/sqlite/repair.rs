@@ -25,7 +25,10 @@ pub(crate) struct Salvage {
 }
 
 /// Tables with their key, parents before children.
-const TABLES: [(&str, &str); 9] = [
+///
+/// Events are saved with their positions: a reader that resumes after one must find the next behind
+/// it, so positions may not begin anew.
+const TABLES: [(&str, &str); 10] = [
     ("sessions", "session_id"),
     ("messages", "position"),
     ("session_plans", "session_id, plan_id"),
@@ -35,6 +38,7 @@ const TABLES: [(&str, &str); 9] = [
     ("change_entries", "changeset_id, number"),
     ("leases", "kind, subject_id"),
     ("blobs", "hash"),
+    ("events", "position"),
 ];
 
 /// After the copy: sessions for orphaned messages, counters that match what is there, no dangling row.
@@ -75,7 +79,11 @@ pub(crate) fn set_aside_and_salvage(path: &Path, options: &Options) -> Result<Sa
             .map_err(|error| translate(&path.display().to_string(), error))?,
         Err(_) => incomplete.extend(TABLES.map(|(table, _)| table.to_owned())),
     }
-    Ok(Salvage { set_aside, saved, incomplete })
+    Ok(Salvage {
+        set_aside,
+        saved,
+        incomplete,
+    })
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), Error> {
@@ -109,21 +117,39 @@ struct Copied {
 
 /// Copies rows until the table ends or damage stops the reading.
 fn copy_table(old: &Connection, fresh: &Connection, table: &str, key: &str, way: &str) -> Copied {
-    let order = key.split(", ").map(|column| format!("{column} {way}")).collect::<Vec<_>>().join(", ");
-    let mut copied = Copied { rows: 0, complete: false };
+    let order = key
+        .split(", ")
+        .map(|column| format!("{column} {way}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let mut copied = Copied {
+        rows: 0,
+        complete: false,
+    };
     let outcome = (|| -> rusqlite::Result<()> {
         let mut select = old.prepare(&format!("SELECT * FROM {table} ORDER BY {order}"))?;
-        let columns: Vec<String> = select.column_names().into_iter().map(str::to_owned).collect();
-        let places = (1..=columns.len()).map(|place| format!("?{place}")).collect::<Vec<_>>().join(", ");
+        let columns: Vec<String> = select
+            .column_names()
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        let places = (1..=columns.len())
+            .map(|place| format!("?{place}"))
+            .collect::<Vec<_>>()
+            .join(", ");
         let mut insert = fresh.prepare(&format!(
             "INSERT OR IGNORE INTO {table} ({}) VALUES ({places})",
             columns.join(", ")
         ))?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
-            let values = (0..columns.len()).map(|column| row.get(column)).collect::<rusqlite::Result<Vec<Value>>>()?;
+            let values = (0..columns.len())
+                .map(|column| row.get(column))
+                .collect::<rusqlite::Result<Vec<Value>>>()?;
             // A row that breaks a rule of the schema is part of the damage.
-            copied.rows += insert.execute(rusqlite::params_from_iter(values)).unwrap_or(0) as u64;
+            copied.rows += insert
+                .execute(rusqlite::params_from_iter(values))
+                .unwrap_or(0) as u64;
         }
         Ok(())
     })();

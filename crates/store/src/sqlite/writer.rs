@@ -24,7 +24,11 @@ pub(super) struct SqliteWriter {
 
 impl SqliteWriter {
     pub(super) const fn new(connection: Connection, place: String, limit: Duration) -> Self {
-        Self { connection, place, limit }
+        Self {
+            connection,
+            place,
+            limit,
+        }
     }
 
     pub(super) const fn connection(&self) -> &Connection {
@@ -47,7 +51,11 @@ impl SqliteWriter {
                 Err(Error::Busy { .. }) if started.elapsed() < self.limit => {
                     std::thread::sleep(jitter(4));
                 }
-                Err(Error::Busy { .. }) => return Err(Error::Busy { seconds: self.limit.as_secs() }),
+                Err(Error::Busy { .. }) => {
+                    return Err(Error::Busy {
+                        seconds: self.limit.as_secs(),
+                    });
+                }
                 outcome => return outcome,
             }
         }
@@ -64,14 +72,18 @@ impl SqliteWriter {
     fn run_unit(&self, unit: &mut Box<dyn Unit>) -> Verdict {
         let mut transaction = SqliteTransaction::new(&self.connection, &self.place);
         catch_unwind(AssertUnwindSafe(|| unit.run(&mut transaction))).unwrap_or_else(|_| {
-            unit.fail(Error::Internal("a unit of work panicked and was taken back".to_owned()));
+            unit.fail(Error::Internal(
+                "a unit of work panicked and was taken back".to_owned(),
+            ));
             Verdict::RollBack
         })
     }
 
     /// Runs the batch as if nothing will fail. Says whether it can be committed.
     fn run_together(&self, units: &mut [Box<dyn Unit>]) -> bool {
-        units.iter_mut().all(|unit| self.run_unit(unit) != Verdict::RollBack)
+        units
+            .iter_mut()
+            .all(|unit| self.run_unit(unit) != Verdict::RollBack)
     }
 
     /// Runs each unit in a savepoint of its own.

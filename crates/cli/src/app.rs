@@ -1,0 +1,226 @@
+//! From arguments to exit code: parse, resolve the format, dispatch, print.
+
+use std::ffi::OsString;
+use std::io::{Write, stderr, stdout};
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use cleveragents_domain::Code;
+
+use crate::arguments::{Arguments, Command, Session};
+use crate::commands;
+use crate::config::{Configuration, Environment, Flags, Home, keys};
+use crate::context::Context;
+use crate::output::{CommandError, Format, Printer, Report, Surface, Timing, choose};
+
+/// Runs the program and gives its exit code.
+pub fn run(arguments: Vec<OsString>) -> u8 {
+    let timing = Timing::start();
+    let environment = Environment::of_process();
+    let surface = Surface::detect(&environment);
+    let parsed = match Arguments::try_parse_from(&arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => return usage(&error, &arguments, &environment, &surface, timing),
+    };
+    let command = commands::name(&parsed.command);
+    // Until the configuration is read, what goes wrong is printed as flag and environment say.
+    let early = choose(
+        parsed.report_format(),
+        environment.text(keys::FORMAT.variable).as_deref(),
+        None,
+        &surface,
+    );
+    let mut printer = Printer::new(
+        early.unwrap_or_else(|_| Format::automatic(&surface)),
+        &surface,
+    );
+    let outcome = execute(parsed, environment, &surface, &mut printer);
+    finish(&printer, command, outcome, timing)
+}
+
+fn execute(
+    parsed: Arguments,
+    environment: Environment,
+    surface: &Surface,
+    printer: &mut Printer,
+) -> Result<Option<Report>, CommandError> {
+    if parsed.asks_for_markdown() && !matches!(parsed.command, Command::Session(Session::Export(_)))
+    {
+        return Err(
+            CommandError::usage("the format `markdown` is only for `session export`")
+                .with_hint("use one of rich, color, table, plain, json, yaml"),
+        );
+    }
+    let home = Home::find(&environment)?;
+    if let Command::Config(config) = &parsed.command
+        && let Some(report) = commands::config::change(config, &environment, &home)?
+    {
+        // A change works on the file alone, so that a wrong value in it can be mended.
+        let configured = Configuration::load(&environment, &home, Flags::none())
+            .and_then(|configuration| configuration.settings())
+            .ok()
+            .and_then(|settings| settings.format());
+        let variable = environment.text(keys::FORMAT.variable);
+        let format = choose(
+            parsed.report_format(),
+            variable.as_deref(),
+            configured.map(Format::as_str),
+            surface,
+        );
+        *printer = Printer::new(format?, surface);
+        return Ok(Some(report));
+    }
+    let flags = Flags::none()
+        .with(
+            &keys::FORMAT,
+            "--format",
+            parsed.report_format().map(Format::as_str),
+        )?
+        .with(
+            &keys::DATABASE_URL,
+            "--database-url",
+            parsed.database_url.as_deref(),
+        )?;
+    let configuration = match Configuration::load(&environment, &home, flags) {
+        Ok(configuration) => configuration,
+        Err(error) => {
+            return match &parsed.command {
+                // Diagnostics must work whatever is wrong.
+                Command::Diagnostics(_) => {
+                    commands::diagnostics::without_configuration(&home, error).map(Some)
+                }
+                _ => Err(error.into()),
+            };
+        }
+    };
+    let settings = configuration.settings()?;
+    let format = choose(
+        parsed.report_format(),
+        None,
+        settings.format().map(Format::as_str),
+        surface,
+    )?;
+    *printer = Printer::new(format, surface);
+    let is_markdown = parsed.asks_for_markdown();
+    let context = Context {
+        environment,
+        home,
+        configuration,
+        settings,
+        printer: *printer,
+    };
+    commands::run(&context, parsed.command, is_markdown)
+}
+
+fn finish(
+    printer: &Printer,
+    command: &str,
+    outcome: Result<Option<Report>, CommandError>,
+    timing: Timing,
+) -> u8 {
+    let (mut out, mut err) = (stdout().lock(), stderr().lock());
+    let (printed, code) = match outcome {
+        Ok(None) => (out.flush(), 0),
+        Ok(Some(report)) => (
+            printer.report(&report, timing, &mut out, &mut err),
+            report.exit_code(),
+        ),
+        Err(error) => (
+            printer.error(command, &error, timing, &mut out, &mut err),
+            error.exit_code(),
+        ),
+    };
+    match printed {
+        Ok(()) => code,
+        Err(error) => {
+            // The result could not be told: that is a failure whatever the command did.
+            let _told = writeln!(
+                err,
+                "error[{}]: the result cannot be written: {error}",
+                Code::FileAccess.as_str()
+            );
+            code.max(1)
+        }
+    }
+}
+
+/// Prints help and version as they are, and everything else as an error of the asked format.
+fn usage(
+    error: &clap::Error,
+    arguments: &[OsString],
+    environment: &Environment,
+    surface: &Surface,
+    timing: Timing,
+) -> u8 {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Help that nobody reads any more is no failure.
+            let _printed = error.print();
+            return 0;
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _printed = error.print();
+            return Code::Usage.kind().exit_code();
+        }
+        _ => {}
+    }
+    let flag = asked_format(arguments);
+    let format = choose(
+        flag,
+        environment.text(keys::FORMAT.variable).as_deref(),
+        None,
+        surface,
+    )
+    .unwrap_or_else(|_| Format::automatic(surface));
+    let code = match error.kind() {
+        ErrorKind::InvalidUtf8 => Code::InvalidUtf8,
+        _ => Code::Usage,
+    };
+    let text = error.to_string();
+    let message = text.lines().next().unwrap_or("the command line is wrong");
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    let listed = text
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .map(str::trim);
+    let message = std::iter::once(message)
+        .chain(listed)
+        .collect::<Vec<_>>()
+        .join(" ");
+    let tip = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("tip: "))
+        .map(str::to_owned);
+    let usage = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Usage: "))
+        .map(|usage| format!("the usage is: {usage}"));
+    let hint = tip
+        .or(usage)
+        .unwrap_or_else(|| "run `agents --help`".to_owned());
+    let failure = CommandError::new(code, message).with_hint(hint);
+    finish(
+        &Printer::new(format, surface),
+        "agents",
+        Err(failure),
+        timing,
+    )
+}
+
+/// The format asked for on a command line that cannot be parsed.
+fn asked_format(arguments: &[OsString]) -> Option<Format> {
+    let texts: Vec<&str> = arguments
+        .iter()
+        .filter_map(|argument| argument.to_str())
+        .collect();
+    texts.iter().enumerate().find_map(|(index, text)| {
+        let value = match *text {
+            "--format" | "-f" => texts.get(index + 1).copied(),
+            other => other
+                .strip_prefix("--format=")
+                .or_else(|| other.strip_prefix("-f")),
+        };
+        value?.trim_start_matches('=').parse().ok()
+    })
+}

@@ -1,0 +1,158 @@
+//! `config`: reading and changing the configuration.
+
+use serde_json::json;
+
+use crate::arguments::Config;
+use crate::config::{Change, ConfigFile, Environment, Home, KEYS, Resolved};
+use crate::context::Context;
+use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
+
+/// Carries out a change, `None` when the command only reads.
+pub(crate) fn change(
+    command: &Config,
+    environment: &Environment,
+    home: &Home,
+) -> Result<Option<Report>, CommandError> {
+    let (name, project) = match command {
+        Config::Set { project, .. } => ("config set", *project),
+        Config::Unset { project, .. } => ("config unset", *project),
+        Config::Get { .. } | Config::List => return Ok(None),
+    };
+    let file = if project {
+        let folder = environment
+            .working_folder()
+            .ok_or_else(|| CommandError::usage("the working folder is not known"))?;
+        ConfigFile::of_project(folder.join(".cleveragents").join("config.toml"))
+    } else {
+        ConfigFile::of_home(home)
+    };
+    let changes = match command {
+        Config::Set { key, value, .. } => file.set(&[(key, value)])?,
+        Config::Unset { key, .. } => file.unset(&[key])?,
+        Config::Get { .. } | Config::List => Vec::new(),
+    };
+    Ok(Some(changed(name, &file, &changes)))
+}
+
+fn changed(command: &'static str, file: &ConfigFile, changes: &[Change]) -> Report {
+    let mut report = Report::new(command);
+    for change in changes {
+        let show = |value: &Option<crate::config::Value>| {
+            value.as_ref().map(|value| change.key.show(value))
+        };
+        let (before, after) = (show(&change.before), show(&change.after));
+        report = report
+            .data(json!({
+                "key": change.key.name,
+                "value": after,
+                "previous": before,
+                "file": file.path(),
+            }))
+            .panel(
+                Panel::new("Configuration")
+                    .row("Key", change.key.name)
+                    .row("Value", after.clone())
+                    .row("Before", before.clone())
+                    .row("File", file.path().display().to_string()),
+            );
+        report = match (before, after) {
+            (_, Some(after)) => report.ok(format!("{} is now {after}", change.key.name)),
+            (Some(_), None) => {
+                report.ok(format!("{} is no longer set in this file", change.key.name))
+            }
+            (None, None) => report.info(format!("{} was not set in this file", change.key.name)),
+        };
+    }
+    report
+}
+
+pub(crate) fn show(context: &Context, command: &Config) -> Result<Report, CommandError> {
+    match command {
+        Config::Get { key, verbose } => get(context, key, *verbose),
+        _ => list(context),
+    }
+}
+
+fn shown(resolved: &Resolved) -> Option<String> {
+    resolved
+        .value
+        .as_ref()
+        .map(|value| resolved.key.show(value))
+}
+
+fn get(context: &Context, key: &str, verbose: bool) -> Result<Report, CommandError> {
+    let resolved = context.configuration.resolve(key)?;
+    let mut data = resolved.to_json();
+    if !verbose && let Some(data) = data.as_object_mut() {
+        data.remove("chain");
+    }
+    let mut report = Report::new("config get").data(data).panel(
+        Panel::new("Configuration")
+            .row("Key", resolved.key.name)
+            .row("Value", shown(&resolved))
+            .row(
+                "Set by",
+                format!("{} ({})", level(&resolved.level), resolved.source),
+            )
+            .row("Meaning", resolved.key.description)
+            .row("Allowed", resolved.key.allowed()),
+    );
+    if verbose {
+        let mut table = Table::new("Levels, strongest first")
+            .column("Level", Align::Left)
+            .column("Value", Align::Left)
+            .column("Source", Align::Left);
+        for step in &resolved.chain {
+            table = table.row(vec![
+                level(&step.level).into(),
+                step.value
+                    .as_ref()
+                    .map(|value| resolved.key.show(value))
+                    .into(),
+                step.source.as_ref().map(ToString::to_string).into(),
+            ]);
+        }
+        report = report.table(table);
+    }
+    Ok(report)
+}
+
+fn level(level: &crate::config::Level) -> String {
+    serde_json::to_value(level)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default()
+}
+
+fn list(context: &Context) -> Result<Report, CommandError> {
+    let all = context.configuration.all()?;
+    let mut table = Table::new("Configuration")
+        .column("Key", Align::Left)
+        .column("Value", Align::Left)
+        .column("Set by", Align::Left)
+        .column("Meaning", Align::Left);
+    for resolved in &all {
+        table = table.row(vec![
+            resolved.key.name.into(),
+            shown(resolved).into(),
+            level(&resolved.level).into(),
+            Cell::Muted(resolved.key.description.to_owned()),
+        ]);
+    }
+    let keys: Vec<serde_json::Value> = all
+        .iter()
+        .map(|resolved| {
+            let mut value = resolved.to_json();
+            if let Some(fields) = value.as_object_mut() {
+                fields.remove("chain");
+                fields.insert("variable".to_owned(), json!(resolved.key.variable));
+                fields.insert("description".to_owned(), json!(resolved.key.description));
+            }
+            value
+        })
+        .collect();
+    Ok(Report::new("config list")
+        .data(json!({"keys": keys}))
+        .table(table)
+        .ok(format!("{} keys listed", KEYS.len())))
+}

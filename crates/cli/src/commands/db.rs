@@ -1,0 +1,140 @@
+//! `db`: looking after the database.
+
+use cleveragents_domain::Code;
+use cleveragents_store::{Check, Severity, Status};
+use serde_json::json;
+
+use crate::arguments::Db;
+use crate::context::Context;
+use crate::output::{Align, Cell, CommandError, Panel, Progress, Report, Table};
+
+pub(crate) fn run(context: &Context, command: &Db) -> Result<Report, CommandError> {
+    match command {
+        Db::Status => status(context),
+        Db::Upgrade => upgrade(context),
+        Db::Check => check(context),
+        Db::Vacuum => vacuum(context),
+    }
+}
+
+fn panel(status: &Status) -> Panel {
+    Panel::new("Database")
+        .row(
+            "Engine",
+            format!("{} {}", status.engine, status.engine_version),
+        )
+        .row("URL", status.url.clone())
+        .row("Schema version", status.schema_version)
+        .row("Newest version", status.newest_version)
+        .row("Size", Cell::Bytes(status.size_bytes))
+        .row("Log", Cell::Bytes(status.log_bytes))
+        .row("Unused", Cell::Bytes(status.free_bytes))
+}
+
+fn status(context: &Context) -> Result<Report, CommandError> {
+    let status = context.inspect()?.status()?;
+    let mut table = Table::new("Migrations")
+        .column("Version", Align::Right)
+        .column("Name", Align::Left)
+        .column("Applied", Align::Left)
+        .empty("None has run yet");
+    for migration in &status.applied {
+        table = table.row(vec![
+            migration.version.into(),
+            migration.name.clone().into(),
+            migration.applied_at.into(),
+        ]);
+    }
+    let report = Report::new("db status")
+        .data(&status)
+        .panel(panel(&status))
+        .table(table);
+    Ok(if status.schema_version > status.newest_version {
+        report.warn("The database is newer than this program, which will not use it")
+    } else if status.pending.is_empty() {
+        report.ok("The schema is up to date")
+    } else {
+        report.warn(format!(
+            "{} migrations are pending: run `agents db upgrade`",
+            status.pending.len()
+        ))
+    })
+}
+
+fn upgrade(context: &Context) -> Result<Report, CommandError> {
+    let before = match context.database_url()?.path() {
+        Some(path) if !path.exists() => 0,
+        _ => context.inspect()?.status()?.schema_version,
+    };
+    let after = context.engine()?.status()?;
+    let ran: Vec<_> = after
+        .applied
+        .iter()
+        .filter(|migration| migration.version > before)
+        .collect();
+    Ok(Report::new("db upgrade")
+        .data(json!({"from": before, "to": after.schema_version, "applied": ran}))
+        .panel(
+            Panel::new("Upgrade")
+                .row("From", before)
+                .row("To", after.schema_version)
+                .row("Migrations run", ran.len()),
+        )
+        .ok("The schema is up to date"))
+}
+
+/// The findings as a table.
+pub(crate) fn findings(title: &'static str, checks: &[Check]) -> Table {
+    let mut table = Table::new(title)
+        .column("Check", Align::Left)
+        .column("Result", Align::Left)
+        .column("Detail", Align::Left);
+    for check in checks {
+        let result = match check.severity {
+            Severity::Ok => Cell::Good("ok".to_owned()),
+            Severity::Warning => Cell::Warn("warning".to_owned()),
+            Severity::Error => Cell::Bad("error".to_owned()),
+        };
+        table = table.row(vec![check.name.into(), result, check.detail.clone().into()]);
+    }
+    table
+}
+
+fn check(context: &Context) -> Result<Report, CommandError> {
+    let spinner = Progress::spinner(&context.printer, "Checking the database");
+    let checks = context.engine()?.check()?;
+    spinner.finish();
+    let errors = checks
+        .iter()
+        .filter(|check| check.severity == Severity::Error)
+        .count();
+    let report = Report::new("db check")
+        .data(json!({"checks": checks, "summary": {"checks": checks.len(), "errors": errors}}))
+        .table(findings("Checks", &checks));
+    Ok(if errors == 0 {
+        report.ok("The database is sound")
+    } else {
+        report.failed(
+            Code::ChecksFailed,
+            format!("{errors} of {} checks found an error", checks.len()),
+            "run `agents diagnostics --repair`",
+        )
+    })
+}
+
+fn vacuum(context: &Context) -> Result<Report, CommandError> {
+    let engine = context.engine()?;
+    let spinner = Progress::spinner(&context.printer, "Giving space back");
+    let freed = engine.vacuum()?;
+    spinner.finish();
+    let saved = freed.before_bytes.saturating_sub(freed.after_bytes);
+    Ok(Report::new("db vacuum")
+        .data(json!({"before_bytes": freed.before_bytes, "after_bytes": freed.after_bytes, "freed_bytes": saved}))
+        .panel(
+            Panel::new("Vacuum")
+                .row("Before", Cell::Bytes(freed.before_bytes))
+                .row("After", Cell::Bytes(freed.after_bytes))
+                .row("Given back", Cell::Bytes(saved)),
+        )
+        .ok("Done"))
+}

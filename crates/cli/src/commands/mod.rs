@@ -1,0 +1,117 @@
+//! The commands, one module per group.
+
+pub(crate) mod cleanup;
+pub(crate) mod config;
+pub(crate) mod db;
+pub(crate) mod demo;
+pub(crate) mod diagnostics;
+pub(crate) mod init;
+pub(crate) mod session;
+pub(crate) mod system;
+
+use std::io::{IsTerminal, Write};
+
+use clap::CommandFactory;
+use cleveragents_domain::Code;
+
+use crate::arguments::{Arguments, Cleanup, Command, Config, Db, Session};
+use crate::context::Context;
+use crate::output::{CommandError, Report};
+
+/// The short name of a command, as the envelope carries it.
+pub(crate) const fn name(command: &Command) -> &'static str {
+    match command {
+        Command::Demo => "demo",
+        Command::Init(_) => "init",
+        Command::Version => "version",
+        Command::Info => "info",
+        Command::Diagnostics(_) => "diagnostics",
+        Command::Completion { .. } => "completion",
+        Command::Config(Config::Get { .. }) => "config get",
+        Command::Config(Config::Set { .. }) => "config set",
+        Command::Config(Config::Unset { .. }) => "config unset",
+        Command::Config(Config::List) => "config list",
+        Command::Session(Session::Create(_)) => "session create",
+        Command::Session(Session::List(_)) => "session list",
+        Command::Session(Session::Show { .. }) => "session show",
+        Command::Session(Session::Append(_)) => "session append",
+        Command::Session(Session::Messages(_)) => "session messages",
+        Command::Session(Session::Rename { .. }) => "session rename",
+        Command::Session(Session::Delete { .. }) => "session delete",
+        Command::Session(Session::Export(_)) => "session export",
+        Command::Session(Session::Import(_)) => "session import",
+        Command::Session(Session::Fork { .. }) => "session fork",
+        Command::Session(Session::Search(_)) => "session search",
+        Command::Db(Db::Status) => "db status",
+        Command::Db(Db::Upgrade) => "db upgrade",
+        Command::Db(Db::Check) => "db check",
+        Command::Db(Db::Vacuum) => "db vacuum",
+        Command::Cleanup(Cleanup::Status) => "cleanup status",
+        Command::Cleanup(Cleanup::Run { .. }) => "cleanup run",
+    }
+}
+
+/// Runs a command. `None` means that it wrote a document of its own to standard output.
+pub(crate) fn run(
+    context: &Context,
+    command: Command,
+    is_markdown: bool,
+) -> Result<Option<Report>, CommandError> {
+    let report = match command {
+        Command::Demo => demo::run(context)?,
+        Command::Init(arguments) => init::run(context, &arguments)?,
+        Command::Version => system::version(),
+        Command::Info => system::info(context)?,
+        Command::Diagnostics(arguments) => diagnostics::run(context, &arguments)?,
+        Command::Config(command) => config::show(context, &command)?,
+        Command::Session(command) => return session::run(context, command, is_markdown),
+        Command::Db(command) => db::run(context, &command)?,
+        Command::Cleanup(command) => cleanup::run(context, &command)?,
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "agents", &mut script);
+            return write_document(&script).map(|()| None);
+        }
+    };
+    Ok(Some(report))
+}
+
+/// Writes a document to standard output as it is.
+pub(crate) fn write_document(document: &[u8]) -> Result<(), CommandError> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(document).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(unwritable(&error)),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn unwritable(error: &std::io::Error) -> CommandError {
+    CommandError::new(Code::FileAccess, "standard output cannot be written").caused_by(error)
+}
+
+/// Asks a person, unless `yes` answers for them.
+pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), CommandError> {
+    let refused = |message: &str| {
+        Err(
+            CommandError::new(Code::ConfirmationNeeded, message.to_owned())
+                .with_hint("repeat the command with --yes"),
+        )
+    };
+    if yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() {
+        return refused("nobody is there to confirm this");
+    }
+    let mut err = std::io::stderr().lock();
+    let mut answer = String::new();
+    write!(err, "{question} [y/N]: ")
+        .and_then(|()| err.flush())
+        .and_then(|()| std::io::stdin().read_line(&mut answer))
+        .map_err(|error| unwritable(&error))?;
+    if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+        Ok(())
+    } else {
+        refused("it was not confirmed; nothing was changed")
+    }
+}

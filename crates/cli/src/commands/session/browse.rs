@@ -1,0 +1,209 @@
+//! Listing sessions and reading their messages.
+
+use cleveragents_domain::{Sequence, SessionName, Timestamp};
+use cleveragents_engine::{SessionError, SessionView};
+use cleveragents_store::sessions::{Direction, SessionFilter, SortKey};
+use serde_json::json;
+
+use super::{message_entry, message_json, shown_ids, usage_json};
+use crate::arguments::{SessionList, SessionMessages, SessionSort};
+use crate::context::Context;
+use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
+
+fn filter(arguments: &SessionList) -> Result<SessionFilter, CommandError> {
+    let since = arguments
+        .since
+        .as_deref()
+        .map(str::parse::<Timestamp>)
+        .transpose()
+        .map_err(|error| {
+            CommandError::usage(error.to_string())
+                .with_hint("write the time like 2026-01-31T12:00:00Z")
+        })?;
+    let actor = arguments
+        .actor
+        .as_deref()
+        .map(str::parse)
+        .transpose()
+        .map_err(SessionError::Actor)?;
+    Ok(SessionFilter {
+        actor,
+        namespace: arguments.namespace.clone(),
+        name_contains: arguments.name.clone(),
+        updated_since: since,
+        sort: match arguments.sort {
+            SessionSort::Updated => SortKey::Updated,
+            SessionSort::Created => SortKey::Created,
+            SessionSort::Name => SortKey::Name,
+            SessionSort::Messages => SortKey::Messages,
+        },
+        direction: if arguments.reverse {
+            Direction::Reversed
+        } else {
+            Direction::Natural
+        },
+        offset: arguments.offset,
+        limit: arguments.limit,
+    })
+}
+
+pub(super) fn list(context: &Context, arguments: &SessionList) -> Result<Report, CommandError> {
+    let (page, totals) = context.sessions()?.list(&filter(arguments)?)?;
+    let sessions = page.sessions;
+    let newest = sessions.iter().max_by_key(|session| session.updated_at);
+    let oldest = sessions.iter().min_by_key(|session| session.created_at);
+    let label = |session: &cleveragents_domain::Session| {
+        session
+            .name
+            .as_ref()
+            .map_or_else(|| session.id.to_string(), ToString::to_string)
+    };
+    let report = if context.printer.format().is_human() {
+        let mut table = Table::new("Sessions")
+            .column("Id", Align::Left)
+            .column("Name", Align::Left)
+            .column("Actor", Align::Left)
+            .column("Messages", Align::Right)
+            .column("Updated", Align::Left)
+            .empty("No sessions. Start one with `agents session create`");
+        for (session, id) in sessions.iter().zip(shown_ids(&sessions)) {
+            table = table.row(vec![
+                Cell::Id(id),
+                session.name.as_ref().map(ToString::to_string).into(),
+                session.actor.as_ref().map(ToString::to_string).into(),
+                session.message_count.into(),
+                session.updated_at.into(),
+            ]);
+        }
+        Report::new("session list").table(table).panel(
+            Panel::new("Summary")
+                .row("Sessions", totals.sessions)
+                .row("Matching", page.matching)
+                .row("Messages", totals.messages)
+                .row("Message text", Cell::Bytes(totals.content_bytes)),
+        )
+    } else {
+        let listed: Vec<_> = sessions
+            .iter()
+            .map(|session| {
+                json!({
+                    "id": session.id,
+                    "name": session.name.as_ref().map(SessionName::as_str),
+                    "actor": session.actor,
+                    "messages": session.message_count,
+                    "created": session.created_at,
+                    "updated": session.updated_at,
+                })
+            })
+            .collect();
+        Report::new("session list").data(json!({
+            "sessions": listed,
+            "summary": {
+                "total": totals.sessions,
+                "matching": page.matching,
+                "most_recent": newest.map(label),
+                "oldest": oldest.map(label),
+                "total_messages": totals.messages,
+                "storage": totals.content_bytes,
+            },
+        }))
+    };
+    Ok(report.ok(format!("{} sessions listed", sessions.len())))
+}
+
+pub(super) fn show(
+    context: &Context,
+    reference: &str,
+    recent: u64,
+) -> Result<Report, CommandError> {
+    let sessions = context.sessions()?;
+    let SessionView {
+        session,
+        recent,
+        plans,
+    } = sessions.view(sessions.resolve(reference)?, recent)?;
+    let last: Vec<_> = recent.iter().map(|message| json!({"sequence": message.sequence, "role": message.role, "text": message.content})).collect();
+    let mut report = Report::new("session show")
+        .data(json!({
+            "session_summary": {
+                "id": session.id,
+                "name": session.name.as_ref().map(SessionName::as_str),
+                "actor": session.actor,
+                "namespace": session.namespace,
+                "messages": session.message_count,
+                "created": session.created_at,
+                "updated": session.updated_at,
+                "automation": session.automation,
+                "version": session.version,
+                "forked_from": session.forked_from.map(|(id, sequence)| json!({"session_id": id, "sequence": sequence})),
+            },
+            "recent_messages": last,
+            "linked_plans": plans,
+            "token_usage": usage_json(&session),
+        }))
+        .panel(
+            Panel::new("Session")
+                .row("Id", Cell::Id(session.id.to_string()))
+                .row("Name", session.name.as_ref().map(ToString::to_string))
+                .row("Actor", session.actor.as_ref().map(ToString::to_string))
+                .row("Messages", session.message_count)
+                .row("Created", session.created_at)
+                .row("Updated", session.updated_at)
+                .row("Automation", session.automation.clone()),
+        )
+        .panel(
+            Panel::new("Usage")
+                .row("Input tokens", session.usage.input_tokens.0)
+                .row("Output tokens", session.usage.output_tokens.0)
+                .row("Estimated cost", session.usage.cost_micro_usd),
+        );
+    if !plans.is_empty() {
+        let mut table = Table::new("Linked Plans")
+            .column("Plan ID", Align::Left)
+            .column("Phase", Align::Left)
+            .column("State", Align::Left);
+        for plan in plans {
+            table = table.row(vec![
+                Cell::Id(plan.plan_id.to_string()),
+                plan.phase.into(),
+                plan.state.into(),
+            ]);
+        }
+        report = report.table(table);
+    }
+    if !recent.is_empty() {
+        report = report.transcript(recent.into_iter().map(message_entry).collect());
+    }
+    Ok(report.ok("Session shown"))
+}
+
+pub(super) fn messages(
+    context: &Context,
+    arguments: &SessionMessages,
+) -> Result<Report, CommandError> {
+    let sessions = context.sessions()?;
+    let id = sessions.resolve(&arguments.session.reference)?;
+    let from = Sequence(arguments.after.map_or(0, |after| after.saturating_add(1)));
+    let limit = arguments.limit.unwrap_or(i64::MAX.unsigned_abs());
+    let total = sessions.get(id)?.message_count;
+    let messages = sessions.messages(id, from, limit)?;
+    let last = messages.last().map(|message| message.sequence);
+    let has_more = last.map_or(from.0 < total && limit == 0, |last| last.0 + 1 < total);
+    let count = messages.len();
+    let report = if context.printer.format().is_human() {
+        Report::new("session messages")
+            .transcript(messages.into_iter().map(message_entry).collect())
+    } else {
+        Report::new("session messages").data(json!({
+            "session_id": id,
+            "messages": messages.iter().map(message_json).collect::<Vec<_>>(),
+            "total": total,
+            "next_after": has_more.then_some(last).flatten(),
+        }))
+    };
+    let report = report.ok(format!("{count} of {total} messages shown"));
+    Ok(match last {
+        Some(last) if has_more => report.info(format!("Go on with --after {last}")),
+        _ => report,
+    })
+}

@@ -1,0 +1,91 @@
+//! `session`: keeping conversations.
+
+mod append;
+mod browse;
+mod document;
+mod manage;
+mod search;
+
+use cleveragents_domain::{Message, Session as StoredSession, shortest_prefixes};
+use cleveragents_engine::SessionError;
+use serde_json::{Value, json};
+
+use crate::arguments::Session;
+use crate::context::Context;
+use crate::output::{CommandError, Entry, Report};
+
+/// Runs a session command. `None` means that it wrote a document of its own.
+pub(super) fn run(
+    context: &Context,
+    command: Session,
+    is_markdown: bool,
+) -> Result<Option<Report>, CommandError> {
+    let report = match command {
+        Session::Create(arguments) => manage::create(context, &arguments)?,
+        Session::List(arguments) => browse::list(context, &arguments)?,
+        Session::Show { session, recent } => browse::show(context, &session.reference, recent)?,
+        Session::Append(arguments) => return append::run(context, arguments),
+        Session::Messages(arguments) => browse::messages(context, &arguments)?,
+        Session::Rename {
+            session,
+            name,
+            if_version,
+        } => manage::rename(context, &session.reference, &name, if_version)?,
+        Session::Delete { session, yes } => manage::delete(context, &session.reference, yes)?,
+        Session::Export(arguments) => return document::export(context, &arguments, is_markdown),
+        Session::Import(arguments) => document::import(context, &arguments)?,
+        Session::Fork { session, at, name } => {
+            manage::fork(context, &session.reference, at, name.as_deref())?
+        }
+        Session::Search(arguments) => search::run(context, &arguments)?,
+    };
+    Ok(Some(report))
+}
+
+/// A message as programs read it.
+fn message_json(message: &Message) -> Value {
+    json!({
+        "sequence": message.sequence,
+        "message_id": message.id,
+        "role": message.role,
+        "content": message.content,
+        "timestamp": message.created_at,
+        "metadata": message.metadata,
+        "state": message.state,
+    })
+}
+
+/// A message as people read it.
+fn message_entry(message: Message) -> Entry {
+    let failed = match message.state {
+        cleveragents_domain::MessageState::Complete => "",
+        cleveragents_domain::MessageState::Failed => " (failed)",
+    };
+    Entry::new(
+        format!("{} {}{failed}", message.sequence, message.role),
+        message.content,
+    )
+    .fact(message.created_at)
+}
+
+/// The session's usage as programs read it: money as a number of US dollars.
+fn usage_json(session: &StoredSession) -> Value {
+    json!({
+        "input_tokens": session.usage.input_tokens,
+        "output_tokens": session.usage.output_tokens,
+        "estimated_cost": session.usage.cost_micro_usd.as_usd(),
+    })
+}
+
+/// The prefixes under which sessions are shown in a list.
+fn shown_ids<'s>(sessions: impl IntoIterator<Item = &'s StoredSession>) -> Vec<String> {
+    let ids: Vec<String> = sessions
+        .into_iter()
+        .map(|session| session.id.to_string())
+        .collect();
+    shortest_prefixes(&ids)
+}
+
+fn parse_role(text: &str) -> Result<cleveragents_domain::Role, SessionError> {
+    Ok(text.parse::<cleveragents_domain::Role>()?)
+}

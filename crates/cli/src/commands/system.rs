@@ -1,0 +1,80 @@
+//! `version` and `info`: what the program is and where it keeps things.
+
+use cleveragents_store::{Migration, sqlite_version};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::output::{Cell, CommandError, Panel, Report};
+
+pub(crate) fn version() -> Report {
+    let version = env!("CARGO_PKG_VERSION");
+    let platform = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
+    Report::new("version")
+        .data(json!({
+            "version": version,
+            "platform": platform,
+            "sqlite": sqlite_version(),
+            "schema_version": Migration::newest(),
+            "export_schema": cleveragents_engine::EXPORT_SCHEMA,
+        }))
+        .panel(
+            Panel::new("CleverAgents")
+                .row("Version", version)
+                .row("Platform", platform)
+                .row("SQLite", sqlite_version())
+                .row("Database schema", Migration::newest())
+                .row("Export schema", cleveragents_engine::EXPORT_SCHEMA),
+        )
+        .ok("Version reported")
+}
+
+/// What there is, without making anything.
+pub(crate) fn info(context: &Context) -> Result<Report, CommandError> {
+    let url = context.database_url()?;
+    let exists = url.path().is_none_or(std::path::Path::exists);
+    let totals = if exists {
+        Some(context.sessions()?.list(&limited())?.1)
+    } else {
+        None
+    };
+    let config_file = context.home.config_file();
+    let report = Report::new("info")
+        .data(json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "home": context.home.path(),
+            "config_file": {"path": config_file, "exists": config_file.exists()},
+            "project_config": context.configuration.project_file(),
+            "database": {"url": url.to_string(), "engine": url.dialect().as_str(), "exists": exists},
+            "sessions": totals.as_ref().map(|totals| totals.sessions),
+            "messages": totals.as_ref().map(|totals| totals.messages),
+            "server_mode": "disabled",
+        }))
+        .panel(
+            Panel::new("Environment")
+                .row("Version", env!("CARGO_PKG_VERSION"))
+                .row("Home", context.home.path().display().to_string())
+                .row("Configuration", config_file.display().to_string())
+                .row("Project configuration", context.configuration.project_file().map(|path| path.display().to_string()))
+                .row("Database", url.to_string())
+                .row("Server mode", "disabled"),
+        );
+    Ok(match totals {
+        Some(totals) => report
+            .panel(
+                Panel::new("Contents")
+                    .row("Sessions", totals.sessions)
+                    .row("Messages", totals.messages)
+                    .row("Message text", Cell::Bytes(totals.content_bytes)),
+            )
+            .ok("Environment reported"),
+        None => report
+            .info("There is no database yet; the first command that stores something makes it"),
+    })
+}
+
+fn limited() -> cleveragents_store::sessions::SessionFilter {
+    cleveragents_store::sessions::SessionFilter {
+        limit: Some(0),
+        ..Default::default()
+    }
+}

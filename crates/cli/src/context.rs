@@ -1,0 +1,76 @@
+//! What every command works with: where it runs, how it is configured, and the database.
+
+use std::sync::Arc;
+
+use cleveragents_engine::SessionService;
+use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
+
+use crate::config::{Configuration, Environment, Home, Settings};
+use crate::output::{CommandError, Printer, Progress};
+
+/// One invocation of the program.
+pub(crate) struct Context {
+    pub(crate) environment: Environment,
+    pub(crate) home: Home,
+    pub(crate) configuration: Configuration,
+    pub(crate) settings: Settings,
+    pub(crate) printer: Printer,
+}
+
+impl Context {
+    /// The database that is configured.
+    pub(crate) fn database_url(&self) -> Result<DatabaseUrl, CommandError> {
+        let base = self
+            .environment
+            .working_folder()
+            .unwrap_or_else(|| std::path::Path::new("/"));
+        Ok(DatabaseUrl::parse(self.settings.database_url(), base)?)
+    }
+
+    pub(crate) fn store_options(&self) -> Options {
+        Options {
+            busy_timeout: self.settings.busy_timeout(),
+            connections: self.settings.connections(),
+            progress: Some(self.progress("Migrating the database")),
+        }
+    }
+
+    /// Opens the database, making the home folder first when the database lies in it.
+    pub(crate) fn engine(&self) -> Result<Arc<Engine>, CommandError> {
+        let url = self.database_url()?;
+        if url
+            .path()
+            .is_some_and(|path| path.starts_with(self.home.path()))
+        {
+            self.home.create()?;
+        }
+        // Resolved again: a new home may lie behind a link that was not there before.
+        let url = self.database_url()?;
+        Ok(EngineCache::new(self.store_options()).open(&url)?)
+    }
+
+    /// Opens the database as it is, to look at it.
+    pub(crate) fn inspect(&self) -> Result<Engine, CommandError> {
+        Ok(EngineCache::new(self.store_options()).inspect(&self.database_url()?)?)
+    }
+
+    pub(crate) fn sessions(&self) -> Result<SessionService, CommandError> {
+        Ok(SessionService::new(
+            self.engine()?,
+            self.settings.max_message_bytes(),
+        ))
+    }
+
+    /// A callback that shows a bar from the first call to the last.
+    pub(crate) fn progress(&self, label: &'static str) -> ProgressCallback {
+        let printer = self.printer;
+        let bar = std::sync::OnceLock::new();
+        Arc::new(move |done, whole| {
+            let bar = bar.get_or_init(|| Progress::bar(&printer, label, whole));
+            bar.set(done);
+            if done >= whole {
+                bar.finish();
+            }
+        })
+    }
+}

@@ -1,0 +1,286 @@
+//! One engine per database and process, whatever comes at the same moment.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cleveragents_domain::{PlanId, Timestamp};
+use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Error, Migration, Options, plans};
+use cleveragents_testkit::{TestDatabase, at_once};
+
+const THREADS: usize = 64;
+
+fn add_plan(engine: &Engine) -> PlanId {
+    let id = PlanId::generate();
+    engine
+        .write(move |unit| {
+            plans::insert(unit, id)?;
+            Ok::<_, Error>(id)
+        })
+        .expect("stored")
+}
+
+fn has_plan(engine: &Engine, id: PlanId) -> bool {
+    engine
+        .read(|reader| plans::get(reader, id))
+        .expect("read")
+        .is_some()
+}
+
+/// Everything that the founding report asks for, for one URL.
+fn many_openers_share_one_engine(url: &DatabaseUrl) {
+    let runs = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let progress: cleveragents_store::ProgressCallback = {
+        let runs = Arc::clone(&runs);
+        Arc::new(move |done, whole| {
+            if done == whole {
+                runs.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            }
+        })
+    };
+    let cache = EngineCache::new(Options {
+        progress: Some(progress),
+        ..Options::default()
+    });
+    let opened = at_once(THREADS, |_| {
+        let engine = cache.open(url).expect("opens");
+        let written = add_plan(&engine);
+        (engine, written)
+    });
+    let (first, _) = &opened[0];
+    for (engine, _) in &opened {
+        assert!(Arc::ptr_eq(engine, first), "one engine for all of {url}");
+        for (_, written) in &opened {
+            assert!(
+                has_plan(engine, *written),
+                "a row written through any is seen through all"
+            );
+        }
+    }
+    assert_eq!(
+        runs.load(std::sync::atomic::Ordering::SeqCst),
+        1,
+        "the last migration ran once"
+    );
+    let applied = first.status().expect("status").applied;
+    let versions: Vec<u64> = applied.iter().map(|migration| migration.version).collect();
+    assert_eq!(versions, (1..=Migration::newest()).collect::<Vec<_>>());
+}
+
+#[test]
+fn defect_7566_many_threads_opening_one_database_in_memory_get_the_same_engine() {
+    for text in ["sqlite::memory:", "sqlite:file:shared?mode=memory"] {
+        many_openers_share_one_engine(&DatabaseUrl::parse(text, Path::new("/")).expect("a URL"));
+    }
+}
+
+#[test]
+fn defect_7566_many_threads_opening_one_new_database_get_the_same_engine() {
+    for database in TestDatabase::each() {
+        many_openers_share_one_engine(&database.parsed_url());
+        assert_eq!(
+            database.count("SELECT COUNT(*) FROM schema_migrations"),
+            Migration::newest()
+        );
+        assert_eq!(database.count("SELECT COUNT(*) FROM plans"), THREADS as u64);
+    }
+}
+
+#[test]
+fn two_spellings_of_one_file_are_one_engine() {
+    let database = TestDatabase::sqlite();
+    let folder = database.folder().expect("a folder");
+    std::fs::create_dir(folder.join("sub")).expect("made");
+    let cache = EngineCache::new(Options::default());
+    let parse = |text: &str| DatabaseUrl::parse(text, folder).expect("a URL");
+    let plain = cache.open(&parse(&database.url)).expect("opens");
+    for text in [
+        "sqlite:test.db",
+        "sqlite:./test.db",
+        "sqlite:sub/../test.db",
+    ] {
+        let other = cache.open(&parse(text)).expect("opens");
+        assert!(Arc::ptr_eq(&plain, &other), "{text}");
+    }
+}
+
+#[test]
+fn a_failing_url_fails_for_each_and_works_once_its_cause_is_gone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = folder.path().join("missing");
+    let url = DatabaseUrl::file(&missing.join("x.db"), Path::new("/"));
+    let cache = EngineCache::new(Options::default());
+    for outcome in at_once(16, |_| cache.open(&url)) {
+        assert!(
+            matches!(outcome, Err(Error::Unavailable { .. })),
+            "{outcome:?}"
+        );
+    }
+    assert!(!missing.exists(), "a failure leaves nothing behind");
+    std::fs::create_dir(&missing).expect("made");
+    let opened = at_once(16, |_| cache.open(&url).expect("its cause is gone"));
+    assert!(opened.iter().all(|engine| Arc::ptr_eq(engine, &opened[0])));
+    assert!(has_plan(&opened[1], add_plan(&opened[0])));
+}
+
+/// The lock beside a new file is held by somebody else, so its build cannot end; the other URL is
+/// opened meanwhile.
+#[test]
+fn two_urls_do_not_wait_for_each_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let held = folder.path().join("held.db");
+    let lock = std::fs::File::create(folder.path().join("held.db.lock")).expect("made");
+    lock.lock().expect("locked");
+    let cache = EngineCache::new(Options::default());
+    let held_url = DatabaseUrl::file(&held, Path::new("/"));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| cache.open(&held_url));
+        // The other build is under way for certain once a second caller of its key has to wait too;
+        // that cannot be seen from outside, so many other URLs are opened instead.
+        for number in 0..20 {
+            let other = folder.path().join(format!("other-{number}.db"));
+            let engine = cache
+                .open(&DatabaseUrl::file(&other, Path::new("/")))
+                .expect("opens");
+            assert!(has_plan(&engine, add_plan(&engine)));
+        }
+        assert!(!waiting.is_finished(), "the held one still waits");
+        assert!(!held.exists(), "nothing is made without the lock");
+        drop(lock);
+        let engine = waiting
+            .join()
+            .expect("no panic")
+            .expect("opens once the lock is free");
+        assert!(has_plan(&engine, add_plan(&engine)));
+    });
+}
+
+#[test]
+fn a_lock_that_is_never_given_back_ends_in_busy_and_not_in_waiting_for_ever() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lock = std::fs::File::create(folder.path().join("x.db.lock")).expect("made");
+    lock.lock().expect("locked");
+    let options = Options {
+        busy_timeout: Duration::from_millis(50),
+        ..Options::default()
+    };
+    let url = DatabaseUrl::file(&folder.path().join("x.db"), Path::new("/"));
+    let outcome = EngineCache::new(options).open(&url);
+    assert!(matches!(outcome, Err(Error::Busy { .. })), "{outcome:?}");
+}
+
+#[test]
+fn the_last_handle_frees_a_database_in_memory() {
+    let url = DatabaseUrl::memory("freed");
+    let cache = EngineCache::new(Options::default());
+    let engine = cache.open(&url).expect("opens");
+    let second = Arc::clone(&engine);
+    let id = add_plan(&engine);
+    drop(engine);
+    assert!(
+        has_plan(&cache.open(&url).expect("opens"), id),
+        "somebody still holds it"
+    );
+    drop(second);
+    assert!(
+        !has_plan(&cache.open(&url).expect("opens"), id),
+        "the last one let go"
+    );
+}
+
+#[test]
+fn the_last_handle_closes_a_file_and_its_log_is_folded_in() {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    let id = add_plan(&engine);
+    assert!(
+        database.file().with_extension("db-wal").exists(),
+        "a log while it is open"
+    );
+    drop(engine);
+    assert!(
+        !database.file().with_extension("db-wal").exists(),
+        "none once it is closed"
+    );
+    assert!(has_plan(&database.open(), id));
+}
+
+/// A read that panics must not leave its transaction behind for the next user of the connection.
+#[test]
+fn a_panic_in_a_read_does_not_harm_those_who_come_after() {
+    let memory = DatabaseUrl::memory("panics");
+    let databases = TestDatabase::each();
+    let urls = databases
+        .iter()
+        .map(TestDatabase::parsed_url)
+        .chain([memory]);
+    for url in urls {
+        // One connection, so that the next user gets exactly the one that was left behind.
+        let cache = EngineCache::new(Options {
+            connections: 1,
+            ..Options::default()
+        });
+        let engine = cache.open(&url).expect("opens");
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            engine.read(|reader| -> Result<(), Error> {
+                plans::get(reader, PlanId::generate())?;
+                panic!("a bug in a reader")
+            })
+        }));
+        assert!(panicked.is_err());
+        if let Some(database) = databases
+            .iter()
+            .find(|database| database.parsed_url() == url)
+        {
+            let id = add_plan(&database.open());
+            assert!(
+                has_plan(&engine, id),
+                "{url} does not answer from an old state"
+            );
+        }
+        let id = add_plan(&engine);
+        assert!(has_plan(&engine, id), "{url} still answers");
+    }
+}
+
+#[test]
+fn a_database_is_looked_at_without_being_migrated() {
+    let database = TestDatabase::sqlite();
+    let cache = EngineCache::new(Options::default());
+    let outcome = cache.inspect(&database.parsed_url());
+    assert!(
+        matches!(outcome, Err(Error::Unavailable { .. })),
+        "{outcome:?}"
+    );
+    assert!(!database.file().exists(), "looking makes nothing");
+    for database in TestDatabase::each() {
+        database.meddle("CREATE TABLE other (x INTEGER)");
+        let status = cache
+            .inspect(&database.parsed_url())
+            .expect("opens")
+            .status()
+            .expect("read");
+        assert_eq!(status.schema_version, 0);
+        assert_eq!(
+            status.pending,
+            (1..=Migration::newest()).collect::<Vec<_>>()
+        );
+        assert!(status.applied.is_empty());
+        drop(database.open());
+        let status = cache
+            .inspect(&database.parsed_url())
+            .expect("opens")
+            .status()
+            .expect("read");
+        assert_eq!(
+            (status.schema_version, status.pending),
+            (Migration::newest(), vec![])
+        );
+        assert!(
+            status
+                .applied
+                .iter()
+                .all(|migration| migration.applied_at <= Timestamp::now())
+        );
+    }
+}

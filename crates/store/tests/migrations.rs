@@ -1,0 +1,459 @@
+//! Migrations run once whoever comes first, a newer or damaged database is refused and not
+//! touched, the schema keeps its promises, and what can be read of a damaged file is saved.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use cleveragents_domain::{
+    ContentHash, EventKind, Metadata, NewMessage, Position, Role, Sequence, SessionId, SessionName,
+    TokenUsage,
+};
+use cleveragents_store::messages::{Announce, Appended};
+use cleveragents_store::sessions::{NewSession, SessionFilter};
+use cleveragents_store::{
+    DatabaseUrl, Engine, EngineCache, Error, Migration, Options, Severity, events, messages,
+    salvage, sessions,
+};
+use cleveragents_testkit::{Child, TestDatabase, child_input, say, wait_for_go};
+
+fn new_session(name: &str) -> NewSession {
+    NewSession {
+        name: Some(name.parse::<SessionName>().expect("a name")),
+        actor: None,
+        namespace: "local".to_owned(),
+        automation: "supervised".to_owned(),
+        usage: TokenUsage::default(),
+        forked_from: None,
+        created_at: None,
+    }
+}
+
+fn message(text: impl Into<String>) -> Appended {
+    NewMessage::new(Role::User, text.into(), Metadata::new(), usize::MAX)
+        .expect("a message")
+        .into()
+}
+
+fn add_session(engine: &Engine, name: &str, texts: Vec<String>) -> SessionId {
+    let id = SessionId::generate();
+    let new = new_session(name);
+    engine
+        .write(move |unit| {
+            sessions::insert(unit, id, &new, EventKind::SessionCreated)?;
+            let batch: Vec<Appended> = texts.iter().cloned().map(message).collect();
+            messages::append(unit, id, &batch, Announce::Each)?;
+            Ok::<_, Error>(id)
+        })
+        .expect("stored")
+}
+
+fn open(url: &DatabaseUrl) -> Result<Arc<Engine>, Error> {
+    EngineCache::new(Options::default()).open(url)
+}
+
+#[test]
+fn sixteen_processes_opening_one_new_database_migrate_it_once() {
+    if let Some(url) = child_input() {
+        wait_for_go();
+        let url = DatabaseUrl::parse(&url, Path::new("/")).expect("a URL");
+        let engine = open(&url).expect("opens");
+        return say(add_session(
+            &engine,
+            "from a child",
+            vec!["hello".to_owned()],
+        ));
+    }
+    for database in TestDatabase::each() {
+        let said = Child::race(
+            16,
+            "sixteen_processes_opening_one_new_database_migrate_it_once",
+            |_| database.url.clone(),
+        );
+        let versions = database.ask("SELECT version FROM schema_migrations ORDER BY version");
+        let expected: Vec<_> = (1..=Migration::newest())
+            .map(|version| vec![version.to_string()])
+            .collect();
+        assert_eq!(versions, expected, "each version once on {}", database.kind);
+        let engine = database.open();
+        for session in said.concat() {
+            let id = session.parse().expect("the child says its session");
+            let stored = engine
+                .read(|reader| sessions::get(reader, id))
+                .expect("read");
+            assert_eq!(stored.map(|session| session.message_count), Some(1));
+        }
+    }
+}
+
+/// What is on disk, byte for byte.
+fn fingerprint(path: &Path) -> Option<ContentHash> {
+    std::fs::read(path)
+        .ok()
+        .map(|bytes| ContentHash::of(&bytes))
+}
+
+#[test]
+fn a_newer_database_is_refused_and_not_touched() {
+    let newer = Migration::newest() + 1;
+    let mark_newer = format!(
+        "INSERT INTO schema_migrations (version, name, applied_at) VALUES ({newer}, 'x', 0)"
+    );
+    let expected = Error::Newer {
+        found: newer,
+        known: Migration::newest(),
+    };
+    for database in TestDatabase::each() {
+        drop(database.open());
+        database.meddle(&mark_newer);
+        let before = database.folder().map(|_| fingerprint(&database.file()));
+        for _ in 0..3 {
+            assert_eq!(open(&database.parsed_url()).expect_err("refused"), expected);
+        }
+        assert_eq!(
+            before,
+            database.folder().map(|_| fingerprint(&database.file()))
+        );
+        assert_eq!(
+            database.count("SELECT COUNT(*) FROM schema_migrations"),
+            newer
+        );
+    }
+}
+
+/// As after a crash of the newer program: part of the data is in the log only.
+#[test]
+fn a_newer_database_with_a_log_is_refused_and_not_touched() {
+    let made = TestDatabase::sqlite();
+    let engine = made.open();
+    add_session(&engine, "kept", vec!["in the log".to_owned()]);
+    let newer = Migration::newest() + 1;
+    made.meddle(&format!(
+        "INSERT INTO schema_migrations (version, name, applied_at) VALUES ({newer}, 'x', 0)"
+    ));
+    // Copied while open: that is what a crash leaves.
+    let crashed = TestDatabase::sqlite();
+    let log = crashed.file().with_extension("db-wal");
+    std::fs::copy(made.file(), crashed.file()).expect("copied");
+    std::fs::copy(made.file().with_extension("db-wal"), &log).expect("copied");
+    let (file_before, log_before) = (fingerprint(&crashed.file()), fingerprint(&log));
+    assert!(std::fs::metadata(&log).expect("a log").len() > 0);
+    for _ in 0..3 {
+        let error = open(&crashed.parsed_url()).expect_err("refused");
+        assert_eq!(
+            error,
+            Error::Newer {
+                found: newer,
+                known: Migration::newest()
+            }
+        );
+        assert_eq!(
+            fingerprint(&crashed.file()),
+            file_before,
+            "the file is as it was"
+        );
+        assert_eq!(fingerprint(&log), log_before, "so is its log");
+    }
+}
+
+#[test]
+fn a_database_after_a_crash_has_what_its_log_holds() {
+    let made = TestDatabase::sqlite();
+    let engine = made.open();
+    let id = add_session(&engine, "kept", vec!["in the log".to_owned()]);
+    let crashed = TestDatabase::sqlite();
+    for suffix in ["db", "db-wal"] {
+        let name = format!("test.{suffix}");
+        let folder = |database: &TestDatabase| database.folder().expect("a folder").join(&name);
+        std::fs::copy(folder(&made), folder(&crashed)).expect("copied");
+    }
+    let after = crashed.open();
+    let page = after
+        .read(|reader| messages::page(reader, id, Sequence(0), 10))
+        .expect("read");
+    assert_eq!(page.len(), 1);
+}
+
+/// A database of some size, closed, so that all of it is in the file.
+fn populated(sessions: usize, messages_each: usize) -> TestDatabase {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    for session in 0..sessions {
+        let texts =
+            (0..messages_each).map(|number| format!("{session}/{number} {}", "x".repeat(200)));
+        add_session(&engine, &format!("session {session}"), texts.collect());
+    }
+    drop(engine);
+    database
+}
+
+/// Damage is named as such when the database is opened or checked; nothing panics and nothing else
+/// is reported in its place.
+fn damage_is_named(database: &TestDatabase, what: &str) {
+    let before = fingerprint(&database.file());
+    let outcome = open(&database.parsed_url()).and_then(|engine| {
+        // Reading around in a damaged file must not panic either, whatever it answers.
+        let _page = engine.read(|reader| sessions::list(reader, &SessionFilter::default()));
+        engine.check()
+    });
+    match outcome {
+        Err(Error::Damaged { database: file, .. }) => {
+            assert_eq!(Path::new(&file), database.file(), "{what}");
+            assert_eq!(
+                fingerprint(&database.file()),
+                before,
+                "{what}: it was touched"
+            );
+        }
+        Err(other) => panic!("{what}: {other:?}"),
+        Ok(checks) => {
+            let damage = checks
+                .iter()
+                .find(|check| check.severity == Severity::Error);
+            assert!(damage.is_some(), "{what}: {checks:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_no_database_is_called_damaged() {
+    let noise: Vec<u8> = (0..40_000_u32)
+        .flat_map(|x| x.wrapping_mul(2_654_435_761).to_le_bytes())
+        .collect();
+    for (what, bytes) in [
+        ("random bytes", noise.as_slice()),
+        (
+            "text",
+            b"This is a letter, and certainly no database.\n"
+                .repeat(100)
+                .as_slice(),
+        ),
+    ] {
+        let database = TestDatabase::sqlite();
+        std::fs::write(database.file(), bytes).expect("written");
+        damage_is_named(&database, what);
+    }
+}
+
+#[test]
+fn a_truncated_file_is_called_damaged() {
+    let whole = std::fs::read(populated(20, 20).file()).expect("read");
+    for keep in [100, 1000, 4096, 5000, whole.len() / 2, whole.len() - 4096] {
+        let database = TestDatabase::sqlite();
+        std::fs::write(database.file(), &whole[..keep]).expect("written");
+        damage_is_named(&database, &format!("{keep} of {} bytes", whole.len()));
+    }
+}
+
+#[test]
+fn an_overwritten_page_is_called_damaged() {
+    const PAGE: usize = 4096;
+    let whole = std::fs::read(populated(20, 20).file()).expect("read");
+    let pages = whole.len() / PAGE;
+    let step = (pages / cleveragents_testkit::proof_size(12, 1000)).max(1);
+    for page in (1..pages).step_by(step) {
+        let database = TestDatabase::sqlite();
+        let mut bytes = whole.clone();
+        bytes[page * PAGE..(page + 1) * PAGE].fill(0xA5);
+        std::fs::write(database.file(), bytes).expect("written");
+        damage_is_named(&database, &format!("page {page} of {pages}"));
+    }
+}
+
+#[test]
+fn an_empty_file_becomes_a_database() {
+    let database = TestDatabase::sqlite();
+    std::fs::write(database.file(), b"").expect("written");
+    let engine = database.open();
+    add_session(&engine, "first", vec!["hello".to_owned()]);
+    assert!(
+        engine
+            .check()
+            .expect("checked")
+            .iter()
+            .all(|check| check.severity == Severity::Ok)
+    );
+}
+
+#[test]
+fn a_database_file_is_for_its_owner_alone() {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    add_session(&engine, "secret", vec!["hello".to_owned()]);
+    for name in ["test.db", "test.db-wal", "test.db-shm", "test.db.lock"] {
+        let path = database.folder().expect("a folder").join(name);
+        let mode = std::fs::metadata(&path).expect(name).permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn defect_7283_every_foreign_key_declares_its_delete_rule() {
+    for database in TestDatabase::each() {
+        drop(database.open());
+        let rules = if database.kind == "sqlite" {
+            database.ask(
+                "SELECT t.name || '.' || k.\"from\", k.on_delete FROM sqlite_schema t \
+                 JOIN pragma_foreign_key_list(t.name) k WHERE t.type = 'table' ORDER BY 1",
+            )
+        } else {
+            database.ask(
+                "SELECT t.relname || '.' || a.attname, CASE c.confdeltype WHEN 'c' THEN 'CASCADE' \
+                 WHEN 'n' THEN 'SET NULL' WHEN 'r' THEN 'RESTRICT' ELSE 'NO ACTION' END \
+                 FROM pg_constraint c JOIN pg_class t ON t.oid = c.conrelid \
+                 JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = c.conkey[1] \
+                 WHERE c.contype = 'f' ORDER BY 1",
+            )
+        };
+        let expected = [
+            ["change_entries.changeset_id", "CASCADE"],
+            ["change_entries.invocation_id", "SET NULL"],
+            ["changesets.plan_id", "CASCADE"],
+            ["messages.session_id", "CASCADE"],
+            ["session_plans.session_id", "CASCADE"],
+            ["tool_invocations.plan_id", "CASCADE"],
+            ["tool_invocations.session_id", "CASCADE"],
+        ];
+        assert_eq!(rules, expected, "on {}", database.kind);
+    }
+}
+
+/// Both databases have the same tables with the same columns, and each index of foreign keys.
+#[test]
+fn both_databases_have_the_same_tables_and_columns() {
+    let columns = |database: &TestDatabase| {
+        drop(database.open());
+        if database.kind == "sqlite" {
+            database.ask(
+                "SELECT t.name, c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c \
+                 WHERE t.type = 'table' AND t.name NOT LIKE 'message_search%' \
+                 AND t.name NOT LIKE 'sqlite_%' AND t.name <> 'search_mark' ORDER BY 1, 2",
+            )
+        } else {
+            database.ask(
+                "SELECT table_name, column_name FROM information_schema.columns \
+                 WHERE table_schema = current_schema() ORDER BY table_name COLLATE \"C\", column_name COLLATE \"C\"",
+            )
+        }
+    };
+    if let [sqlite, postgres] = TestDatabase::each().as_slice() {
+        assert_eq!(columns(sqlite), columns(postgres));
+    }
+}
+
+/// Enough damage in the middle of a large file to lose rows, not enough to lose all.
+#[test]
+fn what_can_be_read_of_a_damaged_file_is_saved_and_the_file_is_kept() {
+    const PAGE: usize = 4096;
+    let database = populated(100, 50);
+    let mut bytes = std::fs::read(database.file()).expect("read");
+    let pages = bytes.len() / PAGE;
+    for page in [pages / 2, pages / 2 + 1, pages / 2 + 7] {
+        bytes[page * PAGE..(page + 1) * PAGE].fill(0);
+    }
+    std::fs::write(database.file(), &bytes).expect("written");
+    damage_is_named(&database, "three pages in the middle");
+    let report = salvage(&database.file(), &Options::default()).expect("saved");
+
+    let kept = std::fs::read(&report.set_aside).expect("the damaged file is still there");
+    assert!(kept == bytes, "byte for byte");
+    assert_ne!(report.set_aside, database.file());
+
+    let engine = database.open();
+    let totals = engine
+        .read(|reader| sessions::totals(reader))
+        .expect("read");
+    let stored = database.count("SELECT COUNT(*) FROM messages");
+    assert!(stored >= 4_000, "{stored} of 5000 messages: {report:?}");
+    assert!(totals.sessions >= 90, "{totals:?}");
+    let saved = |table: &str| {
+        report
+            .saved
+            .iter()
+            .find(|(name, _)| name == table)
+            .map(|(_, rows)| *rows)
+            .expect(table)
+    };
+    assert_eq!(saved("messages"), stored, "the report counts what is there");
+    if stored < 5_000 {
+        assert!(
+            report.incomplete.contains(&"messages".to_owned()),
+            "{report:?}"
+        );
+    }
+
+    let checks = engine.check().expect("checked");
+    for check in &checks {
+        // A lost message leaves a gap, and that is said; everything else is sound.
+        let is_honest = check.severity == Severity::Ok
+            || (check.name == "message numbers" && !report.incomplete.is_empty());
+        assert!(is_honest, "{check:?}");
+    }
+
+    // The new database goes on where the old one ended: new messages and new event positions
+    // come after the old ones, so that a reader that resumes misses nothing.
+    let newest = database.count("SELECT MAX(position) FROM events");
+    assert!(newest >= 5_100, "events are saved too: {newest}");
+    let id = add_session(&engine, "afterwards", vec!["hello".to_owned()]);
+    let after = engine
+        .read(|reader| events::after(reader, Position(newest), 10))
+        .expect("read");
+    assert!(
+        after.iter().any(|event| event.subject == id.to_string()),
+        "{after:?}"
+    );
+}
+
+#[test]
+fn a_file_of_which_nothing_can_be_read_is_set_aside_and_replaced() {
+    let database = TestDatabase::sqlite();
+    let noise = b"no database at all".repeat(1000);
+    std::fs::write(database.file(), &noise).expect("written");
+    let report = salvage(&database.file(), &Options::default()).expect("replaced");
+    assert!(std::fs::read(&report.set_aside).expect("kept") == noise);
+    assert!(report.saved.iter().all(|(_, rows)| *rows == 0));
+    assert!(!report.incomplete.is_empty());
+    let engine = database.open();
+    add_session(&engine, "first", vec!["hello".to_owned()]);
+    assert!(
+        engine
+            .check()
+            .expect("checked")
+            .iter()
+            .all(|check| check.severity == Severity::Ok)
+    );
+}
+
+#[test]
+fn two_salvages_keep_two_files() {
+    let database = TestDatabase::sqlite();
+    std::fs::write(database.file(), b"damaged once".repeat(100)).expect("written");
+    let first = salvage(&database.file(), &Options::default())
+        .expect("replaced")
+        .set_aside;
+    std::fs::write(database.file(), b"damaged twice".repeat(100)).expect("written");
+    let second = salvage(&database.file(), &Options::default())
+        .expect("replaced")
+        .set_aside;
+    assert_ne!(first, second);
+    assert!(first.exists() && second.exists());
+}
+
+/// What lies in the log of a damaged file is saved as well.
+#[test]
+fn a_salvage_reads_the_log_of_the_damaged_file() {
+    let made = populated(20, 20);
+    let engine = made.open();
+    let id = add_session(&engine, "only in the log", vec!["last words".to_owned()]);
+    let crashed = TestDatabase::sqlite();
+    std::fs::copy(made.file(), crashed.file()).expect("copied");
+    let log = crashed.file().with_extension("db-wal");
+    std::fs::copy(made.file().with_extension("db-wal"), &log).expect("copied");
+    salvage(&crashed.file(), &Options::default()).expect("saved");
+    assert!(!log.exists() || std::fs::metadata(&log).expect("a log").len() < 1_000_000);
+    let after = crashed.open();
+    let page = after
+        .read(|reader| messages::page(reader, id, Sequence(0), 10))
+        .expect("read");
+    assert_eq!(page.len(), 1, "the log belongs to the damaged file");
+}

@@ -1,0 +1,456 @@
+//! Model checking of the engine cache and of the group commit.
+//!
+//! `src/cache.rs` and `src/group.rs` are compiled here a second time against primitives whose
+//! interleavings a checker controls: first in order (depth first), then at random, then with few
+//! but ill-timed switches (PCT). A schedule that breaks a rule or waits for ever fails the test.
+
+use std::collections::HashMap;
+
+use cleveragents_testkit::proof_size;
+use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use shuttle::sync::{Arc, Mutex, mpsc};
+use shuttle::thread;
+
+#[path = "../src/cache.rs"]
+mod cache;
+#[path = "../src/group.rs"]
+mod group;
+
+/// What `cache.rs` and `group.rs` are written against.
+mod sync {
+    pub(crate) use shuttle::sync::atomic::{AtomicUsize, Ordering};
+    pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+}
+
+use cache::Cache;
+use group::{GroupCommit, Linger, Writer};
+
+/// Runs a model under many interleavings.
+fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_dfs(model.clone(), Some(proof_size(4_000, 400_000)));
+    shuttle::check_random(model.clone(), proof_size(2_000, 200_000));
+    shuttle::check_pct(model, proof_size(2_000, 200_000), 3);
+}
+
+/// Runs a model under every interleaving there is. Only for very small ones.
+fn exhaust(model: impl Fn() + Send + Sync + 'static) {
+    shuttle::check_dfs(model, None);
+}
+
+/// Something shared that counts how often it was built and freed.
+struct Built {
+    freed: Arc<AtomicUsize>,
+}
+
+impl Drop for Built {
+    fn drop(&mut self) {
+        self.freed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[derive(Clone, Default)]
+struct Count {
+    built: Arc<AtomicUsize>,
+    freed: Arc<AtomicUsize>,
+}
+
+impl Count {
+    fn build(&self) -> Result<Built, &'static str> {
+        self.built.fetch_add(1, Ordering::SeqCst);
+        // A build takes its time: somebody else may run in the middle of it.
+        thread::yield_now();
+        Ok(Built {
+            freed: Arc::clone(&self.freed),
+        })
+    }
+
+    fn built(&self) -> usize {
+        self.built.load(Ordering::SeqCst)
+    }
+
+    fn freed(&self) -> usize {
+        self.freed.load(Ordering::SeqCst)
+    }
+}
+
+type Engines = Arc<Cache<&'static str, Built>>;
+
+fn engines() -> Engines {
+    Arc::new(Cache::new())
+}
+
+/// N callers of one key at the same moment.
+fn callers_share_one_build(callers: usize) {
+    let (cache, count) = (engines(), Count::default());
+    let running: Vec<_> = (0..callers)
+        .map(|_| {
+            let (cache, count) = (Arc::clone(&cache), count.clone());
+            thread::spawn(move || {
+                cache
+                    .get_or_build(&"memory", || count.build())
+                    .expect("built")
+            })
+        })
+        .collect();
+    let values: Vec<_> = running
+        .into_iter()
+        .map(|caller| caller.join().expect("no caller panics"))
+        .collect();
+    assert!(
+        values.iter().all(|value| Arc::ptr_eq(value, &values[0])),
+        "one value for all"
+    );
+    assert_eq!(count.built(), 1, "built once");
+    assert_eq!(count.freed(), 0, "alive while somebody holds it");
+}
+
+#[test]
+fn defect_7566_two_callers_share_one_build_in_every_interleaving() {
+    exhaust(|| callers_share_one_build(2));
+}
+
+#[test]
+fn defect_7566_three_callers_share_one_build() {
+    explore(|| callers_share_one_build(3));
+}
+
+#[test]
+fn a_failed_build_is_not_remembered() {
+    explore(|| {
+        let (cache, count) = (engines(), Count::default());
+        let failing = {
+            let cache = Arc::clone(&cache);
+            thread::spawn(move || {
+                cache.get_or_build(&"memory", || {
+                    thread::yield_now();
+                    Err::<Built, _>("out of luck")
+                })
+            })
+        };
+        let lucky = {
+            let (cache, count) = (Arc::clone(&cache), count.clone());
+            thread::spawn(move || cache.get_or_build(&"memory", || count.build()))
+        };
+        let failed = failing.join().expect("no panic");
+        let value = lucky
+            .join()
+            .expect("no panic")
+            .expect("another caller's failure is its own");
+        // The first caller either failed by itself or came late and was given the other's value.
+        if let Ok(shared) = failed {
+            assert!(Arc::ptr_eq(&shared, &value));
+        }
+        let again = cache
+            .get_or_build(&"memory", || count.build())
+            .expect("alive");
+        assert!(Arc::ptr_eq(&again, &value));
+        assert_eq!(count.built(), 1);
+    });
+}
+
+/// What [`keys_that_meet`] needs of a cache.
+trait GetOrBuild: Send + Sync + 'static {
+    fn get(&self, key: &'static str, build: &mut dyn FnMut());
+}
+
+impl GetOrBuild for Cache<&'static str, ()> {
+    fn get(&self, key: &'static str, build: &mut dyn FnMut()) {
+        self.get_or_build(&key, || {
+            build();
+            Ok::<_, ()>(())
+        })
+        .expect("built");
+    }
+}
+
+/// The build of one key does not end before the build of the other has: if one key ever waited for
+/// another, nobody could go on.
+fn keys_that_meet(cache: Arc<impl GetOrBuild>) {
+    let (done, wait) = mpsc::channel();
+    let first = {
+        let cache = Arc::clone(&cache);
+        thread::spawn(move || cache.get("first", &mut || wait.recv().expect("the other is built")))
+    };
+    cache.get("second", &mut || {
+        done.send(()).expect("somebody waits for this")
+    });
+    first.join().expect("both are built");
+}
+
+#[test]
+fn different_keys_never_wait_for_each_other() {
+    explore(|| keys_that_meet(Arc::new(Cache::new())));
+}
+
+/// A cache with a single lock for everything.
+struct SingleLock(Mutex<()>);
+
+impl GetOrBuild for SingleLock {
+    fn get(&self, _: &'static str, build: &mut dyn FnMut()) {
+        let _all = self.0.lock().expect("not poisoned");
+        build();
+    }
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn the_checker_finds_keys_that_wait_for_each_other() {
+    explore(|| keys_that_meet(Arc::new(SingleLock(Mutex::new(())))));
+}
+
+#[test]
+fn the_last_user_frees_the_value_and_its_slot_is_forgotten() {
+    explore(|| {
+        let (cache, count) = (engines(), Count::default());
+        let running: Vec<_> = (0..3)
+            .map(|_| {
+                let (cache, count) = (Arc::clone(&cache), count.clone());
+                thread::spawn(move || drop(cache.get_or_build(&"memory", || count.build())))
+            })
+            .collect();
+        for user in running {
+            user.join().expect("no user panics");
+        }
+        assert!(count.built() >= 1);
+        assert_eq!(
+            count.freed(),
+            count.built(),
+            "the cache keeps nothing alive"
+        );
+        let other = cache
+            .get_or_build(&"other", || count.build())
+            .expect("built");
+        assert_eq!(cache.slot_count(), 1, "the unused slot is gone");
+        drop(other);
+        assert_eq!(count.freed(), count.built());
+    });
+}
+
+#[test]
+fn forgetting_slots_never_splits_a_key() {
+    explore(|| {
+        let (cache, count) = (engines(), Count::default());
+        let ask = |key: &'static str| {
+            let (cache, count) = (Arc::clone(&cache), count.clone());
+            thread::spawn(move || cache.get_or_build(&key, || count.build()).expect("built"))
+        };
+        let (early, other, late) = (ask("memory"), ask("other"), ask("memory"));
+        let early = early.join().expect("no panic");
+        let late = late.join().expect("no panic");
+        let other = other.join().expect("no panic");
+        assert!(Arc::ptr_eq(&early, &late) && !Arc::ptr_eq(&early, &other));
+        assert_eq!(count.built(), 2);
+    });
+}
+
+/// The design of the founding report: look, then build, then insert, each step safe by itself.
+#[derive(Default)]
+struct FoundingCache {
+    engines: Mutex<HashMap<&'static str, Arc<Built>>>,
+}
+
+impl FoundingCache {
+    fn get_or_build(&self, url: &'static str, count: &Count) -> Arc<Built> {
+        let is_missing = !self.engines.lock().expect("not poisoned").contains_key(url);
+        if is_missing {
+            let built = Arc::new(count.build().expect("built"));
+            self.engines
+                .lock()
+                .expect("not poisoned")
+                .insert(url, built);
+        }
+        Arc::clone(&self.engines.lock().expect("not poisoned")[url])
+    }
+}
+
+#[test]
+#[should_panic(expected = "two engines for one URL")]
+fn defect_7566_the_checker_finds_the_founding_race() {
+    explore(|| {
+        let (cache, count) = (Arc::new(FoundingCache::default()), Count::default());
+        let other = {
+            let (cache, count) = (Arc::clone(&cache), count.clone());
+            thread::spawn(move || cache.get_or_build("memory", &count))
+        };
+        let mine = cache.get_or_build("memory", &count);
+        let theirs = other.join().expect("no panic");
+        assert!(Arc::ptr_eq(&mine, &theirs), "two engines for one URL");
+    });
+}
+
+/// A unit of work that remembers what was done to it.
+#[derive(Debug, PartialEq)]
+struct Unit {
+    caller: usize,
+    number: usize,
+    runs: usize,
+    outcome: Option<(usize, usize)>,
+}
+
+/// A writer that notes what it runs and notices when it is not alone.
+#[derive(Clone, Default)]
+struct Notes {
+    busy: Arc<AtomicBool>,
+    ran: Arc<Mutex<Vec<(usize, usize)>>>,
+}
+
+impl Notes {
+    fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+        assert!(
+            !self.busy.swap(true, Ordering::SeqCst),
+            "two at the writer at once"
+        );
+        let outcome = work();
+        thread::yield_now();
+        self.busy.store(false, Ordering::SeqCst);
+        outcome
+    }
+}
+
+impl Writer for Notes {
+    type Unit = Unit;
+
+    fn run(&mut self, units: &mut [Unit]) {
+        assert!(!units.is_empty(), "a batch without a unit");
+        self.alone(|| {
+            for unit in units {
+                self.ran
+                    .lock()
+                    .expect("not poisoned")
+                    .push((unit.caller, unit.number));
+                unit.runs += 1;
+                unit.outcome = Some((unit.caller, unit.number));
+            }
+        });
+    }
+}
+
+/// Does not wait for company at all.
+#[derive(Clone, Copy)]
+struct NoLinger;
+
+impl Linger for NoLinger {
+    fn wait(&self, _: usize, _: &dyn Fn() -> usize) {}
+}
+
+/// Waits for company for a few turns.
+#[derive(Clone, Copy)]
+struct FewTurns;
+
+impl Linger for FewTurns {
+    fn wait(&self, expected: usize, queued: &dyn Fn() -> usize) {
+        for _ in 0..3 {
+            if queued() >= expected {
+                return;
+            }
+            thread::yield_now();
+        }
+    }
+}
+
+/// Callers that submit so many units each, one after the other.
+fn callers_submit<L: Linger + Send + Sync + 'static>(callers: usize, units: usize, linger: L) {
+    let notes = Notes::default();
+    let commit = Arc::new(GroupCommit::new(notes.clone(), linger));
+    let running: Vec<_> = (0..callers)
+        .map(|caller| {
+            let commit = Arc::clone(&commit);
+            thread::spawn(move || {
+                for number in 0..units {
+                    let unit = Unit {
+                        caller,
+                        number,
+                        runs: 0,
+                        outcome: None,
+                    };
+                    let back = commit.submit(unit).expect("a unit comes back");
+                    let outcome = Some((caller, number));
+                    assert_eq!(
+                        back,
+                        Unit {
+                            caller,
+                            number,
+                            runs: 1,
+                            outcome
+                        },
+                        "its own, run once"
+                    );
+                }
+            })
+        })
+        .collect();
+    // Maintenance uses the writer between two batches, never during one.
+    commit.with_writer(|writer| writer.alone(|| ()));
+    for caller in running {
+        caller.join().expect("no caller panics");
+    }
+    let ran = notes.ran.lock().expect("not poisoned");
+    assert_eq!(ran.len(), callers * units, "every unit ran, none twice");
+    for caller in 0..callers {
+        let own: Vec<usize> = ran
+            .iter()
+            .filter(|(by, _)| *by == caller)
+            .map(|(_, number)| *number)
+            .collect();
+        assert_eq!(
+            own,
+            (0..units).collect::<Vec<_>>(),
+            "in the order of its caller"
+        );
+    }
+}
+
+#[test]
+fn two_callers_of_the_group_commit_get_their_own_units_back() {
+    explore(|| callers_submit(2, 1, NoLinger));
+}
+
+#[test]
+fn many_callers_of_the_group_commit_get_their_own_units_back() {
+    explore(|| callers_submit(4, 2, NoLinger));
+}
+
+#[test]
+fn a_leader_that_waits_for_company_loses_and_blocks_nobody() {
+    explore(|| callers_submit(3, 3, FewTurns));
+}
+
+/// A group commit that decides whether anybody leads in two steps: the mistake that
+/// `group.rs` avoids by deciding it under the lock of its queue.
+#[derive(Default)]
+struct HastyCommit {
+    queue: Mutex<Vec<usize>>,
+    led: AtomicBool,
+    ran: AtomicUsize,
+}
+
+impl HastyCommit {
+    fn submit(&self, unit: usize) {
+        self.queue.lock().expect("not poisoned").push(unit);
+        if self.led.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let batch = std::mem::take(&mut *self.queue.lock().expect("not poisoned"));
+        self.ran.fetch_add(batch.len(), Ordering::SeqCst);
+        self.led.store(false, Ordering::SeqCst);
+    }
+}
+
+#[test]
+#[should_panic(expected = "a unit was left in the queue")]
+fn the_checker_finds_a_unit_that_nobody_leads() {
+    explore(|| {
+        let commit = Arc::new(HastyCommit::default());
+        let other = {
+            let commit = Arc::clone(&commit);
+            thread::spawn(move || commit.submit(1))
+        };
+        commit.submit(2);
+        other.join().expect("no panic");
+        assert_eq!(
+            commit.ran.load(Ordering::SeqCst),
+            2,
+            "a unit was left in the queue"
+        );
+    });
+}

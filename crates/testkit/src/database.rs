@@ -1,0 +1,196 @@
+//! [`TestDatabase`]: a database for one test, opened through the store or, to damage it or to look
+//! at what is really there, behind the store's back.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
+use postgres::{Client, NoTls, SimpleQueryMessage};
+
+/// A database that exists for one test.
+#[derive(Debug)]
+pub struct TestDatabase {
+    /// Its URL.
+    pub url: String,
+    /// `sqlite` or `postgres`, for messages.
+    pub kind: &'static str,
+    guard: Guard,
+}
+
+#[derive(Debug)]
+enum Guard {
+    Folder(tempfile::TempDir),
+    Server { address: String, database: String },
+}
+
+impl TestDatabase {
+    /// A new SQLite file.
+    pub fn sqlite() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let url = format!("sqlite://{}", folder.path().join("test.db").display());
+        Self {
+            url,
+            kind: "sqlite",
+            guard: Guard::Folder(folder),
+        }
+    }
+
+    /// A new database on the test server, `None` when there is no server.
+    pub fn postgres() -> Option<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let Ok(address) = std::env::var("CLEVERAGENTS_TEST_POSTGRES_URL") else {
+            assert!(
+                std::env::var_os("CLEVERAGENTS_TEST_REQUIRE_ALL").is_none(),
+                "CLEVERAGENTS_TEST_POSTGRES_URL is not set, and every test must run"
+            );
+            eprintln!("NOT RUN on PostgreSQL: CLEVERAGENTS_TEST_POSTGRES_URL is not set");
+            return None;
+        };
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let database = format!("ca_test_{}_{number}", std::process::id());
+        connect(&address)
+            .batch_execute(&format!("CREATE DATABASE {database}"))
+            .expect("the test server makes a database");
+        let (server, _) = address
+            .rsplit_once('/')
+            .expect("the address names a database");
+        let url = format!("{server}/{database}");
+        Some(Self {
+            url,
+            kind: "postgres",
+            guard: Guard::Server { address, database },
+        })
+    }
+
+    /// One of each kind that can be had.
+    pub fn each() -> Vec<Self> {
+        std::iter::once(Self::sqlite())
+            .chain(Self::postgres())
+            .collect()
+    }
+
+    /// The folder of an SQLite file.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.guard {
+            Guard::Folder(folder) => Some(folder.path()),
+            Guard::Server { .. } => None,
+        }
+    }
+
+    /// The SQLite file.
+    pub fn file(&self) -> PathBuf {
+        self.folder()
+            .expect("an SQLite database is in a folder")
+            .join("test.db")
+    }
+
+    /// Its URL, parsed.
+    pub fn parsed_url(&self) -> DatabaseUrl {
+        DatabaseUrl::parse(&self.url, Path::new("/")).expect("test databases have good URLs")
+    }
+
+    /// An engine on it, shared with nobody: what another process would have.
+    pub fn open(&self) -> Arc<Engine> {
+        EngineCache::new(Options::default())
+            .open(&self.parsed_url())
+            .expect("test databases can be opened")
+    }
+
+    /// Changes the database behind the store's back.
+    pub fn meddle(&self, sql: &str) {
+        self.try_meddle(sql).expect("the meddling statement runs");
+    }
+
+    /// Tries to change the database behind the store's back and gives the database's objection.
+    pub fn try_meddle(&self, sql: &str) -> Result<(), String> {
+        match &self.guard {
+            Guard::Folder(_) => connect_file(&self.file())
+                .execute_batch(sql)
+                .map_err(|error| error.to_string()),
+            Guard::Server { .. } => connect(&self.url).batch_execute(sql).map_err(|error| {
+                error
+                    .as_db_error()
+                    .map_or_else(|| error.to_string(), ToString::to_string)
+            }),
+        }
+    }
+
+    /// What a query really answers, behind the store's back: rows of columns as text, NULL empty.
+    pub fn ask(&self, sql: &str) -> Vec<Vec<String>> {
+        match &self.guard {
+            Guard::Folder(_) => ask_file(&connect_file(&self.file()), sql).expect("the query runs"),
+            Guard::Server { .. } => connect(&self.url)
+                .simple_query(sql)
+                .expect("the query runs")
+                .into_iter()
+                .filter_map(|message| match message {
+                    SimpleQueryMessage::Row(row) => Some(
+                        (0..row.len())
+                            .map(|column| row.get(column).unwrap_or_default().to_owned())
+                            .collect(),
+                    ),
+                    _ => None,
+                })
+                .collect(),
+        }
+    }
+
+    /// The single number that a query answers with.
+    pub fn count(&self, sql: &str) -> u64 {
+        match self.ask(sql).as_slice() {
+            [row] => row[0].parse().expect("a count"),
+            rows => panic!("{sql} answers with {} rows", rows.len()),
+        }
+    }
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        if let Guard::Server { address, database } = &self.guard {
+            connect(address)
+                .batch_execute(&format!("DROP DATABASE IF EXISTS {database} WITH (FORCE)"))
+                .expect("the test server drops a database");
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests look behind the store's back"
+)]
+fn connect(address: &str) -> Client {
+    Client::connect(address, NoTls).expect("the test server answers")
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests look behind the store's back"
+)]
+fn connect_file(path: &Path) -> rusqlite::Connection {
+    let connection = rusqlite::Connection::open(path).expect("the file opens");
+    connection
+        .busy_timeout(std::time::Duration::from_secs(30))
+        .expect("a connection can be patient");
+    connection
+}
+
+fn ask_file(connection: &rusqlite::Connection, sql: &str) -> rusqlite::Result<Vec<Vec<String>>> {
+    use rusqlite::types::Value;
+    let mut statement = connection.prepare(sql)?;
+    let columns = statement.column_count();
+    let rows = statement.query_map([], |row| {
+        (0..columns)
+            .map(|column| {
+                Ok(match row.get(column)? {
+                    Value::Null => String::new(),
+                    Value::Integer(number) => number.to_string(),
+                    Value::Real(number) => number.to_string(),
+                    Value::Text(text) => text,
+                    Value::Blob(bytes) => format!("{bytes:02x?}"),
+                })
+            })
+            .collect::<rusqlite::Result<Vec<_>>>()
+    })?;
+    rows.collect()
+}
