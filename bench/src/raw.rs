@@ -15,7 +15,7 @@ use rusqlite::{Connection, params};
 pub(crate) fn open(path: &Path) -> anyhow::Result<Connection> {
     let connection = Connection::open(path).context("open the raw database")?;
     connection.execute_batch(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -8000;",
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -8000; PRAGMA temp_store = MEMORY;",
     )?;
     Ok(connection)
 }
@@ -36,8 +36,10 @@ pub(crate) fn append_rate(
         {
             let mut allocate = transaction.prepare_cached(
                 "UPDATE sessions SET next_sequence = next_sequence + 1, content_bytes = content_bytes + ?2, \
-                 updated_at = ?3 WHERE session_id = ?1 RETURNING next_sequence",
+                 updated_at = ?3 WHERE session_id = ?1",
             )?;
+            let mut number = transaction
+                .prepare_cached("SELECT next_sequence FROM sessions WHERE session_id = ?1")?;
             let mut insert = transaction.prepare_cached(
                 "INSERT INTO messages (message_id, session_id, sequence, role, state, content, metadata, created_at) \
                  VALUES (?1, ?2, ?3, 'user', 'complete', ?4, '{}', ?5)",
@@ -48,7 +50,8 @@ pub(crate) fn append_rate(
             for _ in 0..rows_per_commit {
                 let id = cleveragents_domain::MessageId::generate().to_string();
                 let now = cleveragents_domain::Timestamp::now().as_micros();
-                let next: i64 = allocate.query_row(params![session, 64, now], |row| row.get(0))?;
+                allocate.execute(params![session, 64, now])?;
+                let next: i64 = number.query_row([session], |row| row.get(0))?;
                 insert.execute(params![id, session, next - 1, content, now])?;
                 let payload = format!(
                     "{{\"sequence\":{},\"message_id\":\"{id}\",\"role\":\"user\"}}",

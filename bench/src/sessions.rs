@@ -1,5 +1,6 @@
 //! Appending to and paging sessions.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Barrier};
@@ -39,51 +40,96 @@ fn place() -> anyhow::Result<Place> {
     })
 }
 
-/// Appends from so many threads to one session and gives the rate, after checking every number.
+/// What became of the messages of one measurement.
+#[derive(Debug, Default, Clone, Copy, serde::Serialize)]
+struct Counts {
+    stored: u64,
+    lost: u64,
+    duplicated: u64,
+    refused: u64,
+}
+
+/// A text of 64 bytes that no other message of the run has.
+fn unique(thread: usize, number: u64) -> String {
+    format!("{:.<64}", format!("message {number} of writer {thread} "))
+}
+
+/// Appends from so many threads to one session and gives the rate, after reading everything back.
 #[expect(clippy::cast_precision_loss, reason = "a rate")]
-fn append_rate(writers: usize, time: Duration) -> anyhow::Result<(f64, u64)> {
+fn append_rate(writers: usize, time: Duration) -> anyhow::Result<(f64, Counts)> {
     let place = place()?;
     let barrier = Arc::new(Barrier::new(writers + 1));
     let threads: Vec<_> = (0..writers)
-        .map(|_| {
+        .map(|thread| {
             let (service, session, barrier) =
                 (place.service.clone(), place.session, Arc::clone(&barrier));
-            std::thread::spawn(move || -> anyhow::Result<Vec<u64>> {
+            std::thread::spawn(move || {
                 barrier.wait();
                 let started = Instant::now();
-                let mut numbers = Vec::new();
-                while started.elapsed() < time {
-                    let stored =
-                        service.append_message(session, Role::User, content(), Metadata::new())?;
-                    numbers.push(stored.sequence.0);
+                let (mut accepted, mut refused) = (Vec::new(), 0);
+                for number in 0.. {
+                    if started.elapsed() >= time {
+                        break;
+                    }
+                    let text = unique(thread, number);
+                    match service.append_message(session, Role::User, text, Metadata::new()) {
+                        Ok(stored) => accepted.push((stored.sequence.0, number)),
+                        Err(_) => refused += 1,
+                    }
                 }
-                Ok(numbers)
+                (thread, accepted, refused)
             })
         })
         .collect();
     barrier.wait();
     let started = Instant::now();
-    let mut numbers = Vec::new();
+    let mut finished = Vec::new();
     for thread in threads {
-        numbers.extend(
+        finished.push(
             thread
                 .join()
-                .map_err(|_| anyhow::anyhow!("a writer panicked"))??,
+                .map_err(|_| anyhow::anyhow!("a writer panicked"))?,
         );
     }
     let seconds = started.elapsed().as_secs_f64();
-    numbers.sort_unstable();
+    let counts = read_back(&place, &finished)?;
+    Ok(((counts.stored - counts.duplicated) as f64 / seconds, counts))
+}
+
+/// Compares what is stored with what was acknowledged, text by text and number by number.
+fn read_back(place: &Place, finished: &[(usize, Vec<(u64, u64)>, u64)]) -> anyhow::Result<Counts> {
+    let mut stored = HashMap::new();
+    let mut counts = Counts::default();
+    let mut next = 0;
+    loop {
+        let page = place
+            .service
+            .messages(place.session, Sequence(next), 10_000)?;
+        let Some(last) = page.last() else {
+            break;
+        };
+        next = last.sequence.0 + 1;
+        for message in page {
+            counts.stored += 1;
+            if stored.insert(message.content, message.sequence.0).is_some() {
+                counts.duplicated += 1;
+            }
+        }
+    }
+    for (thread, accepted, refused) in finished {
+        counts.refused += refused;
+        for (sequence, number) in accepted {
+            if stored.get(&unique(*thread, *number)) != Some(sequence) {
+                counts.lost += 1;
+            }
+        }
+    }
     ensure!(
-        numbers.iter().copied().eq(0..numbers.len() as u64),
-        "numbers are not consecutive"
+        next == counts.stored,
+        "numbers up to {next} with {} messages",
+        counts.stored
     );
-    let count = place.service.get(place.session)?.message_count;
-    ensure!(
-        count == numbers.len() as u64,
-        "{count} stored, {} acknowledged",
-        numbers.len()
-    );
-    Ok((count as f64 / seconds, count))
+    Ok(counts)
 }
 
 fn raw_rate(rows_per_commit: u64, time: Duration) -> anyhow::Result<f64> {
@@ -115,14 +161,15 @@ pub(crate) fn run(seconds: f64, long: u64, agents: Option<&Path>) -> anyhow::Res
     let time = Duration::from_secs_f64(seconds);
     let mut rows = Vec::new();
     let mut ours_rates = serde_json::Map::new();
-    let mut stored = 0;
+    let mut counts = serde_json::Map::new();
     for writers in [1, 16, 256] {
         let (mut ours, mut other) = (0.0_f64, 0.0_f64);
         for _ in 0..ROUNDS {
             other = other.max(raw_rate(writers as u64, time)?);
-            let (rate, count) = append_rate(writers, time)?;
+            let (rate, seen) = append_rate(writers, time)?;
             ours = ours.max(rate);
-            stored += count;
+            counts.insert(format!("append_{writers}"), json!(seen));
+            ensure!(seen.lost + seen.duplicated + seen.refused == 0, "{seen:?}");
         }
         let note = format!("raw SQLite, {writers} rows a commit, synchronous=FULL");
         rows.push(row(
@@ -138,11 +185,10 @@ pub(crate) fn run(seconds: f64, long: u64, agents: Option<&Path>) -> anyhow::Res
     if let Some(agents) = agents {
         rows.extend(start_up(agents)?);
     }
-    let counts = json!({"stored": stored, "lost": 0, "duplicated": 0, "refused": 0});
     Ok(Findings {
         rows,
         ours: ours_rates,
-        counts,
+        counts: counts.into(),
     })
 }
 

@@ -81,8 +81,12 @@ fn execute(
             "--database-url",
             parsed.database_url.as_deref(),
         )?;
-    let configuration = match Configuration::load(&environment, &home, flags) {
-        Ok(configuration) => configuration,
+    let loaded = Configuration::load(&environment, &home, flags).and_then(|configuration| {
+        let settings = configuration.settings()?;
+        Ok((configuration, settings))
+    });
+    let (configuration, settings) = match loaded {
+        Ok(loaded) => loaded,
         Err(error) => {
             return match &parsed.command {
                 // Diagnostics must work whatever is wrong.
@@ -93,7 +97,6 @@ fn execute(
             };
         }
     };
-    let settings = configuration.settings()?;
     let format = choose(
         parsed.report_format(),
         None,
@@ -101,6 +104,11 @@ fn execute(
         surface,
     )?;
     *printer = Printer::new(format, surface);
+    if let Command::Session(Session::Append(append)) = &parsed.command
+        && append.jsonl.is_some()
+    {
+        *printer = printer.for_stream();
+    }
     let is_markdown = parsed.asks_for_markdown();
     let context = Context {
         environment,
@@ -196,7 +204,9 @@ fn usage(
         .lines()
         .find_map(|line| line.strip_prefix("Usage: "))
         .map(|usage| format!("the usage is: {usage}"));
-    let hint = tip
+    let hint = (code == Code::InvalidUtf8)
+        .then(|| "give the text as UTF-8, or through standard input with `-`".to_owned())
+        .or(tip)
         .or(usage)
         .unwrap_or_else(|| "run `agents --help`".to_owned());
     let failure = CommandError::new(code, message).with_hint(hint);

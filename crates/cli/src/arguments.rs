@@ -2,15 +2,16 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::output::Format;
 
 /// The formats of a report, and of an exported document.
-const FORMATS: [&str; 8] = [
-    "rich", "color", "table", "plain", "json", "yaml", "markdown", "md",
-];
+fn formats() -> PossibleValuesParser {
+    let documents = ["markdown", "md"].map(|name| PossibleValue::new(name).hide(true));
+    PossibleValuesParser::new(Format::NAMES.map(PossibleValue::new).into_iter().chain(documents))
+}
 
 /// Agents that change real code with the care of a database
 #[derive(Debug, Parser)]
@@ -31,7 +32,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 a person is ne
 pub(crate) struct Arguments {
     /// How to print: rich, color, table, plain, json or yaml
     #[arg(long, short = 'f', global = true, value_name = "FORMAT", hide_possible_values = true,
-          value_parser = PossibleValuesParser::new(FORMATS))]
+          value_parser = formats())]
     pub(crate) format: Option<String>,
 
     /// The database to use instead of the configured one
@@ -282,8 +283,7 @@ pub(crate) struct SessionAppend {
     #[arg(
         value_name = "TEXT",
         conflicts_with = "jsonl",
-        required_unless_present = "jsonl",
-        allow_hyphen_values = true
+        required_unless_present = "jsonl"
     )]
     pub(crate) text: Option<String>,
 }

@@ -1,11 +1,12 @@
 //! What every command works with: where it runs, how it is configured, and the database.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use cleveragents_engine::SessionService;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
-use crate::config::{Configuration, Environment, Home, Settings};
+use crate::config::{Configuration, Environment, Home, Level, Settings, keys};
 use crate::output::{CommandError, Printer, Progress};
 
 /// One invocation of the program.
@@ -20,11 +21,17 @@ pub(crate) struct Context {
 impl Context {
     /// The database that is configured.
     pub(crate) fn database_url(&self) -> Result<DatabaseUrl, CommandError> {
-        let base = self
-            .environment
-            .working_folder()
-            .unwrap_or_else(|| std::path::Path::new("/"));
+        let base = self.environment.working_folder().unwrap_or_else(|| Path::new("/"));
+        if self.uses_own_database()? {
+            // Not by way of a URL: the path of a home may hold any character.
+            return Ok(DatabaseUrl::file(&self.home.database_file(), base));
+        }
         Ok(DatabaseUrl::parse(self.settings.database_url(), base)?)
+    }
+
+    /// Whether nothing is configured and the database is the one in the home folder.
+    fn uses_own_database(&self) -> Result<bool, CommandError> {
+        Ok(self.configuration.resolve_key(&keys::DATABASE_URL)?.level == Level::Default)
     }
 
     pub(crate) fn store_options(&self) -> Options {
@@ -35,18 +42,12 @@ impl Context {
         }
     }
 
-    /// Opens the database, making the home folder first when the database lies in it.
+    /// Opens the database, making the home folder first when the database is the one in it.
     pub(crate) fn engine(&self) -> Result<Arc<Engine>, CommandError> {
-        let url = self.database_url()?;
-        if url
-            .path()
-            .is_some_and(|path| path.starts_with(self.home.path()))
-        {
+        if self.uses_own_database()? {
             self.home.create()?;
         }
-        // Resolved again: a new home may lie behind a link that was not there before.
-        let url = self.database_url()?;
-        Ok(EngineCache::new(self.store_options()).open(&url)?)
+        Ok(EngineCache::new(self.store_options()).open(&self.database_url()?)?)
     }
 
     /// Opens the database as it is, to look at it.

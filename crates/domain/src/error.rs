@@ -132,6 +132,26 @@ pub trait Diagnose: std::error::Error {
     }
 }
 
+macro_rules! diagnosed {
+    ($($error:ty = $code:ident, $hint:literal;)+) => {$(
+        impl Diagnose for $error {
+            fn code(&self) -> Code {
+                Code::$code
+            }
+
+            fn hint(&self) -> Option<String> {
+                Some($hint.to_owned())
+            }
+        }
+    )+};
+}
+
+diagnosed! {
+    crate::IdError = InvalidId, "give the whole id, or at least its first 6 characters";
+    crate::OperationError = InvalidChange, "name the resource and the path, and the state before and after";
+    crate::TtlError = InvalidTtl, "choose a duration from 5 seconds to 1 hour";
+}
+
 #[cfg(test)]
 mod tests {
     use super::Code;

@@ -124,38 +124,23 @@ pub fn check_prefix(text: &str) -> Result<String, IdError> {
     Ok(upper)
 }
 
-/// The shortest prefix of each id, at least eight characters, that no other id of the list shares.
-///
-/// The result is in the order of the input.
-pub fn shortest_prefixes(ids: &[String]) -> Vec<String> {
-    let mut order: Vec<usize> = (0..ids.len()).collect();
-    order.sort_by(|left, right| ids[*left].cmp(&ids[*right]));
-    let shared = |left: &str, right: &str| {
-        left.bytes()
-            .zip(right.bytes())
+/// The shortest prefix of an id, at least eight characters, that its neighbours in the order of all
+/// ids do not share, and so no other id does.
+pub fn shortest_prefix<'i>(id: &'i str, before: Option<&str>, after: Option<&str>) -> &'i str {
+    let shared = |other: &str| {
+        id.bytes()
+            .zip(other.bytes())
             .take_while(|(left, right)| left == right)
             .count()
     };
-    let mut prefixes = vec![String::new(); ids.len()];
-    for (rank, index) in order.iter().enumerate() {
-        let id = &ids[*index];
-        let before = rank
-            .checked_sub(1)
-            .map_or(0, |rank| shared(id, &ids[order[rank]]));
-        let after = order
-            .get(rank + 1)
-            .map_or(0, |next| shared(id, &ids[*next]));
-        let length = (before.max(after) + 1).clamp(SHOWN_MINIMUM, id.len().max(SHOWN_MINIMUM));
-        id.get(..length.min(id.len()))
-            .unwrap_or(id)
-            .clone_into(&mut prefixes[*index]);
-    }
-    prefixes
+    let longest = before.map_or(0, shared).max(after.map_or(0, shared));
+    let length = (longest + 1).max(SHOWN_MINIMUM).min(id.len());
+    id.get(..length).unwrap_or(id)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{SessionId, check_prefix, shortest_prefixes};
+    use super::{SessionId, check_prefix, shortest_prefix};
     use proptest::prelude::*;
 
     #[test]
@@ -195,9 +180,11 @@ mod tests {
                 // Crowd the ids so that prefixes really collide.
                 SessionId(ulid::Ulid::from(value & 0xFFFF)).to_string()
             }).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
-            for (prefix, id) in shortest_prefixes(&ids).iter().zip(&ids) {
-                prop_assert!(id.starts_with(prefix.as_str()) && prefix.len() >= 8);
-                prop_assert_eq!(ids.iter().filter(|other| other.starts_with(prefix.as_str())).count(), 1);
+            for (rank, id) in ids.iter().enumerate() {
+                let before = rank.checked_sub(1).map(|rank| ids[rank].as_str());
+                let prefix = shortest_prefix(id, before, ids.get(rank + 1).map(String::as_str));
+                prop_assert!(id.starts_with(prefix) && prefix.len() >= 8);
+                prop_assert_eq!(ids.iter().filter(|other| other.starts_with(prefix)).count(), 1);
             }
         }
     }

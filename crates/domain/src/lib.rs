@@ -32,7 +32,7 @@ pub use event::{Event, EventKind, NewEvent, Position};
 pub use hash::{ContentHash, HashError};
 pub use id::{
     ChangesetId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, SessionId,
-    ToolInvocationId, check_prefix, shortest_prefixes,
+    ToolInvocationId, check_prefix, shortest_prefix,
 };
 pub use invocation::{InvocationOutcome, ToolInvocation};
 pub use lease::{Lease, LeaseSubject, LeaseToken, Owner, Ttl, TtlError};

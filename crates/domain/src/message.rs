@@ -14,6 +14,9 @@ use crate::{MessageId, Timestamp};
 /// The largest content accepted when nothing else is configured.
 pub const DEFAULT_MAX_CONTENT_BYTES: usize = 1024 * 1024;
 
+/// How deep metadata may be nested. Readers of JSON stop at 128 levels, and an export adds some.
+const METADATA_DEPTH: usize = 64;
+
 /// The number of a message in its session, from 0, without gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -129,6 +132,18 @@ pub enum ContentError {
         /// Where.
         at: usize,
     },
+    /// Metadata that no reader of JSON would accept any more.
+    #[error("the metadata is nested more than {METADATA_DEPTH} levels deep")]
+    TooDeep,
+}
+
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let inner_is_deeper = |inner: &Value| levels == 0 || is_deeper(inner, levels - 1);
+    match value {
+        Value::Array(items) => items.iter().any(inner_is_deeper),
+        Value::Object(fields) => fields.values().any(inner_is_deeper),
+        _ => false,
+    }
 }
 
 /// A message that is fit to be stored and has no number yet.
@@ -164,7 +179,14 @@ impl NewMessage {
                 at,
             });
         }
-        let metadata_bytes = serde_json::to_string(&metadata).map_or(0, |text| text.len());
+        if metadata.values().any(|value| is_deeper(value, METADATA_DEPTH)) {
+            return Err(ContentError::TooDeep);
+        }
+        let metadata_bytes = if metadata.is_empty() {
+            0
+        } else {
+            serde_json::to_string(&metadata).map_or(0, |text| text.len())
+        };
         if metadata_bytes > limit {
             return Err(ContentError::TooLarge {
                 actual: metadata_bytes,

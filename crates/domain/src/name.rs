@@ -50,6 +50,10 @@ pub enum NameError {
 
 /// A parsed name. Prints in its whole form, with the namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the last part of a name is called the name"
+)]
 pub struct Name {
     server: Option<String>,
     namespace: String,

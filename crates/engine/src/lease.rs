@@ -128,21 +128,22 @@ impl LeaseService {
 
     /// Leases whose owner is dead or whose time is over.
     pub fn stale(&self) -> Result<Vec<Lease>, LeaseError> {
-        let now = Timestamp::now();
-        let held = self.engine.read(leases::held)?;
+        let (now, held) = self.engine.read(|reader| {
+            Ok::<_, cleveragents_store::Error>((leases::clock(reader)?, leases::held(reader)?))
+        })?;
         let is_stale =
             |lease: &Lease| lease.expires_at <= now || liveness(&lease.owner) == Liveness::Dead;
         Ok(held.into_iter().filter(is_stale).collect())
     }
 
-    /// Frees the leases of dead owners and says which.
+    /// Frees the leases of dead owners and says which. One that is renewed meanwhile stays.
     pub fn release_stale(&self) -> Result<Vec<Lease>, LeaseError> {
         let mut released = Vec::new();
         for lease in self.stale()? {
-            let (subject, token) = (lease.subject.clone(), lease.token);
+            let seen = lease.clone();
             if self
                 .engine
-                .write(move |unit| leases::release(unit, &subject, token))?
+                .write(move |unit| leases::release_unrenewed(unit, &seen))?
             {
                 released.push(lease);
             }

@@ -36,9 +36,9 @@ impl<K: Eq + Hash + Clone, V> Cache<K, V> {
         if let Some(living) = value.upgrade() {
             return Ok(living);
         }
-        let built = Arc::new(build()?);
-        *value = Arc::downgrade(&built);
-        Ok(built)
+        let fresh = Arc::new(build()?);
+        *value = Arc::downgrade(&fresh);
+        Ok(fresh)
     }
 
     fn slot(&self, key: &K) -> Slot<V> {

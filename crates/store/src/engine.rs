@@ -227,3 +227,27 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{DatabaseUrl, EngineCache, Options};
+
+    #[test]
+    fn the_cache_forgets_databases_that_nobody_uses() {
+        let cache = EngineCache::new(Options::default());
+        let kept = cache.open(&DatabaseUrl::memory("kept")).expect("opens");
+        for number in 0..20 {
+            drop(
+                cache
+                    .open(&DatabaseUrl::memory(format!("passing {number}")))
+                    .expect("opens"),
+            );
+        }
+        assert!(
+            cache.engines.slot_count() <= 2,
+            "{}",
+            cache.engines.slot_count()
+        );
+        drop(kept);
+    }
+}

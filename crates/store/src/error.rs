@@ -26,9 +26,9 @@ pub enum Error {
         reason: String,
     },
     /// Another process kept the database for longer than the limit.
-    #[error("the database stayed busy for {seconds} seconds; nothing was written")]
+    #[error("the database stayed busy{}; nothing was written", wait_phrase(*.seconds))]
     Busy {
-        /// The limit that ran out.
+        /// The limit that ran out, 0 when it is not known.
         seconds: u64,
     },
     /// The file is not a sound database.
@@ -125,6 +125,14 @@ pub enum Error {
     /// A rule of this crate was broken by its caller.
     #[error("{0}")]
     Internal(String),
+}
+
+fn wait_phrase(seconds: u64) -> String {
+    if seconds == 0 {
+        String::new()
+    } else {
+        format!(" for {seconds} seconds")
+    }
 }
 
 fn holder_phrase(holder: Option<&String>) -> String {

@@ -34,7 +34,7 @@ pub use repository::{
     blobs, changesets, events, invocations, leases, messages, plans, search, sessions,
 };
 pub use transaction::{Reader, UnitOfWork};
-pub use url::DatabaseUrl;
+pub use url::{DatabaseUrl, redact};
 pub use value::{FromColumn, Param, Row, Value};
 
 /// The version of the SQLite that is linked.

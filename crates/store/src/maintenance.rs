@@ -206,7 +206,7 @@ impl Engine {
                     .map_err(|error| translate(&place, error))
             })?,
             Backend::Postgres(engine) => {
-                engine.maintain(|connection| connection.batch("VACUUM (FULL, ANALYZE)"))?
+                engine.maintain(|connection| connection.batch("VACUUM (FULL, ANALYZE)"))?;
             }
         }
         Ok(Freed {
@@ -349,19 +349,13 @@ pub struct SalvageReport {
     pub saved: Vec<(String, u64)>,
     /// Tables that could not be read to the end.
     pub incomplete: Vec<String>,
+    /// Messages that could not be read; a mark stands under the number of each.
+    pub lost_messages: u64,
 }
 
 /// Sets a damaged SQLite file aside, makes a new database in its place and saves into it what can
 /// still be read.
 pub fn salvage(path: &Path, options: &Options) -> Result<SalvageReport, Error> {
-    let Salvage {
-        set_aside,
-        saved,
-        incomplete,
-    } = sqlite::set_aside_and_salvage(path, options)?;
-    Ok(SalvageReport {
-        set_aside,
-        saved,
-        incomplete,
-    })
+    let Salvage { set_aside, saved, incomplete, lost_messages } = sqlite::set_aside_and_salvage(path, options)?;
+    Ok(SalvageReport { set_aside, saved, incomplete, lost_messages })
 }

@@ -218,25 +218,101 @@ fn upgrade_postgres(
     let whole = steps.len();
     for (done, migration) in steps.enumerate() {
         report(progress, done, whole);
-        let sql = format!(
-            "BEGIN; {CREATE_TABLE}; {} ; INSERT INTO schema_migrations (version, name, applied_at) VALUES ({}, '{}', {}); COMMIT",
-            migration.sql(Dialect::Postgres),
-            migration.version,
-            migration.name,
-            Timestamp::now().as_micros(),
-        );
-        if let Err(error) = connection.batch(&sql) {
-            connection.batch("ROLLBACK")?;
-            return Err(failed(migration, error.to_string()));
-        }
+        apply_postgres(connection, migration)?;
         report(progress, done + 1, whole);
+    }
+    Ok(())
+}
+
+fn apply_postgres(connection: &mut PostgresConnection, migration: &Migration) -> Result<(), Error> {
+    let sql = format!(
+        "BEGIN; {CREATE_TABLE}; {} ; INSERT INTO schema_migrations (version, name, applied_at) VALUES ({}, '{}', {}); COMMIT",
+        migration.sql(Dialect::Postgres),
+        migration.version,
+        migration.name,
+        Timestamp::now().as_micros(),
+    );
+    if let Err(error) = connection.batch(&sql) {
+        connection.batch("ROLLBACK")?;
+        return Err(failed(migration, error.to_string()));
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MIGRATIONS, pending};
+    use super::{MIGRATIONS, Migration, Policy, apply_postgres, apply_sqlite, pending, sqlite};
+    use crate::postgres::PostgresEngine;
+    use crate::{Error, Options};
+
+    /// Changes the schema, changes rows, and then fails.
+    const FAILING: Migration = Migration {
+        version: 1_000,
+        name: "1000_failing",
+        sqlite: FAILING_SQL,
+        postgres: FAILING_SQL,
+    };
+    const FAILING_SQL: &str = "CREATE TABLE half (x BIGINT); \
+         ALTER TABLE plans ADD COLUMN half BIGINT; \
+         UPDATE plans SET state = 'half'; \
+         INSERT INTO nowhere (x) VALUES (1)";
+    const ROW: &str = "INSERT INTO plans (plan_id, phase, state, created_at, updated_at) \
+         VALUES ('one', 'strategize', 'whole', 1, 1)";
+    const STATE: &str = "SELECT COUNT(*) FROM plans WHERE state = 'whole'";
+    const NEWEST: &str = "SELECT MAX(version) FROM schema_migrations";
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a connection without an engine")]
+    fn defect_2418_a_failing_migration_leaves_an_sqlite_database_as_it_was() {
+        let mut connection = rusqlite::Connection::open_in_memory().expect("opens");
+        sqlite(&mut connection, Policy::Upgrade, None).expect("migrated");
+        connection.execute_batch(ROW).expect("stored");
+        let schema = |connection: &rusqlite::Connection| -> String {
+            connection
+                .query_row("SELECT group_concat(sql) FROM sqlite_schema", [], |row| {
+                    row.get(0)
+                })
+                .expect("read")
+        };
+        let before = schema(&connection);
+        apply_sqlite(&mut connection, &FAILING).expect_err("it fails");
+        assert!(connection.is_autocommit(), "nothing is left open");
+        assert_eq!(schema(&connection), before);
+        let number = |sql| {
+            connection
+                .query_row(sql, [], |row| row.get::<_, u32>(0))
+                .expect("read")
+        };
+        assert_eq!(
+            (number(STATE), u64::from(number(NEWEST))),
+            (1, Migration::newest())
+        );
+    }
+
+    #[test]
+    fn defect_2418_a_failing_migration_leaves_a_postgres_database_as_it_was() {
+        let Some(database) = cleveragents_testkit::TestDatabase::postgres() else {
+            return;
+        };
+        let engine =
+            PostgresEngine::open(&database.url, "test", &Options::default(), Policy::Upgrade)
+                .expect("migrated");
+        let outcome = engine.maintain(|connection| {
+            connection.batch(ROW)?;
+            let failure = apply_postgres(connection, &FAILING).expect_err("it fails");
+            assert!(matches!(&failure, Error::Migration { version: 1_000, reason, .. } if reason.contains("nowhere")), "{failure}");
+            Ok((connection.count(STATE)?, connection.count(NEWEST)?))
+        });
+        assert_eq!(outcome, Ok((1, Migration::newest())));
+        assert!(
+            database.try_meddle("SELECT * FROM half").is_err(),
+            "the new table is gone"
+        );
+        assert!(
+            database.try_meddle("SELECT half FROM plans").is_err(),
+            "so is the new column"
+        );
+    }
 
     #[test]
     fn versions_count_from_one_without_gap() {

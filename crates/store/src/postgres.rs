@@ -92,7 +92,12 @@ impl PostgresEngine {
             // A unit with a failed statement never gets here, so COMMIT cannot mean ROLLBACK.
             if let Err(error) = connection.batch("COMMIT") {
                 connection.discard();
-                return Err(error);
+                return Err(Error::unavailable(
+                    "on the server",
+                    format!(
+                        "the connection broke during the commit, so it is not known whether it was stored ({error})"
+                    ),
+                ));
             }
             return Ok(Attempt::Settled);
         }
@@ -115,7 +120,9 @@ impl PostgresEngine {
             connection = self.pool.get()?;
             connection.batch(BEGIN)?;
         }
+        connection.reading = true;
         let outcome = work(&mut *connection);
+        connection.reading = false;
         if connection.batch("ROLLBACK").is_err() {
             connection.discard();
         }
@@ -158,11 +165,12 @@ impl Connect for OpenConnection {
             client,
             statements: HashMap::new(),
             transient: None,
+            reading: false,
         })
     }
 
     fn is_usable(&self, connection: &PostgresConnection) -> bool {
-        !connection.client.is_closed()
+        !connection.client.is_closed() && !connection.reading
     }
 }
 
@@ -185,6 +193,8 @@ pub(crate) struct PostgresConnection {
     statements: HashMap<String, Statement>,
     /// Set when a statement lost to another transaction and the unit should run again.
     transient: Option<Error>,
+    /// Still set when a reader panicked: the connection is then in the middle of its transaction.
+    reading: bool,
 }
 
 impl PostgresConnection {

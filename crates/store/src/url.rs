@@ -123,7 +123,7 @@ impl fmt::Display for DatabaseUrl {
 }
 
 /// Hides the password of a URL, in the authority and in the options.
-fn redact(url: &str) -> String {
+pub fn redact(url: &str) -> String {
     let mut shown = url.to_owned();
     if let Some(start) = url.find("//").map(|at| at + 2) {
         let end = url[start..]

@@ -78,7 +78,7 @@ impl From<Timestamp> for Param<'_> {
     }
 }
 
-impl<'a, T: Into<Self>> From<Option<T>> for Param<'a> {
+impl<T: Into<Self>> From<Option<T>> for Param<'_> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
     }

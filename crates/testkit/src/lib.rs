@@ -14,9 +14,11 @@
 
 mod child;
 mod database;
+mod program;
 
 pub use child::{Child, child_input, say, wait_for_go};
 pub use database::TestDatabase;
+pub use program::{Agents, Answer, Dice, Gate, not_run};
 
 use std::sync::Barrier;
 

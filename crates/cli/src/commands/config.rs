@@ -44,8 +44,8 @@ fn changed(command: &'static str, file: &ConfigFile, changes: &[Change]) -> Repo
         report = report
             .data(json!({
                 "key": change.key.name,
-                "value": after,
-                "previous": before,
+                "value": change.after.as_ref().map(|value| change.key.to_json(value)),
+                "previous": change.before.as_ref().map(|value| change.key.to_json(value)),
                 "file": file.path(),
             }))
             .panel(

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use cleveragents_domain::Code;
 use cleveragents_engine::LeaseService;
-use cleveragents_store::{Check, Engine, Error as StoreError, Severity, salvage, sqlite_version};
+use cleveragents_store::{Check, Engine, Severity, salvage, sqlite_version};
 use serde_json::{Value, json};
 
+use super::counted;
 use super::db::findings;
 use crate::arguments::Diagnostics;
 use crate::config::{Error as ConfigError, Home};
@@ -105,11 +106,11 @@ fn report(checks: &[Check], repairs: &[Repair]) -> Report {
     if errors > 0 {
         report.failed(
             Code::ChecksFailed,
-            format!("{errors} errors must be resolved"),
-            "run `agents diagnostics --repair`, and read docs/errors for each code",
+            format!("{} must be resolved", counted(errors, "error")),
+            "each finding says what is wrong; what can be mended by itself is by `agents diagnostics --repair`",
         )
     } else if warnings > 0 {
-        report.warn(format!("{warnings} warnings"))
+        report.warn(counted(warnings, "warning"))
     } else {
         report.ok("Everything is sound")
     }
@@ -118,11 +119,7 @@ fn report(checks: &[Check], repairs: &[Repair]) -> Report {
 fn home(home: &Home) -> Check {
     let path = home.path();
     if !path.exists() {
-        return check(
-            "home",
-            Severity::Ok,
-            format!("{} will be made when it is needed", path.display()),
-        );
+        return missing_home(path);
     }
     match tempfile::NamedTempFile::new_in(path) {
         Ok(_) => check(
@@ -138,11 +135,46 @@ fn home(home: &Home) -> Check {
     }
 }
 
-fn disk(path: &Path) -> Check {
-    let existing = path
-        .ancestors()
+/// A home that is not there is no fault, unless it cannot be made.
+fn missing_home(path: &Path) -> Check {
+    use rustix::fs::Access;
+    let above = existing(path);
+    match rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK) {
+        _ if !above.is_dir() => check(
+            "home",
+            Severity::Error,
+            format!(
+                "{} cannot be made: {} is not a folder; set CLEVERAGENTS_HOME to a folder you can write to",
+                path.display(),
+                above.display()
+            ),
+        ),
+        Err(error) => check(
+            "home",
+            Severity::Error,
+            format!(
+                "{} cannot be made in {}: {error}; set CLEVERAGENTS_HOME to a folder you can write to",
+                path.display(),
+                above.display()
+            ),
+        ),
+        Ok(()) => check(
+            "home",
+            Severity::Ok,
+            format!("{} will be made when it is needed", path.display()),
+        ),
+    }
+}
+
+/// The nearest thing on a path that is there.
+fn existing(path: &Path) -> &Path {
+    path.ancestors()
         .find(|folder| folder.exists())
-        .unwrap_or(path);
+        .unwrap_or(path)
+}
+
+fn disk(path: &Path) -> Check {
+    let existing = existing(path);
     match rustix::fs::statvfs(existing) {
         Ok(disk) => {
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -197,13 +229,11 @@ fn database(
     let outcome = look(context);
     match (outcome, url.path()) {
         (Err(error), Some(path)) if repair && error.code() == Code::DatabaseDamaged => {
-            repairs.push(save_damaged(context, path)?);
-            Ok(look(context).unwrap_or_else(|error| vec![unusable(&error)]))
+            save_damaged(context, path, repairs)
         }
         (Err(error), _) => Ok(vec![unusable(&error)]),
         (Ok(checks), Some(path)) if repair && checks.iter().any(is_damage) => {
-            repairs.push(save_damaged(context, path)?);
-            Ok(look(context).unwrap_or_else(|error| vec![unusable(&error)]))
+            save_damaged(context, path, repairs)
         }
         (Ok(mut checks), path) => {
             checks.extend(path.map(|path| permissions(path, repair, repairs)));
@@ -314,9 +344,13 @@ fn repair_data(context: &Context, repairs: &mut Vec<Repair>) -> Result<(), Comma
     Ok(())
 }
 
-fn save_damaged(context: &Context, path: &Path) -> Result<Repair, CommandError> {
-    let saved = salvage(path, &context.store_options())
-        .map_err(|error: StoreError| CommandError::from(error))?;
+/// Sets a damaged file aside, saves what can be read, and looks at the result.
+fn save_damaged(
+    context: &Context,
+    path: &Path,
+    repairs: &mut Vec<Repair>,
+) -> Result<Vec<Check>, CommandError> {
+    let saved = salvage(path, &context.store_options())?;
     let rows: Vec<String> = saved
         .saved
         .iter()
@@ -328,11 +362,25 @@ fn save_damaged(context: &Context, path: &Path) -> Result<Repair, CommandError> 
     } else {
         format!("saved {}", rows.join(", "))
     };
-    Ok(Repair {
+    repairs.push(Repair {
         name: "damaged database",
         detail: format!("set aside as {}; {rows}", saved.set_aside.display()),
         facts: json!(saved),
-    })
+    });
+    let mut checks = look(context).unwrap_or_else(|error| vec![unusable(&error)]);
+    if !saved.incomplete.is_empty() {
+        checks.push(check(
+            "saved data",
+            Severity::Warning,
+            format!(
+                "not everything could be read: {} cut short, {} replaced by a mark; the old file is {}",
+                saved.incomplete.join(", "),
+                counted(saved.lost_messages, "lost message"),
+                saved.set_aside.display()
+            ),
+        ));
+    }
+    Ok(checks)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! `init`: a home that is ready to use. What exists is never deleted.
 
 use std::fs;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use cleveragents_domain::{Code, Timestamp};
@@ -9,7 +8,7 @@ use serde_json::json;
 
 use super::confirm;
 use crate::arguments::Init;
-use crate::config::KEYS;
+use crate::config::{Fallback, KEYS};
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Report};
 
@@ -82,6 +81,7 @@ fn file_error(action: &str, path: &Path, error: &std::io::Error) -> CommandError
         format!("cannot {action} {}", path.display()),
     )
     .caused_by(error)
+    .with_hint("check that you may write there and that the disk has room")
 }
 
 fn move_to_backup(context: &Context, present: &[PathBuf]) -> Result<PathBuf, CommandError> {
@@ -114,25 +114,28 @@ fn write_template(path: &Path) -> Result<bool, CommandError> {
             // Writing to a String cannot fail.
             let _written = writeln!(text, "\n[{table}]");
         }
+        let value = match key.default {
+            Fallback::Integer(number) => number.to_string(),
+            Fallback::Text(text) => format!("\"{text}\""),
+            Fallback::Automatic => "\"rich\"".to_owned(),
+            Fallback::DatabaseFile => "\"sqlite:///path/to/cleveragents.db\"".to_owned(),
+        };
         let _written = writeln!(
             text,
-            "# {} ({})\n# {name} = …",
+            "# {} ({})\n# {name} = {value}",
             key.description,
             key.allowed()
         );
     }
-    match fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-    {
-        Ok(mut file) => {
-            std::io::Write::write_all(&mut file, text.as_bytes())
-                .map_err(|error| file_error("write", path, &error))?;
-            Ok(true)
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(file_error("make", path, &error)),
+    // Whole or not at all, and never over a file that somebody else made meanwhile.
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder)
+        .map_err(|error| file_error("make", path, &error))?;
+    std::io::Write::write_all(&mut file, text.as_bytes())
+        .map_err(|error| file_error("write", path, &error))?;
+    match file.persist_noclobber(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(file_error("make", path, &error.error)),
     }
 }

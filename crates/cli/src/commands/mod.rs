@@ -86,7 +86,20 @@ pub(crate) fn write_document(document: &[u8]) -> Result<(), CommandError> {
 }
 
 pub(crate) fn unwritable(error: &std::io::Error) -> CommandError {
-    CommandError::new(Code::FileAccess, "standard output cannot be written").caused_by(error)
+    CommandError::new(Code::FileAccess, "standard output cannot be written")
+        .caused_by(error)
+        .with_hint("check where the output goes; what was acknowledged before is stored")
+}
+
+/// A number with its noun: `1 session`, `2 sessions`, `3 matches`.
+pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    let ending = match (count, noun.ends_with("ch")) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{count} {noun}{ending}")
 }
 
 /// Asks a person, unless `yes` answers for them.

@@ -132,7 +132,10 @@ impl Reader<'_> {
 pub(crate) fn text_of(path: &Path) -> Result<Option<String>, Error> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        // Below a file there is no file either; a home there is refused when it is needed.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         Err(error) => return Err(Error::access("read", path)(error)),
     };
     String::from_utf8(bytes).map(Some).map_err(|error| {

@@ -99,7 +99,7 @@ mod tests {
     use std::path::Path;
 
     fn find(pairs: &[(&str, &str)]) -> Home {
-        Home::find(&Environment::from_pairs("/work", pairs)).expect("found")
+        Home::find(&Environment::from_pairs("/folder", pairs)).expect("found")
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
     fn relative_folders_have_a_base() {
         assert_eq!(
             find(&[("CLEVERAGENTS_HOME", "x/y")]).path(),
-            Path::new("/work/x/y")
+            Path::new("/folder/x/y")
         );
         let home = find(&[("HOME", "/home/a"), ("CLEVERAGENTS_HOME", "~/x")]);
         assert_eq!(home.path(), Path::new("/home/a/x"));

@@ -251,9 +251,17 @@ impl Key {
     pub fn show(&self, value: &Value) -> String {
         let text = value.to_string();
         if self.kind == Kind::Url {
-            without_password(&text)
+            cleveragents_store::redact(&text)
         } else {
             text
+        }
+    }
+
+    /// The value as programs read it: numbers as numbers, passwords hidden.
+    pub fn to_json(&self, value: &Value) -> serde_json::Value {
+        match value {
+            Value::Text(_) => self.show(value).into(),
+            Value::Integer(number) => (*number).into(),
         }
     }
 
@@ -264,22 +272,6 @@ impl Key {
             allowed: self.allowed(),
             origin,
         }
-    }
-}
-
-/// The URL with what stands between the user and the host replaced by `***`.
-fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
-    };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    // The last `@` ends the user information, wherever a password holds another.
-    let Some((user, _)) = authority.rsplit_once('@') else {
-        return url.to_owned();
-    };
-    match user.split_once(':') {
-        Some((name, _)) => format!("{scheme}://{name}:***{}", &rest[user.len()..]),
-        None => url.to_owned(),
     }
 }
 

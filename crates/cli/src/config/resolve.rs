@@ -114,10 +114,7 @@ impl Resolved {
     /// What programs read: `key`, `value`, `level`, `source`, and `chain` with the last three of
     /// each level. Passwords are hidden.
     pub fn to_json(&self) -> serde_json::Value {
-        let value = |value: Option<&Value>| match value {
-            Some(text @ Value::Text(_)) => json!(self.key.show(text)),
-            other => json!(other),
-        };
+        let value = |value: Option<&Value>| value.map(|value| self.key.to_json(value));
         let step = |step: &Step| {
             json!({
                 "level": step.level,

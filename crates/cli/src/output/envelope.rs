@@ -79,6 +79,13 @@ impl<'a> Envelope<'a> {
         Ok(escape(text))
     }
 
+    /// The document as JSON on one line, with a line feed at the end.
+    pub(crate) fn to_json_line(&self) -> io::Result<String> {
+        let mut text = serde_json::to_string(self).map_err(io::Error::other)?;
+        text.push('\n');
+        Ok(escape(text))
+    }
+
     /// The document as YAML, with a line feed at the end.
     pub(crate) fn to_yaml(&self) -> io::Result<String> {
         let mut text = serde_saphyr::to_string(self).map_err(io::Error::other)?;

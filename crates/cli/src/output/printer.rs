@@ -21,6 +21,7 @@ pub struct Printer {
     error_colour: Paint,
     width: usize,
     shows_progress: bool,
+    is_stream: bool,
 }
 
 impl Printer {
@@ -40,7 +41,15 @@ impl Printer {
             error_colour: Paint::when(coloured(surface.stderr_is_terminal)),
             width: if wraps { surface.width } else { usize::MAX },
             shows_progress: surface.stderr_is_terminal && !surface.is_dumb && format.is_human(),
+            is_stream: false,
         }
+    }
+
+    /// The same for a command that writes JSON lines: its envelope is one more line.
+    #[must_use]
+    pub(crate) const fn for_stream(mut self) -> Self {
+        self.is_stream = true;
+        self
     }
 
     /// The format this printer writes.
@@ -126,6 +135,7 @@ impl Printer {
 
     fn write_envelope(&self, envelope: &Envelope<'_>, out: &mut dyn Write) -> io::Result<()> {
         let text = match self.format {
+            _ if self.is_stream => envelope.to_json_line()?,
             Format::Yaml => envelope.to_yaml()?,
             _ => envelope.to_json()?,
         };

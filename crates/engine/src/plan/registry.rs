@@ -29,6 +29,9 @@ pub(crate) trait Ledger {
     ) -> Result<Option<Self::Number>, Self::Error>;
 }
 
+/// Where a change was recorded.
+type Place<L> = (<L as Ledger>::Id, <L as Ledger>::Number);
+
 /// The open changesets of one plan run.
 #[derive(Debug)]
 pub(crate) struct Registry<L: Ledger> {
@@ -59,7 +62,7 @@ impl<L: Ledger> Registry<L> {
     pub(crate) fn record_in_most_recent(
         &self,
         change: &L::Change,
-    ) -> Result<Option<(L::Id, L::Number)>, L::Error> {
+    ) -> Result<Option<Place<L>>, L::Error> {
         loop {
             let Some(id) = self.list().last().copied() else {
                 return Ok(None);

@@ -1,8 +1,8 @@
 //! Why something with a session did not work.
 
 use cleveragents_domain::{
-    Code, ContentError, Diagnose, NameError, RoleError, SearchQueryError, SessionId,
-    SessionNameError,
+    Code, ContentError, Diagnose, IdError, NameError, RoleError, SearchQueryError, SessionId,
+    SessionNameError, check_prefix,
 };
 use serde_json::{Value, json};
 
@@ -84,7 +84,7 @@ impl Diagnose for SessionError {
             Self::Content(ContentError::TooLarge { .. }) => Code::ContentTooLarge,
             Self::Content(ContentError::Nul { .. }) => Code::UnstorableContent,
             Self::Role(_) => Code::InvalidRole,
-            Self::Metadata(_) => Code::InvalidMetadata,
+            Self::Metadata(_) | Self::Content(ContentError::TooDeep) => Code::InvalidMetadata,
             Self::Name(_) => Code::InvalidSessionName,
             Self::Actor(_) => Code::InvalidName,
             Self::MessageNotFound { .. } => Code::MessageNotFound,
@@ -99,15 +99,30 @@ impl Diagnose for SessionError {
 
     fn hint(&self) -> Option<String> {
         let hint = match self {
+            Self::NotFound(reference)
+                if matches!(check_prefix(reference), Err(IdError::TooShort(_))) =>
+            {
+                "give the first 6 or more characters of an id, or a whole name; `agents session list` shows both"
+            }
             Self::NotFound(_) => "run `agents session list` to see the sessions there are",
-            Self::Ambiguous { .. } => {
-                "give more characters of the id: the candidates are in the details"
+            Self::Ambiguous { candidates, .. } => {
+                let lines = candidates.iter().map(|(id, name)| match name {
+                    Some(name) => format!("\n{id} {name}"),
+                    None => format!("\n{id}"),
+                });
+                return Some(format!(
+                    "give more characters of the id; the sessions it could mean are:{}",
+                    lines.collect::<String>()
+                ));
             }
             Self::Content(ContentError::Empty) => {
                 "give the text as an argument, or `-` to read it from standard input"
             }
             Self::Content(ContentError::TooLarge { .. }) => {
                 "split the message, or raise the limit with `agents config set session.max-message-bytes N`"
+            }
+            Self::Content(ContentError::TooDeep) => {
+                "keep the metadata flat: a few levels are enough"
             }
             Self::Content(ContentError::Nul { .. }) => {
                 "remove the NUL characters; text cannot hold them"

@@ -159,6 +159,11 @@ impl SessionService {
         })?)
     }
 
+    /// The shortest prefix of each id that names no other session.
+    pub fn shown_ids(&self, ids: &[SessionId]) -> Result<Vec<String>, SessionError> {
+        Ok(self.engine.read(|reader| sessions::shown_ids(reader, ids))?)
+    }
+
     /// Checks a message against the limit and makes it ready to be stored.
     pub fn message(
         &self,
@@ -325,9 +330,17 @@ impl SessionService {
             sessions::insert(unit, id, &new, EventKind::SessionForked)?;
             let mut next = 0;
             while next < end {
-                let page = messages::page(unit, source, Sequence(next), FORK_STEP.min(end - next))?;
+                let page = messages::page(unit, source, Sequence(next), FORK_STEP)?;
+                let Some(last) = page.last() else {
+                    // Someone deleted the source since we looked: half a fork is none.
+                    sessions::get(unit, source)?.ok_or_else(|| not_found(source))?;
+                    break;
+                };
+                // By number, not by count: a session saved from damage may have gaps.
+                next = last.sequence.0 + 1;
                 let copies: Vec<Appended> = page
                     .into_iter()
+                    .take_while(|message| message.sequence.0 < end)
                     .map(|message| {
                         let said_at = Some(message.created_at);
                         Appended {
@@ -336,13 +349,9 @@ impl SessionService {
                         }
                     })
                     .collect();
-                if copies.is_empty() {
-                    break;
-                }
-                next += copies.len() as u64;
                 messages::append(unit, id, &copies, Announce::Nothing)?;
                 if let Some(progress) = &progress {
-                    progress(next, end);
+                    progress(next.min(end), end);
                 }
             }
             sessions::get(unit, id)?.ok_or_else(|| not_found(id))

@@ -23,7 +23,7 @@ CREATE TABLE sessions (
 
 CREATE TABLE messages (
     position BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    message_id TEXT COLLATE "C" NOT NULL UNIQUE,
+    message_id TEXT COLLATE "C" NOT NULL,
     session_id TEXT COLLATE "C" NOT NULL REFERENCES sessions (session_id) ON DELETE CASCADE,
     sequence BIGINT NOT NULL CHECK (sequence >= 0),
     role TEXT NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool')),
@@ -130,5 +130,10 @@ CREATE TABLE blobs (
 );
 
 -- Full-text search over the first 100,000 characters of a message: the server refuses to index more
--- than a megabyte of distinct words.
-CREATE INDEX messages_search ON messages USING gin (to_tsvector('simple', left(content, 100000)));
+-- than a megabyte of distinct words. Punctuation only separates words, as it does in a query; left to
+-- itself the server takes `src/engine.rs` or `a@b.org` for a single word that no search would find.
+CREATE FUNCTION searchable(content TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT translate(left(content, 100000), '!"#$%&''()*+,-./:;<=>?@[\]^_`{|}~¡¿«»‹›“”„‘’‚–—…·•、。，！？；：（）「」『』', repeat(' ', 62))
+$$;
+
+CREATE INDEX messages_search ON messages USING gin (to_tsvector('simple', searchable(content)));

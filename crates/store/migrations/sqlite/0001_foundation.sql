@@ -23,7 +23,7 @@ CREATE TABLE sessions (
 
 CREATE TABLE messages (
     position INTEGER PRIMARY KEY,
-    message_id TEXT NOT NULL UNIQUE,
+    message_id TEXT NOT NULL,
     session_id TEXT NOT NULL REFERENCES sessions (session_id) ON DELETE CASCADE,
     sequence INTEGER NOT NULL CHECK (sequence >= 0),
     role TEXT NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool')),
@@ -114,7 +114,7 @@ CREATE TABLE leases (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE events (
-    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    position INTEGER PRIMARY KEY,
     kind TEXT NOT NULL,
     subject TEXT NOT NULL,
     payload TEXT NOT NULL,

@@ -10,7 +10,7 @@ use cleveragents_domain::{
 use serde_json::json;
 
 use crate::error::Error;
-use crate::transaction::{Reader, UnitOfWork};
+use crate::transaction::{ReadBack, Reader, UnitOfWork};
 use crate::value::{Row, params};
 
 macro_rules! columns {
@@ -81,15 +81,18 @@ pub fn record(
     id: ChangesetId,
     change: &NewChange,
 ) -> Result<Option<EntryNumber>, Error> {
-    let allocated = unit.execute_returning(
-        "UPDATE changesets SET next_entry = next_entry + 1 \
-         WHERE changeset_id = ?1 AND closed_at IS NULL RETURNING next_entry - 1",
+    let allocated = unit.update_and_read(
+        "UPDATE changesets SET next_entry = next_entry + 1 WHERE changeset_id = ?1 AND closed_at IS NULL",
         params![id],
+        &ReadBack {
+            column: "next_entry",
+            select: "SELECT next_entry FROM changesets WHERE changeset_id = ?1",
+        },
     )?;
     let Some(mut row) = allocated else {
         return Ok(None);
     };
-    let number: u64 = row.take()?;
+    let number = row.take::<u64>()? - 1;
     let now = unit.now();
     let operation = change.operation();
     let (before, after) = (operation.before(), operation.after());

@@ -54,18 +54,23 @@ pub fn after(reader: &mut dyn Reader, position: Position, limit: u64) -> Result<
         .collect()
 }
 
-/// How many events there are from before a moment.
+/// How many events [`prune`] would remove.
 pub fn count_before(reader: &mut dyn Reader, moment: Timestamp) -> Result<u64, Error> {
     reader
         .query_first(
-            "SELECT COUNT(*) FROM events WHERE occurred_at < ?1",
+            "SELECT COUNT(*) FROM events WHERE occurred_at < ?1 \
+             AND position < (SELECT MAX(position) FROM events)",
             params![moment],
         )?
         .ok_or_else(|| Error::stored("a count", "is missing"))?
         .take()
 }
 
-/// Removes events from before a moment and says how many.
+/// Removes events from before a moment and says how many. The newest event stays in any case: its
+/// position is what the next one is counted from.
 pub fn prune(unit: &mut UnitOfWork<'_>, moment: Timestamp) -> Result<u64, Error> {
-    unit.execute("DELETE FROM events WHERE occurred_at < ?1", params![moment])
+    unit.execute(
+        "DELETE FROM events WHERE occurred_at < ?1 AND position < (SELECT MAX(position) FROM events)",
+        params![moment],
+    )
 }

@@ -19,6 +19,14 @@ macro_rules! columns {
     };
 }
 
+/// Takes the owner off a lease.
+macro_rules! free {
+    () => {
+        "UPDATE leases SET owner_process = NULL, owner_host = NULL, owner_pid = NULL, owner_started = NULL \
+         WHERE kind = ?1 AND subject_id = ?2 AND token = ?3"
+    };
+}
+
 fn read(mut row: Row) -> Result<Lease, Error> {
     Ok(Lease {
         subject: LeaseSubject {
@@ -37,10 +45,11 @@ fn read(mut row: Row) -> Result<Lease, Error> {
     })
 }
 
-fn clock(unit: &mut UnitOfWork<'_>) -> Result<Timestamp, Error> {
-    match unit.dialect() {
-        Dialect::Sqlite => Ok(unit.now()),
-        Dialect::Postgres => unit
+/// The moment by which expiry is judged.
+pub fn clock(reader: &mut dyn Reader) -> Result<Timestamp, Error> {
+    match reader.dialect() {
+        Dialect::Sqlite => Ok(Timestamp::now()),
+        Dialect::Postgres => reader
             .query_first(
                 "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)",
                 &[],
@@ -195,10 +204,35 @@ pub fn release(
     token: LeaseToken,
 ) -> Result<bool, Error> {
     let touched = unit.execute(
-        "UPDATE leases SET owner_process = NULL, owner_host = NULL, owner_pid = NULL, owner_started = NULL \
-         WHERE kind = ?1 AND subject_id = ?2 AND token = ?3 AND owner_process IS NOT NULL",
+        concat!(free!(), " AND owner_process IS NOT NULL"),
         params![&subject.kind, &subject.id, token.0],
     )?;
+    Ok(released(unit, subject, token, touched))
+}
+
+/// Frees a lease that was seen to be stale. `false` when it was renewed or taken over since.
+pub fn release_unrenewed(unit: &mut UnitOfWork<'_>, seen: &Lease) -> Result<bool, Error> {
+    let touched = unit.execute(
+        concat!(
+            free!(),
+            " AND owner_process IS NOT NULL AND expires_at = ?4"
+        ),
+        params![
+            &seen.subject.kind,
+            &seen.subject.id,
+            seen.token.0,
+            seen.expires_at
+        ],
+    )?;
+    Ok(released(unit, &seen.subject, seen.token, touched))
+}
+
+fn released(
+    unit: &mut UnitOfWork<'_>,
+    subject: &LeaseSubject,
+    token: LeaseToken,
+    touched: u64,
+) -> bool {
     if touched > 0 {
         unit.emit(NewEvent {
             kind: EventKind::LeaseReleased,
@@ -206,5 +240,5 @@ pub fn release(
             payload: json!({"kind": subject.kind, "token": token}),
         });
     }
-    Ok(touched > 0)
+    touched > 0
 }

@@ -1,7 +1,9 @@
 //! Full-text search over messages.
 //!
 //! SQLite keeps an FTS5 index that is brought up to date by the search itself, so that appending
-//! never pays for it; PostgreSQL keeps a GIN index. Both variants stand here side by side.
+//! never pays for it; PostgreSQL keeps a GIN index. Both variants stand here side by side. An excerpt
+//! of PostgreSQL is of the message as it was said, or without its punctuation where only that shows
+//! the match.
 
 use cleveragents_domain::{
     MessageId, Role, SearchQuery, Sequence, SessionId, SessionName, Timestamp,
@@ -155,12 +157,15 @@ const fn statement(dialect: Dialect) -> &'static str {
         Dialect::Postgres => {
             "SELECT message.session_id, session.name, message.message_id, message.sequence, message.role, \
              message.created_at, \
-             CAST(ts_rank(to_tsvector('simple', left(message.content, 100000)), query) AS DOUBLE PRECISION), \
-             ts_headline('simple', left(message.content, 100000), query, \
-             'StartSel=' || chr(2) || ',StopSel=' || chr(3) || ',MaxWords=24,MinWords=8') \
-             FROM to_tsquery('simple', ?1) query, messages message \
+             CAST(ts_rank(to_tsvector('simple', searchable(message.content)), query) AS DOUBLE PRECISION), \
+             (SELECT CASE WHEN strpos(excerpt, chr(2)) > 0 THEN excerpt \
+             ELSE ts_headline('simple', searchable(message.content), query, marks) END \
+             FROM ts_headline('simple', left(message.content, 100000), query, marks) excerpt) \
+             FROM to_tsquery('simple', ?1) query, \
+             concat('StartSel=', chr(2), ',StopSel=', chr(3), ',MaxWords=24,MinWords=8') marks, \
+             messages message \
              JOIN sessions session ON session.session_id = message.session_id \
-             WHERE to_tsvector('simple', left(message.content, 100000)) @@ query \
+             WHERE to_tsvector('simple', searchable(message.content)) @@ query \
              AND (?2 = '' OR message.session_id = ?2) AND (?3 = '' OR message.role = ?3) \
              ORDER BY 7 DESC, message.position LIMIT ?4"
         }

@@ -2,12 +2,12 @@
 
 use cleveragents_domain::{
     ActorName, EventKind, LinkedPlan, MicroUsd, NewEvent, Sequence, Session, SessionId,
-    SessionName, Timestamp, TokenUsage, Tokens, Version,
+    SessionName, Timestamp, TokenUsage, Tokens, Version, shortest_prefix,
 };
 use serde_json::json;
 
 use crate::error::Error;
-use crate::transaction::{Reader, UnitOfWork};
+use crate::transaction::{ReadBack, Reader, UnitOfWork};
 use crate::value::{Param, Row, params};
 
 /// The columns of a session in the order that [`read`] takes them.
@@ -153,6 +153,24 @@ pub fn with_name(reader: &mut dyn Reader, name: &str, limit: u64) -> Result<Vec<
         .collect()
 }
 
+/// The shortest prefix of each id that names no other session, at least eight characters.
+pub fn shown_ids(reader: &mut dyn Reader, ids: &[SessionId]) -> Result<Vec<String>, Error> {
+    ids.iter()
+        .map(|id| {
+            let id = id.to_string();
+            let mut row = reader
+                .query_first(
+                    "SELECT (SELECT MAX(session_id) FROM sessions WHERE session_id < ?1), \
+                     (SELECT MIN(session_id) FROM sessions WHERE session_id > ?1)",
+                    params![&id],
+                )?
+                .ok_or_else(|| Error::stored("the neighbours of a session", "are missing"))?;
+            let (before, after): (Option<String>, Option<String>) = (row.take()?, row.take()?);
+            Ok(shortest_prefix(&id, before.as_deref(), after.as_deref()).to_owned())
+        })
+        .collect()
+}
+
 /// What a list is sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SortKey {
@@ -209,7 +227,7 @@ pub struct SessionPage {
 
 /// The filter as SQL. A parameter that is NULL lets everything through, so the text is fixed.
 const MATCHES: &str = " FROM sessions WHERE (?1 = '' OR actor = ?1) AND (?2 = '' OR namespace = ?2) \
-     AND (?3 = '' OR LOWER(name) LIKE ?3 ESCAPE '!') AND updated_at >= ?4";
+     AND (?3 = '' OR LOWER(name) LIKE LOWER(?3) ESCAPE '!') AND updated_at >= ?4";
 
 fn filter_params(filter: &SessionFilter) -> [Param<'static>; 4] {
     let actor = filter
@@ -218,8 +236,8 @@ fn filter_params(filter: &SessionFilter) -> [Param<'static>; 4] {
         .map(ToString::to_string)
         .unwrap_or_default();
     let pattern = filter.name_contains.as_ref().map(|text| {
+        // The database lowers both sides, by the same rules.
         let escaped = text
-            .to_lowercase()
             .replace('!', "!!")
             .replace('%', "!%")
             .replace('_', "!_");
@@ -410,10 +428,14 @@ pub(super) fn allocate(
     content_bytes: u64,
 ) -> Result<Option<Sequence>, Error> {
     let now = unit.now();
-    unit.execute_returning(
+    unit.update_and_read(
         "UPDATE sessions SET next_sequence = next_sequence + ?2, content_bytes = content_bytes + ?3, \
-         updated_at = ?4 WHERE session_id = ?1 RETURNING next_sequence",
+         updated_at = ?4 WHERE session_id = ?1",
         params![id, count, content_bytes, now],
+        &ReadBack {
+            column: "next_sequence",
+            select: "SELECT next_sequence FROM sessions WHERE session_id = ?1",
+        },
     )?
     .map(|mut row| Ok(Sequence(row.take::<u64>()? - count)))
     .transpose()

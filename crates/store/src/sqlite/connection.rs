@@ -82,14 +82,14 @@ pub(super) fn jitter(milliseconds: u32) -> Duration {
     Duration::from_micros(u64::from(50 + noise / 7 % (milliseconds * 1000)))
 }
 
-/// Makes a file that only its owner can read, if it is not there yet.
-pub(super) fn create_private(path: &Path) -> Result<File, Error> {
+/// Makes a file that only its owner can read, if it is not there yet. Failures name the database.
+pub(super) fn create_private(path: &Path, database: &Path) -> Result<File, Error> {
     OpenOptions::new()
         .create(true)
         .append(true)
         .mode(0o600)
         .open(path)
-        .map_err(|error| Error::file(path, &error))
+        .map_err(|error| Error::file(database, &error))
 }
 
 pub(super) fn is_write_ahead(connection: &Connection) -> Result<bool, Error> {
@@ -99,15 +99,23 @@ pub(super) fn is_write_ahead(connection: &Connection) -> Result<bool, Error> {
         .map_err(|error| translate(place(connection), error))
 }
 
-/// Turns a new file into a write-ahead database that can give space back. Needs the file alone.
-pub(super) fn switch_to_write_ahead(connection: &Connection) -> Result<(), Error> {
-    if is_write_ahead(connection)? {
-        return Ok(());
+/// Turns a new file into a write-ahead database that can give space back.
+///
+/// SQLite needs the file alone for this and does not wait for it by itself, while another process
+/// may just be looking whether the file is ready.
+pub(super) fn switch_to_write_ahead(connection: &Connection, limit: Duration) -> Result<(), Error> {
+    let started = Instant::now();
+    while !is_write_ahead(connection)? {
+        let switched = connection
+            .execute_batch("PRAGMA auto_vacuum = INCREMENTAL")
+            .and_then(|()| connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())))
+            .map_err(|error| translate(place(connection), error));
+        match switched {
+            Err(Error::Busy { .. }) if started.elapsed() < limit => std::thread::sleep(jitter(4)),
+            outcome => outcome?,
+        }
     }
-    connection
-        .execute_batch("PRAGMA auto_vacuum = INCREMENTAL")
-        .and_then(|()| connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())))
-        .map_err(|error| translate(place(connection), error))
+    Ok(())
 }
 
 /// Whether the log stays a file of its own when the last connection closes.
@@ -245,10 +253,22 @@ pub(crate) fn translate(place: &str, error: rusqlite::Error) -> Error {
             reason,
         },
         ErrorCode::CannotOpen if is_full(place) => Error::DiskFull,
+        // The log cannot be made beside the file.
+        ErrorCode::CannotOpen if is_in_closed_folder(place) => Error::ReadOnly {
+            database: place.to_owned(),
+            reason,
+        },
         ErrorCode::CannotOpen | ErrorCode::SystemIoFailure => Error::unavailable(place, reason),
         ErrorCode::ConstraintViolation => Error::Constraint(reason),
         _ => Error::Statement(reason),
     }
+}
+
+/// Whether a database is there but nothing can be made beside it.
+fn is_in_closed_folder(place: &str) -> bool {
+    let folder = Path::new(place).parent().unwrap_or_else(|| Path::new("."));
+    Path::new(place).is_file()
+        && rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err()
 }
 
 /// Whether the disk under a database has no room left for another page.

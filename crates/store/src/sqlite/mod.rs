@@ -30,8 +30,10 @@ const SQLITE_MINIMUM: (i32, &str) = (3_051_003, "3.51.3");
 
 /// An SQLite database in use.
 pub(crate) struct SqliteEngine {
-    writer: GroupCommit<SqliteWriter, WaitForCompany>,
+    // Before the writer: the last connection to close folds the log into the file, and a reader
+    // cannot. A log left behind would be lost by whoever copies the file alone.
     readers: Option<Pool<OpenReader>>,
+    writer: GroupCommit<SqliteWriter, WaitForCompany>,
 }
 
 impl SqliteEngine {
@@ -139,10 +141,10 @@ fn prepare_file(
     }
     let lock = lock_beside(path, limit)?;
     if !path.exists() {
-        drop(connection::create_private(path)?);
+        drop(connection::create_private(path, path)?);
     }
     let mut connection = open(path, Access::Write, limit)?;
-    connection::switch_to_write_ahead(&connection)?;
+    connection::switch_to_write_ahead(&connection, limit)?;
     migrate::sqlite(&mut connection, policy, options.progress.as_ref())?;
     drop(lock);
     Ok(connection)
@@ -152,7 +154,8 @@ fn lock_beside(path: &std::path::Path, limit: Duration) -> Result<std::fs::File,
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let lock_path = PathBuf::from(name);
-    let file = connection::create_private(&lock_path)?;
+    // What is wrong with the lock is wrong with the database it stands beside.
+    let file = connection::create_private(&lock_path, path)?;
     let started = Instant::now();
     loop {
         match file.try_lock() {
@@ -231,6 +234,9 @@ struct WaitForCompany;
 impl WaitForCompany {
     const QUIET: Duration = Duration::from_micros(60);
     const WHOLE: Duration = Duration::from_millis(3);
+    /// With this much company a flush is cheap for each; waiting for more would only leave one
+    /// core idle while the others are being woken.
+    const ENOUGH: usize = 64;
 }
 
 impl Linger for WaitForCompany {
@@ -238,7 +244,7 @@ impl Linger for WaitForCompany {
         let started = Instant::now();
         let mut last_arrival = started;
         let mut seen = queued();
-        while seen < expected {
+        while seen < expected.min(Self::ENOUGH) {
             std::thread::yield_now();
             let now = Instant::now();
             let present = queued();

@@ -2,11 +2,12 @@
 //!
 //! The file and its log are renamed, never deleted. A new database is made in their place, and each
 //! table of the old one is read from its beginning and, where damage stops that, from its end.
-//! Messages whose session is lost get a session of their own.
+//! Messages whose session is lost get a session of their own. A message that cannot be read leaves a
+//! mark under its number, so that the numbers of the others stay what they were and no gap remains.
 
 use std::path::{Path, PathBuf};
 
-use cleveragents_domain::Timestamp;
+use cleveragents_domain::{MessageId, Timestamp};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
@@ -22,7 +23,14 @@ pub(crate) struct Salvage {
     pub(crate) set_aside: PathBuf,
     pub(crate) saved: Vec<(String, u64)>,
     pub(crate) incomplete: Vec<String>,
+    pub(crate) lost_messages: u64,
 }
+
+/// What stands in the place of a message that could not be read.
+const LOST: &str = "[this message could not be read from the damaged database]";
+
+/// A count of messages this far beyond the last one that was read is itself damage.
+const BELIEVABLE: i64 = 100_000;
 
 /// Tables with their key, parents before children.
 ///
@@ -42,13 +50,11 @@ const TABLES: [(&str, &str); 10] = [
 ];
 
 /// After the copy: sessions for orphaned messages, counters that match what is there, no dangling row.
+/// The counters of sessions follow when their gaps are filled.
 const MEND: &str = "
     INSERT INTO sessions (session_id, name, namespace, automation, created_at, updated_at)
         SELECT session_id, 'recovered', 'local', 'supervised', MIN(created_at), MAX(created_at)
         FROM messages WHERE session_id NOT IN (SELECT session_id FROM sessions) GROUP BY session_id;
-    UPDATE sessions SET
-        next_sequence = COALESCE((SELECT MAX(sequence) + 1 FROM messages WHERE messages.session_id = sessions.session_id), 0),
-        content_bytes = COALESCE((SELECT SUM(LENGTH(CAST(content AS BLOB))) FROM messages WHERE messages.session_id = sessions.session_id), 0);
     INSERT INTO plans (plan_id, phase, state, created_at, updated_at)
         SELECT DISTINCT plan_id, 'strategize', 'queued', MIN(opened_at), MAX(opened_at)
         FROM changesets WHERE plan_id NOT IN (SELECT plan_id FROM plans) GROUP BY plan_id;
@@ -74,8 +80,9 @@ pub(crate) fn set_aside_and_salvage(path: &Path, options: &Options) -> Result<Sa
     }
     let fresh = prepare_file(path, options, Policy::Upgrade)?;
     let (mut saved, mut incomplete) = (Vec::new(), Vec::new());
+    let mut lost_messages = 0;
     match open(&set_aside, Access::Read, options.busy_timeout) {
-        Ok(old) => copy_all(&old, &fresh, &mut saved, &mut incomplete)
+        Ok(old) => lost_messages = copy_all(&old, &fresh, &mut saved, &mut incomplete)
             .map_err(|error| translate(&path.display().to_string(), error))?,
         Err(_) => incomplete.extend(TABLES.map(|(table, _)| table.to_owned())),
     }
@@ -83,6 +90,7 @@ pub(crate) fn set_aside_and_salvage(path: &Path, options: &Options) -> Result<Sa
         set_aside,
         saved,
         incomplete,
+        lost_messages,
     })
 }
 
@@ -95,7 +103,7 @@ fn copy_all(
     fresh: &Connection,
     saved: &mut Vec<(String, u64)>,
     incomplete: &mut Vec<String>,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<u64> {
     fresh.execute_batch("PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE")?;
     for (table, key) in TABLES {
         let forward = copy_table(old, fresh, table, key, "ASC");
@@ -107,7 +115,47 @@ fn copy_all(
         saved.push((table.to_owned(), count));
     }
     fresh.execute_batch(MEND)?;
-    fresh.execute_batch("COMMIT; PRAGMA foreign_keys = ON")
+    let lost = fill_gaps(fresh)?;
+    fresh.execute_batch("COMMIT; PRAGMA foreign_keys = ON")?;
+    Ok(lost)
+}
+
+/// Puts a mark under every number whose message is gone and says how many.
+fn fill_gaps(fresh: &Connection) -> rusqlite::Result<u64> {
+    let mut sessions = fresh.prepare(
+        "SELECT session.session_id, session.next_sequence, COUNT(message.sequence), COALESCE(MAX(message.sequence) + 1, 0)
+         FROM sessions session LEFT JOIN messages message ON message.session_id = session.session_id
+         GROUP BY session.session_id, session.next_sequence",
+    )?;
+    let rows = sessions.query_map([], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, i64>(3)?))
+    })?;
+    let mut numbers = fresh.prepare("SELECT sequence FROM messages WHERE session_id = ?1 ORDER BY sequence")?;
+    let mut insert = fresh.prepare(
+        "INSERT INTO messages (message_id, session_id, sequence, role, state, content, metadata, created_at)
+         VALUES (?1, ?2, ?3, 'system', 'failed', ?4, '{}', ?5)",
+    )?;
+    let mut count = fresh.prepare(
+        "UPDATE sessions SET next_sequence = ?2, content_bytes = COALESCE((SELECT SUM(LENGTH(CAST(content AS BLOB)))
+         FROM messages WHERE messages.session_id = sessions.session_id), 0) WHERE session_id = ?1",
+    )?;
+    let (mut lost, now) = (0, Timestamp::now().as_micros());
+    for row in rows.collect::<rusqlite::Result<Vec<_>>>()? {
+        let (session, counted, present, after_last) = row;
+        let end = if counted > after_last + BELIEVABLE { after_last } else { counted.max(after_last) };
+        if present < end {
+            let there: Vec<i64> = numbers.query_map([&session], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+            let mut there = there.into_iter().peekable();
+            for number in 0..end {
+                if there.next_if_eq(&number).is_none() {
+                    let id = MessageId::generate().to_string();
+                    lost += insert.execute(rusqlite::params![id, session, number, LOST, now])? as u64;
+                }
+            }
+        }
+        count.execute(rusqlite::params![session, end])?;
+    }
+    Ok(lost)
 }
 
 struct Copied {
@@ -128,11 +176,7 @@ fn copy_table(old: &Connection, fresh: &Connection, table: &str, key: &str, way:
     };
     let outcome = (|| -> rusqlite::Result<()> {
         let mut select = old.prepare(&format!("SELECT * FROM {table} ORDER BY {order}"))?;
-        let columns: Vec<String> = select
-            .column_names()
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let columns: Vec<String> = select.column_names().map(str::to_owned).collect();
         let places = (1..=columns.len())
             .map(|place| format!("?{place}"))
             .collect::<Vec<_>>()

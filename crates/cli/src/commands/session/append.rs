@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write, stdin, stdout};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use cleveragents_domain::{Code, Metadata, NewMessage, Role, SessionId};
+use cleveragents_domain::{Code, ContentError, Metadata, NewMessage, Role, SessionId};
 use cleveragents_engine::{SessionError, SessionService};
 use serde::Deserialize;
 use serde_json::json;
@@ -19,6 +19,9 @@ use crate::arguments::SessionAppend;
 use crate::commands::unwritable;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
+
+/// How much of a text that is too large is read to say how large it is.
+const COUNTED: u64 = 1 << 30;
 
 /// The most lines that share a commit.
 const BATCH: usize = 256;
@@ -54,14 +57,17 @@ fn parse_metadata(text: Option<&str>) -> Result<Metadata, SessionError> {
 
 /// Reads all of standard input as one text, without the line break that ends it.
 fn read_text(context: &Context) -> Result<String, CommandError> {
-    let limit = context.settings.max_message_bytes() as u64;
+    let limit = context.settings.max_message_bytes();
+    let failure = |error: std::io::Error| unreadable("standard input", &error);
+    let mut input = stdin().lock();
     let mut bytes = Vec::new();
-    // One byte more than the limit and a line break are enough to see that it is too much.
-    stdin()
-        .lock()
-        .take(limit + 3)
-        .read_to_end(&mut bytes)
-        .map_err(|error| unreadable("standard input", &error))?;
+    // Beyond the limit and a line break the text is only counted, and not for ever.
+    let kept = input.by_ref().take(limit as u64 + 2).read_to_end(&mut bytes).map_err(failure)?;
+    let rest = std::io::copy(&mut input.take(COUNTED), &mut std::io::sink()).map_err(failure)?;
+    if rest > 0 {
+        let actual = kept.saturating_add(usize::try_from(rest).unwrap_or(usize::MAX));
+        return Err(SessionError::Content(ContentError::TooLarge { actual, limit }).into());
+    }
     let mut text = String::from_utf8(bytes)
         .map_err(|error| invalid_utf8("standard input", error.utf8_error().valid_up_to()))?;
     if text.ends_with('\n') {
@@ -74,7 +80,9 @@ fn read_text(context: &Context) -> Result<String, CommandError> {
 }
 
 fn unreadable(place: &str, error: &std::io::Error) -> CommandError {
-    CommandError::new(Code::FileAccess, format!("{place} cannot be read")).caused_by(error)
+    CommandError::new(Code::FileAccess, format!("{place} cannot be read"))
+        .caused_by(error)
+        .with_hint("check that the file exists and that you may read it")
 }
 
 fn invalid_utf8(place: &str, at: usize) -> CommandError {
@@ -219,7 +227,7 @@ fn parse_line(
         return Ok(None);
     }
     let input: InputLine = serde_json::from_str(text).map_err(|error| {
-        CommandError::new(Code::InvalidJsonLine, format!("line {number} is not a message: {error}"))
+        CommandError::new(Code::InvalidJsonLine, format!("line {number} is not a message: {}", without_position(&error)))
             .with_hint("each line is a JSON object like {\"content\": \"…\", \"role\": \"user\"}; the lines before it are stored")
             .with_details(json!({"line": number}))
     })?;
@@ -228,6 +236,13 @@ fn parse_line(
         Err(error) => Err(error),
     };
     made.map(Some).map_err(|error| wrong_line(number, error))
+}
+
+/// What is wrong with a line, with the column alone: the line is ours to count.
+fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
+    format!("{reason} (column {})", error.column())
 }
 
 /// The error of a message, told with the number of its line.

@@ -5,8 +5,9 @@ use cleveragents_engine::{SessionError, SessionView};
 use cleveragents_store::sessions::{Direction, SessionFilter, SortKey};
 use serde_json::json;
 
-use super::{message_entry, message_json, shown_ids, usage_json};
+use super::{message_entry, message_json, usage_json};
 use crate::arguments::{SessionList, SessionMessages, SessionSort};
+use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
@@ -48,7 +49,9 @@ fn filter(arguments: &SessionList) -> Result<SessionFilter, CommandError> {
 }
 
 pub(super) fn list(context: &Context, arguments: &SessionList) -> Result<Report, CommandError> {
-    let (page, totals) = context.sessions()?.list(&filter(arguments)?)?;
+    let filter = filter(arguments)?;
+    let service = context.sessions()?;
+    let (page, totals) = service.list(&filter)?;
     let sessions = page.sessions;
     let newest = sessions.iter().max_by_key(|session| session.updated_at);
     let oldest = sessions.iter().min_by_key(|session| session.created_at);
@@ -65,8 +68,13 @@ pub(super) fn list(context: &Context, arguments: &SessionList) -> Result<Report,
             .column("Actor", Align::Left)
             .column("Messages", Align::Right)
             .column("Updated", Align::Left)
-            .empty("No sessions. Start one with `agents session create`");
-        for (session, id) in sessions.iter().zip(shown_ids(&sessions)) {
+            .empty(if totals.sessions == 0 {
+                "No sessions. Start one with `agents session create`"
+            } else {
+                "No session matches"
+            });
+        let ids: Vec<_> = sessions.iter().map(|session| session.id).collect();
+        for (session, id) in sessions.iter().zip(service.shown_ids(&ids)?) {
             table = table.row(vec![
                 Cell::Id(id),
                 session.name.as_ref().map(ToString::to_string).into(),
@@ -108,7 +116,7 @@ pub(super) fn list(context: &Context, arguments: &SessionList) -> Result<Report,
             },
         }))
     };
-    Ok(report.ok(format!("{} sessions listed", sessions.len())))
+    Ok(report.ok(format!("{} listed", counted(sessions.len(), "session"))))
 }
 
 pub(super) fn show(
@@ -191,8 +199,11 @@ pub(super) fn messages(
     let has_more = last.map_or(from.0 < total && limit == 0, |last| last.0 + 1 < total);
     let count = messages.len();
     let report = if context.printer.format().is_human() {
-        Report::new("session messages")
-            .transcript(messages.into_iter().map(message_entry).collect())
+        let report = Report::new("session messages");
+        match messages.is_empty() {
+            true => report,
+            false => report.transcript(messages.into_iter().map(message_entry).collect()),
+        }
     } else {
         Report::new("session messages").data(json!({
             "session_id": id,
@@ -201,7 +212,7 @@ pub(super) fn messages(
             "next_after": has_more.then_some(last).flatten(),
         }))
     };
-    let report = report.ok(format!("{count} of {total} messages shown"));
+    let report = report.ok(format!("{count} of {} shown", counted(total, "message")));
     Ok(match last {
         Some(last) if has_more => report.info(format!("Go on with --after {last}")),
         _ => report,

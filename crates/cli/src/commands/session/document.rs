@@ -159,6 +159,7 @@ pub(super) fn import(context: &Context, arguments: &SessionImport) -> Result<Rep
     let failure = |error: &std::io::Error| {
         CommandError::new(Code::FileAccess, format!("cannot read {}", path.display()))
             .caused_by(error)
+            .with_hint("check that the file exists and that you may read it")
     };
     let file = if path == Path::new("-") {
         let mut bytes = Vec::new();

@@ -6,7 +6,7 @@ mod document;
 mod manage;
 mod search;
 
-use cleveragents_domain::{Message, Session as StoredSession, shortest_prefixes};
+use cleveragents_domain::{Message, Session as StoredSession};
 use cleveragents_engine::SessionError;
 use serde_json::{Value, json};
 
@@ -75,15 +75,6 @@ fn usage_json(session: &StoredSession) -> Value {
         "output_tokens": session.usage.output_tokens,
         "estimated_cost": session.usage.cost_micro_usd.as_usd(),
     })
-}
-
-/// The prefixes under which sessions are shown in a list.
-fn shown_ids<'s>(sessions: impl IntoIterator<Item = &'s StoredSession>) -> Vec<String> {
-    let ids: Vec<String> = sessions
-        .into_iter()
-        .map(|session| session.id.to_string())
-        .collect();
-    shortest_prefixes(&ids)
 }
 
 fn parse_role(text: &str) -> Result<cleveragents_domain::Role, SessionError> {

@@ -1,17 +1,18 @@
 //! Searching all messages.
 
-use cleveragents_domain::{Role, SessionName, shortest_prefixes};
+use cleveragents_domain::{Role, SessionName};
 use cleveragents_store::search::{MATCH_MARKS, Scope};
 use serde_json::json;
 
 use super::parse_role;
 use crate::arguments::SessionSearch;
+use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Report, Table};
 
 pub(super) fn run(context: &Context, arguments: &SessionSearch) -> Result<Report, CommandError> {
-    let sessions = context.sessions()?;
     let role: Option<Role> = arguments.role.as_deref().map(parse_role).transpose()?;
+    let sessions = context.sessions()?;
     let session = arguments
         .session
         .as_deref()
@@ -30,15 +31,8 @@ pub(super) fn run(context: &Context, arguments: &SessionSearch) -> Result<Report
             .replace(MATCH_MARKS.0, around.0)
             .replace(MATCH_MARKS.1, around.1)
     };
-    let ids: Vec<String> = hits.iter().map(|hit| hit.session.to_string()).collect();
-    let mut distinct = ids.clone();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let shown: std::collections::HashMap<String, String> = distinct
-        .iter()
-        .cloned()
-        .zip(shortest_prefixes(&distinct))
-        .collect();
+    let ids: Vec<_> = hits.iter().map(|hit| hit.session).collect();
+    let shown = sessions.shown_ids(&ids)?;
     let mut table = Table::new("Matches")
         .column("Session", Align::Left)
         .column("Name", Align::Left)
@@ -46,9 +40,9 @@ pub(super) fn run(context: &Context, arguments: &SessionSearch) -> Result<Report
         .column("Role", Align::Left)
         .column("Text", Align::Left)
         .empty("No message matches");
-    for (hit, id) in hits.iter().zip(&ids) {
+    for (hit, id) in hits.iter().zip(shown) {
         table = table.row(vec![
-            Cell::Id(shown.get(id).unwrap_or(id).clone()),
+            Cell::Id(id),
             hit.session_name.as_ref().map(ToString::to_string).into(),
             hit.sequence.0.into(),
             hit.role.as_str().into(),
@@ -74,5 +68,5 @@ pub(super) fn run(context: &Context, arguments: &SessionSearch) -> Result<Report
     Ok(Report::new("session search")
         .data(json!({"query": query, "matches": matches}))
         .table(table)
-        .ok(format!("{count} messages match")))
+        .ok(format!("{} found", counted(count, "match"))))
 }

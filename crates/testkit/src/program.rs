@@ -1,0 +1,268 @@
+//! [`Agents`]: the program itself, run as a person runs it, in a home of its own and with an
+//! environment that holds nothing else.
+
+use std::ffi::OsStr;
+use std::io::{PipeReader, PipeWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A home for one test, with the program that works in it. The home does not exist at first.
+#[derive(Debug)]
+pub struct Agents {
+    program: PathBuf,
+    folder: tempfile::TempDir,
+    home: PathBuf,
+    variables: Vec<(String, String)>,
+}
+
+impl Agents {
+    /// A new home for the program at this path (`env!("CARGO_BIN_EXE_agents")`).
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        std::fs::create_dir(folder.path().join("work")).expect("a working folder can be made");
+        Self {
+            program: program.into(),
+            home: folder.path().join("home"),
+            folder,
+            variables: Vec::new(),
+        }
+    }
+
+    /// The same with another home folder.
+    #[must_use]
+    pub fn at_home(mut self, home: impl Into<PathBuf>) -> Self {
+        self.home = home.into();
+        self
+    }
+
+    /// The same with an environment variable more.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.variables.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// The same on another database than the file in the home.
+    #[must_use]
+    pub fn on(self, url: &str) -> Self {
+        self.with("CLEVERAGENTS_DATABASE_URL", url)
+    }
+
+    /// The home folder.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The folder in which the program runs; it lies beside the home.
+    pub fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    /// The database file, when no other database is used.
+    pub fn database(&self) -> PathBuf {
+        self.home.join("cleveragents.db")
+    }
+
+    /// The configuration file.
+    pub fn config_file(&self) -> PathBuf {
+        self.home.join("config.toml")
+    }
+
+    fn clean(&self, program: &OsStr) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.folder.path())
+            .env("CLEVERAGENTS_HOME", &self.home)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .current_dir(self.work())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// A command that is not started yet.
+    pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = self.clean(self.program.as_os_str());
+        command.args(arguments);
+        command
+    }
+
+    /// A command that starts and waits, and runs when its [`Gate`] opens.
+    pub fn behind(&self, gate: &Gate, arguments: &[&str]) -> Child {
+        self.clean(OsStr::new("sh"))
+            .args(["-c", "read -r go; exec \"$0\" \"$@\" </dev/null"])
+            .arg(&self.program)
+            .args(arguments)
+            .stdin(gate.reader.try_clone().expect("a pipe can be shared"))
+            .spawn()
+            .expect("a shell starts")
+    }
+
+    /// Runs a command to its end.
+    pub fn run(&self, arguments: &[&str]) -> Answer {
+        let output = self.command(arguments).output();
+        Answer::of(&output.expect("the program starts"))
+    }
+
+    /// Runs a command to its end with something to read.
+    pub fn run_with(&self, arguments: &[&str], input: &[u8]) -> Answer {
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut stdin = child.stdin.take().expect("its input is a pipe");
+        std::thread::scope(|scope| {
+            // A program that refuses early closes its input; that is for the test to judge.
+            scope.spawn(move || drop(stdin.write_all(input)));
+            Answer::of(&child.wait_with_output().expect("the program ends"))
+        })
+    }
+
+    /// The `data` of a command that must succeed.
+    pub fn data(&self, arguments: &[&str]) -> Value {
+        let answer = self.run(&[&["--format", "json"], arguments].concat());
+        assert_eq!(answer.code, Some(0), "{arguments:?} fails: {answer:?}");
+        answer.json()["data"].clone()
+    }
+
+    /// Makes a session and gives its id.
+    pub fn create_session(&self) -> String {
+        self.data(&["session", "create"])["session"]["id"]
+            .as_str()
+            .expect("a session has an id")
+            .to_owned()
+    }
+
+    /// Every message of a session.
+    pub fn messages(&self, session: &str) -> Vec<Value> {
+        self.data(&["session", "messages", session])["messages"]
+            .as_array()
+            .expect("messages are a list")
+            .clone()
+    }
+
+    /// The content of every message of a session, in order, whose numbers must be 0, 1, 2…
+    pub fn contents(&self, session: &str) -> Vec<String> {
+        self.messages(session)
+            .iter()
+            .enumerate()
+            .map(|(index, message)| {
+                assert_eq!(message["sequence"], index, "numbers have no gap");
+                message["content"].as_str().expect("text").to_owned()
+            })
+            .collect()
+    }
+
+    /// Asserts that `db check` finds nothing wrong.
+    pub fn assert_sound(&self) {
+        let answer = self.run(&["db", "check"]);
+        assert_eq!(answer.code, Some(0), "the database is sound: {answer:?}");
+    }
+}
+
+/// What a command answered.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The exit code, `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// What it wrote to standard output.
+    pub out: String,
+    /// What it wrote to standard error.
+    pub err: String,
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { code, out, err } = self;
+        write!(
+            formatter,
+            "exit code {code:?}\n--- stdout\n{out}\n--- stderr\n{err}\n---"
+        )
+    }
+}
+
+impl Answer {
+    /// The answer of a program that has ended.
+    pub fn of(output: &Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout.clone()).expect("standard output is UTF-8"),
+            err: String::from_utf8(output.stderr.clone()).expect("standard error is UTF-8"),
+        }
+    }
+
+    /// The one JSON document on standard output.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| {
+            panic!("standard output is not one document: {error}\n{self:?}")
+        })
+    }
+}
+
+/// Holds programs that have started until all may go at the same instant.
+#[derive(Debug)]
+pub struct Gate {
+    reader: PipeReader,
+    writer: PipeWriter,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        let (reader, writer) = std::io::pipe().expect("a pipe can be made");
+        Self { reader, writer }
+    }
+}
+
+impl Gate {
+    /// Lets all go.
+    pub fn open(self) {
+        drop(self.writer);
+    }
+}
+
+/// Says that a test could not run something: a line in the file that `CLEVERAGENTS_TEST_NOT_RUN`
+/// names, and a failure when `CLEVERAGENTS_TEST_REQUIRE_ALL` is set.
+pub fn not_run(what: &str, why: &str) {
+    let line = format!("{what}: {why}");
+    eprintln!("NOT RUN: {line}");
+    if let Some(path) = std::env::var_os("CLEVERAGENTS_TEST_NOT_RUN") {
+        std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
+            .expect("the list of what was not run can be written");
+    }
+    assert!(
+        std::env::var_os("CLEVERAGENTS_TEST_REQUIRE_ALL").is_none(),
+        "{line}, and every test must run"
+    );
+}
+
+/// Numbers that differ in every run, for instants at which something is killed.
+#[derive(Debug)]
+pub struct Dice(u64);
+
+impl Default for Dice {
+    fn default() -> Self {
+        use std::hash::{BuildHasher as _, RandomState};
+        Self(RandomState::new().hash_one(0) | 1)
+    }
+}
+
+impl Dice {
+    /// A number below `limit`.
+    pub fn roll(&mut self, limit: u64) -> u64 {
+        // xorshift64: good enough to pick an instant.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit.max(1)
+    }
+}
