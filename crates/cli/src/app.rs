@@ -128,7 +128,7 @@ fn finish(
 ) -> u8 {
     let (mut out, mut err) = (stdout().lock(), stderr().lock());
     let (printed, code) = match outcome {
-        Ok(None) => (out.flush(), 0),
+        Ok(None) => (flushed(&mut out), 0),
         Ok(Some(report)) => (
             printer.report(&report, timing, &mut out, &mut err),
             report.exit_code(),
@@ -149,6 +149,14 @@ fn finish(
             );
             code.max(1)
         }
+    }
+}
+
+/// Sends on what a command wrote by itself. A reader that went away has seen enough.
+fn flushed(out: &mut impl Write) -> std::io::Result<()> {
+    match out.flush() {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
     }
 }
 

@@ -10,7 +10,12 @@ use crate::output::Format;
 /// The formats of a report, and of an exported document.
 fn formats() -> PossibleValuesParser {
     let documents = ["markdown", "md"].map(|name| PossibleValue::new(name).hide(true));
-    PossibleValuesParser::new(Format::NAMES.map(PossibleValue::new).into_iter().chain(documents))
+    PossibleValuesParser::new(
+        Format::NAMES
+            .map(PossibleValue::new)
+            .into_iter()
+            .chain(documents),
+    )
 }
 
 /// Agents that change real code with the care of a database

@@ -21,7 +21,10 @@ pub(crate) struct Context {
 impl Context {
     /// The database that is configured.
     pub(crate) fn database_url(&self) -> Result<DatabaseUrl, CommandError> {
-        let base = self.environment.working_folder().unwrap_or_else(|| Path::new("/"));
+        let base = self
+            .environment
+            .working_folder()
+            .unwrap_or_else(|| Path::new("/"));
         if self.uses_own_database()? {
             // Not by way of a URL: the path of a home may hold any character.
             return Ok(DatabaseUrl::file(&self.home.database_file(), base));

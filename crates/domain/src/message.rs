@@ -179,7 +179,10 @@ impl NewMessage {
                 at,
             });
         }
-        if metadata.values().any(|value| is_deeper(value, METADATA_DEPTH)) {
+        if metadata
+            .values()
+            .any(|value| is_deeper(value, METADATA_DEPTH))
+        {
             return Err(ContentError::TooDeep);
         }
         let metadata_bytes = if metadata.is_empty() {

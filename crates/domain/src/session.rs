@@ -44,6 +44,11 @@ impl SessionName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The text, owned.
+    pub fn into_string(self) -> String {
+        self.0
+    }
 }
 
 impl FromStr for SessionName {

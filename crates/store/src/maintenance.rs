@@ -356,6 +356,16 @@ pub struct SalvageReport {
 /// Sets a damaged SQLite file aside, makes a new database in its place and saves into it what can
 /// still be read.
 pub fn salvage(path: &Path, options: &Options) -> Result<SalvageReport, Error> {
-    let Salvage { set_aside, saved, incomplete, lost_messages } = sqlite::set_aside_and_salvage(path, options)?;
-    Ok(SalvageReport { set_aside, saved, incomplete, lost_messages })
+    let Salvage {
+        set_aside,
+        saved,
+        incomplete,
+        lost_messages,
+    } = sqlite::set_aside_and_salvage(path, options)?;
+    Ok(SalvageReport {
+        set_aside,
+        saved,
+        incomplete,
+        lost_messages,
+    })
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::error::CommandError;
-use super::report::{Level, Message, Report, Status};
+use super::report::{Data, Level, Message, Report, Status};
 use super::timing::Timing;
 
 /// The document, borrowed from a report or an error.
@@ -21,7 +21,7 @@ pub(crate) struct Envelope<'a> {
     command: &'a str,
     status: Status,
     exit_code: u8,
-    data: Cow<'a, Value>,
+    data: Cow<'a, Data>,
     timing: Measured,
     messages: Cow<'a, [Message]>,
 }
@@ -47,7 +47,7 @@ impl<'a> Envelope<'a> {
         let mut data = Cow::Borrowed(&report.data);
         let mut messages = Cow::Borrowed(report.messages.as_slice());
         if let Some(failure) = &report.failure {
-            data = Cow::Owned(with_error(&report.data, failure));
+            data = Cow::Owned(Data::Tree(with_error(&report.data.to_tree(), failure)));
             messages.to_mut().push(message_of(failure));
         }
         Self {
@@ -66,7 +66,7 @@ impl<'a> Envelope<'a> {
             command,
             status: Status::Error,
             exit_code: error.exit_code(),
-            data: Cow::Owned(with_error(&Value::Null, error)),
+            data: Cow::Owned(Data::Tree(with_error(&Value::Null, error))),
             timing: timing.into(),
             messages: Cow::Owned(vec![message_of(error)]),
         }

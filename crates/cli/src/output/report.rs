@@ -1,5 +1,8 @@
 //! What a command has to say when it ran: data for programs, blocks for people, messages for both.
 
+use std::fmt;
+use std::sync::Arc;
+
 use cleveragents_domain::Code;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -40,11 +43,45 @@ pub(crate) struct Message {
     pub(crate) text: String,
 }
 
+/// What programs read.
+#[derive(Clone)]
+pub(crate) enum Data {
+    /// A tree in memory.
+    Tree(Value),
+    /// Many records, written one after the other when they are printed.
+    Records(Arc<dyn erased_serde::Serialize + Send + Sync>),
+}
+
+impl Data {
+    /// The data as a tree.
+    pub(crate) fn to_tree(&self) -> Value {
+        match self {
+            Self::Tree(tree) => tree.clone(),
+            Self::Records(records) => serde_json::to_value(records.as_ref()).unwrap_or(Value::Null),
+        }
+    }
+}
+
+impl fmt::Debug for Data {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_tree().fmt(formatter)
+    }
+}
+
+impl Serialize for Data {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Tree(tree) => tree.serialize(serializer),
+            Self::Records(records) => erased_serde::serialize(records.as_ref(), serializer),
+        }
+    }
+}
+
 /// The result of a command, in every form it may be printed.
 #[derive(Debug, Clone)]
 pub struct Report {
     pub(crate) command: &'static str,
-    pub(crate) data: Value,
+    pub(crate) data: Data,
     pub(crate) blocks: Vec<Block>,
     pub(crate) messages: Vec<Message>,
     pub(crate) failure: Option<CommandError>,
@@ -55,7 +92,7 @@ impl Report {
     pub fn new(command: &'static str) -> Self {
         Self {
             command,
-            data: Value::Object(Map::new()),
+            data: Data::Tree(Value::Object(Map::new())),
             blocks: Vec::new(),
             messages: Vec::new(),
             failure: None,
@@ -69,7 +106,7 @@ impl Report {
     #[must_use]
     pub fn data(mut self, value: impl Serialize) -> Self {
         match serde_json::to_value(value) {
-            Ok(value) => self.data = value,
+            Ok(value) => self.data = Data::Tree(value),
             Err(error) => {
                 self.failure = Some(
                     CommandError::new(Code::Internal, "the result cannot be written as JSON")
@@ -77,6 +114,13 @@ impl Report {
                 );
             }
         }
+        self
+    }
+
+    /// Sets what programs read when it may be long: it is not copied into a tree first.
+    #[must_use]
+    pub fn records(mut self, records: impl Serialize + Send + Sync + 'static) -> Self {
+        self.data = Data::Records(Arc::new(records));
         self
     }
 

@@ -161,7 +161,9 @@ impl SessionService {
 
     /// The shortest prefix of each id that names no other session.
     pub fn shown_ids(&self, ids: &[SessionId]) -> Result<Vec<String>, SessionError> {
-        Ok(self.engine.read(|reader| sessions::shown_ids(reader, ids))?)
+        Ok(self
+            .engine
+            .read(|reader| sessions::shown_ids(reader, ids))?)
     }
 
     /// Checks a message against the limit and makes it ready to be stored.

@@ -266,10 +266,6 @@ pub fn list(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPa
         (SortKey::Messages, Natural) => " ORDER BY next_sequence DESC, session_id DESC",
         (SortKey::Messages, Reversed) => " ORDER BY next_sequence, session_id",
     };
-    let matching = reader
-        .query_first(&format!("SELECT COUNT(*){MATCHES}"), &filter_params(filter))?
-        .ok_or_else(|| Error::stored("a count", "is missing"))?
-        .take()?;
     let mut bound = filter_params(filter).to_vec();
     bound.extend([
         Param::from(filter.limit.unwrap_or(i64::MAX as u64)),
@@ -284,6 +280,14 @@ pub fn list(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPa
         sessions.push(read(row)?);
         Ok(())
     })?;
+    // A page that was not cut off by its limit says by itself how many match.
+    let matching = match filter.limit {
+        None if filter.offset == 0 => sessions.len() as u64,
+        _ => reader
+            .query_first(&format!("SELECT COUNT(*){MATCHES}"), &filter_params(filter))?
+            .ok_or_else(|| Error::stored("a count", "is missing"))?
+            .take()?,
+    };
     Ok(SessionPage { sessions, matching })
 }
 

@@ -267,8 +267,7 @@ pub(crate) fn translate(place: &str, error: rusqlite::Error) -> Error {
 /// Whether a database is there but nothing can be made beside it.
 fn is_in_closed_folder(place: &str) -> bool {
     let folder = Path::new(place).parent().unwrap_or_else(|| Path::new("."));
-    Path::new(place).is_file()
-        && rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err()
+    Path::new(place).is_file() && rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err()
 }
 
 /// Whether the disk under a database has no room left for another page.

@@ -82,8 +82,10 @@ pub(crate) fn set_aside_and_salvage(path: &Path, options: &Options) -> Result<Sa
     let (mut saved, mut incomplete) = (Vec::new(), Vec::new());
     let mut lost_messages = 0;
     match open(&set_aside, Access::Read, options.busy_timeout) {
-        Ok(old) => lost_messages = copy_all(&old, &fresh, &mut saved, &mut incomplete)
-            .map_err(|error| translate(&path.display().to_string(), error))?,
+        Ok(old) => {
+            lost_messages = copy_all(&old, &fresh, &mut saved, &mut incomplete)
+                .map_err(|error| translate(&path.display().to_string(), error))?;
+        }
         Err(_) => incomplete.extend(TABLES.map(|(table, _)| table.to_owned())),
     }
     Ok(Salvage {
@@ -128,9 +130,15 @@ fn fill_gaps(fresh: &Connection) -> rusqlite::Result<u64> {
          GROUP BY session.session_id, session.next_sequence",
     )?;
     let rows = sessions.query_map([], |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, i64>(3)?))
+        Ok((
+            row.get::<_, String>(0)?,
+            row.get::<_, i64>(1)?,
+            row.get::<_, i64>(2)?,
+            row.get::<_, i64>(3)?,
+        ))
     })?;
-    let mut numbers = fresh.prepare("SELECT sequence FROM messages WHERE session_id = ?1 ORDER BY sequence")?;
+    let mut numbers =
+        fresh.prepare("SELECT sequence FROM messages WHERE session_id = ?1 ORDER BY sequence")?;
     let mut insert = fresh.prepare(
         "INSERT INTO messages (message_id, session_id, sequence, role, state, content, metadata, created_at)
          VALUES (?1, ?2, ?3, 'system', 'failed', ?4, '{}', ?5)",
@@ -142,14 +150,21 @@ fn fill_gaps(fresh: &Connection) -> rusqlite::Result<u64> {
     let (mut lost, now) = (0, Timestamp::now().as_micros());
     for row in rows.collect::<rusqlite::Result<Vec<_>>>()? {
         let (session, counted, present, after_last) = row;
-        let end = if counted > after_last + BELIEVABLE { after_last } else { counted.max(after_last) };
+        let end = if counted > after_last + BELIEVABLE {
+            after_last
+        } else {
+            counted.max(after_last)
+        };
         if present < end {
-            let there: Vec<i64> = numbers.query_map([&session], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+            let there: Vec<i64> = numbers
+                .query_map([&session], |row| row.get(0))?
+                .collect::<rusqlite::Result<_>>()?;
             let mut there = there.into_iter().peekable();
             for number in 0..end {
                 if there.next_if_eq(&number).is_none() {
                     let id = MessageId::generate().to_string();
-                    lost += insert.execute(rusqlite::params![id, session, number, LOST, now])? as u64;
+                    lost +=
+                        insert.execute(rusqlite::params![id, session, number, LOST, now])? as u64;
                 }
             }
         }

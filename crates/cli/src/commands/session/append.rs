@@ -62,7 +62,11 @@ fn read_text(context: &Context) -> Result<String, CommandError> {
     let mut input = stdin().lock();
     let mut bytes = Vec::new();
     // Beyond the limit and a line break the text is only counted, and not for ever.
-    let kept = input.by_ref().take(limit as u64 + 2).read_to_end(&mut bytes).map_err(failure)?;
+    let kept = input
+        .by_ref()
+        .take(limit as u64 + 2)
+        .read_to_end(&mut bytes)
+        .map_err(failure)?;
     let rest = std::io::copy(&mut input.take(COUNTED), &mut std::io::sink()).map_err(failure)?;
     if rest > 0 {
         let actual = kept.saturating_add(usize::try_from(rest).unwrap_or(usize::MAX));
@@ -241,7 +245,9 @@ fn parse_line(
 /// What is wrong with a line, with the column alone: the line is ours to count.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
+    let reason = text
+        .rsplit_once(" at line ")
+        .map_or(text.as_str(), |(reason, _)| reason);
     format!("{reason} (column {})", error.column())
 }
 

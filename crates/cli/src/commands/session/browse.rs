@@ -1,11 +1,15 @@
 //! Listing sessions and reading their messages.
 
-use cleveragents_domain::{Sequence, SessionName, Timestamp};
+use cleveragents_domain::{
+    ActorName, Message, MessageId, MessageState, Metadata, Role, Sequence, Session, SessionId,
+    SessionName, Timestamp,
+};
 use cleveragents_engine::{SessionError, SessionView};
 use cleveragents_store::sessions::{Direction, SessionFilter, SortKey};
+use serde::Serialize;
 use serde_json::json;
 
-use super::{message_entry, message_json, usage_json};
+use super::{message_entry, usage_json};
 use crate::arguments::{SessionList, SessionMessages, SessionSort};
 use crate::commands::counted;
 use crate::context::Context;
@@ -48,6 +52,80 @@ fn filter(arguments: &SessionList) -> Result<SessionFilter, CommandError> {
     })
 }
 
+/// `data` of `session list`.
+#[derive(Serialize)]
+struct SessionListing {
+    sessions: Vec<ListedSession>,
+    summary: ListSummary,
+}
+
+#[derive(Serialize)]
+struct ListedSession {
+    id: SessionId,
+    name: Option<String>,
+    actor: Option<ActorName>,
+    messages: u64,
+    created: Timestamp,
+    updated: Timestamp,
+}
+
+impl From<Session> for ListedSession {
+    fn from(session: Session) -> Self {
+        Self {
+            id: session.id,
+            name: session.name.map(SessionName::into_string),
+            actor: session.actor,
+            messages: session.message_count,
+            created: session.created_at,
+            updated: session.updated_at,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ListSummary {
+    total: u64,
+    matching: u64,
+    most_recent: Option<String>,
+    oldest: Option<String>,
+    total_messages: u64,
+    storage: u64,
+}
+
+/// `data` of `session messages`.
+#[derive(Serialize)]
+struct MessageListing {
+    session_id: SessionId,
+    messages: Vec<ListedMessage>,
+    total: u64,
+    next_after: Option<Sequence>,
+}
+
+#[derive(Serialize)]
+struct ListedMessage {
+    sequence: Sequence,
+    message_id: MessageId,
+    role: Role,
+    content: String,
+    timestamp: Timestamp,
+    metadata: Metadata,
+    state: MessageState,
+}
+
+impl From<Message> for ListedMessage {
+    fn from(message: Message) -> Self {
+        Self {
+            sequence: message.sequence,
+            message_id: message.id,
+            role: message.role,
+            content: message.content,
+            timestamp: message.created_at,
+            metadata: message.metadata,
+            state: message.state,
+        }
+    }
+}
+
 pub(super) fn list(context: &Context, arguments: &SessionList) -> Result<Report, CommandError> {
     let filter = filter(arguments)?;
     let service = context.sessions()?;
@@ -55,12 +133,13 @@ pub(super) fn list(context: &Context, arguments: &SessionList) -> Result<Report,
     let sessions = page.sessions;
     let newest = sessions.iter().max_by_key(|session| session.updated_at);
     let oldest = sessions.iter().min_by_key(|session| session.created_at);
-    let label = |session: &cleveragents_domain::Session| {
+    let label = |session: &Session| {
         session
             .name
             .as_ref()
             .map_or_else(|| session.id.to_string(), ToString::to_string)
     };
+    let count = sessions.len();
     let report = if context.printer.format().is_human() {
         let mut table = Table::new("Sessions")
             .column("Id", Align::Left)
@@ -91,32 +170,18 @@ pub(super) fn list(context: &Context, arguments: &SessionList) -> Result<Report,
                 .row("Message text", Cell::Bytes(totals.content_bytes)),
         )
     } else {
-        let listed: Vec<_> = sessions
-            .iter()
-            .map(|session| {
-                json!({
-                    "id": session.id,
-                    "name": session.name.as_ref().map(SessionName::as_str),
-                    "actor": session.actor,
-                    "messages": session.message_count,
-                    "created": session.created_at,
-                    "updated": session.updated_at,
-                })
-            })
-            .collect();
-        Report::new("session list").data(json!({
-            "sessions": listed,
-            "summary": {
-                "total": totals.sessions,
-                "matching": page.matching,
-                "most_recent": newest.map(label),
-                "oldest": oldest.map(label),
-                "total_messages": totals.messages,
-                "storage": totals.content_bytes,
-            },
-        }))
+        let summary = ListSummary {
+            total: totals.sessions,
+            matching: page.matching,
+            most_recent: newest.map(label),
+            oldest: oldest.map(label),
+            total_messages: totals.messages,
+            storage: totals.content_bytes,
+        };
+        let sessions = sessions.into_iter().map(ListedSession::from).collect();
+        Report::new("session list").records(SessionListing { sessions, summary })
     };
-    Ok(report.ok(format!("{} listed", counted(sessions.len(), "session"))))
+    Ok(report.ok(format!("{} listed", counted(count, "session"))))
 }
 
 pub(super) fn show(
@@ -205,12 +270,12 @@ pub(super) fn messages(
             false => report.transcript(messages.into_iter().map(message_entry).collect()),
         }
     } else {
-        Report::new("session messages").data(json!({
-            "session_id": id,
-            "messages": messages.iter().map(message_json).collect::<Vec<_>>(),
-            "total": total,
-            "next_after": has_more.then_some(last).flatten(),
-        }))
+        Report::new("session messages").records(MessageListing {
+            session_id: id,
+            messages: messages.into_iter().map(ListedMessage::from).collect(),
+            total,
+            next_after: has_more.then_some(last).flatten(),
+        })
     };
     let report = report.ok(format!("{count} of {} shown", counted(total, "message")));
     Ok(match last {

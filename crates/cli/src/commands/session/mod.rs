@@ -42,19 +42,6 @@ pub(super) fn run(
     Ok(Some(report))
 }
 
-/// A message as programs read it.
-fn message_json(message: &Message) -> Value {
-    json!({
-        "sequence": message.sequence,
-        "message_id": message.id,
-        "role": message.role,
-        "content": message.content,
-        "timestamp": message.created_at,
-        "metadata": message.metadata,
-        "state": message.state,
-    })
-}
-
 /// A message as people read it.
 fn message_entry(message: Message) -> Entry {
     let failed = match message.state {
