@@ -1,0 +1,229 @@
+//! Disks that are full or cannot be written, as small file systems in memory. Only root can mount
+//! them; elsewhere these tests say that they did not run.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use cleveragents_testkit::{Agents, Answer, not_run};
+use serde_json::{Value, json};
+
+use super::{agents, assert_error_document, refuse};
+
+/// A small file system, gone with its value.
+struct SmallDisk {
+    path: PathBuf,
+    /// Keeps the folder in which it is mounted.
+    _place: Agents,
+}
+
+impl SmallDisk {
+    /// `None`, said aloud, where it cannot be had.
+    fn new(kibibytes: u32, what: &str) -> Option<Self> {
+        let place = agents();
+        let path = place.work().join("disk");
+        std::fs::create_dir(&path).expect("a folder");
+        let options = format!("size={kibibytes}k");
+        match mount(&["-t", "tmpfs", "-o", &options, "tmpfs"], &path) {
+            Ok(()) => Some(Self {
+                path,
+                _place: place,
+            }),
+            Err(reason) => {
+                not_run(what, &format!("a small tmpfs cannot be mounted: {reason}"));
+                None
+            }
+        }
+    }
+
+    fn agents(&self) -> Agents {
+        agents().at_home(self.path.join("home"))
+    }
+
+    fn make_read_only(&self) {
+        mount(&["-o", "remount,ro"], &self.path).expect("what was mounted can be remounted");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a program that a failing test left behind may still be there.
+        let _unmounted = Command::new("umount").arg("-l").arg(&self.path).output();
+    }
+}
+
+fn mount(arguments: &[&str], path: &Path) -> Result<(), String> {
+    let output = Command::new("mount")
+        .args(arguments)
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+}
+
+/// Takes up space that can be given back: more than the database has left, because folding the
+/// log into the file needs as much again as the log holds.
+fn ballast(disk: &SmallDisk, kibibytes: usize) -> PathBuf {
+    let path = disk.path.join("ballast");
+    std::fs::write(&path, vec![b'b'; kibibytes * 1024]).expect("there is room");
+    path
+}
+
+/// Appends until it fails and gives the failure and how many were acknowledged.
+fn append_until_full(agents: &Agents, session: &str) -> (Answer, usize) {
+    for index in 0..10_000 {
+        let text = format!("{index} {}", "x".repeat(20_000));
+        let answer = agents.run(&["--format", "json", "session", "append", session, &text]);
+        if answer.code != Some(0) {
+            return (answer, index);
+        }
+        assert_eq!(answer.json()["data"]["sequence"], index);
+    }
+    panic!("a small disk takes 200 MB");
+}
+
+#[test]
+fn a_full_disk_loses_nothing_that_was_acknowledged() {
+    let Some(disk) = SmallDisk::new(4_608, "appending until the disk is full") else {
+        return;
+    };
+    let agents = disk.agents();
+    let ballast = ballast(&disk, 2_560);
+    let session = agents.create_session();
+    let (failure, stored) = append_until_full(&agents, &session);
+    assert_eq!(failure.code, Some(1), "{failure:?}");
+    assert_error_document(&failure.json(), 1, "CA-0206");
+    assert!(stored > 5, "{stored} messages were stored before");
+    let people = agents.run(&["session", "append", &session, &"y".repeat(20_000)]);
+    assert_eq!(
+        (people.code, people.out.as_str()),
+        (Some(1), ""),
+        "{people:?}"
+    );
+    assert!(people.err.starts_with("error[CA-0206]: "), "{people:?}");
+
+    // Everything acknowledged can be read while the disk is still full.
+    let contents = agents.contents(&session);
+    assert_eq!(contents.len(), stored, "acknowledged and nothing else");
+    for (index, content) in contents.iter().enumerate() {
+        assert!(content.starts_with(&format!("{index} x")));
+    }
+    let report = agents.run(&["diagnostics", "--format", "json"]);
+    assert!(report.out.contains("disk space"), "{report:?}");
+
+    // With room again it goes on without a gap.
+    std::fs::remove_file(ballast).expect("it can go");
+    let next = agents.data(&["session", "append", &session, "room again"]);
+    assert_eq!(next["sequence"], stored);
+    assert_eq!(agents.contents(&session).len(), stored + 1);
+    agents.assert_sound();
+}
+
+#[test]
+fn a_stream_onto_a_full_disk_acknowledges_only_what_is_stored() {
+    let Some(disk) = SmallDisk::new(4_608, "streaming until the disk is full") else {
+        return;
+    };
+    let agents = disk.agents();
+    let ballast = ballast(&disk, 2_560);
+    let session = agents.create_session();
+    let lines: String = (0..2_000)
+        .map(|index| {
+            json!({"content": format!("{index} {}", "x".repeat(5_000))}).to_string() + "\n"
+        })
+        .collect();
+    let arguments = [
+        "--format", "json", "session", "append", &session, "--jsonl", "-",
+    ];
+    let answer = agents.run_with(&arguments, lines.as_bytes());
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    let mut told: Vec<Value> = answer
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("one document a line"))
+        .collect();
+    assert_error_document(&told.pop().expect("the error is last"), 1, "CA-0206");
+    std::fs::remove_file(ballast).expect("it can go");
+    let messages = agents.messages(&session);
+    assert_eq!(
+        messages.len(),
+        told.len(),
+        "what was acknowledged and nothing else"
+    );
+    for (index, (ack, message)) in told.iter().zip(&messages).enumerate() {
+        assert_eq!(ack["sequence"], index);
+        assert_eq!(ack["message_id"], message["message_id"]);
+        let content = message["content"].as_str().expect("text");
+        assert!(content.starts_with(&format!("{index} x")));
+    }
+    let next = agents.data(&["session", "append", &session, "room again"]);
+    assert_eq!(next["sequence"], messages.len());
+    agents.assert_sound();
+}
+
+#[test]
+fn a_disk_too_small_for_a_database_is_said_and_later_used() {
+    let Some(disk) = SmallDisk::new(1_024, "the first start on a full disk") else {
+        return;
+    };
+    let agents = disk.agents();
+    let ballast = ballast(&disk, 1_000);
+    let refused = refuse(&agents, &["session", "create"]).with(1, "CA-0206");
+    assert!(
+        refused["hint"]
+            .as_str()
+            .expect("a hint")
+            .contains("free some space")
+    );
+    std::fs::remove_file(ballast).expect("it can go");
+    agents.create_session();
+    agents.assert_sound();
+}
+
+#[test]
+fn the_configuration_survives_a_full_disk() {
+    let Some(disk) = SmallDisk::new(256, "changing the configuration on a full disk") else {
+        return;
+    };
+    let agents = disk.agents();
+    agents.data(&["config", "set", "store.connections", "3"]);
+    let before = std::fs::read(agents.config_file()).expect("a file");
+    while std::fs::write(disk.path.join(format!("{}", rand_name())), [0; 4096]).is_ok() {}
+    let error = refuse(&agents, &["config", "set", "store.connections", "4"]).with(1, "CA-0105");
+    assert!(error["details"]["path"].is_string(), "{error:#}");
+    assert_eq!(std::fs::read(agents.config_file()).expect("a file"), before);
+    assert_eq!(
+        agents.data(&["config", "get", "store.connections"])["value"],
+        3
+    );
+}
+
+/// A name that is not taken yet.
+fn rand_name() -> u64 {
+    cleveragents_testkit::Dice::default().roll(u64::MAX)
+}
+
+#[test]
+fn a_home_that_cannot_be_written_is_named() {
+    let Some(disk) = SmallDisk::new(4_096, "a home on a disk that is read-only") else {
+        return;
+    };
+    let agents = disk.agents();
+    let session = agents.create_session();
+    agents.data(&["session", "append", &session, "before"]);
+    agents.data(&["config", "set", "store.connections", "3"]);
+    disk.make_read_only();
+    refuse(&agents, &["session", "append", &session, "x"]).with(1, "CA-0207");
+    refuse(&agents, &["session", "create"]).with(1, "CA-0207");
+    refuse(&agents, &["config", "set", "store.connections", "4"]).with(1, "CA-0105");
+    let report = agents.run(&["--format", "json", "diagnostics"]);
+    assert_eq!(report.code, Some(1), "{report:?}");
+    assert!(report.out.contains("cannot be written"), "{report:?}");
+
+    let elsewhere = super::agents().at_home(disk.path.join("new"));
+    refuse(&elsewhere, &["session", "create"]).with(1, "CA-0104");
+}

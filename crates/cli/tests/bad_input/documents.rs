@@ -1,0 +1,194 @@
+//! Exports and imports.
+
+use cleveragents_testkit::{Agents, Dice, proof_size};
+use serde_json::Value;
+
+use super::{contents, furnished, refuse};
+
+fn export(agents: &Agents) -> Vec<u8> {
+    let answer = agents.run(&["session", "export", "one"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    answer.out.into_bytes()
+}
+
+fn refuse_import(agents: &Agents, document: &[u8], code: &str) -> Value {
+    std::fs::write(agents.work().join("in.json"), document).expect("a file");
+    let from_input = refuse(agents, &["session", "import", "--input", "-"])
+        .reading(document)
+        .with(1, code);
+    let from_file = refuse(agents, &["session", "import", "--input", "in.json"]).with(1, code);
+    assert_eq!(from_file, from_input);
+    from_file
+}
+
+/// Report 7345: any single changed byte is refused, and what the export wrote is accepted.
+#[test]
+fn defect_7345_an_import_with_one_byte_changed_is_refused() {
+    let agents = furnished();
+    let document = export(&agents);
+    let before = contents(&agents);
+    let mut dice = Dice::default();
+    let path = agents.work().join("in.json");
+    for _ in 0..proof_size(60, document.len()) {
+        let at = usize::try_from(dice.roll(document.len() as u64)).expect("an index");
+        let mut altered = document.clone();
+        altered[at] ^= 1 << dice.roll(7);
+        std::fs::write(&path, &altered).expect("a file");
+        let answer = agents.run(&[
+            "--format", "json", "session", "import", "--input", "in.json",
+        ]);
+        assert_eq!(answer.code, Some(1), "byte {at} was changed: {answer:?}");
+        let code = answer.json()["data"]["error"]["code"].clone();
+        let known = ["CA-0309", "CA-0310", "CA-0311"];
+        assert!(
+            known.iter().any(|known| code == *known),
+            "byte {at}: {answer:?}"
+        );
+    }
+    // A byte of a message's text, seen through every format.
+    let text = String::from_utf8(document.clone()).expect("text");
+    let altered = text.replace("second", "sEcond");
+    assert_ne!(altered, text);
+    let error = refuse_import(&agents, altered.as_bytes(), "CA-0309");
+    assert_ne!(error["details"]["expected"], error["details"]["actual"]);
+    assert_eq!(contents(&agents), before);
+    // And unchanged it is accepted.
+    let answer = agents.run_with(&["session", "import", "--input", "-"], &document);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+}
+
+#[test]
+fn an_import_of_a_newer_schema_is_refused() {
+    let agents = furnished();
+    let text = String::from_utf8(export(&agents)).expect("text");
+    let before = contents(&agents);
+    for newer in ["\"2.0\"", "\"1.1\"", "\"99\"", "2", "1.5", "99"] {
+        let changed = text.replacen(
+            "\"schema_version\": \"1.0\"",
+            &format!("\"schema_version\": {newer}"),
+            1,
+        );
+        assert_ne!(changed, text);
+        let error = refuse_import(&agents, changed.as_bytes(), "CA-0310");
+        assert_eq!(error["details"]["known"], "1.0");
+        assert_eq!(error["details"]["found"], newer.trim_matches('"'));
+    }
+    for wrong in ["\"one\"", "null", "{}", "-1", "\"\"", "\"0.9\""] {
+        let changed = text.replacen(
+            "\"schema_version\": \"1.0\"",
+            &format!("\"schema_version\": {wrong}"),
+            1,
+        );
+        refuse_import(&agents, changed.as_bytes(), "CA-0311");
+    }
+    assert_eq!(contents(&agents), before);
+}
+
+#[test]
+fn an_import_that_was_cut_off_is_refused() {
+    let agents = furnished();
+    let document = export(&agents);
+    let before = contents(&agents);
+    let ends = [
+        0,
+        1,
+        20,
+        document.len() / 2,
+        document.len() - 60,
+        document.len() - 2,
+    ];
+    for end in ends {
+        refuse_import(&agents, &document[..end], "CA-0311");
+    }
+    // The last line feed is a byte like any other.
+    refuse_import(&agents, &document[..document.len() - 1], "CA-0311");
+    let longer = [document.as_slice(), b"\n"].concat();
+    refuse_import(&agents, &longer, "CA-0311");
+    let twice = [document.as_slice(), document.as_slice()].concat();
+    refuse_import(&agents, &twice, "CA-0311");
+    assert_eq!(contents(&agents), before);
+}
+
+#[test]
+fn an_import_of_something_else_is_refused() {
+    let agents = furnished();
+    let before = contents(&agents);
+    for document in [
+        b"".as_slice(),
+        b"not json",
+        b"[]",
+        b"{}",
+        b"null",
+        b"{\"schema_version\":\"1.0\"}",
+        b"\xff\xfe\x00",
+        b"# Session one\n",
+    ] {
+        refuse_import(&agents, document, "CA-0311");
+    }
+    refuse(&agents, &["session", "import", "--input", "missing.json"]).with(1, "CA-0105");
+    refuse(&agents, &["session", "import", "--input", "."]).with(1, "CA-0105");
+    assert_eq!(contents(&agents), before);
+}
+
+/// `--unverified` skips the checksum, not the rules.
+#[test]
+fn an_unverified_import_still_obeys_the_rules() {
+    let agents = furnished();
+    let text = String::from_utf8(export(&agents)).expect("text");
+    let before = contents(&agents);
+    for (from, to) in [
+        ("\"role\":\"user\"", "\"role\":\"robot\""),
+        ("\"content\":\"second\"", "\"content\":\"\""),
+        ("\"sequence\":1,", "\"sequence\":7,"),
+        ("\"message_count\": 3", "\"message_count\": 4"),
+        ("\"namespace\"", "\"nameplace\""),
+    ] {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text, "{from}");
+        std::fs::write(agents.work().join("in.json"), changed).expect("a file");
+        let arguments = [
+            "--format",
+            "json",
+            "session",
+            "import",
+            "--unverified",
+            "--input",
+            "in.json",
+        ];
+        let answer = agents.run(&arguments);
+        assert_ne!(answer.code, Some(0), "{to}: {answer:?}");
+        let hint = answer.json()["data"]["error"]["hint"].clone();
+        assert!(hint.is_string(), "{to}: {answer:?}");
+    }
+    assert_eq!(contents(&agents), before);
+}
+
+#[test]
+fn an_export_never_overwrites_a_file_unasked() {
+    let agents = furnished();
+    let file = agents.work().join("out.json");
+    std::fs::write(&file, "precious").expect("a file");
+    let arguments = ["session", "export", "one", "--output", "out.json"];
+    refuse(&agents, &arguments).with(4, "CA-0108");
+    refuse(&agents, &[&arguments[..], &["--as", "markdown"]].concat()).with(4, "CA-0108");
+    assert_eq!(std::fs::read(&file).expect("a file"), b"precious");
+    agents.data(&[&arguments[..], &["--force"]].concat());
+    assert_eq!(std::fs::read(&file).expect("a file"), export(&agents));
+
+    refuse(
+        &agents,
+        &[
+            "session",
+            "export",
+            "one",
+            "--output",
+            "no/such/folder/x.json",
+        ],
+    )
+    .with(1, "CA-0105");
+    let left: Vec<_> = std::fs::read_dir(agents.work())
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
+    assert_eq!(left, ["out.json"], "nothing else is left behind");
+}

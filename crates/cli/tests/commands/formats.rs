@@ -1,0 +1,190 @@
+//! The six formats, who chooses among them, and readers that go away.
+
+use std::io::{BufRead as _, BufReader};
+
+use cleveragents_testkit::Agents;
+use serde_json::Value;
+
+use super::{agents, assert_shown, transcript, with_weekly};
+
+const FORMATS: [&str; 6] = ["rich", "color", "table", "plain", "json", "yaml"];
+
+#[test]
+fn session_list_in_every_format() {
+    let agents = with_weekly();
+    for format in FORMATS {
+        let arguments = ["--format", format, "session", "list"];
+        let answer = agents.run(&arguments);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        let text = transcript(&agents, &arguments, &answer);
+        assert_shown(&format!("format_{format}"), &text.replace('\u{1b}', "␛"));
+    }
+}
+
+#[test]
+fn the_format_may_stand_before_and_after_the_command() {
+    let agents = with_weekly();
+    let data = |arguments: &[&str]| {
+        let answer = agents.run(arguments);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        answer.json()["data"].clone()
+    };
+    let before = data(&["--format", "json", "session", "list"]);
+    for arguments in [
+        ["session", "--format", "json", "list"].as_slice(),
+        &["session", "list", "--format", "json"],
+        &["session", "list", "--format=json"],
+        &["-f", "json", "session", "list"],
+        &["session", "list", "-fjson"],
+    ] {
+        assert_eq!(data(arguments), before, "{arguments:?}");
+    }
+}
+
+/// The format an answer is written in.
+fn format_of(agents: &Agents, arguments: &[&str]) -> &'static str {
+    let answer = agents.run(arguments);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    if serde_json::from_str::<Value>(&answer.out).is_ok() {
+        "json"
+    } else if answer.out.starts_with("command: ") {
+        "yaml"
+    } else if answer.out.contains('╭') {
+        "rich"
+    } else {
+        "plain"
+    }
+}
+
+#[test]
+fn flag_beats_environment_beats_configuration() {
+    let agents = agents();
+    let list = ["session", "list"];
+    assert_eq!(format_of(&agents, &list), "plain", "not a terminal");
+    agents.run(&["config", "set", "core.format", "json"]);
+    assert_eq!(format_of(&agents, &list), "json");
+    let agents = agents.with("CLEVERAGENTS_FORMAT", "yaml");
+    assert_eq!(format_of(&agents, &list), "yaml");
+    assert_eq!(
+        format_of(&agents, &["session", "list", "--format", "rich"]),
+        "rich"
+    );
+    // Errors follow the same rule.
+    let answer = agents.run(&["session", "show", "nothing"]);
+    assert!(answer.out.starts_with("command: "), "{answer:?}");
+}
+
+#[test]
+fn colour_is_only_used_where_it_is_wanted() {
+    let agents = with_weekly();
+    let coloured = |agents: &Agents, format: &str| {
+        let answer = agents.run(&["--format", format, "session", "list"]);
+        let failure = agents.run(&["--format", format, "session", "show", "nothing"]);
+        [answer.out, failure.err].map(|text| text.contains('\u{1b}'))
+    };
+    for format in FORMATS {
+        let expected = format == "color";
+        assert_eq!(coloured(&agents, format), [expected; 2], "{format}");
+    }
+    let agents = agents.with("NO_COLOR", "1");
+    for format in FORMATS {
+        assert_eq!(
+            coloured(&agents, format),
+            [false; 2],
+            "{format} with NO_COLOR"
+        );
+    }
+}
+
+#[test]
+fn text_cannot_pass_for_output_of_the_program() {
+    let agents = with_weekly();
+    agents.data(&["session", "append", "weekly", "\u{1b}[31mred\u{7}\u{9b}1m"]);
+    for format in FORMATS {
+        let answer = agents.run(&["--format", format, "session", "messages", "weekly"]);
+        let own = if format == "color" {
+            "\u{1b}[31mred"
+        } else {
+            "\u{1b}"
+        };
+        assert!(!answer.out.contains(own), "{format}: {answer:?}");
+        assert!(
+            !answer.out.contains(['\u{7}', '\u{9b}']),
+            "{format}: {answer:?}"
+        );
+    }
+    // And what was stored is what was said.
+    let stored = agents.contents("weekly").pop();
+    assert_eq!(stored.as_deref(), Some("\u{1b}[31mred\u{7}\u{9b}1m"));
+}
+
+/// A session whose messages do not fit in a pipe.
+fn with_much() -> Agents {
+    let agents = with_weekly();
+    let lines: String = (0..300)
+        .map(|index| {
+            serde_json::json!({"content": format!("{index} {}", "x".repeat(1_000))}).to_string()
+                + "\n"
+        })
+        .collect();
+    let answer = agents.run_with(
+        &["session", "append", "weekly", "--jsonl", "-"],
+        lines.as_bytes(),
+    );
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    agents
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let agents = with_much();
+    for arguments in [
+        ["session", "messages", "weekly"].as_slice(),
+        &["--format", "json", "session", "messages", "weekly"],
+        &["--format", "rich", "session", "messages", "weekly"],
+        &["session", "export", "weekly"],
+        &["session", "export", "weekly", "--as", "markdown"],
+        &["session", "show", "weekly", "--recent", "300"],
+    ] {
+        let mut child = agents
+            .command(arguments)
+            .spawn()
+            .expect("the program starts");
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+        out.read_line(&mut line).expect("a line");
+        drop(out);
+        assert!(!line.is_empty());
+        let output = child.wait_with_output().expect("the program ends");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            (output.status.code(), err.as_ref()),
+            (Some(0), ""),
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn a_full_standard_output_is_an_error() {
+    let agents = with_much();
+    let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
+        cleveragents_testkit::not_run("output to a full device", "there is no /dev/full");
+        return;
+    };
+    for arguments in [
+        ["session", "list"].as_slice(),
+        &["--format", "json", "session", "messages", "weekly"],
+        &["session", "export", "weekly"],
+        &["completion", "bash"],
+    ] {
+        let output = agents
+            .command(arguments)
+            .stdout(full.try_clone().expect("a file"))
+            .output()
+            .expect("the program starts");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {err}");
+        assert!(err.contains("error[CA-0105]"), "{arguments:?}: {err}");
+    }
+}

@@ -1,0 +1,117 @@
+//! Help and completion: every command says what it is for.
+
+use std::process::{Command, Stdio};
+
+use super::{agents, assert_shown};
+
+/// The commands below a command, by its help.
+fn commands_below(path: &[String]) -> Vec<Vec<String>> {
+    let agents = agents();
+    let arguments: Vec<&str> = path.iter().map(String::as_str).chain(["--help"]).collect();
+    let answer = agents.run(&arguments);
+    assert_eq!(
+        (answer.code, answer.err.as_str()),
+        (Some(0), ""),
+        "{answer:?}"
+    );
+    let (description, _) = answer
+        .out
+        .split_once("\n\n")
+        .expect("a description comes first");
+    assert!(
+        !description.is_empty() && !description.starts_with("Usage"),
+        "{path:?} says what it is for: {}",
+        answer.out
+    );
+    let first = description.lines().next().expect("a line");
+    assert!(
+        !first.ends_with('.'),
+        "{path:?}: the first line has no period"
+    );
+    let options = answer
+        .out
+        .lines()
+        .filter(|line| line.trim_start().starts_with("--"));
+    for option in options {
+        let is_described =
+            option.trim().contains("  ") || answer.out.contains(&format!("{option}\n    "));
+        assert!(is_described, "{path:?}: {option} has a description");
+    }
+    answer
+        .out
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        .filter_map(|line| {
+            let (name, about) = line.trim().split_once(' ')?;
+            assert!(
+                !about.trim().is_empty(),
+                "{path:?}: {name} has a description"
+            );
+            (name != "help").then(|| [path, &[name.to_owned()]].concat())
+        })
+        .collect()
+}
+
+#[test]
+fn every_command_explains_itself() {
+    let mut seen = Vec::new();
+    let mut waiting = vec![Vec::new()];
+    while let Some(path) = waiting.pop() {
+        waiting.extend(commands_below(&path));
+        seen.push(path.join(" "));
+    }
+    seen.sort_unstable();
+    assert_shown("commands", &seen.join("\n"));
+}
+
+#[test]
+fn commands_that_take_much_have_examples() {
+    let agents = agents();
+    for path in [
+        vec![],
+        vec!["session", "create"],
+        vec!["session", "list"],
+        vec!["session", "append"],
+        vec!["session", "messages"],
+        vec!["session", "export"],
+        vec!["session", "search"],
+        vec!["config", "set"],
+        vec!["completion"],
+    ] {
+        let answer = agents.run(&[path.as_slice(), &["--help"]].concat());
+        assert!(answer.out.contains("Example"), "{path:?}: {}", answer.out);
+    }
+}
+
+#[test]
+fn the_short_version_is_one_line() {
+    let answer = agents().run(&["--version"]);
+    let expected = format!("agents {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!((answer.code, answer.out), (Some(0), expected));
+}
+
+#[test]
+fn completion_scripts_know_the_commands_and_parse() {
+    let agents = agents();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let answer = agents.run(&["completion", shell]);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        for word in ["session", "append", "jsonl", "diagnostics"] {
+            assert!(answer.out.contains(word), "{shell} knows {word}");
+        }
+    }
+    let script = agents.run(&["completion", "bash"]).out;
+    let file = agents.work().join("agents.bash");
+    std::fs::write(&file, script).expect("a file");
+    match Command::new("bash")
+        .arg("-n")
+        .arg(&file)
+        .stdin(Stdio::null())
+        .output()
+    {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(_) => cleveragents_testkit::not_run("bash -n on the completion", "there is no bash"),
+    }
+}

@@ -1,0 +1,112 @@
+//! `init`: a home that is ready, and what exists is never deleted.
+
+use cleveragents_testkit::Agents;
+
+use super::{agents, assert_shown, files, shown, weekly, with_weekly};
+
+fn nothing(_: &Agents) {}
+
+#[test]
+fn init() {
+    assert_shown("init", &shown(nothing, &["init"]));
+    assert_shown(
+        "init_again",
+        &shown(|agents| drop(agents.data(&["init"])), &["init"]),
+    );
+    let arguments = ["init", "--force", "--yes"];
+    assert_shown("init_force", &shown(weekly, &arguments));
+}
+
+#[test]
+fn a_second_init_changes_nothing() {
+    let agents = with_weekly();
+    agents.data(&["init"]);
+    agents.data(&["config", "set", "store.connections", "3"]);
+    let before = files(agents.home());
+    agents.data(&["init"]);
+    assert!(files(agents.home()) == before, "no file changed");
+}
+
+#[test]
+fn a_new_home_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let agents = agents();
+    agents.data(&["init"]);
+    let mode = |path: &std::path::Path| {
+        let metadata = std::fs::metadata(path).expect("it is there");
+        metadata.permissions().mode() & 0o777
+    };
+    assert_eq!(mode(agents.home()), 0o700);
+    assert_eq!(mode(&agents.database()), 0o600);
+    assert_eq!(mode(&agents.config_file()), 0o600);
+}
+
+/// The template names every key and sets none, so it can be read at once.
+#[test]
+fn the_first_configuration_file_can_be_read() {
+    let agents = agents();
+    agents.data(&["init"]);
+    let text = std::fs::read_to_string(agents.config_file()).expect("a file");
+    let listed = agents.data(&["config", "list"]);
+    for key in listed["keys"].as_array().expect("a list") {
+        let name = key["key"].as_str().expect("a name");
+        let last = name.rsplit('.').next().expect("a last part");
+        assert!(
+            text.contains(&format!("# {last} = ")),
+            "{name} is in {text}"
+        );
+        assert_ne!(key["level"], "global", "{name} is not set");
+    }
+}
+
+#[test]
+fn starting_anew_needs_a_yes() {
+    let agents = with_weekly();
+    agents.data(&["config", "set", "store.connections", "3"]);
+    let before = files(agents.home());
+    let answer = agents.run_with(&["--format", "json", "init", "--force"], b"y\n");
+    assert_eq!(answer.code, Some(5), "{answer:?}");
+    assert_eq!(answer.json()["data"]["error"]["code"], "CA-0106");
+    assert!(files(agents.home()) == before, "no file changed");
+}
+
+#[test]
+fn starting_anew_moves_everything_to_a_backup() {
+    let agents = with_weekly();
+    agents.data(&["config", "set", "store.connections", "3"]);
+    let before = files(agents.home());
+    let report = agents.data(&["init", "--force", "--yes"]);
+    let backup = report["backup"].as_str().expect("a folder");
+    assert!(
+        std::path::Path::new(backup).starts_with(agents.home().join("backups")),
+        "{backup}"
+    );
+    for name in ["cleveragents.db", "config.toml"] {
+        let old = &before[&agents.home().join(name).display().to_string()];
+        let kept = std::fs::read(std::path::Path::new(backup).join(name)).expect("it was kept");
+        assert!(kept == *old, "{name} is the same byte by byte");
+    }
+    assert_eq!(
+        agents.data(&["session", "list"])["sessions"],
+        serde_json::json!([])
+    );
+    assert_eq!(
+        agents.data(&["config", "get", "store.connections"])["level"],
+        "default"
+    );
+    // The backup is a database that works.
+    let url = format!("sqlite://{backup}/cleveragents.db");
+    let old = agents.data(&["session", "list", "--database-url", &url]);
+    assert_eq!(old["sessions"][0]["name"], "weekly");
+    // A second time makes a second backup.
+    let again = agents.data(&["init", "--force", "--yes"]);
+    assert_ne!(again["backup"], report["backup"]);
+    assert!(std::path::Path::new(backup).exists());
+}
+
+#[test]
+fn starting_anew_on_a_new_home_is_a_plain_init() {
+    let agents = agents();
+    let report = agents.data(&["init", "--force"]);
+    assert_eq!(report["backup"], serde_json::json!(null));
+}

@@ -1,0 +1,285 @@
+//! Steps for what has no command yet: opening databases, and changesets.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cleveragents_domain::EntryNumber;
+use cleveragents_engine::{PlanExecutionContext, SessionService};
+use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
+use cleveragents_testkit::{Agents, TestDatabase, at_once};
+use cucumber::{given, then, when};
+
+use crate::world::{Run, World, change};
+
+/// A database that threads open.
+pub(crate) struct Opening {
+    url: DatabaseUrl,
+    cache: EngineCache,
+    migrated: Arc<AtomicUsize>,
+    opened: Vec<Result<Arc<Engine>, String>>,
+    missing_folder: Option<(PathBuf, Agents)>,
+}
+
+fn opening(url: DatabaseUrl, missing_folder: Option<(PathBuf, Agents)>) -> Opening {
+    let migrated = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&migrated);
+    let options = Options {
+        progress: Some(Arc::new(move |done, whole| {
+            if done == whole {
+                counter.fetch_add(1, Ordering::SeqCst);
+            }
+        })),
+        ..Options::default()
+    };
+    Opening {
+        url,
+        cache: EngineCache::new(options),
+        migrated,
+        opened: Vec::new(),
+        missing_folder,
+    }
+}
+
+impl World {
+    fn opening(&mut self) -> &mut Opening {
+        self.opening
+            .as_mut()
+            .expect("the scenario has a database to open")
+    }
+}
+
+#[given("a database in memory that nobody has opened")]
+fn a_database_in_memory(world: &mut World) {
+    world.opening = Some(opening(DatabaseUrl::memory("founding"), None));
+}
+
+#[given("a database in a folder that does not exist")]
+fn a_database_in_a_missing_folder(world: &mut World) {
+    let place = Agents::new(env!("CARGO_BIN_EXE_agents"));
+    let folder = place.work().join("missing");
+    let url = DatabaseUrl::file(&folder.join("x.db"), &folder);
+    world.opening = Some(opening(url, Some((folder, place))));
+}
+
+#[when("somebody makes the folder")]
+fn the_folder_is_made(world: &mut World) {
+    let (folder, _) = world
+        .opening()
+        .missing_folder
+        .as_ref()
+        .expect("a folder is missing");
+    std::fs::create_dir(folder).expect("it can be made");
+}
+
+#[when(expr = "{int} threads open it at the same instant")]
+fn threads_open_it(world: &mut World, threads: usize) {
+    let opening = world.opening();
+    let (cache, url) = (&opening.cache, &opening.url);
+    opening.opened = at_once(threads, |_| {
+        cache.open(url).map_err(|error| error.to_string())
+    });
+}
+
+#[then("all of them hold one and the same engine")]
+fn they_hold_one_engine(world: &mut World) {
+    let engines: Vec<&Arc<Engine>> = world
+        .opening()
+        .opened
+        .iter()
+        .map(|engine| engine.as_ref().expect("it was opened"))
+        .collect();
+    assert!(engines.windows(2).all(|pair| Arc::ptr_eq(pair[0], pair[1])));
+}
+
+#[then("its migrations ran exactly once")]
+fn migrated_once(world: &mut World) {
+    let opening = world.opening();
+    assert_eq!(opening.migrated.load(Ordering::SeqCst), 1);
+}
+
+#[then("a session made through one of them is seen through all")]
+fn seen_through_all(world: &mut World) {
+    let services: Vec<SessionService> = world
+        .opening()
+        .opened
+        .iter()
+        .map(|engine| SessionService::new(Arc::clone(engine.as_ref().expect("opened")), 1_000))
+        .collect();
+    let made = services[0]
+        .create(None, None, "supervised")
+        .expect("it can be made");
+    for service in services {
+        assert_eq!(service.get(made.id).expect("it is seen").id, made.id);
+    }
+}
+
+#[then("each of them is told that the database cannot be opened")]
+fn each_is_told(world: &mut World) {
+    for outcome in &world.opening().opened {
+        let error = outcome.as_ref().expect_err("it cannot be opened");
+        assert!(error.contains("cannot open the database"), "{error}");
+    }
+}
+
+// --- changesets
+
+#[given("the run of a plan")]
+fn the_run_of_a_plan(world: &mut World) {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    let plan = PlanExecutionContext::create_plan(&engine).expect("a plan");
+    let context = PlanExecutionContext::new(Arc::clone(&engine), plan).expect("its run");
+    world.database = Some(database);
+    world.run = Some(Run {
+        engine,
+        context,
+        open: Vec::new(),
+        ids: Vec::new(),
+        recorded: None,
+        leases: Vec::new(),
+        old_token: None,
+        told: Vec::new(),
+    });
+}
+
+#[given("an open changeset")]
+#[given("a second open changeset")]
+fn an_open_changeset(world: &mut World) {
+    let run = world.run();
+    let changeset = run.context.start_changeset().expect("it opens");
+    run.ids.push(changeset.id());
+    run.open.push(changeset);
+}
+
+#[given(expr = "{int} changes are recorded in it")]
+#[when(expr = "{int} changes are recorded in it")]
+fn changes_are_recorded(world: &mut World, count: usize) {
+    let changeset = world.run().open.last().expect("it is open");
+    for index in 0..count {
+        changeset
+            .record(&change(&format!("file {index}")))
+            .expect("it is recorded");
+    }
+}
+
+#[when("a change is recorded without a handle")]
+fn recorded_without_a_handle(world: &mut World) {
+    let run = world.run();
+    let outcome = run.context.record_change(&change("loose"));
+    run.recorded = Some(outcome.map(|(id, _)| id).map_err(|error| error.to_string()));
+}
+
+#[then(expr = "it is refused with {string}")]
+fn it_is_refused(world: &mut World, message: String) {
+    let recorded = world.run().recorded.take().expect("something was recorded");
+    assert_eq!(recorded, Err(message));
+}
+
+#[then("it lands in the second changeset")]
+fn it_lands_in_the_second(world: &mut World) {
+    let run = world.run();
+    assert_eq!(run.recorded, Some(Ok(run.ids[1])));
+    assert_eq!(paths(run, 0), [""; 0]);
+    assert_eq!(paths(run, 1), ["loose"]);
+}
+
+#[when("the changeset is closed")]
+fn it_is_closed(world: &mut World) {
+    let changeset = world.run().open.pop().expect("it is open");
+    changeset.close().expect("it closes");
+}
+
+#[then("it is no longer among the active ones")]
+fn it_is_not_active(world: &mut World) {
+    assert_eq!(world.run().context.active_changesets(), []);
+}
+
+/// The paths of the changes of a changeset, whose numbers must be 0, 1, 2…
+fn paths(run: &Run, index: usize) -> Vec<String> {
+    let entries = run
+        .context
+        .entries(run.ids[index], EntryNumber(0), u64::from(u32::MAX));
+    entries
+        .expect("it exists")
+        .iter()
+        .enumerate()
+        .map(|(number, entry)| {
+            assert_eq!(entry.number.0, number as u64, "numbers have no gap");
+            entry.change.path().to_owned()
+        })
+        .collect()
+}
+
+#[then(expr = "it holds changes 0 to {int}")]
+fn it_holds_changes(world: &mut World, last: usize) {
+    assert_eq!(paths(world.run(), 0).len(), last + 1);
+}
+
+#[when(expr = "{int} threads each open a changeset and record {int} changes at the same time")]
+fn threads_record(world: &mut World, threads: usize, each: usize) {
+    let run = world.run();
+    let context = &run.context;
+    run.open = at_once(threads, |thread| {
+        let changeset = context.start_changeset().expect("it opens");
+        for index in 0..each {
+            let change = change(&format!("thread {thread} file {index}"));
+            changeset.record(&change).expect("it is recorded");
+        }
+        changeset
+    });
+    run.ids = run
+        .open
+        .iter()
+        .map(cleveragents_engine::OpenChangeset::id)
+        .collect();
+}
+
+#[then(
+    expr = "each changeset holds the {int} changes of its author, numbered from 0 without a gap"
+)]
+fn each_holds_its_own(world: &mut World, each: usize) {
+    let run = world.run();
+    for thread in 0..run.ids.len() {
+        let expected: Vec<String> = (0..each)
+            .map(|index| format!("thread {thread} file {index}"))
+            .collect();
+        assert_eq!(paths(run, thread), expected);
+    }
+}
+
+#[then(expr = "the plan has {int} changesets with {int} changes in all")]
+fn in_all(world: &mut World, changesets: usize, changes: usize) {
+    let run = world.run();
+    assert_eq!(
+        run.context.changesets().expect("they are read").len(),
+        changesets
+    );
+    let found: usize = (0..run.ids.len())
+        .map(|index| paths(run, index).len())
+        .sum();
+    assert_eq!(found, changes);
+}
+
+#[when("the database is opened again as by another program")]
+fn opened_again(world: &mut World) {
+    let engine = world.database().open();
+    let run = world.run();
+    assert!(!Arc::ptr_eq(&engine, &run.engine), "it is another engine");
+    let plan = run.context.plan();
+    run.context = PlanExecutionContext::new(Arc::clone(&engine), plan).expect("the plan is found");
+    run.engine = engine;
+}
+
+#[then(expr = "the changeset is found there, with {int} changes")]
+fn it_is_found(world: &mut World, count: usize) {
+    let run = world.run();
+    let found = run.context.changesets().expect("they are read");
+    assert!(found.iter().any(|changeset| changeset.id == run.ids[0]));
+    assert_eq!(paths(run, 0).len(), count);
+}
+
+#[then(expr = "the changeset holds {int} changes")]
+fn it_holds_so_many(world: &mut World, count: usize) {
+    assert_eq!(paths(world.run(), 0).len(), count);
+}

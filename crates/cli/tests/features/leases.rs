@@ -1,0 +1,163 @@
+//! Steps about leases, which have no command yet.
+
+use std::sync::Arc;
+
+use cleveragents_domain::{Owner, ProcessId, Timestamp, Ttl};
+use cleveragents_engine::{
+    ContextError, HeldLease, LeaseError, LeaseService, PlanExecutionContext, current_owner,
+};
+use cleveragents_store::{Error, leases};
+use cleveragents_testkit::at_once;
+use cucumber::{given, then, when};
+
+use crate::world::{Run, World, change};
+
+/// An owner on another machine, of which nothing can be known from here.
+fn stranger(host: &str) -> Owner {
+    Owner {
+        process: ProcessId::generate(),
+        host: host.to_owned(),
+        pid: 7,
+        pid_started: 7,
+    }
+}
+
+fn ask(run: &Run, owner: Owner) -> Result<HeldLease, LeaseError> {
+    LeaseService::acting_for(Arc::clone(&run.engine), owner).acquire(run.subject(), Ttl::default())
+}
+
+#[when(expr = "{int} threads ask for the lease of the plan at the same instant")]
+fn threads_ask(world: &mut World, threads: usize) {
+    let run = world.run();
+    let (engine, subject) = (&run.engine, &run.subject());
+    let outcomes = at_once(threads, |thread| {
+        let owner = stranger(&format!("machine {thread}"));
+        let service = LeaseService::acting_for(Arc::clone(engine), owner.clone());
+        (owner, service.acquire(subject.clone(), Ttl::default()))
+    });
+    for (owner, outcome) in outcomes {
+        let told = match outcome {
+            Ok(lease) => {
+                run.leases.push(lease);
+                None
+            }
+            Err(LeaseError::Held { owner, .. }) => Some(owner.to_string()),
+            Err(other) => panic!("{other}"),
+        };
+        run.told.push((owner.to_string(), told));
+    }
+}
+
+#[then("exactly one of them gets it")]
+fn one_gets_it(world: &mut World) {
+    assert_eq!(world.run().leases.len(), 1);
+}
+
+#[then("all others are told who holds it")]
+fn the_others_are_told(world: &mut World) {
+    let run = world.run();
+    let (winner, _) = run
+        .told
+        .iter()
+        .find(|(_, told)| told.is_none())
+        .expect("one won");
+    for (_, told) in &run.told {
+        assert!(told.as_ref().is_none_or(|told| told == winner), "{told:?}");
+    }
+}
+
+#[given("the lease of the plan is held by a program that has died")]
+fn held_by_the_dead(world: &mut World) {
+    let mut child = std::process::Command::new("true")
+        .spawn()
+        .expect("a program starts");
+    let pid = child.id();
+    child.wait().expect("it ends");
+    let dead = Owner {
+        process: ProcessId::generate(),
+        host: current_owner().host,
+        pid,
+        pid_started: 1,
+    };
+    let run = world.run();
+    let subject = run.subject();
+    let taken = run
+        .engine
+        .write(move |unit| leases::acquire(unit, &subject, &dead, Ttl::default(), None));
+    run.old_token = Some(
+        taken
+            .expect("the store answers")
+            .expect("it was free")
+            .token,
+    );
+}
+
+#[when("somebody else asks for it")]
+fn somebody_else_asks(world: &mut World) {
+    let run = world.run();
+    let lease = ask(run, current_owner()).expect("they get it");
+    run.leases.push(lease);
+}
+
+#[then("they get it, with a higher token")]
+fn with_a_higher_token(world: &mut World) {
+    let run = world.run();
+    assert!(Some(run.leases[0].token()) > run.old_token);
+}
+
+#[given("the lease of the plan is held")]
+fn the_lease_is_held(world: &mut World) {
+    let run = world.run();
+    let lease = ask(run, stranger("the first machine")).expect("it is free");
+    run.old_token = Some(lease.token());
+    run.leases.push(lease);
+}
+
+#[given("an open changeset under that lease")]
+fn an_open_changeset_under_the_lease(world: &mut World) {
+    let run = world.run();
+    let plan = run.context.plan();
+    run.context = PlanExecutionContext::under_lease(Arc::clone(&run.engine), plan, &run.leases[0])
+        .expect("the plan is there");
+    let changeset = run.context.start_changeset().expect("the lease is held");
+    run.ids.push(changeset.id());
+    run.open.push(changeset);
+}
+
+#[when("the lease is taken over by somebody else")]
+fn it_is_taken_over(world: &mut World) {
+    let past = Timestamp::now().plus_seconds(-1).as_micros();
+    world
+        .database()
+        .meddle(&format!("UPDATE leases SET expires_at = {past}"));
+    let run = world.run();
+    let lease = ask(run, stranger("the second machine")).expect("it has expired");
+    assert!(Some(lease.token()) > run.old_token);
+    run.leases.push(lease);
+}
+
+#[then("a change recorded under the old lease is refused as lost")]
+fn refused_as_lost(world: &mut World) {
+    let run = world.run();
+    let outcome = run.open[0].record(&change("too late"));
+    assert!(
+        matches!(outcome, Err(ContextError::Store(Error::LeaseLost { .. }))),
+        "{outcome:?}"
+    );
+}
+
+#[when("it is given back")]
+fn it_is_given_back(world: &mut World) {
+    let lease = world.run().leases.pop().expect("it is held");
+    assert!(
+        lease.release().expect("the store answers"),
+        "it was still theirs"
+    );
+}
+
+#[then("somebody else gets it")]
+fn somebody_else_gets_it(world: &mut World) {
+    let run = world.run();
+    let lease = ask(run, stranger("the second machine")).expect("it is free");
+    run.leases.push(lease);
+}

@@ -1,0 +1,101 @@
+//! Runs the scenarios of `features/*.feature`.
+//!
+//! Steps run the real program where a command exists and the engine where none does. A step that
+//! is not defined, a feature that cannot be parsed and a run without any scenario are failures. The
+//! last line is a `test result:` like that of any other test program. Arguments are those of a test
+//! program too: words pick scenarios by a part of their name, feature or tag, `--list` lists.
+
+mod engine;
+mod leases;
+mod program;
+mod sessions;
+mod world;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cleveragents_testkit::not_run;
+use cucumber::World as _;
+use cucumber::event::ScenarioFinished;
+use cucumber::gherkin::{Feature, Scenario};
+use cucumber::writer::Stats as _;
+
+use world::World;
+
+static PASSED: AtomicUsize = AtomicUsize::new(0);
+static FAILED: AtomicUsize = AtomicUsize::new(0);
+static LEFT_OUT: AtomicUsize = AtomicUsize::new(0);
+static NOT_PICKED: AtomicUsize = AtomicUsize::new(0);
+
+/// What stands for all scenarios where a test program is asked for its tests.
+const ALL: &str = "scenarios";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        println!("{ALL}: test\n\n1 test, 0 benchmarks");
+        return ExitCode::SUCCESS;
+    }
+    let words: Vec<String> = arguments
+        .into_iter()
+        .filter(|argument| !argument.starts_with('-') && argument.as_str() != ALL)
+        .collect();
+    let is_picking = !words.is_empty();
+    let has_server = std::env::var_os("CLEVERAGENTS_TEST_POSTGRES_URL").is_some();
+    let features = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../features");
+
+    let run = World::cucumber()
+        .with_default_cli()
+        .max_concurrent_scenarios(1)
+        .after(|_, _, _, finished, _| {
+            let counter = match finished {
+                ScenarioFinished::StepPassed => &PASSED,
+                _ => &FAILED,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::ready(()))
+        })
+        .fail_on_skipped()
+        .filter_run(features, move |feature, _, scenario| {
+            let is_picked =
+                words.is_empty() || words.iter().any(|word| fits(word, feature, scenario));
+            if !is_picked {
+                NOT_PICKED.fetch_add(1, Ordering::Relaxed);
+            } else if !has_server && scenario.tags.iter().any(|tag| tag == "postgres") {
+                LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+                not_run(
+                    &format!("scenario `{}`", scenario.name),
+                    "CLEVERAGENTS_TEST_POSTGRES_URL is not set",
+                );
+                return false;
+            }
+            is_picked
+        });
+    let outcome = futures::executor::block_on(run);
+
+    let [passed, failed, left_out, not_picked] =
+        [&PASSED, &FAILED, &LEFT_OUT, &NOT_PICKED].map(|counter| counter.load(Ordering::Relaxed));
+    let is_empty = passed == 0 && !is_picking;
+    let is_sound = failed == 0 && !outcome.execution_has_failed() && !is_empty;
+    println!(
+        "\ntest result: {}. {passed} passed; {failed} failed; {left_out} ignored; 0 measured; {not_picked} filtered out",
+        if is_sound { "ok" } else { "FAILED" }
+    );
+    if is_sound {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Whether a word picks a scenario.
+fn fits(word: &str, feature: &Feature, scenario: &Scenario) -> bool {
+    let word = word.trim_start_matches('@').to_lowercase();
+    let names = [&feature.name, &scenario.name]
+        .into_iter()
+        .chain(&scenario.tags);
+    names
+        .into_iter()
+        .any(|name| name.to_lowercase().contains(&word))
+}

@@ -1,0 +1,356 @@
+//! `kill -9` at random instants: what was acknowledged is there, the rest is wholly absent.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use cleveragents_testkit::{Agents, Answer, Dice, TestDatabase, proof_size};
+use serde_json::{Value, json};
+
+fn agents() -> Agents {
+    Agents::new(env!("CARGO_BIN_EXE_agents"))
+}
+
+/// How often something is killed.
+fn rounds() -> usize {
+    proof_size(10, 100)
+}
+
+/// How a stream is fed.
+#[derive(Debug, Clone, Copy)]
+enum Feed {
+    /// As fast as it is read.
+    Flood,
+    /// The next line only when the one before is acknowledged.
+    OneByOne,
+}
+
+/// What a killed stream had said: (number, message id) in the order of the lines.
+fn killed_stream(
+    agents: &Agents,
+    session: &str,
+    feed: Feed,
+    instant: Duration,
+    line: impl Fn(usize) -> String + Send + Sync,
+) -> Vec<(u64, String)> {
+    let mut child = agents
+        .command(["session", "append", session, "--jsonl", "-"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut input = child.stdin.take().expect("a pipe");
+    let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+    let (acknowledged, heard) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let line = &line;
+        scope.spawn(move || {
+            for index in 0.. {
+                let text = json!({"content": line(index)}).to_string() + "\n";
+                if input.write_all(text.as_bytes()).is_err() {
+                    return;
+                }
+                if matches!(feed, Feed::OneByOne) && heard.recv().is_err() {
+                    return;
+                }
+            }
+        });
+        let reader = scope.spawn(move || {
+            let mut told = Vec::new();
+            let mut text = String::new();
+            while output.read_line(&mut text).is_ok_and(|bytes| bytes > 0) {
+                // The last line may be cut off: then it acknowledges nothing.
+                if let Some(whole) = text.strip_suffix('\n') {
+                    let ack: Value = serde_json::from_str(whole).expect("one document a line");
+                    let id = ack["message_id"].as_str().expect("an id").to_owned();
+                    told.push((ack["sequence"].as_u64().expect("a number"), id));
+                    // A feeder that floods does not listen.
+                    let _heard = acknowledged.send(());
+                }
+                text.clear();
+            }
+            told
+        });
+        std::thread::sleep(instant);
+        child.kill().expect("a running program can be killed");
+        child.wait().expect("a killed program is reaped");
+        reader.join().expect("the reader ends")
+    })
+}
+
+#[test]
+fn a_killed_stream_keeps_what_it_acknowledged_and_nothing_by_halves() {
+    let mut dice = Dice::default();
+    for database in TestDatabase::each() {
+        let agents = agents().on(&database.url);
+        let session = agents.create_session();
+        let (mut stored, mut acknowledged, mut unacknowledged) = (0_usize, 0, 0);
+        for round in 0..rounds() {
+            let feed = [Feed::Flood, Feed::OneByOne][round % 2];
+            let instant = Duration::from_micros(dice.roll(120_000));
+            let line = |index: usize| format!("round {round} line {index}");
+            let told = killed_stream(&agents, &session, feed, instant, line);
+            // The next append works and follows without a gap; on a server it also waits for
+            // whatever the killed client had begun.
+            let next = agents.data(&["session", "append", &session, &format!("after {round}")]);
+            let messages = agents.messages(&session);
+            let here = format!(
+                "{}, round {round}, {feed:?}, after {instant:?}",
+                database.kind
+            );
+            for (index, message) in messages.iter().enumerate() {
+                assert_eq!(message["sequence"], index, "{here}: no gap");
+            }
+            assert_eq!(
+                next["sequence"],
+                messages.len() - 1,
+                "{here}: it comes last"
+            );
+            let of_round = &messages[stored..messages.len() - 1];
+            for (index, message) in of_round.iter().enumerate() {
+                assert_eq!(
+                    message["content"],
+                    line(index),
+                    "{here}: the lines, in order"
+                );
+            }
+            assert!(
+                told.len() <= of_round.len(),
+                "{here}: nothing acknowledged is lost"
+            );
+            for ((number, id), message) in told.iter().zip(of_round) {
+                assert_eq!(message["sequence"], *number, "{here}: as acknowledged");
+                assert_eq!(
+                    message["message_id"],
+                    id.as_str(),
+                    "{here}: as acknowledged"
+                );
+            }
+            agents.assert_sound();
+            acknowledged += told.len();
+            unacknowledged += of_round.len() - told.len();
+            stored = messages.len();
+        }
+        println!(
+            "{}: {} streams killed, {acknowledged} messages acknowledged and all there, \
+             {unacknowledged} stored whole without anybody having been told",
+            database.kind,
+            rounds()
+        );
+    }
+}
+
+/// Runs a command and kills it at a random instant of about the time it needs.
+fn killed(agents: &Agents, arguments: &[&str], needs: Duration, dice: &mut Dice) -> Answer {
+    let limit = u64::try_from(needs.as_micros()).expect("a short time");
+    let mut child = agents
+        .command(arguments)
+        .spawn()
+        .expect("the program starts");
+    std::thread::sleep(Duration::from_micros(dice.roll(limit + limit / 4)));
+    child
+        .kill()
+        .expect("a program that is not reaped can be killed");
+    Answer::of(
+        &child
+            .wait_with_output()
+            .expect("a killed program is reaped"),
+    )
+}
+
+/// How long a command needs, which decides when it is killed.
+fn time_of(agents: &Agents, arguments: &[&str]) -> Duration {
+    let started = Instant::now();
+    agents.data(arguments);
+    started.elapsed()
+}
+
+/// A session with so many messages.
+fn filled_session(agents: &Agents, count: usize) -> String {
+    let session = agents.create_session();
+    let lines: String = (0..count)
+        .map(|index| json!({"content": format!("message {index}")}).to_string() + "\n")
+        .collect();
+    let answer = agents.run_with(
+        &["session", "append", &session, "--jsonl", "-"],
+        lines.as_bytes(),
+    );
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    session
+}
+
+/// The number of messages of every session.
+fn sizes(agents: &Agents) -> Vec<u64> {
+    agents.data(&["session", "list", "--sort", "created"])["sessions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|session| session["messages"].as_u64().expect("a number"))
+        .collect()
+}
+
+/// Kills a command that makes a session of `count` messages, again and again.
+fn assert_whole_or_absent(agents: &Agents, arguments: &[&str], count: usize) {
+    let mut dice = Dice::default();
+    let needs = time_of(agents, arguments);
+    let mut before = sizes(agents).len();
+    let mut absent = 0;
+    for round in 0..rounds() {
+        let answer = killed(agents, arguments, needs, &mut dice);
+        agents.assert_sound();
+        let sizes = sizes(agents);
+        assert!(
+            sizes.iter().all(|size| *size == count as u64),
+            "round {round}: every session is whole: {sizes:?}"
+        );
+        assert!(sizes.len() <= before + 1, "round {round}: at most one more");
+        if answer.code == Some(0) {
+            assert_eq!(
+                sizes.len(),
+                before + 1,
+                "round {round}: success has an effect"
+            );
+        }
+        absent += usize::from(sizes.len() == before);
+        before = sizes.len();
+    }
+    agents.data(arguments);
+    assert_eq!(sizes(agents).len(), before + 1, "the next one works");
+    agents.assert_sound();
+    println!(
+        "{arguments:?}: {} killed, {absent} left nothing, the others all",
+        rounds()
+    );
+}
+
+#[test]
+fn a_killed_import_is_whole_or_absent() {
+    let agents = agents();
+    let count = proof_size(3_000, 20_000);
+    let session = filled_session(&agents, count);
+    let file = agents.work().join("export.json");
+    let file = file.to_str().expect("a path");
+    agents.data(&["session", "export", &session, "--output", file]);
+    assert_whole_or_absent(&agents, &["session", "import", "--input", file], count);
+}
+
+#[test]
+fn a_killed_fork_is_whole_or_absent() {
+    let agents = agents();
+    let count = proof_size(3_000, 20_000);
+    let session = filled_session(&agents, count);
+    assert_whole_or_absent(&agents, &["session", "fork", &session], count);
+}
+
+#[test]
+fn a_killed_change_of_the_configuration_is_whole_or_absent() {
+    let agents = agents();
+    let mut dice = Dice::default();
+    agents.data(&["config", "set", "store.connections", "3"]);
+    let needs = time_of(&agents, &["config", "set", "cleanup.events-days", "1"]);
+    let mut now = 1;
+    for round in 0..rounds() * 3 {
+        let next = round + 2;
+        let value = next.to_string();
+        let arguments = ["config", "set", "cleanup.events-days", &value];
+        let answer = killed(&agents, &arguments, needs, &mut dice);
+        let text = std::fs::read_to_string(agents.config_file()).expect("the file is there");
+        let found = agents.data(&["config", "get", "cleanup.events-days"])["value"].clone();
+        assert!(
+            found == now || found == next,
+            "round {round}: {found} is neither {now} nor {next}: {text}"
+        );
+        if answer.code == Some(0) {
+            assert_eq!(found, next, "round {round}: success has an effect");
+        }
+        assert_eq!(
+            agents.data(&["config", "get", "store.connections"])["value"],
+            3
+        );
+        now = usize::try_from(found.as_u64().expect("a number")).expect("small");
+    }
+    agents.data(&["config", "set", "cleanup.events-days", "9"]);
+    assert_eq!(
+        agents.data(&["config", "get", "cleanup.events-days"])["value"],
+        9
+    );
+}
+
+#[test]
+fn a_killed_first_start_is_finished_by_the_next_command() {
+    let mut dice = Dice::default();
+    let create = ["--format", "json", "session", "create"];
+    let needs = time_of(&agents(), &["session", "create"]);
+    let mut unfinished = 0;
+    for round in 0..rounds() * 2 {
+        let agents = agents();
+        let answer = killed(&agents, &create, needs, &mut dice);
+        unfinished += usize::from(!agents.database().exists());
+        let next = agents.create_session();
+        let sizes = sizes(&agents);
+        let least = if answer.code == Some(0) { 2 } else { 1 };
+        assert!(
+            (least..=2).contains(&sizes.len()),
+            "round {round}: {} sessions after {answer:?}",
+            sizes.len()
+        );
+        agents.data(&["session", "append", &next, "it works"]);
+        let applied = agents.data(&["db", "status"])["applied"].clone();
+        let applied = applied.as_array().expect("a list");
+        for (index, migration) in applied.iter().enumerate() {
+            assert_eq!(migration["version"], index + 1, "round {round}: each once");
+        }
+        agents.assert_sound();
+    }
+    println!(
+        "{} first starts killed, {unfinished} before there was a file",
+        rounds() * 2
+    );
+}
+
+/// The same for a database on a server: the schema is there whole or not at all.
+#[test]
+fn a_killed_first_start_on_a_server_is_finished_by_the_next_command() {
+    let mut dice = Dice::default();
+    for round in 0..rounds() / 2 {
+        let Some(database) = TestDatabase::postgres() else {
+            return;
+        };
+        let agents = agents().on(&database.url);
+        let needs = Duration::from_millis(120);
+        let answer = killed(
+            &agents,
+            &["--format", "json", "session", "create"],
+            needs,
+            &mut dice,
+        );
+        agents.create_session();
+        let least = if answer.code == Some(0) { 2 } else { 1 };
+        assert!((least..=2).contains(&sizes(&agents).len()), "round {round}");
+        agents.assert_sound();
+    }
+}
+
+/// An export that is killed leaves the whole file or none under its name.
+#[test]
+fn a_killed_export_leaves_the_whole_file_or_none() {
+    let agents = agents();
+    let mut dice = Dice::default();
+    let session = filled_session(&agents, 2_000);
+    let file = agents.work().join("export.json");
+    let name = file.to_str().expect("a path");
+    let arguments = ["session", "export", &session, "--output", name];
+    let needs = time_of(&agents, &arguments);
+    let whole = std::fs::metadata(&file).expect("it was written").len();
+    for round in 0..rounds() {
+        std::fs::remove_file(&file).ok();
+        let answer = killed(&agents, &arguments, needs, &mut dice);
+        match std::fs::File::open(&file) {
+            Ok(mut found) => {
+                let mut text = Vec::new();
+                found.read_to_end(&mut text).expect("it can be read");
+                assert_eq!(text.len() as u64, whole, "round {round}: the file is whole");
+            }
+            Err(_) => assert_ne!(answer.code, Some(0), "round {round}: success has an effect"),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Many processes on one database: the first start, and message numbers (report 7326).
+//!
+//! Each test runs on an SQLite file and, where there is a server, on PostgreSQL.
+
+use std::collections::HashSet;
+use std::io::Write as _;
+use std::process::Stdio;
+
+use cleveragents_testkit::{Agents, Answer, Gate, TestDatabase, at_once, proof_size};
+use serde_json::Value;
+
+/// A home that does not exist, on each kind of database; PostgreSQL must outlive its home.
+fn homes() -> Vec<(&'static str, Option<TestDatabase>, Agents)> {
+    let fresh = || Agents::new(env!("CARGO_BIN_EXE_agents"));
+    let server = TestDatabase::postgres().map(|database| {
+        let agents = fresh().on(&database.url);
+        ("postgres", Some(database), agents)
+    });
+    std::iter::once(("sqlite", None, fresh()))
+        .chain(server)
+        .collect()
+}
+
+/// The first start of a home: whoever comes first makes the database, all others find it.
+#[test]
+fn processes_started_at_once_on_a_new_home_make_one_database() {
+    let count = proof_size(8, 32);
+    for (kind, _database, agents) in homes() {
+        let gate = Gate::default();
+        let started: Vec<_> = (0..count)
+            .map(|_| agents.behind(&gate, &["--format", "json", "session", "create"]))
+            .collect();
+        if kind == "sqlite" {
+            assert!(!agents.home().exists(), "the home does not exist yet");
+        }
+        gate.open();
+        let mut ids = HashSet::new();
+        for child in started {
+            let answer = Answer::of(&child.wait_with_output().expect("the program ends"));
+            assert_eq!(answer.code, Some(0), "{kind}: no process fails: {answer:?}");
+            assert_eq!(answer.err, "", "{kind}: nobody complains");
+            let id = answer.json()["data"]["session"]["id"].clone();
+            assert!(
+                ids.insert(id.as_str().expect("an id").to_owned()),
+                "{kind}: {id} was given twice"
+            );
+        }
+        let listed: HashSet<String> = agents.data(&["session", "list"])["sessions"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|session| session["id"].as_str().expect("an id").to_owned())
+            .collect();
+        assert_eq!(listed, ids, "{kind}: the sessions are those that were told");
+        assert_migrated_once(&agents);
+        agents.assert_sound();
+    }
+}
+
+/// Every migration ran once, in order.
+fn assert_migrated_once(agents: &Agents) {
+    let status = agents.data(&["db", "status"]);
+    let versions: Vec<u64> = status["applied"]
+        .as_array()
+        .expect("a list of migrations")
+        .iter()
+        .map(|migration| migration["version"].as_u64().expect("a number"))
+        .collect();
+    let newest = status["newest_version"].as_u64().expect("a number");
+    assert_eq!(versions, (1..=newest).collect::<Vec<_>>());
+}
+
+/// Report 7326: the next number was read before it was written, so two writers got the same one.
+#[test]
+fn defect_7326_appends_of_many_processes_are_numbered_without_gap_or_duplicate() {
+    let (writers, each) = (proof_size(8, 32), proof_size(10, 100));
+    for (kind, _database, agents) in homes() {
+        let session = agents.create_session();
+        let told: Vec<Vec<u64>> = at_once(writers, |writer| {
+            (0..each)
+                .map(|index| {
+                    let text = content(writer, index);
+                    let data = agents.data(&["session", "append", &session, &text]);
+                    data["sequence"].as_u64().expect("a number")
+                })
+                .collect()
+        });
+        assert_numbered(kind, &agents, &session, &told);
+    }
+}
+
+/// The same for streams: one process each, many messages a process.
+#[test]
+fn defect_7326_streams_of_many_processes_are_numbered_without_gap_or_duplicate() {
+    let (writers, each) = (proof_size(8, 32), proof_size(50, 500));
+    for (kind, _database, agents) in homes() {
+        let session = agents.create_session();
+        let told: Vec<Vec<u64>> = at_once(writers, |writer| {
+            let lines: String = (0..each)
+                .map(|index| {
+                    serde_json::json!({"content": content(writer, index)}).to_string() + "\n"
+                })
+                .collect();
+            let mut child = agents
+                .command(["session", "append", &session, "--jsonl", "-"])
+                .stdin(Stdio::piped())
+                .spawn()
+                .expect("the program starts");
+            let mut input = child.stdin.take().expect("a pipe");
+            std::thread::scope(|scope| {
+                scope.spawn(move || input.write_all(lines.as_bytes()).expect("all is read"));
+                let answer = Answer::of(&child.wait_with_output().expect("the program ends"));
+                assert_eq!(answer.code, Some(0), "{kind}: no stream fails: {answer:?}");
+                answer
+                    .out
+                    .lines()
+                    .map(|line| {
+                        let line: Value = serde_json::from_str(line).expect("one document a line");
+                        line["sequence"].as_u64().expect("a number")
+                    })
+                    .collect()
+            })
+        });
+        assert_numbered(kind, &agents, &session, &told);
+    }
+}
+
+fn content(writer: usize, index: usize) -> String {
+    format!("writer {writer} message {index}")
+}
+
+/// The messages are numbered 0, 1, 2…, each is the one its writer was told of, once, and the
+/// numbers of a writer grow.
+fn assert_numbered(kind: &str, agents: &Agents, session: &str, told: &[Vec<u64>]) {
+    let contents = agents.contents(session);
+    let whole: usize = told.iter().map(Vec::len).sum();
+    assert_eq!(
+        contents.len(),
+        whole,
+        "{kind}: as many as were acknowledged"
+    );
+    for (writer, numbers) in told.iter().enumerate() {
+        assert!(
+            numbers.is_sorted(),
+            "{kind}: writer {writer} kept its order"
+        );
+        for (index, number) in numbers.iter().enumerate() {
+            let number = usize::try_from(*number).expect("a small number");
+            assert_eq!(
+                contents[number],
+                content(writer, index),
+                "{kind}: message {number} is the one that was acknowledged"
+            );
+        }
+    }
+    agents.assert_sound();
+    println!(
+        "{kind}: {whole} messages of {} writers, numbered 0..{}",
+        told.len(),
+        whole - 1
+    );
+}

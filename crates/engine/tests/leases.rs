@@ -1,0 +1,605 @@
+//! One owner at a time: threads and processes race for a lease, owners die, sleepers wake up late.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cleveragents_domain::{
+    ContentHash, Diagnose, EventKind, FileState, Lease, LeaseSubject, LeaseToken, NewChange,
+    Operation, Owner, Position, ProcessId, Timestamp, Ttl,
+};
+use cleveragents_engine::{
+    ContextError, HeldLease, LeaseError, LeaseService, PlanExecutionContext, current_owner,
+};
+use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Error, Options, events, leases};
+use cleveragents_testkit::{
+    Child, TestDatabase, at_once, child_input, proof_size, say, wait_for_go,
+};
+
+fn subject() -> LeaseSubject {
+    LeaseSubject::new("plan", "01J9ZC5V7Q8W9E0R1T2Y3V4X5Z")
+}
+
+/// An owner on another machine, of which nothing can be known from here.
+fn stranger(name: &str) -> Owner {
+    Owner {
+        process: ProcessId::generate(),
+        host: name.to_owned(),
+        pid: 7,
+        pid_started: 7,
+    }
+}
+
+fn service(engine: &Arc<Engine>, owner: Owner) -> LeaseService {
+    LeaseService::acting_for(Arc::clone(engine), owner)
+}
+
+/// Takes a lease without a heartbeat, as an owner does whose machine then vanishes.
+fn take(engine: &Engine, owner: &Owner) -> Lease {
+    let owner = owner.clone();
+    engine
+        .write(move |unit| leases::acquire(unit, &subject(), &owner, Ttl::default(), None))
+        .expect("answered")
+        .expect("free")
+}
+
+fn expire(database: &TestDatabase) {
+    let moment = Timestamp::now().plus_seconds(-1).as_micros();
+    database.meddle(&format!("UPDATE leases SET expires_at = {moment}"));
+}
+
+/// Of so many racing threads one wins, and every other is told who.
+fn one_wins(database: &TestDatabase, engines: &[Arc<Engine>]) -> HeldLease {
+    let mut outcomes = at_once(16, |thread| {
+        let owner = stranger(&format!("machine {thread}"));
+        let service = service(&engines[thread % engines.len()], owner.clone());
+        (owner, service.acquire(subject(), Ttl::default()))
+    });
+    let won: Vec<usize> = (0..outcomes.len())
+        .filter(|index| outcomes[*index].1.is_ok())
+        .collect();
+    assert_eq!(won.len(), 1, "exactly one wins on {}", database.kind);
+    let (winner, lease) = outcomes.swap_remove(won[0]);
+    for (_, outcome) in outcomes {
+        match outcome.err() {
+            Some(error @ LeaseError::Held { .. }) => {
+                assert_eq!(error.code().as_str(), "CA-0411");
+                assert_eq!(
+                    error.details()["owner"]["process"],
+                    winner.process.to_string()
+                );
+                assert!(
+                    error.to_string().contains(&winner.process.to_string()),
+                    "{error}"
+                );
+            }
+            other => panic!("a loser is told that it lost, not {other:?}"),
+        }
+    }
+    lease.expect("it won")
+}
+
+#[test]
+fn defect_7406_of_many_threads_racing_for_a_free_lease_one_wins() {
+    for database in TestDatabase::each() {
+        let engines = [database.open(), database.open()];
+        for round in 1..=proof_size(10, 200) as u64 {
+            let lease = one_wins(&database, &engines);
+            assert_eq!(lease.token(), LeaseToken(round), "tokens only grow");
+            assert!(lease.release().expect("answered"), "still ours");
+        }
+    }
+}
+
+#[test]
+fn defect_7406_of_many_threads_racing_for_an_expired_lease_one_wins() {
+    for database in TestDatabase::each() {
+        let engines = [database.open(), database.open()];
+        let sleeper = take(&engines[0], &stranger("a machine that vanished"));
+        for round in 1..=proof_size(10, 200) as u64 {
+            expire(&database);
+            let lease = one_wins(&database, &engines);
+            assert_eq!(lease.token(), LeaseToken(sleeper.token.0 + round));
+            // Its owner vanishes as well: no release, and its heartbeat is not due for long.
+            std::mem::forget(lease);
+        }
+    }
+}
+
+/// A child process that tries to take the lease, says how that went, and holds what it got until
+/// its parent has heard enough.
+fn compete(url: &str) {
+    let url = DatabaseUrl::parse(url, Path::new("/")).expect("a URL");
+    let engine = EngineCache::new(Options::default())
+        .open(&url)
+        .expect("opens");
+    wait_for_go();
+    let held = match LeaseService::new(engine).acquire(subject(), Ttl::default()) {
+        Ok(lease) => {
+            say(format!("won {} {}", lease.token(), current_owner().process));
+            Some(lease)
+        }
+        Err(LeaseError::Held { owner, .. }) => {
+            say(format!("held {}", owner.process));
+            None
+        }
+        Err(error) => panic!("a raw error instead of an answer: {error}"),
+    };
+    let mut end = String::new();
+    std::io::stdin()
+        .read_line(&mut end)
+        .expect("the parent ends it");
+    drop(held);
+}
+
+/// Of eight racing processes one wins; gives the winner's token.
+fn one_process_wins(database: &TestDatabase, test: &str) -> u64 {
+    let mut children: Vec<Child> = (0..8).map(|_| Child::start(test, &database.url)).collect();
+    for child in &mut children {
+        assert_eq!(child.hear().as_deref(), Some("ready"));
+    }
+    for child in &mut children {
+        child.go();
+    }
+    let said: Vec<String> = children
+        .iter_mut()
+        .map(|child| child.hear().expect("an answer"))
+        .collect();
+    let winners: Vec<&String> = said
+        .iter()
+        .filter(|line| line.starts_with("won "))
+        .collect();
+    assert_eq!(
+        winners.len(),
+        1,
+        "exactly one wins on {}: {said:?}",
+        database.kind
+    );
+    let mut words = winners[0].split(' ').skip(1);
+    let token = words.next().expect("a token").parse().expect("a number");
+    let owner = words.next().expect("an owner");
+    let losers = said
+        .iter()
+        .filter(|line| **line == format!("held {owner}"))
+        .count();
+    assert_eq!(losers, 7, "each loser names the winner: {said:?}");
+    for child in children {
+        child.finish();
+    }
+    token
+}
+
+#[test]
+fn defect_9638_of_eight_processes_racing_for_a_lease_one_wins_and_the_others_name_it() {
+    if let Some(url) = child_input() {
+        return compete(&url);
+    }
+    let test = "defect_9638_of_eight_processes_racing_for_a_lease_one_wins_and_the_others_name_it";
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let token = one_process_wins(&database, test);
+        assert_eq!(token, 1, "a lease that nobody ever had");
+        let token = one_process_wins(&database, test);
+        assert_eq!(token, 2, "a lease that was given back");
+        let sleeper = take(&engine, &stranger("a machine that vanished"));
+        expire(&database);
+        let token = one_process_wins(&database, test);
+        assert_eq!(token, sleeper.token.0 + 1, "an expired lease");
+        let late = engine.write(move |unit| leases::require(unit, &subject(), sleeper.token));
+        assert!(matches!(late, Err(Error::LeaseLost { .. })), "{late:?}");
+    }
+}
+
+fn change(path: &str) -> NewChange {
+    let after = FileState {
+        hash: ContentHash::of(b""),
+        size: 0,
+    };
+    NewChange::new("code", path, Operation::Create { after }).expect("a change")
+}
+
+fn is_lost<T>(outcome: &Result<T, ContextError>) -> bool {
+    matches!(outcome, Err(ContextError::Store(Error::LeaseLost { .. })))
+}
+
+#[test]
+fn an_owner_that_wakes_up_late_can_write_nothing_any_more() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let plan = PlanExecutionContext::create_plan(&engine).expect("stored");
+        let acquire = |name: &str| {
+            let lease = service(&engine, stranger(name)).acquire(subject(), Ttl::default());
+            lease.expect("free or expired")
+        };
+        let old = acquire("the old machine");
+        let old_context =
+            PlanExecutionContext::under_lease(Arc::clone(&engine), plan, &old).expect("there");
+        let changeset = old_context.start_changeset().expect("it holds the lease");
+        let second = old_context.start_changeset().expect("it holds the lease");
+        changeset
+            .record(&change("in time"))
+            .expect("it holds the lease");
+
+        expire(&database);
+        // Late, but nobody has taken over: the token is still the last one.
+        changeset
+            .record(&change("late"))
+            .expect("nobody else has it");
+        let new = acquire("the new machine");
+        assert!(new.token() > old.token());
+        let before = [
+            database.ask("SELECT * FROM changesets ORDER BY changeset_id"),
+            database.ask("SELECT * FROM change_entries ORDER BY changeset_id, number"),
+            database.ask("SELECT * FROM events ORDER BY position"),
+            database.ask("SELECT * FROM leases"),
+        ];
+        assert!(is_lost(&changeset.record(&change("too late"))));
+        assert!(is_lost(&old_context.record_change(&change("too late"))));
+        assert!(is_lost(&old_context.start_changeset()));
+        assert!(is_lost(&second.close()));
+        assert!(!old.release().expect("answered"), "not its own any more");
+        let after = [
+            database.ask("SELECT * FROM changesets ORDER BY changeset_id"),
+            database.ask("SELECT * FROM change_entries ORDER BY changeset_id, number"),
+            database.ask("SELECT * FROM events ORDER BY position"),
+            database.ask("SELECT * FROM leases"),
+        ];
+        assert_eq!(
+            before, after,
+            "a refused write changes nothing on {}",
+            database.kind
+        );
+
+        let new_context =
+            PlanExecutionContext::under_lease(Arc::clone(&engine), plan, &new).expect("there");
+        let changeset = new_context.start_changeset().expect("it holds the lease");
+        changeset
+            .record(&change("by the new owner"))
+            .expect("it holds the lease");
+        changeset.close().expect("it holds the lease");
+    }
+}
+
+/// The take-over and the old owner's writes race: what was written before it stays, what comes
+/// after it is refused, and nothing lies between.
+#[test]
+fn a_write_is_either_before_the_take_over_or_refused() {
+    for database in TestDatabase::each() {
+        let engines = [database.open(), database.open()];
+        let plan = PlanExecutionContext::create_plan(&engines[0]).expect("stored");
+        for round in 0..proof_size(5, 100) {
+            let old = service(&engines[0], stranger("old")).acquire(subject(), Ttl::default());
+            let old = old.expect("free");
+            let context = PlanExecutionContext::under_lease(Arc::clone(&engines[0]), plan, &old);
+            let changeset = context.expect("there").start_changeset().expect("opened");
+            expire(&database);
+            let outcomes = at_once(2, |thread| {
+                if thread == 1 {
+                    // Counts in the unit of work that takes over: nothing may be added afterwards.
+                    let id = changeset.id();
+                    let seen = engines[1].write(move |unit| {
+                        let owner = stranger("new");
+                        let lease =
+                            leases::acquire(unit, &subject(), &owner, Ttl::default(), None)?;
+                        let stored = cleveragents_store::changesets::get(unit, id)?;
+                        Ok::<_, Error>((
+                            lease.expect("expired").token,
+                            stored.expect("there").entry_count,
+                        ))
+                    });
+                    return seen.map_err(ContextError::from);
+                }
+                let written = (0..50)
+                    .map_while(|_| changeset.record(&change("x")).ok())
+                    .count();
+                Ok((LeaseToken(0), written as u64))
+            });
+            let written = outcomes[0].as_ref().expect("counted").1;
+            let (token, seen) = *outcomes[1].as_ref().expect("taken over");
+            assert_eq!(written, seen, "round {round} on {}", database.kind);
+            engines[1]
+                .write(move |unit| leases::release(unit, &subject(), token))
+                .expect("free");
+            drop(old);
+        }
+    }
+}
+
+/// A child process that takes the lease and never gives it back.
+fn hold_for_ever(url: &str) {
+    let url = DatabaseUrl::parse(url, Path::new("/")).expect("a URL");
+    let engine = EngineCache::new(Options::default())
+        .open(&url)
+        .expect("opens");
+    let lease = LeaseService::new(engine)
+        .acquire(subject(), Ttl::default())
+        .expect("free");
+    say(lease.token());
+    let mut end = String::new();
+    std::io::stdin()
+        .read_line(&mut end)
+        .expect("killed before this ends");
+}
+
+#[test]
+fn an_owner_killed_on_this_machine_is_succeeded_at_once() {
+    if let Some(url) = child_input() {
+        return hold_for_ever(&url);
+    }
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let service = LeaseService::new(Arc::clone(&engine));
+        let mut child = Child::start(
+            "an_owner_killed_on_this_machine_is_succeeded_at_once",
+            &database.url,
+        );
+        let token = LeaseToken(child.hear().expect("it has it").parse().expect("a token"));
+        match service.acquire(subject(), Ttl::default()) {
+            Err(LeaseError::Held { owner, .. }) => assert_eq!(owner.pid, child.pid()),
+            other => panic!(
+                "it is held by the living child: {:?}",
+                other.map(|lease| lease.token())
+            ),
+        }
+        assert!(service.stale().expect("read").is_empty());
+        child.kill();
+        let stale = service.stale().expect("read");
+        assert_eq!(
+            stale.iter().map(|lease| lease.token).collect::<Vec<_>>(),
+            [token]
+        );
+        let lease = service
+            .acquire(subject(), Ttl::default())
+            .expect("its owner is dead");
+        assert_eq!(lease.token(), LeaseToken(token.0 + 1));
+        let late = engine.write(move |unit| leases::require(unit, &subject(), token));
+        assert!(matches!(late, Err(Error::LeaseLost { .. })), "{late:?}");
+        let log = engine
+            .read(|reader| events::after(reader, Position(0), 100))
+            .expect("read");
+        assert_eq!(
+            log.last().map(|event| event.kind),
+            Some(EventKind::LeaseTakenOver)
+        );
+    }
+}
+
+/// Many find the owner dead at the same moment.
+#[test]
+fn a_dead_owner_is_succeeded_by_one() {
+    if let Some(url) = child_input() {
+        return hold_for_ever(&url);
+    }
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let mut child = Child::start("a_dead_owner_is_succeeded_by_one", &database.url);
+        child.hear().expect("it has it");
+        child.kill();
+        let lease = one_wins(&database, &[engine]);
+        assert_eq!(lease.token(), LeaseToken(2));
+    }
+}
+
+#[test]
+fn a_released_lease_is_free_and_tokens_only_grow() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let service = LeaseService::new(Arc::clone(&engine));
+        assert_eq!(service.holder(&subject()), Ok(None));
+        for token in 1..=10 {
+            let lease = service.acquire(subject(), Ttl::default()).expect("free");
+            assert_eq!(lease.token(), LeaseToken(token));
+            let holder = service.holder(&subject()).expect("read").expect("held");
+            assert_eq!(
+                (holder.owner, holder.token),
+                (current_owner(), lease.token())
+            );
+            assert!(!lease.is_lost());
+            // Given back explicitly or by dropping it.
+            if token % 2 == 0 {
+                assert_eq!(lease.release(), Ok(true));
+            } else {
+                drop(lease);
+            }
+            assert_eq!(service.holder(&subject()), Ok(None));
+            let stale =
+                engine.write(move |unit| leases::require(unit, &subject(), LeaseToken(token)));
+            assert!(matches!(stale, Err(Error::LeaseLost { .. })), "{stale:?}");
+        }
+        let kinds: Vec<EventKind> = engine
+            .read(|reader| events::after(reader, Position(0), 100))
+            .expect("read")
+            .iter()
+            .map(|event| event.kind)
+            .collect();
+        let expected = [EventKind::LeaseAcquired, EventKind::LeaseReleased].repeat(10);
+        assert_eq!(kinds, expected);
+        // Different subjects do not disturb each other.
+        let other = LeaseSubject::new("project", subject().id);
+        let first = service.acquire(subject(), Ttl::default()).expect("free");
+        let second = service
+            .acquire(other, Ttl::default())
+            .expect("another subject");
+        assert_eq!(
+            (first.token(), second.token()),
+            (LeaseToken(11), LeaseToken(1))
+        );
+    }
+}
+
+/// One process may not take its own lease twice either.
+#[test]
+fn a_lease_is_held_against_its_own_process_too() {
+    for database in TestDatabase::each() {
+        let service = LeaseService::new(database.open());
+        let lease = service.acquire(subject(), Ttl::default()).expect("free");
+        let again = service.acquire(subject(), Ttl::default()).err();
+        assert!(matches!(again, Some(LeaseError::Held { .. })), "{again:?}");
+        drop(lease);
+    }
+}
+
+#[test]
+fn a_renewal_moves_the_expiry_and_only_for_the_holder() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let lease = take(&engine, &stranger("a machine"));
+        let renew = |token| {
+            let ttl = Ttl::seconds(3600).expect("in range");
+            engine.write(move |unit| leases::renew(unit, &subject(), token, ttl))
+        };
+        let until = renew(lease.token).expect("the holder");
+        assert!(until > lease.expires_at.plus_seconds(3000));
+        let holder = engine
+            .read(|reader| leases::holder(reader, &subject()))
+            .expect("read");
+        assert_eq!(holder.map(|lease| lease.expires_at), Some(until));
+        for wrong in [0, lease.token.0 + 1] {
+            let outcome = renew(LeaseToken(wrong));
+            assert!(
+                matches!(outcome, Err(Error::LeaseLost { .. })),
+                "{outcome:?}"
+            );
+        }
+        // A lease that is over but that nobody took is still the holder's to renew.
+        expire(&database);
+        renew(lease.token).expect("nobody else has it");
+        let others = service(&engine, stranger("another"))
+            .acquire(subject(), Ttl::default())
+            .err();
+        assert!(
+            matches!(others, Some(LeaseError::Held { .. })),
+            "{others:?}"
+        );
+    }
+}
+
+/// The same instants, written in zones whose texts sort the other way.
+#[test]
+fn defect_3951_expiry_is_judged_on_instants() {
+    let hour = |shift: i64| {
+        let instant = Timestamp::now().plus_seconds(shift * 3600);
+        (instant, instant.as_micros())
+    };
+    let zoned: Timestamp = "2026-06-01T12:00:00+14:00".parse().expect("a time");
+    let utc: Timestamp = "2026-05-31T22:00:00Z".parse().expect("a time");
+    assert_eq!(zoned, utc, "an offset does not change an instant");
+    let earlier: Timestamp = "2026-06-01T01:00:00+14:00".parse().expect("a time");
+    let later: Timestamp = "2026-05-31T23:00:00-12:00".parse().expect("a time");
+    assert!(earlier < later, "though its text sorts after");
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        for (shift, is_free) in [(-1, true), (1, false), (-24 * 365, true), (24 * 365, false)] {
+            database.meddle("DELETE FROM leases");
+            take(&engine, &stranger("a machine"));
+            let (instant, micros) = hour(shift);
+            database.meddle(&format!("UPDATE leases SET expires_at = {micros}"));
+            let holder = engine
+                .read(|reader| leases::holder(reader, &subject()))
+                .expect("read");
+            assert_eq!(holder.map(|lease| lease.expires_at), Some(instant));
+            let outcome = service(&engine, stranger("another")).acquire(subject(), Ttl::default());
+            assert_eq!(
+                outcome.is_ok(),
+                is_free,
+                "{shift} hours from now on {}",
+                database.kind
+            );
+        }
+    }
+}
+
+#[test]
+fn stale_leases_are_released_and_living_ones_are_not() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let mine = LeaseService::new(Arc::clone(&engine));
+        let living = mine
+            .acquire(LeaseSubject::new("plan", "living"), Ttl::default())
+            .expect("free");
+        let remote = service(&engine, stranger("another machine"));
+        let remote_lease = remote
+            .acquire(LeaseSubject::new("plan", "remote"), Ttl::default())
+            .expect("free");
+        take(&engine, &stranger("a machine that vanished"));
+        assert!(
+            mine.release_stale().expect("answered").is_empty(),
+            "none is stale"
+        );
+        database.meddle(&format!(
+            "UPDATE leases SET expires_at = 1 WHERE subject_id = '{}'",
+            subject().id
+        ));
+        let released = mine.release_stale().expect("answered");
+        assert_eq!(
+            released
+                .iter()
+                .map(|lease| &lease.subject)
+                .collect::<Vec<_>>(),
+            [&subject()]
+        );
+        assert_eq!(mine.holder(&subject()), Ok(None));
+        assert_eq!(living.release(), Ok(true), "untouched");
+        assert_eq!(remote_lease.release(), Ok(true), "untouched");
+    }
+}
+
+/// Somebody looks for stale leases just as a late owner renews its own.
+#[test]
+fn a_lease_that_was_renewed_meanwhile_is_not_released_as_stale() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let lease = take(&engine, &stranger("a slow machine"));
+        expire(&database);
+        let seen = LeaseService::new(Arc::clone(&engine))
+            .stale()
+            .expect("read")
+            .remove(0);
+        assert_eq!(seen.token, lease.token);
+        engine
+            .write(move |unit| leases::renew(unit, &subject(), seen.token, Ttl::default()))
+            .expect("renewed");
+        let released = engine.write(move |unit| leases::release_unrenewed(unit, &seen));
+        assert_eq!(released, Ok(false), "on {}", database.kind);
+        engine
+            .write(move |unit| leases::require(unit, &subject(), lease.token))
+            .expect("the slow machine still has it");
+    }
+}
+
+/// Takes longer than the lease lasts, so only the full proof does it.
+#[test]
+fn a_heartbeat_keeps_a_lease_alive_past_its_time_and_notices_its_loss() {
+    if proof_size(0, 1) == 0 {
+        return;
+    }
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    let ttl = Ttl::seconds(Ttl::MINIMUM).expect("in range");
+    let lease = service(&engine, stranger("a machine"))
+        .acquire(subject(), ttl)
+        .expect("free");
+    let others = service(&engine, stranger("another"));
+    let first = others
+        .holder(&subject())
+        .expect("read")
+        .expect("held")
+        .expires_at;
+    while Timestamp::now() < first.plus_seconds(1) {
+        let outcome = others.acquire(subject(), ttl).err();
+        assert!(
+            matches!(outcome, Some(LeaseError::Held { .. })),
+            "{outcome:?}"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    assert!(!lease.is_lost());
+    expire(&database);
+    let taken = others.acquire(subject(), Ttl::default());
+    // The heartbeat may have renewed it in between; then it is simply not lost.
+    if taken.is_ok() {
+        while !lease.is_lost() {
+            std::thread::yield_now();
+        }
+        assert_eq!(lease.release(), Ok(false));
+    }
+}

@@ -1,0 +1,302 @@
+//! Model checking of the open changesets of a plan run.
+//!
+//! `src/plan/registry.rs` is compiled here a second time against primitives whose interleavings a
+//! checker controls, with a ledger in memory in place of the store.
+
+use cleveragents_testkit::proof_size;
+use shuttle::sync::{Arc, Mutex};
+use shuttle::thread;
+
+/// What `registry.rs` is written against.
+mod sync {
+    pub(crate) use shuttle::sync::{Mutex, MutexGuard, PoisonError};
+}
+
+/// The folder that `registry.rs` lies in.
+#[path = "../src/plan"]
+mod plan {
+    pub(crate) mod registry;
+}
+
+use plan::registry::{Ledger, Registry};
+
+fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_dfs(model.clone(), Some(proof_size(4_000, 400_000)));
+    shuttle::check_random(model.clone(), proof_size(2_000, 200_000));
+    shuttle::check_pct(model, proof_size(2_000, 200_000), 3);
+}
+
+/// A change and who made it.
+type Change = (&'static str, usize);
+
+#[derive(Debug, Default)]
+struct Sheet {
+    entries: Vec<Change>,
+    closed: bool,
+}
+
+/// Changesets in memory. Each call is one step, as a unit of work is in the store.
+#[derive(Clone, Default)]
+struct Sheets(Arc<Mutex<Vec<Sheet>>>);
+
+impl Sheets {
+    /// Whether this call closed it.
+    fn close(&self, id: usize) -> bool {
+        let mut sheets = self.0.lock().expect("not poisoned");
+        !std::mem::replace(&mut sheets[id].closed, true)
+    }
+
+    fn entries(&self, id: usize) -> Vec<Change> {
+        self.0.lock().expect("not poisoned")[id].entries.clone()
+    }
+
+    fn all_entries(&self) -> usize {
+        self.0
+            .lock()
+            .expect("not poisoned")
+            .iter()
+            .map(|sheet| sheet.entries.len())
+            .sum()
+    }
+}
+
+impl Ledger for Sheets {
+    type Id = usize;
+    type Change = Change;
+    type Number = usize;
+    type Error = std::convert::Infallible;
+
+    fn open(&self) -> Result<usize, Self::Error> {
+        let mut sheets = self.0.lock().expect("not poisoned");
+        sheets.push(Sheet::default());
+        Ok(sheets.len() - 1)
+    }
+
+    fn record(&self, id: usize, change: &Change) -> Result<Option<usize>, Self::Error> {
+        let mut sheets = self.0.lock().expect("not poisoned");
+        let sheet = &mut sheets[id];
+        if sheet.closed {
+            return Ok(None);
+        }
+        sheet.entries.push(*change);
+        Ok(Some(sheet.entries.len() - 1))
+    }
+}
+
+fn registry() -> (Arc<Registry<Sheets>>, Sheets) {
+    let sheets = Sheets::default();
+    (Arc::new(Registry::new(sheets.clone())), sheets)
+}
+
+/// Through the handle: what an open changeset does with its own id.
+fn record_through_handle(registry: &Registry<Sheets>, id: usize, change: Change) -> Option<usize> {
+    registry
+        .ledger()
+        .record(id, &change)
+        .unwrap_or_else(|never| match never {})
+}
+
+fn record_without_handle(registry: &Registry<Sheets>, change: Change) -> Option<(usize, usize)> {
+    registry
+        .record_in_most_recent(&change)
+        .unwrap_or_else(|never| match never {})
+}
+
+fn start(registry: &Registry<Sheets>) -> usize {
+    registry.start().unwrap_or_else(|never| match never {})
+}
+
+fn close(registry: &Registry<Sheets>, id: usize) -> bool {
+    let closed = registry.ledger().close(id);
+    registry.forget(id);
+    closed
+}
+
+#[test]
+fn defect_7120_each_opener_finds_its_own_changes_and_no_others() {
+    explore(|| {
+        let (registry, sheets) = registry();
+        let running: Vec<_> = ["first", "second", "third"]
+            .map(|opener| {
+                let registry = Arc::clone(&registry);
+                thread::spawn(move || {
+                    let id = start(&registry);
+                    for number in 0..2 {
+                        let recorded = record_through_handle(&registry, id, (opener, number));
+                        assert_eq!(recorded, Some(number), "numbered without gap");
+                    }
+                    assert!(close(&registry, id), "closed once");
+                    (opener, id)
+                })
+            })
+            .into_iter()
+            .collect();
+        for opener in running {
+            let (opener, id) = opener.join().expect("no opener panics");
+            assert_eq!(sheets.entries(id), [(opener, 0), (opener, 1)]);
+        }
+        assert!(registry.active().is_empty(), "closed ones are not active");
+    });
+}
+
+/// Callers without a handle race with one that opens and closes: a changeset that stays open
+/// throughout is there for them, so nothing may be lost.
+#[test]
+fn a_change_without_a_handle_is_never_lost_and_never_lands_in_a_closed_changeset() {
+    explore(|| {
+        let (registry, sheets) = registry();
+        let lasting = start(&registry);
+        let passing = {
+            let registry = Arc::clone(&registry);
+            thread::spawn(move || {
+                let id = start(&registry);
+                record_through_handle(&registry, id, ("opener", 0)).expect("its own is open");
+                close(&registry, id);
+                let sealed = registry.ledger().entries(id);
+                (id, sealed)
+            })
+        };
+        let callers: Vec<_> = [0, 1]
+            .map(|caller| {
+                let registry = Arc::clone(&registry);
+                thread::spawn(move || {
+                    let place = record_without_handle(&registry, ("caller", caller));
+                    (caller, place.expect("a changeset is open all the time"))
+                })
+            })
+            .into_iter()
+            .collect();
+        let (passed, sealed) = passing.join().expect("no panic");
+        for caller in callers {
+            let (caller, (id, number)) = caller.join().expect("no panic");
+            assert!(id == lasting || id == passed);
+            assert_eq!(
+                sheets.entries(id)[number],
+                ("caller", caller),
+                "where it was said to be"
+            );
+        }
+        assert_eq!(sheets.all_entries(), 3, "none lost, none doubled");
+        assert_eq!(
+            sheets.entries(passed),
+            sealed,
+            "a closed changeset does not grow"
+        );
+        assert_eq!(registry.active(), [lasting]);
+    });
+}
+
+/// Without a lasting changeset a caller may come too early or too late, and is told so.
+#[test]
+fn a_change_without_a_handle_fails_only_when_nothing_is_open() {
+    explore(|| {
+        let (registry, sheets) = registry();
+        let opener = {
+            let registry = Arc::clone(&registry);
+            thread::spawn(move || {
+                let id = start(&registry);
+                close(&registry, id);
+            })
+        };
+        let caller = {
+            let registry = Arc::clone(&registry);
+            thread::spawn(move || record_without_handle(&registry, ("caller", 0)))
+        };
+        opener.join().expect("no panic");
+        let recorded = caller.join().expect("no panic");
+        assert_eq!(
+            sheets.all_entries(),
+            usize::from(recorded.is_some()),
+            "the answer is true"
+        );
+        assert_eq!(
+            record_without_handle(&registry, ("late", 0)),
+            None,
+            "all are closed"
+        );
+        let id = start(&registry);
+        assert_eq!(
+            record_without_handle(&registry, ("late", 1)).map(|(id, _)| id),
+            Some(id)
+        );
+    });
+}
+
+/// Another process, or another clone of the handle, closed the changeset behind the list's back.
+#[test]
+fn a_changeset_closed_elsewhere_is_passed_over() {
+    explore(|| {
+        let (registry, _) = registry();
+        let lasting = start(&registry);
+        let closed_elsewhere = start(&registry);
+        let closer = {
+            let registry = Arc::clone(&registry);
+            thread::spawn(move || registry.ledger().close(closed_elsewhere))
+        };
+        let (first, _) = record_without_handle(&registry, ("caller", 0)).expect("one is open");
+        closer.join().expect("no panic");
+        let (second, _) = record_without_handle(&registry, ("caller", 1)).expect("one is open");
+        assert!(first == lasting || first == closed_elsewhere);
+        assert_eq!(second, lasting);
+        assert_eq!(registry.active(), [lasting]);
+    });
+}
+
+/// The design of the founding report: changes go to the last of a shared list of ids, and starting a
+/// changeset is two steps. Each operation on the list is safe by itself.
+#[derive(Default)]
+struct FoundingContext {
+    sheets: Sheets,
+    active: Mutex<Vec<usize>>,
+}
+
+impl FoundingContext {
+    fn start(&self) {
+        let id = self.sheets.open().unwrap_or_else(|never| match never {});
+        self.active.lock().expect("not poisoned").push(id);
+    }
+
+    fn record(&self, change: Change) {
+        let is_empty = self.active.lock().expect("not poisoned").is_empty();
+        assert!(
+            !is_empty,
+            "No active changeset. Call start_changeset() first."
+        );
+        let id = *self
+            .active
+            .lock()
+            .expect("not poisoned")
+            .last()
+            .expect("just looked");
+        self.sheets
+            .record(id, &change)
+            .unwrap_or_else(|never| match never {});
+    }
+}
+
+#[test]
+#[should_panic(expected = "a change landed in a changeset its caller did not open")]
+fn defect_7120_the_checker_finds_the_founding_race() {
+    explore(|| {
+        let context = Arc::new(FoundingContext::default());
+        let running: Vec<_> = ["first", "second"]
+            .map(|opener| {
+                let context = Arc::clone(&context);
+                thread::spawn(move || {
+                    context.start();
+                    context.record((opener, 0));
+                })
+            })
+            .into_iter()
+            .collect();
+        for opener in running {
+            opener.join().expect("no opener panics");
+        }
+        let sheets = context.sheets.0.lock().expect("not poisoned");
+        let each_has_one = sheets.iter().all(|sheet| sheet.entries.len() == 1);
+        assert!(
+            each_has_one,
+            "a change landed in a changeset its caller did not open"
+        );
+    });
+}

@@ -1,0 +1,164 @@
+//! Tool calls: a row before the effect, completed once.
+
+use cleveragents_domain::{
+    ContentHash, InvocationOutcome, PlanId, Timestamp, ToolInvocation, ToolInvocationId,
+};
+use cleveragents_store::{Engine, Error, invocations, plans};
+use cleveragents_testkit::{TestDatabase, at_once, proof_size};
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Value, json};
+
+fn running(plan: PlanId, arguments: Value) -> ToolInvocation {
+    ToolInvocation {
+        id: ToolInvocationId::generate(),
+        plan: Some(plan),
+        session: None,
+        tool: "builtin/shell".to_owned(),
+        arguments,
+        outcome: InvocationOutcome::Running,
+        output: None,
+        error: None,
+        started_at: Timestamp::now(),
+        finished_at: None,
+    }
+}
+
+fn insert(engine: &Engine, invocation: &ToolInvocation) -> Result<(), Error> {
+    let invocation = invocation.clone();
+    engine.write(move |unit| invocations::insert(unit, &invocation))
+}
+
+fn finish(engine: &Engine, invocation: &ToolInvocation) -> Result<bool, Error> {
+    let invocation = invocation.clone();
+    engine.write(move |unit| invocations::finish(unit, &invocation))
+}
+
+fn get(engine: &Engine, id: ToolInvocationId) -> Option<ToolInvocation> {
+    engine
+        .read(|reader| invocations::get(reader, id))
+        .expect("read")
+}
+
+fn add_plan(engine: &Engine) -> PlanId {
+    let plan = PlanId::generate();
+    engine
+        .write(move |unit| plans::insert(unit, plan))
+        .expect("stored");
+    plan
+}
+
+/// JSON of any shape, with texts and numbers of any kind.
+fn documents() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>()
+            .prop_filter("JSON has no such number", |number| number.is_finite())
+            .prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..6).prop_map(Value::from),
+            btree_map(any::<String>(), inner, 0..6)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+#[test]
+fn any_arguments_come_back_as_they_were() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let plan = add_plan(&engine);
+        let cases = u32::try_from(proof_size(200, 5000)).expect("a small number");
+        let config = Config {
+            cases,
+            failure_persistence: None,
+            ..Config::default()
+        };
+        TestRunner::new(config)
+            .run(&documents(), |document| {
+                let call = running(plan, document);
+                insert(&engine, &call).expect("stored");
+                assert_eq!(
+                    get(&engine, call.id).as_ref(),
+                    Some(&call),
+                    "on {}",
+                    database.kind
+                );
+                Ok(())
+            })
+            .expect("holds on both databases");
+    }
+}
+
+#[test]
+fn a_call_ends_once_with_what_came_back() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let plan = add_plan(&engine);
+        let call = running(plan, json!({"command": "true"}));
+        insert(&engine, &call).expect("stored");
+        let outcomes = at_once(8, |thread| {
+            let mut ended = call.clone();
+            ended.outcome = InvocationOutcome::Succeeded;
+            ended.output = Some(ContentHash::of(&thread.to_le_bytes()));
+            ended.finished_at = Some(Timestamp::now());
+            (finish(&engine, &ended).expect("answered"), ended)
+        });
+        let winners: Vec<_> = outcomes.iter().filter(|(won, _)| *won).collect();
+        assert_eq!(winners.len(), 1, "a call ends once");
+        assert_eq!(get(&engine, call.id).as_ref(), Some(&winners[0].1));
+
+        let mut unknown = winners[0].1.clone();
+        unknown.id = ToolInvocationId::generate();
+        assert_eq!(finish(&engine, &unknown), Ok(false), "it was never begun");
+        assert_eq!(get(&engine, unknown.id), None);
+    }
+}
+
+#[test]
+fn a_call_that_ended_says_when_and_one_that_runs_does_not() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let plan = add_plan(&engine);
+        let mut call = running(plan, json!({}));
+        call.finished_at = Some(Timestamp::now());
+        assert!(matches!(insert(&engine, &call), Err(Error::Constraint(_))));
+        call.finished_at = None;
+        call.outcome = InvocationOutcome::Refused;
+        assert!(matches!(insert(&engine, &call), Err(Error::Constraint(_))));
+        call.finished_at = Some(Timestamp::now());
+        call.error = Some("not allowed: 'rm'; \"-rf\"".to_owned());
+        insert(&engine, &call).expect("refused at once");
+        assert_eq!(get(&engine, call.id), Some(call));
+        // A call that is ended without a moment gets the moment of its unit of work.
+        let mut call = running(plan, json!({}));
+        insert(&engine, &call).expect("stored");
+        call.outcome = InvocationOutcome::Failed;
+        assert_eq!(finish(&engine, &call), Ok(true));
+        assert!(get(&engine, call.id).expect("there").finished_at.is_some());
+    }
+}
+
+#[test]
+fn the_calls_of_a_plan_are_listed_oldest_first() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (plan, other) = (add_plan(&engine), add_plan(&engine));
+        let calls: Vec<_> = (0..10).map(|number| running(plan, json!(number))).collect();
+        for call in calls.iter().rev() {
+            insert(&engine, call).expect("stored");
+            insert(&engine, &running(other, json!("other"))).expect("stored");
+        }
+        let listed = engine
+            .read(|reader| invocations::of_plan(reader, plan))
+            .expect("read");
+        assert_eq!(listed, calls);
+    }
+}
