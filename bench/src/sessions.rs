@@ -49,6 +49,13 @@ struct Counts {
     refused: u64,
 }
 
+/// What one writer was told: the number that each of its messages got.
+struct Finished {
+    thread: usize,
+    accepted: Vec<(u64, u64)>,
+    refused: u64,
+}
+
 /// A text of 64 bytes that no other message of the run has.
 fn unique(thread: usize, number: u64) -> String {
     format!("{:.<64}", format!("message {number} of writer {thread} "))
@@ -77,7 +84,11 @@ fn append_rate(writers: usize, time: Duration) -> anyhow::Result<(f64, Counts)> 
                         Err(_) => refused += 1,
                     }
                 }
-                (thread, accepted, refused)
+                Finished {
+                    thread,
+                    accepted,
+                    refused,
+                }
             })
         })
         .collect();
@@ -97,7 +108,7 @@ fn append_rate(writers: usize, time: Duration) -> anyhow::Result<(f64, Counts)> 
 }
 
 /// Compares what is stored with what was acknowledged, text by text and number by number.
-fn read_back(place: &Place, finished: &[(usize, Vec<(u64, u64)>, u64)]) -> anyhow::Result<Counts> {
+fn read_back(place: &Place, finished: &[Finished]) -> anyhow::Result<Counts> {
     let mut stored = HashMap::new();
     let mut counts = Counts::default();
     let mut next = 0;
@@ -116,10 +127,10 @@ fn read_back(place: &Place, finished: &[(usize, Vec<(u64, u64)>, u64)]) -> anyho
             }
         }
     }
-    for (thread, accepted, refused) in finished {
-        counts.refused += refused;
-        for (sequence, number) in accepted {
-            if stored.get(&unique(*thread, *number)) != Some(sequence) {
+    for writer in finished {
+        counts.refused += writer.refused;
+        for (sequence, number) in &writer.accepted {
+            if stored.get(&unique(writer.thread, *number)) != Some(sequence) {
                 counts.lost += 1;
             }
         }

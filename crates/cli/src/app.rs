@@ -14,13 +14,13 @@ use crate::context::Context;
 use crate::output::{CommandError, Format, Printer, Report, Surface, Timing, choose};
 
 /// Runs the program and gives its exit code.
-pub fn run(arguments: Vec<OsString>) -> u8 {
+pub fn run(arguments: &[OsString]) -> u8 {
     let timing = Timing::start();
     let environment = Environment::of_process();
     let surface = Surface::detect(&environment);
-    let parsed = match Arguments::try_parse_from(&arguments) {
+    let parsed = match Arguments::try_parse_from(arguments) {
         Ok(parsed) => parsed,
-        Err(error) => return usage(&error, &arguments, &environment, &surface, timing),
+        Err(error) => return usage(&error, arguments, &environment, &surface, timing),
     };
     let command = commands::name(&parsed.command);
     // Until the configuration is read, what goes wrong is printed as flag and environment say.
@@ -90,9 +90,9 @@ fn execute(
         Err(error) => {
             return match &parsed.command {
                 // Diagnostics must work whatever is wrong.
-                Command::Diagnostics(_) => {
-                    commands::diagnostics::without_configuration(&home, error).map(Some)
-                }
+                Command::Diagnostics(_) => Ok(Some(commands::diagnostics::without_configuration(
+                    &home, error,
+                ))),
                 _ => Err(error.into()),
             };
         }
@@ -127,7 +127,7 @@ fn finish(
     timing: Timing,
 ) -> u8 {
     let (mut out, mut err) = (stdout().lock(), stderr().lock());
-    let (printed, code) = match outcome {
+    let (written, code) = match outcome {
         Ok(None) => (flushed(&mut out), 0),
         Ok(Some(report)) => (
             printer.report(&report, timing, &mut out, &mut err),
@@ -138,7 +138,7 @@ fn finish(
             error.exit_code(),
         ),
     };
-    match printed {
+    match written {
         Ok(()) => code,
         Err(error) => {
             // The result could not be told: that is a failure whatever the command did.

@@ -1,8 +1,10 @@
 //! `kill -9` at random instants: what was acknowledged is there, the rest is wholly absent.
 
+#![expect(clippy::print_stdout, reason = "the figures of a proof")]
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cleveragents_testkit::{Agents, Answer, Dice, TestDatabase, proof_size};
 use serde_json::{Value, json};
@@ -25,12 +27,21 @@ enum Feed {
     OneByOne,
 }
 
+/// When a stream is killed.
+#[derive(Debug, Clone, Copy)]
+enum Instant {
+    /// So long after its start, perhaps before it has done anything.
+    AfterStart(Duration),
+    /// So long after its first acknowledgement.
+    AfterFirst(Duration),
+}
+
 /// What a killed stream had said: (number, message id) in the order of the lines.
 fn killed_stream(
     agents: &Agents,
     session: &str,
     feed: Feed,
-    instant: Duration,
+    instant: Instant,
     line: impl Fn(usize) -> String + Send + Sync,
 ) -> Vec<(u64, String)> {
     let mut child = agents
@@ -41,6 +52,7 @@ fn killed_stream(
     let mut input = child.stdin.take().expect("a pipe");
     let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
     let (acknowledged, heard) = std::sync::mpsc::channel();
+    let (spoke, first) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let line = &line;
         scope.spawn(move || {
@@ -63,14 +75,20 @@ fn killed_stream(
                     let ack: Value = serde_json::from_str(whole).expect("one document a line");
                     let id = ack["message_id"].as_str().expect("an id").to_owned();
                     told.push((ack["sequence"].as_u64().expect("a number"), id));
-                    // A feeder that floods does not listen.
-                    let _heard = acknowledged.send(());
+                    // Not everybody listens: a feeder that floods, a killer that has seen enough.
+                    let _heard = (acknowledged.send(()), spoke.send(()));
                 }
                 text.clear();
             }
             told
         });
-        std::thread::sleep(instant);
+        match instant {
+            Instant::AfterStart(pause) => std::thread::sleep(pause),
+            Instant::AfterFirst(pause) => {
+                first.recv().expect("the stream acknowledges something");
+                std::thread::sleep(pause);
+            }
+        }
         child.kill().expect("a running program can be killed");
         child.wait().expect("a killed program is reaped");
         reader.join().expect("the reader ends")
@@ -86,26 +104,23 @@ fn a_killed_stream_keeps_what_it_acknowledged_and_nothing_by_halves() {
         let (mut stored, mut acknowledged, mut unacknowledged) = (0_usize, 0, 0);
         for round in 0..rounds() {
             let feed = [Feed::Flood, Feed::OneByOne][round % 2];
-            let instant = Duration::from_micros(dice.roll(120_000));
+            let pause = Duration::from_micros(dice.roll(60_000));
+            let instant = match round % 4 {
+                0 | 1 => Instant::AfterFirst(pause),
+                _ => Instant::AfterStart(pause),
+            };
             let line = |index: usize| format!("round {round} line {index}");
             let told = killed_stream(&agents, &session, feed, instant, line);
             // The next append works and follows without a gap; on a server it also waits for
             // whatever the killed client had begun.
             let next = agents.data(&["session", "append", &session, &format!("after {round}")]);
-            let messages = agents.messages(&session);
-            let here = format!(
-                "{}, round {round}, {feed:?}, after {instant:?}",
-                database.kind
-            );
+            let messages = messages_from(&agents, &session, stored);
+            let here = format!("{}, round {round}, {feed:?}, {instant:?}", database.kind);
             for (index, message) in messages.iter().enumerate() {
-                assert_eq!(message["sequence"], index, "{here}: no gap");
+                assert_eq!(message["sequence"], stored + index, "{here}: no gap");
             }
-            assert_eq!(
-                next["sequence"],
-                messages.len() - 1,
-                "{here}: it comes last"
-            );
-            let of_round = &messages[stored..messages.len() - 1];
+            let (last, of_round) = messages.split_last().expect("the next append is there");
+            assert_eq!(next["sequence"], last["sequence"], "{here}: it comes last");
             for (index, message) in of_round.iter().enumerate() {
                 assert_eq!(
                     message["content"],
@@ -128,8 +143,9 @@ fn a_killed_stream_keeps_what_it_acknowledged_and_nothing_by_halves() {
             agents.assert_sound();
             acknowledged += told.len();
             unacknowledged += of_round.len() - told.len();
-            stored = messages.len();
+            stored += messages.len();
         }
+        assert_eq!(agents.contents(&session).len(), stored, "no number twice");
         println!(
             "{}: {} streams killed, {acknowledged} messages acknowledged and all there, \
              {unacknowledged} stored whole without anybody having been told",
@@ -137,6 +153,19 @@ fn a_killed_stream_keeps_what_it_acknowledged_and_nothing_by_halves() {
             rounds()
         );
     }
+}
+
+/// The messages of a session from a number on.
+fn messages_from(agents: &Agents, session: &str, from: usize) -> Vec<Value> {
+    let after = from.checked_sub(1).map(|after| after.to_string());
+    let mut arguments = vec!["session", "messages", session];
+    if let Some(after) = &after {
+        arguments.extend(["--after", after]);
+    }
+    agents.data(&arguments)["messages"]
+        .as_array()
+        .expect("a list")
+        .clone()
 }
 
 /// Runs a command and kills it at a random instant of about the time it needs.
@@ -159,7 +188,7 @@ fn killed(agents: &Agents, arguments: &[&str], needs: Duration, dice: &mut Dice)
 
 /// How long a command needs, which decides when it is killed.
 fn time_of(agents: &Agents, arguments: &[&str]) -> Duration {
-    let started = Instant::now();
+    let started = std::time::Instant::now();
     agents.data(arguments);
     started.elapsed()
 }

@@ -2,6 +2,8 @@
 //!
 //! Each test runs on an SQLite file and, where there is a server, on PostgreSQL.
 
+#![expect(clippy::print_stdout, reason = "the figures of a proof")]
+
 use std::collections::HashSet;
 use std::io::Write as _;
 use std::process::Stdio;

@@ -92,7 +92,7 @@ fn get(context: &Context, key: &str, verbose: bool) -> Result<Report, CommandErr
             .row("Value", shown(&resolved))
             .row(
                 "Set by",
-                format!("{} ({})", level(&resolved.level), resolved.source),
+                format!("{} ({})", level(resolved.level), resolved.source),
             )
             .row("Meaning", resolved.key.description)
             .row("Allowed", resolved.key.allowed()),
@@ -104,7 +104,7 @@ fn get(context: &Context, key: &str, verbose: bool) -> Result<Report, CommandErr
             .column("Source", Align::Left);
         for step in &resolved.chain {
             table = table.row(vec![
-                level(&step.level).into(),
+                level(step.level).into(),
                 step.value
                     .as_ref()
                     .map(|value| resolved.key.show(value))
@@ -117,7 +117,7 @@ fn get(context: &Context, key: &str, verbose: bool) -> Result<Report, CommandErr
     Ok(report)
 }
 
-fn level(level: &crate::config::Level) -> String {
+fn level(level: crate::config::Level) -> String {
     serde_json::to_value(level)
         .ok()
         .and_then(|value| value.as_str().map(str::to_owned))
@@ -135,7 +135,7 @@ fn list(context: &Context) -> Result<Report, CommandError> {
         table = table.row(vec![
             resolved.key.name.into(),
             shown(resolved).into(),
-            level(&resolved.level).into(),
+            level(resolved.level).into(),
             Cell::Muted(resolved.key.description.to_owned()),
         ]);
     }

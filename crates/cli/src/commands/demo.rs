@@ -27,11 +27,14 @@ struct Stop {
     facts: Value,
 }
 
+/// Goes to a stop and tells what was seen there.
+type Visit = fn(&Tour) -> Result<Stop, CommandError>;
+
 pub(crate) fn run(context: &Context) -> Result<Report, CommandError> {
     let folder = tempfile::tempdir().map_err(|error| failure("make a temporary folder", &error))?;
     let url = DatabaseUrl::file(Path::new("cleveragents.db"), folder.path());
     let engine = EngineCache::new(Options::default()).open(&url)?;
-    let tour: [fn(&Tour) -> Result<Stop, CommandError>; 5] = [
+    let tour: [Visit; 5] = [
         one_engine,
         threads_append,
         killed_stream,

@@ -53,10 +53,7 @@ pub(crate) fn run(context: &Context, arguments: &Diagnostics) -> Result<Report, 
 }
 
 /// Everything that can be said when the configuration itself is wrong.
-pub(crate) fn without_configuration(
-    home_folder: &Home,
-    error: ConfigError,
-) -> Result<Report, CommandError> {
+pub(crate) fn without_configuration(home_folder: &Home, error: ConfigError) -> Report {
     let failure = CommandError::from(error);
     let checks = [
         check("configuration", Severity::Error, failure.to_string()),
@@ -64,7 +61,7 @@ pub(crate) fn without_configuration(
         disk(home_folder.path()),
         git(),
     ];
-    Ok(report(&checks, &[]))
+    report(&checks, &[])
 }
 
 fn report(checks: &[Check], repairs: &[Repair]) -> Report {
@@ -302,7 +299,8 @@ fn permissions(path: &Path, repair: bool, repairs: &mut Vec<Repair>) -> Check {
     let mode = path
         .metadata()
         .map_or(PRIVATE, |file| file.permissions().mode() & 0o777);
-    if mode & 0o077 == 0 {
+    let for_others = mode & 0o077;
+    if for_others == 0 {
         return check("privacy", Severity::Ok, "only you can read the database");
     }
     if repair && std::fs::set_permissions(path, std::fs::Permissions::from_mode(PRIVATE)).is_ok() {

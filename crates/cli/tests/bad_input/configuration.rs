@@ -238,11 +238,14 @@ fn a_missing_home_and_no_variable_for_it_is_said() {
     assert_eq!(answer.json()["data"]["error"]["code"], "CA-0104");
 }
 
-struct TemporaryFile(std::path::PathBuf, Agents);
+struct TemporaryFile {
+    path: std::path::PathBuf,
+    _home: Agents,
+}
 
 impl TemporaryFile {
     fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
@@ -251,5 +254,8 @@ fn tempfile_with(text: &str) -> TemporaryFile {
     let agents = agents();
     let path = agents.work().join("file");
     std::fs::write(&path, text).expect("a file");
-    TemporaryFile(path, agents)
+    TemporaryFile {
+        path,
+        _home: agents,
+    }
 }

@@ -133,9 +133,9 @@ fn a_file_of_random_bytes_is_set_aside() {
     let agents = furnished();
     let saved = assert_repaired(&agents, |bytes| {
         let mut dice = Dice::default();
-        bytes
-            .iter_mut()
-            .for_each(|byte| *byte = u8::try_from(dice.roll(256)).expect("a byte"));
+        for byte in bytes {
+            *byte = u8::try_from(dice.roll(256)).expect("a byte");
+        }
     });
     assert_eq!(saved, (0, 0));
 }
@@ -144,7 +144,7 @@ fn a_file_of_random_bytes_is_set_aside() {
 fn a_text_file_in_the_place_of_the_database_is_set_aside() {
     let agents = furnished();
     assert_repaired(&agents, |bytes| {
-        *bytes = b"this is my shopping list\n".repeat(100)
+        *bytes = b"this is my shopping list\n".repeat(100);
     });
 }
 

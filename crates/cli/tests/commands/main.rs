@@ -10,6 +10,7 @@ mod references;
 mod sessions;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
 use cleveragents_testkit::{Agents, Answer};
@@ -55,7 +56,7 @@ fn transcript(agents: &Agents, arguments: &[&str], answer: &Answer) -> String {
         text.push_str(&answer.err);
     }
     if answer.code != Some(0) {
-        text.push_str(&format!("--- exit code {:?}\n", answer.code));
+        writeln!(text, "--- exit code {:?}", answer.code).expect("a String takes it");
     }
     let folder = agents.home().parent().expect("a home is in a folder");
     text.replace(&folder.display().to_string(), "[folder]")

@@ -5,6 +5,13 @@
 //! last line is a `test result:` like that of any other test program. Arguments are those of a test
 //! program too: words pick scenarios by a part of their name, feature or tag, `--list` lists.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::print_stdout,
+    clippy::result_large_err,
+    reason = "steps are handed owned values, and the runner prints its result"
+)]
+
 mod engine;
 mod leases;
 mod program;

@@ -265,9 +265,10 @@ pub(super) fn messages(
     let count = messages.len();
     let report = if context.printer.format().is_human() {
         let report = Report::new("session messages");
-        match messages.is_empty() {
-            true => report,
-            false => report.transcript(messages.into_iter().map(message_entry).collect()),
+        if messages.is_empty() {
+            report
+        } else {
+            report.transcript(messages.into_iter().map(message_entry).collect())
         }
     } else {
         Report::new("session messages").records(MessageListing {
