@@ -81,11 +81,12 @@ fn assert_shown(name: &str, text: &str) {
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     for (pattern, replacement) in [
-        (r"\b01[0-9A-HJKMNP-TV-Z]{24}\b", "[id]"),
-        (r"\b01[0-9A-HJKMNP-TV-Z]{6,23}\b", "[id…]"),
-        (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
-        (r#""duration_ms": \d+"#, r#""duration_ms": [ms]"#),
         (r"sha256:[0-9a-f]{64}", "sha256:[hash]"),
+        (r"\b01[0-9A-HJKMNP-TV-Z]{24}\b", "[id]"),
+        // Also behind the `m` that ends a colour.
+        (r"(\b|m)01[0-9A-HJKMNP-TV-Z]{6,23}\b", "${1}[id…]"),
+        (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
+        (r"(duration_ms\x22?): \d+", "$1: [ms]"),
         (
             r#""((size|log|free|before|after|freed)_bytes|size)": \d+"#,
             r#""$1": [bytes]"#,
