@@ -1292,3 +1292,23 @@ fn a_search_finds_what_was_said_a_moment_ago() {
         );
     }
 }
+
+/// What a list shows must be usable as it stands, whether it shows a few sessions or many.
+#[test]
+fn a_shown_id_names_its_session_and_no_other() {
+    for database in TestDatabase::each() {
+        let service = service(&database);
+        let ids: Vec<SessionId> = (0..80).map(|_| create(&service)).collect();
+        for shown in [&ids[..], &ids[3..5]] {
+            let prefixes = service.shown_ids(shown).expect("read");
+            for (id, prefix) in shown.iter().zip(prefixes) {
+                assert_eq!(
+                    service.resolve(&prefix).expect("unambiguous"),
+                    *id,
+                    "{}",
+                    database.kind
+                );
+            }
+        }
+    }
+}

@@ -223,6 +223,8 @@ fn a_file_that_is_no_database_is_called_damaged() {
         .collect();
     for (what, bytes) in [
         ("random bytes", noise.as_slice()),
+        ("one byte", b"x"),
+        ("a short note", b"Buy milk."),
         (
             "text",
             b"This is a letter, and certainly no database.\n"
@@ -239,7 +241,17 @@ fn a_file_that_is_no_database_is_called_damaged() {
 #[test]
 fn a_truncated_file_is_called_damaged() {
     let whole = std::fs::read(populated(20, 20).file()).expect("read");
-    for keep in [100, 1000, 4096, 5000, whole.len() / 2, whole.len() - 4096] {
+    for keep in [
+        1,
+        100,
+        511,
+        512,
+        1000,
+        4096,
+        5000,
+        whole.len() / 2,
+        whole.len() - 4096,
+    ] {
         let database = TestDatabase::sqlite();
         std::fs::write(database.file(), &whole[..keep]).expect("written");
         damage_is_named(&database, &format!("{keep} of {} bytes", whole.len()));

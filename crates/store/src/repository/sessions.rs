@@ -153,22 +153,48 @@ pub fn with_name(reader: &mut dyn Reader, name: &str, limit: u64) -> Result<Vec<
         .collect()
 }
 
+/// From this many ids on, reading all of them once costs less than asking for the neighbours of each.
+const MANY_IDS: usize = 64;
+
 /// The shortest prefix of each id that names no other session, at least eight characters.
 pub fn shown_ids(reader: &mut dyn Reader, ids: &[SessionId]) -> Result<Vec<String>, Error> {
-    ids.iter()
+    if ids.len() < MANY_IDS {
+        return ids.iter().map(|id| shown_id(reader, *id)).collect();
+    }
+    let mut all: Vec<String> = Vec::new();
+    reader.query_each(
+        "SELECT session_id FROM sessions ORDER BY session_id",
+        &[],
+        &mut |mut row| {
+            all.push(row.take()?);
+            Ok(())
+        },
+    )?;
+    Ok(ids
+        .iter()
         .map(|id| {
             let id = id.to_string();
-            let mut row = reader
-                .query_first(
-                    "SELECT (SELECT MAX(session_id) FROM sessions WHERE session_id < ?1), \
-                     (SELECT MIN(session_id) FROM sessions WHERE session_id > ?1)",
-                    params![&id],
-                )?
-                .ok_or_else(|| Error::stored("the neighbours of a session", "are missing"))?;
-            let (before, after): (Option<String>, Option<String>) = (row.take()?, row.take()?);
-            Ok(shortest_prefix(&id, before.as_deref(), after.as_deref()).to_owned())
+            let rank = all.partition_point(|other| *other < id);
+            let before = rank.checked_sub(1).and_then(|rank| all.get(rank));
+            let after = all
+                .get(rank..)
+                .and_then(|rest| rest.iter().find(|other| **other != id));
+            shortest_prefix(&id, before.map(String::as_str), after.map(String::as_str)).to_owned()
         })
-        .collect()
+        .collect())
+}
+
+fn shown_id(reader: &mut dyn Reader, id: SessionId) -> Result<String, Error> {
+    let id = id.to_string();
+    let mut row = reader
+        .query_first(
+            "SELECT (SELECT MAX(session_id) FROM sessions WHERE session_id < ?1), \
+             (SELECT MIN(session_id) FROM sessions WHERE session_id > ?1)",
+            params![&id],
+        )?
+        .ok_or_else(|| Error::stored("the neighbours of a session", "are missing"))?;
+    let (before, after): (Option<String>, Option<String>) = (row.take()?, row.take()?);
+    Ok(shortest_prefix(&id, before.as_deref(), after.as_deref()).to_owned())
 }
 
 /// What a list is sorted by.

@@ -127,6 +127,7 @@ fn prepare_file(
     policy: Policy,
 ) -> Result<Connection, Error> {
     let limit = options.busy_timeout;
+    refuse_short_file(path)?;
     if path.exists() {
         let connection = open(path, Access::Write, limit)?;
         if policy == Policy::Inspect {
@@ -148,6 +149,21 @@ fn prepare_file(
     migrate::sqlite(&mut connection, policy, options.progress.as_ref())?;
     drop(lock);
     Ok(connection)
+}
+
+/// Refuses a file that holds something but is shorter than any database. SQLite would take it for
+/// an empty one and write over it. Only the length is looked at: opening the file here and closing
+/// it again would take the locks of this process off it.
+fn refuse_short_file(path: &std::path::Path) -> Result<(), Error> {
+    const SHORTEST: u64 = 512;
+    let length = path.metadata().map_or(0, |file| file.len());
+    if (1..SHORTEST).contains(&length) {
+        return Err(Error::Damaged {
+            database: path.display().to_string(),
+            reason: format!("{length} bytes are too few for a database"),
+        });
+    }
+    Ok(())
 }
 
 fn lock_beside(path: &std::path::Path, limit: Duration) -> Result<std::fs::File, Error> {

@@ -174,7 +174,7 @@ fn a_file_that_cannot_be_understood_is_not_touched() {
 }
 
 #[test]
-fn issue_2166_a_set_of_several_keys_is_all_or_nothing() {
+fn defect_2166_a_set_of_several_keys_is_all_or_nothing() {
     let text = "# mine\n[core]\nformat = \"json\"\n";
     let (_folder, file) = file_with(text);
     for refused in [
@@ -204,7 +204,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn issue_2166_after_any_set_the_file_holds_all_pairs_or_its_old_bytes(
+    fn defect_2166_after_any_set_the_file_holds_all_pairs_or_its_old_bytes(
         pairs in proptest::collection::vec(
             (proptest::sample::select((0..KEYS.len()).collect::<Vec<_>>()),
              proptest::sample::select(vec!["json", "7", "64", "100", "sqlite:///x", "a b", ""])),
@@ -231,9 +231,8 @@ proptest! {
     }
 }
 
-/// Not a test by itself: the part of a child process in the tests below.
+/// The part of a child process in the tests below; without its variables it does nothing.
 #[test]
-#[ignore = "started by other tests in a process of its own"]
 fn child_that_sets_keys() {
     let variable = |name: &str| std::env::var(name).ok();
     let Some(home) = variable(CHILD_HOME) else {
@@ -268,7 +267,6 @@ fn child(home: &Home, pairs: &str, times: usize) -> Command {
         .args([
             "--exact",
             "config::file::tests::child_that_sets_keys",
-            "--ignored",
             "--quiet",
         ])
         .env(CHILD_HOME, home.path())
@@ -279,7 +277,7 @@ fn child(home: &Home, pairs: &str, times: usize) -> Command {
 }
 
 #[test]
-fn issue_7106_processes_that_set_different_keys_keep_all_of_them() {
+fn defect_7106_processes_that_set_different_keys_keep_all_of_them() {
     for _ in 0..3 {
         let folder = tempfile::tempdir().expect("folder");
         let home = home_in(folder.path());
@@ -302,7 +300,7 @@ fn issue_7106_processes_that_set_different_keys_keep_all_of_them() {
 }
 
 #[test]
-fn issue_7106_a_killed_process_leaves_a_whole_file_and_no_lock() {
+fn defect_7106_a_killed_process_leaves_a_whole_file_and_no_lock() {
     let folder = tempfile::tempdir().expect("folder");
     let home = home_in(folder.path());
     let file = ConfigFile::of_home(&home);
@@ -326,7 +324,7 @@ fn issue_7106_a_killed_process_leaves_a_whole_file_and_no_lock() {
 }
 
 #[test]
-fn issue_7106_a_reader_never_sees_half_of_a_change() {
+fn defect_7106_a_reader_never_sees_half_of_a_change() {
     const WRITERS: usize = 16;
     const EACH: usize = 10;
     let folder = tempfile::tempdir().expect("folder");
