@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ChangesetId, ContentHash, PlanId, Timestamp, ToolInvocationId};
+use crate::{ChangesetId, FileState, PlanId, Timestamp, ToolInvocationId};
 
 /// The number of an entry in its changeset, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -18,15 +18,6 @@ impl fmt::Display for EntryNumber {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, formatter)
     }
-}
-
-/// Content of a file at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileState {
-    /// What it holds.
-    pub hash: ContentHash,
-    /// How many bytes.
-    pub size: u64,
 }
 
 /// What happened to a path. Each operation carries exactly the facts that it has.
@@ -61,12 +52,10 @@ pub enum Operation {
     },
     /// Other permissions, same content.
     Mode {
-        /// The content, which did not change.
-        content: FileState,
-        /// The permission bits before.
-        before_mode: u32,
-        /// The permission bits after.
-        after_mode: u32,
+        /// The file before.
+        before: FileState,
+        /// The file after.
+        after: FileState,
     },
 }
 
@@ -105,10 +94,10 @@ impl Operation {
     pub const fn before(&self) -> Option<FileState> {
         match self {
             Self::Create { .. } => None,
-            Self::Modify { before, .. } | Self::Delete { before } | Self::Rename { before, .. } => {
-                Some(*before)
-            }
-            Self::Mode { content, .. } => Some(*content),
+            Self::Modify { before, .. }
+            | Self::Delete { before }
+            | Self::Rename { before, .. }
+            | Self::Mode { before, .. } => Some(*before),
         }
     }
 
@@ -116,10 +105,10 @@ impl Operation {
     pub const fn after(&self) -> Option<FileState> {
         match self {
             Self::Delete { .. } => None,
-            Self::Create { after } | Self::Modify { after, .. } | Self::Rename { after, .. } => {
-                Some(*after)
-            }
-            Self::Mode { content, .. } => Some(*content),
+            Self::Create { after }
+            | Self::Modify { after, .. }
+            | Self::Rename { after, .. }
+            | Self::Mode { after, .. } => Some(*after),
         }
     }
 
@@ -131,15 +120,17 @@ impl Operation {
         }
     }
 
-    /// The permission bits before and after a change of mode.
-    pub const fn modes(&self) -> Option<(u32, u32)> {
-        match self {
-            Self::Mode {
-                before_mode,
-                after_mode,
-                ..
-            } => Some((*before_mode, *after_mode)),
-            _ => None,
+    /// The operation that turns one state into another. `None` when nothing changed.
+    pub fn between(before: Option<FileState>, after: Option<FileState>) -> Option<Self> {
+        match (before, after) {
+            (None, None) => None,
+            (None, Some(after)) => Some(Self::Create { after }),
+            (Some(before), None) => Some(Self::Delete { before }),
+            (Some(before), Some(after)) if before == after => None,
+            (Some(before), Some(after)) if before.same_content(&after) => {
+                Some(Self::Mode { before, after })
+            }
+            (Some(before), Some(after)) => Some(Self::Modify { before, after }),
         }
     }
 
@@ -149,7 +140,6 @@ impl Operation {
         before: Option<FileState>,
         after: Option<FileState>,
         new_path: Option<String>,
-        modes: Option<(u32, u32)>,
     ) -> Result<Self, OperationError> {
         let missing = |missing| OperationError::Missing {
             operation: name.to_owned(),
@@ -169,14 +159,10 @@ impl Operation {
                 before: before?,
                 after: after?,
             },
-            "mode" => {
-                let (before_mode, after_mode) = modes.ok_or_else(|| missing("both modes"))?;
-                Self::Mode {
-                    content: after?,
-                    before_mode,
-                    after_mode,
-                }
-            }
+            "mode" => Self::Mode {
+                before: before?,
+                after: after?,
+            },
             _ => return Err(OperationError::Unknown(name.to_owned())),
         })
     }
@@ -301,8 +287,8 @@ pub enum ChangesetState {
 pub struct Changeset {
     /// Its id.
     pub id: ChangesetId,
-    /// The plan whose run opened it.
-    pub plan: PlanId,
+    /// The plan whose run opened it. A sandbox made by hand belongs to none.
+    pub plan: Option<PlanId>,
     /// How many entries it has, which is also the number of the next one.
     pub entry_count: u64,
     /// When it was opened.
@@ -323,13 +309,15 @@ impl Changeset {
 
 #[cfg(test)]
 mod tests {
-    use super::{ContentHash, FileState, NewChange, Operation};
+    use super::{NewChange, Operation};
+    use crate::{ContentHash, FileMode, FileState};
     use proptest::prelude::*;
 
     fn state() -> impl Strategy<Value = FileState> {
         any::<Vec<u8>>().prop_map(|bytes| FileState {
             hash: ContentHash::of(&bytes),
             size: bytes.len() as u64,
+            mode: FileMode::REGULAR,
         })
     }
 
@@ -345,13 +333,7 @@ mod tests {
                     after,
                 }
             }),
-            (state(), any::<u32>(), any::<u32>()).prop_map(|(content, before_mode, after_mode)| {
-                Operation::Mode {
-                    content,
-                    before_mode,
-                    after_mode,
-                }
-            }),
+            (state(), state()).prop_map(|(before, after)| Operation::Mode { before, after }),
         ]
     }
 
@@ -363,7 +345,6 @@ mod tests {
                 operation.before(),
                 operation.after(),
                 operation.new_path().map(str::to_owned),
-                operation.modes(),
             );
             prop_assert_eq!(again.expect("complete"), operation);
         }
@@ -381,6 +362,7 @@ mod tests {
             after: FileState {
                 hash: ContentHash::of(b""),
                 size: 0,
+                mode: FileMode::REGULAR,
             },
         };
         assert!(NewChange::new("", "a", create()).is_err());

@@ -114,6 +114,25 @@ codes! {
     LeaseLost = "CA-0412", Conflict, "the lease is no longer yours";
     InvalidTtl = "CA-0413", Usage, "the lease duration is out of range";
     ChecksFailed = "CA-0501", Failed, "a check found an error";
+    SandboxNotFound = "CA-0640", NotFound, "the sandbox does not exist";
+    SandboxExists = "CA-0641", Conflict, "a sandbox of this name exists";
+    InvalidSandboxName = "CA-0642", Usage, "the name cannot be given to a sandbox";
+    SandboxNotReady = "CA-0643", Conflict, "the sandbox is not in a state for this";
+    SandboxDamaged = "CA-0644", Failed, "the sandbox is damaged";
+    ApplyConflict = "CA-0645", Conflict, "the real resources changed in the same places";
+    CannotSandbox = "CA-0646", Failed, "the resource cannot be sandboxed";
+    CannotApply = "CA-0647", Failed, "a change cannot be applied";
+    CheckpointNotFound = "CA-0648", NotFound, "the checkpoint does not exist";
+    NothingToRedo = "CA-0649", Conflict, "there is nothing to redo";
+    GitFailed = "CA-0650", Failed, "the git program failed";
+    GitUnusable = "CA-0651", Failed, "the git program is missing or too old";
+    ContentLost = "CA-0652", Failed, "earlier content is lost";
+    SandboxElsewhere = "CA-0653", Failed, "the sandbox is on another machine";
+    RepositoryBusy = "CA-0654", Conflict, "another git command works on the repository";
+    ApplyTakenBack = "CA-0655", Failed, "an apply failed and was taken back";
+    ApplyStuck = "CA-0656", Failed, "an apply could be neither finished nor taken back";
+    ApplyRaced = "CA-0657", Conflict, "something changed while it was being applied";
+    ResourceDatabase = "CA-0658", Failed, "a database of the user's cannot be read or written";
 }
 
 /// An error that can be shown to a person: it knows its code, a hint and machine-readable details.

@@ -56,6 +56,22 @@ kinds! {
     ChangesetOpened = "changeset.opened";
     /// A changeset was closed.
     ChangesetClosed = "changeset.closed";
+    /// A sandbox is being made.
+    SandboxCreating = "sandbox.creating";
+    /// A sandbox is there to be worked in.
+    SandboxCreated = "sandbox.created";
+    /// A checkpoint of a sandbox was made.
+    CheckpointCreated = "sandbox.checkpoint_created";
+    /// A sandbox went back, or forward again, to an earlier state.
+    SandboxRolledBack = "sandbox.rolled_back";
+    /// What a sandbox changed is being carried to the real resources.
+    SandboxApplying = "sandbox.applying";
+    /// What a sandbox changed is in the real resources, all of it.
+    SandboxApplied = "sandbox.applied";
+    /// An apply was taken back; the real resources are as before.
+    ApplyUndone = "sandbox.apply_undone";
+    /// A sandbox was thrown away.
+    SandboxDiscarded = "sandbox.discarded";
     /// A lease was given.
     LeaseAcquired = "lease.acquired";
     /// A lease was taken from an owner that was dead or late.

@@ -38,6 +38,13 @@ impl ContentHash {
     }
 }
 
+/// The hash of everything a hasher was given, for content that is too large to be in memory.
+impl From<Sha256> for ContentHash {
+    fn from(hasher: Sha256) -> Self {
+        Self(hasher.finalize().into())
+    }
+}
+
 impl fmt::Display for ContentHash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{PREFIX}{}", self.hex())

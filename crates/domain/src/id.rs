@@ -106,6 +106,8 @@ ids! {
     ChangesetId;
     /// Names one call of a tool.
     ToolInvocationId;
+    /// Names a sandbox.
+    SandboxId;
     /// Names one run of the program: the owner of leases.
     ProcessId;
 }

@@ -11,6 +11,7 @@
 mod changeset;
 mod error;
 mod event;
+mod file_state;
 mod hash;
 mod id;
 mod invocation;
@@ -18,20 +19,22 @@ mod lease;
 mod message;
 mod name;
 mod plan;
+mod sandbox;
 mod search;
 mod session;
 mod time;
+mod tree_path;
 mod usage;
 
 pub use changeset::{
-    ChangeEntry, Changeset, ChangesetState, EntryNumber, FileState, NewChange, Operation,
-    OperationError,
+    ChangeEntry, Changeset, ChangesetState, EntryNumber, NewChange, Operation, OperationError,
 };
 pub use error::{Code, Diagnose, Kind};
 pub use event::{Event, EventKind, NewEvent, Position};
+pub use file_state::{FileKind, FileMode, FileState};
 pub use hash::{ContentHash, HashError};
 pub use id::{
-    ChangesetId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, SessionId,
+    ChangesetId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, SandboxId, SessionId,
     ToolInvocationId, check_prefix, shortest_prefix,
 };
 pub use invocation::{InvocationOutcome, ToolInvocation};
@@ -42,7 +45,12 @@ pub use message::{
 };
 pub use name::{ActorName, Name, NameError};
 pub use plan::{LinkedPlan, Plan};
+pub use sandbox::{
+    Checkpoint, CheckpointNumber, CheckpointReason, Sandbox, SandboxName, SandboxNameError,
+    SandboxState,
+};
 pub use search::{SearchQuery, SearchQueryError, Term};
 pub use session::{Session, SessionName, SessionNameError, Version};
 pub use time::{Timestamp, TimestampError};
+pub use tree_path::{TreePath, TreePathError};
 pub use usage::{MicroUsd, TokenUsage, Tokens};

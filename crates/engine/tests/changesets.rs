@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    ChangeEntry, ChangesetId, ChangesetState, ContentHash, Diagnose, EntryNumber, FileState,
-    NewChange, Operation, PlanId,
+    ChangeEntry, ChangesetId, ChangesetState, ContentHash, Diagnose, EntryNumber, FileMode,
+    FileState, NewChange, Operation, PlanId,
 };
 use cleveragents_engine::{ContextError, PlanExecutionContext};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
@@ -23,6 +23,7 @@ fn change(path: impl Into<String>) -> NewChange {
     let after = FileState {
         hash: ContentHash::of(path.as_bytes()),
         size: path.len() as u64,
+        mode: FileMode::REGULAR,
     };
     NewChange::new("code", path, Operation::Create { after }).expect("a change")
 }

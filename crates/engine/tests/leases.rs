@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    ContentHash, Diagnose, EventKind, FileState, Lease, LeaseSubject, LeaseToken, NewChange,
-    Operation, Owner, Position, ProcessId, Timestamp, Ttl,
+    ContentHash, Diagnose, EventKind, FileMode, FileState, Lease, LeaseSubject, LeaseToken,
+    NewChange, Operation, Owner, Position, ProcessId, Timestamp, Ttl,
 };
 use cleveragents_engine::{
     ContextError, HeldLease, LeaseError, LeaseService, PlanExecutionContext, current_owner,
@@ -193,6 +193,7 @@ fn change(path: &str) -> NewChange {
     let after = FileState {
         hash: ContentHash::of(b""),
         size: 0,
+        mode: FileMode::REGULAR,
     };
     NewChange::new("code", path, Operation::Create { after }).expect("a change")
 }

@@ -31,7 +31,7 @@ pub use error::Error;
 pub use maintenance::{Check, Cleanup, Freed, Retention, SalvageReport, Severity, Status, salvage};
 pub use migrate::{AppliedMigration, Migration};
 pub use repository::{
-    blobs, changesets, events, invocations, leases, messages, plans, search, sessions,
+    blobs, changesets, events, invocations, leases, messages, plans, sandboxes, search, sessions,
 };
 pub use transaction::{Reader, UnitOfWork};
 pub use url::{DatabaseUrl, redact};

@@ -5,7 +5,8 @@
 use std::borrow::Cow;
 
 use cleveragents_domain::{
-    ChangesetId, ContentHash, MessageId, PlanId, ProcessId, SessionId, Timestamp, ToolInvocationId,
+    ChangesetId, ContentHash, MessageId, PlanId, ProcessId, SandboxId, SessionId, Timestamp,
+    ToolInvocationId,
 };
 
 use crate::Error;
@@ -101,6 +102,7 @@ printed!(
     ChangesetId,
     ToolInvocationId,
     ProcessId,
+    SandboxId,
     ContentHash
 );
 
@@ -245,6 +247,7 @@ parsed!(
     ChangesetId,
     ToolInvocationId,
     ProcessId,
+    SandboxId,
     ContentHash
 );
 parsed!(

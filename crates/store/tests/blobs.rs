@@ -1,7 +1,7 @@
 //! Large content under the name of its hash.
 
 use cleveragents_domain::{
-    ChangesetId, ContentHash, FileState, InvocationOutcome, NewChange, Operation, PlanId,
+    ChangesetId, ContentHash, FileMode, FileState, InvocationOutcome, NewChange, Operation, PlanId,
     Timestamp, ToolInvocation, ToolInvocationId,
 };
 use cleveragents_store::{Engine, Error, blobs, changesets, invocations, plans};
@@ -140,7 +140,11 @@ fn content_is_collected_when_nothing_refers_to_it_and_its_grace_is_over() {
         let before = put(&engine, b"before a change");
         let after = put(&engine, b"after a change");
         assert_eq!(collect(&engine), 0, "all of it is new");
-        let state = |hash| FileState { hash, size: 1 };
+        let state = |hash| FileState {
+            hash,
+            size: 1,
+            mode: FileMode::REGULAR,
+        };
         let operation = Operation::Modify {
             before: state(before),
             after: state(after),
@@ -161,7 +165,7 @@ fn content_is_collected_when_nothing_refers_to_it_and_its_grace_is_over() {
         engine
             .write(move |unit| {
                 plans::insert(unit, plan)?;
-                changesets::open(unit, changeset, plan)?;
+                changesets::open(unit, changeset, Some(plan))?;
                 changesets::record(unit, changeset, &change)?;
                 invocations::insert(unit, &invocation)
             })

@@ -1,7 +1,8 @@
 //! Changesets and their entries come back as they were recorded.
 
 use cleveragents_domain::{
-    ChangesetId, ChangesetState, ContentHash, EntryNumber, FileState, NewChange, Operation, PlanId,
+    ChangesetId, ChangesetState, ContentHash, EntryNumber, FileMode, FileState, NewChange,
+    Operation, PlanId,
 };
 use cleveragents_store::{Engine, Error, changesets, plans};
 use cleveragents_testkit::{TestDatabase, at_once, proof_size};
@@ -14,7 +15,7 @@ fn add_changeset(engine: &Engine) -> (PlanId, ChangesetId) {
     engine
         .write(move |unit| {
             plans::insert(unit, plan)?;
-            changesets::open(unit, id, plan)
+            changesets::open(unit, id, Some(plan))
         })
         .expect("stored");
     (plan, id)
@@ -35,6 +36,7 @@ fn states() -> impl Strategy<Value = FileState> {
     (any::<[u8; 8]>(), 0..=i64::MAX as u64).prop_map(|(bytes, size)| FileState {
         hash: ContentHash::of(&bytes),
         size,
+        mode: FileMode::REGULAR,
     })
 }
 
@@ -48,13 +50,7 @@ fn operations() -> impl Strategy<Value = Operation> {
             before,
             after
         }),
-        (states(), any::<u32>(), any::<u32>()).prop_map(|(content, before_mode, after_mode)| {
-            Operation::Mode {
-                content,
-                before_mode,
-                after_mode,
-            }
-        }),
+        (states(), states()).prop_map(|(before, after)| Operation::Mode { before, after }),
     ]
 }
 
@@ -106,6 +102,7 @@ fn a_change(path: &str) -> NewChange {
     let after = FileState {
         hash: ContentHash::of(path.as_bytes()),
         size: 1,
+        mode: FileMode::REGULAR,
     };
     NewChange::new("code", path, Operation::Create { after }).expect("a change")
 }
@@ -215,7 +212,7 @@ fn the_same_changeset_cannot_be_opened_twice() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (plan, id) = add_changeset(&engine);
-        let again = engine.write(move |unit| changesets::open(unit, id, plan));
+        let again = engine.write(move |unit| changesets::open(unit, id, Some(plan)));
         assert!(matches!(again, Err(Error::Constraint(_))), "{again:?}");
     }
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    ChangesetId, ContentHash, EntryNumber, EventKind, FileState, InvocationOutcome, LinkedPlan,
-    Metadata, NewChange, NewMessage, Operation, PlanId, Position, Role, Sequence, SessionId,
-    SessionName, Timestamp, TokenUsage, ToolInvocation, ToolInvocationId,
+    ChangesetId, ContentHash, EntryNumber, EventKind, FileMode, FileState, InvocationOutcome,
+    LinkedPlan, Metadata, NewChange, NewMessage, Operation, PlanId, Position, Role, Sequence,
+    SessionId, SessionName, Timestamp, TokenUsage, ToolInvocation, ToolInvocationId,
 };
 use cleveragents_store::messages::{Announce, Appended};
 use cleveragents_store::sessions::{NewSession, SessionFilter};
@@ -339,8 +339,9 @@ fn defect_5417_every_connection_enforces_foreign_keys() {
 fn defect_5417_a_row_without_its_parent_is_refused_and_children_go_with_it() {
     for database in TestDatabase::each() {
         let engine = database.open();
-        let orphan = engine
-            .write(|unit| changesets::open(unit, ChangesetId::generate(), PlanId::generate()));
+        let orphan = engine.write(|unit| {
+            changesets::open(unit, ChangesetId::generate(), Some(PlanId::generate()))
+        });
         assert!(matches!(orphan, Err(Error::Constraint(_))), "{orphan:?}");
 
         let session = add_session(&engine, "parent", vec!["child".to_owned(); 3]);
@@ -364,6 +365,7 @@ fn defect_5417_a_row_without_its_parent_is_refused_and_children_go_with_it() {
                 before: FileState {
                     hash: ContentHash::of(b""),
                     size: 0,
+                    mode: FileMode::REGULAR,
                 },
             },
         )
@@ -379,7 +381,7 @@ fn defect_5417_a_row_without_its_parent_is_refused_and_children_go_with_it() {
                 };
                 sessions::link_plan(unit, session, &linked)?;
                 invocations::insert(unit, &invocation)?;
-                changesets::open(unit, changeset, plan)?;
+                changesets::open(unit, changeset, Some(plan))?;
                 changesets::record(unit, changeset, &change)
             })
             .expect("stored");

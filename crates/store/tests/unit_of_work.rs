@@ -66,7 +66,7 @@ fn write_much(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     insert_session(unit, session, "lost")?;
     messages::append(unit, session, &[message("lost")], Announce::Each)?;
     plans::insert(unit, plan)?;
-    changesets::open(unit, ChangesetId::generate(), plan)?;
+    changesets::open(unit, ChangesetId::generate(), Some(plan))?;
     blobs::put(unit, b"lost")?;
     unit.emit(NewEvent {
         kind: EventKind::CleanupRan,
@@ -167,9 +167,11 @@ fn defect_7489_a_failing_unit_takes_nothing_of_the_others_back() {
                             3 => Err(Error::Internal("on purpose".to_owned())),
                             8 => panic!("on purpose"),
                             // Refused by the database: the plan does not exist.
-                            13 => {
-                                changesets::open(unit, ChangesetId::generate(), PlanId::generate())
-                            }
+                            13 => changesets::open(
+                                unit,
+                                ChangesetId::generate(),
+                                Some(PlanId::generate()),
+                            ),
                             // The same, overlooked by the closure.
                             18 => {
                                 let _overlooked = insert_session(unit, id, "twice");

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Barrier};
 
 use cleveragents_domain::{
-    Code, ContentHash, DEFAULT_MAX_CONTENT_BYTES, EntryNumber, FileState, LeaseSubject, Metadata,
-    NewChange, Operation, Role, Sequence, Ttl,
+    Code, ContentHash, DEFAULT_MAX_CONTENT_BYTES, EntryNumber, FileMode, FileState, LeaseSubject,
+    Metadata, NewChange, Operation, Role, Sequence, Ttl,
 };
 use cleveragents_engine::{LeaseService, PlanExecutionContext, SessionService, current_owner};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
@@ -241,6 +241,7 @@ fn change(path: &str) -> Result<NewChange, CommandError> {
     let after = FileState {
         hash: ContentHash::of(path.as_bytes()),
         size: path.len() as u64,
+        mode: FileMode::REGULAR,
     };
     NewChange::new("demo", path, Operation::Create { after })
         .map_err(|error| CommandError::internal(error.to_string()))

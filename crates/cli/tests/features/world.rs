@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    ChangesetId, ContentHash, FileState, LeaseSubject, LeaseToken, NewChange, Operation,
+    ChangesetId, ContentHash, FileMode, FileState, LeaseSubject, LeaseToken, NewChange, Operation,
 };
 use cleveragents_engine::{HeldLease, OpenChangeset, PlanExecutionContext};
 use cleveragents_store::Engine;
@@ -95,6 +95,7 @@ pub(crate) fn change(path: &str) -> NewChange {
     let after = FileState {
         hash: ContentHash::of(path.as_bytes()),
         size: path.len() as u64,
+        mode: FileMode::REGULAR,
     };
     NewChange::new("code", path, Operation::Create { after }).expect("a change")
 }

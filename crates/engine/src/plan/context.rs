@@ -87,7 +87,7 @@ impl Ledger for StoreLedger {
             if let Some((subject, token)) = &fence {
                 leases::require(unit, subject, *token)?;
             }
-            changesets::open(unit, id, plan)?;
+            changesets::open(unit, id, Some(plan))?;
             Ok(id)
         })
     }

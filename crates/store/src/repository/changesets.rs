@@ -4,8 +4,8 @@
 //! changeset is open. A closed changeset thus cannot grow and a number cannot be given twice.
 
 use cleveragents_domain::{
-    ChangeEntry, Changeset, ChangesetId, ContentHash, EntryNumber, EventKind, FileState, NewChange,
-    NewEvent, Operation, PlanId,
+    ChangeEntry, Changeset, ChangesetId, ContentHash, EntryNumber, EventKind, FileMode, FileState,
+    NewChange, NewEvent, Operation, PlanId,
 };
 use serde_json::json;
 
@@ -29,8 +29,8 @@ fn read(mut row: Row) -> Result<Changeset, Error> {
     })
 }
 
-/// Stores a new, empty, open changeset of a plan.
-pub fn open(unit: &mut UnitOfWork<'_>, id: ChangesetId, plan: PlanId) -> Result<(), Error> {
+/// Stores a new, empty, open changeset, of a plan or of a sandbox made by hand.
+pub fn open(unit: &mut UnitOfWork<'_>, id: ChangesetId, plan: Option<PlanId>) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
         "INSERT INTO changesets (changeset_id, plan_id, opened_at) VALUES (?1, ?2, ?3)",
@@ -38,10 +38,15 @@ pub fn open(unit: &mut UnitOfWork<'_>, id: ChangesetId, plan: PlanId) -> Result<
     )?;
     unit.emit(NewEvent {
         kind: EventKind::ChangesetOpened,
-        subject: plan.to_string(),
+        subject: subject(id, plan),
         payload: json!({"changeset_id": id}),
     });
     Ok(())
+}
+
+/// Events of a changeset are about its plan when it has one.
+fn subject(id: ChangesetId, plan: Option<PlanId>) -> String {
+    plan.map_or_else(|| id.to_string(), |plan| plan.to_string())
 }
 
 /// The changeset with an id.
@@ -96,7 +101,6 @@ pub fn record(
     let now = unit.now();
     let operation = change.operation();
     let (before, after) = (operation.before(), operation.after());
-    let modes = operation.modes();
     unit.execute(
         "INSERT INTO change_entries (changeset_id, number, operation, resource, path, new_path, \
          before_hash, before_size, after_hash, after_size, before_mode, after_mode, tool, \
@@ -113,8 +117,8 @@ pub fn record(
             before.map(|state| state.size),
             after.map(|state| state.hash),
             after.map(|state| state.size),
-            modes.map(|(before, _)| before),
-            modes.map(|(_, after)| after),
+            before.map(|state| state.mode.raw()),
+            after.map(|state| state.mode.raw()),
             change.tool(),
             change.invocation(),
             change.actor_node(),
@@ -140,7 +144,7 @@ pub fn close(unit: &mut UnitOfWork<'_>, id: ChangesetId) -> Result<Option<Change
     let changeset = read(row)?;
     unit.emit(NewEvent {
         kind: EventKind::ChangesetClosed,
-        subject: changeset.plan.to_string(),
+        subject: subject(id, changeset.plan),
         payload: json!({"changeset_id": id, "entries": changeset.entry_count}),
     });
     Ok(Some(changeset))
@@ -165,10 +169,24 @@ pub fn entries(
         .collect()
 }
 
-fn read_state(row: &mut Row) -> Result<Option<FileState>, Error> {
+fn read_content(row: &mut Row) -> Result<Option<(ContentHash, u64)>, Error> {
     let hash: Option<ContentHash> = row.take()?;
-    let size: Option<u64> = row.take()?;
-    Ok(hash.zip(size).map(|(hash, size)| FileState { hash, size }))
+    Ok(hash.zip(row.take()?))
+}
+
+/// Entries from before modes were kept have none; they were of ordinary files.
+fn read_state(
+    row: &mut Row,
+    content: Option<(ContentHash, u64)>,
+) -> Result<Option<FileState>, Error> {
+    let mode: Option<u32> = row.take()?;
+    Ok(content.map(|(hash, size)| FileState {
+        hash,
+        size,
+        mode: mode
+            .and_then(FileMode::from_raw)
+            .unwrap_or(FileMode::REGULAR),
+    }))
 }
 
 fn read_entry(changeset: ChangesetId, mut row: Row) -> Result<ChangeEntry, Error> {
@@ -183,10 +201,10 @@ fn read_entry(changeset: ChangesetId, mut row: Row) -> Result<ChangeEntry, Error
     let resource: String = row.take()?;
     let path: String = row.take()?;
     let new_path: Option<String> = row.take()?;
-    let (before, after) = (read_state(&mut row)?, read_state(&mut row)?);
-    let before_mode: Option<u32> = row.take()?;
-    let modes = before_mode.zip(row.take::<Option<u32>>()?);
-    let operation = Operation::from_stored(&name, before, after, new_path, modes).map_err(wrong)?;
+    let (before, after) = (read_content(&mut row)?, read_content(&mut row)?);
+    let before = read_state(&mut row, before)?;
+    let after = read_state(&mut row, after)?;
+    let operation = Operation::from_stored(&name, before, after, new_path).map_err(wrong)?;
     let mut change = NewChange::new(resource, path, operation).map_err(wrong)?;
     let tool: Option<String> = row.take()?;
     let invocation = row.take()?;

@@ -7,6 +7,7 @@ pub mod invocations;
 pub mod leases;
 pub mod messages;
 pub mod plans;
+pub mod sandboxes;
 pub mod search;
 pub mod sessions;
 

@@ -1,0 +1,234 @@
+//! [`Journal`]: all that an apply does, written down before it is begun.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::TreePath;
+use serde::{Deserialize, Serialize};
+
+use super::repository::RefChange;
+use super::steps::Steps;
+use crate::database::DatabaseChange;
+use crate::error::{During as _, Error};
+use crate::fault;
+use crate::objects::Objects;
+
+/// How far an apply is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Phase {
+    /// Files are being staged and locks taken; the real resources hold nothing new.
+    Preparing,
+    /// It will be finished.
+    Committing,
+    /// It is being taken back.
+    Undoing,
+    /// It is finished; only the staging folders are still there.
+    Done,
+}
+
+/// Everything an apply does.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Journal {
+    phase: Phase,
+    scratch: PathBuf,
+    objects: PathBuf,
+    databases: Vec<DatabaseChange>,
+    trees: Vec<Steps>,
+    references: Vec<RefChange>,
+}
+
+/// What became of an apply that was interrupted.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// It is finished.
+    Finished,
+    /// It is taken back. Paths that someone changed since are left as they are.
+    TakenBack(Vec<TreePath>),
+}
+
+impl Journal {
+    pub(super) fn new(scratch: &Path, objects: &Path) -> Self {
+        Self {
+            phase: Phase::Preparing,
+            scratch: scratch.to_owned(),
+            objects: objects.to_owned(),
+            databases: Vec::new(),
+            trees: Vec::new(),
+            references: Vec::new(),
+        }
+    }
+
+    pub(super) fn add_steps(&mut self, steps: Steps) {
+        self.trees.push(steps);
+    }
+
+    pub(super) fn add_reference(&mut self, change: RefChange) {
+        self.references.push(change);
+    }
+
+    pub(super) fn add_database(&mut self, change: DatabaseChange) {
+        self.databases.push(change);
+    }
+
+    /// Reads the journal of an interrupted apply. `None` when there is none.
+    pub fn load(place: &Path) -> Result<Option<Self>, Error> {
+        let text = match std::fs::read_to_string(place) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).during("reading", place),
+        };
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| Error::Damaged(format!("the journal `{}`: {error}", place.display())))
+    }
+
+    fn save(&self, place: &Path) -> Result<(), Error> {
+        let folder = place.parent().unwrap_or_else(|| Path::new("."));
+        let written = || -> std::io::Result<()> {
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            serde_json::to_writer(&mut file, self)?;
+            file.flush()?;
+            file.as_file().sync_all()?;
+            file.persist(place).map_err(|error| error.error)?;
+            std::fs::File::open(folder)?.sync_all()
+        };
+        written().during("writing", place)?;
+        fault::boundary();
+        Ok(())
+    }
+
+    fn advance(&mut self, phase: Phase, place: &Path) -> Result<(), Error> {
+        self.phase = phase;
+        self.save(place)
+    }
+
+    /// Does everything, or takes back what was done.
+    pub(super) fn carry_out(&mut self, place: &Path) -> Result<(), Error> {
+        let begun = self.save(place).and_then(|()| self.prepare());
+        let committed = begun.and_then(|()| self.advance(Phase::Committing, place));
+        match committed.and_then(|()| self.forward()) {
+            Ok(()) => self.finish(place),
+            Err(error) => self.give_up(place, error),
+        }
+    }
+
+    fn prepare(&self) -> Result<(), Error> {
+        let objects = Objects::open(&self.objects).during("opening", &self.objects)?;
+        for steps in &self.trees {
+            steps.stage(&objects)?;
+            fault::boundary();
+        }
+        for reference in &self.references {
+            reference.lock()?;
+            fault::boundary();
+        }
+        for database in &self.databases {
+            if !database.is_untouched()? {
+                return Err(Error::Raced(format!(
+                    "the database `{}` was changed by someone else",
+                    database.location.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Databases first: of all parts they are the most likely to refuse.
+    fn forward(&self) -> Result<(), Error> {
+        for database in &self.databases {
+            database.forward()?;
+        }
+        for steps in &self.trees {
+            steps.forward()?;
+        }
+        for reference in &self.references {
+            reference.forward()?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, place: &Path) -> Result<(), Error> {
+        self.advance(Phase::Done, place)?;
+        for steps in &self.trees {
+            steps.clean()?;
+            fault::boundary();
+        }
+        for reference in &self.references {
+            reference.refresh();
+        }
+        Ok(())
+    }
+
+    fn backward(&mut self, place: &Path) -> Result<Vec<TreePath>, Error> {
+        self.advance(Phase::Undoing, place)?;
+        let mut kept = Vec::new();
+        for reference in self.references.iter().rev() {
+            reference.backward()?;
+        }
+        for steps in self.trees.iter().rev() {
+            kept.extend(steps.backward()?);
+        }
+        for database in self.databases.iter().rev() {
+            database.backward()?;
+        }
+        for steps in &self.trees {
+            // Old content that was not put back stays in the staging folder.
+            if kept.is_empty() {
+                steps.clean()?;
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Takes everything back and says why.
+    fn give_up(&mut self, place: &Path, cause: Error) -> Result<(), Error> {
+        let kept = self
+            .backward(place)
+            .map_err(|error| Error::Stuck(format!("{cause}; then: {error}")))?;
+        if !kept.is_empty() {
+            let names: Vec<_> = kept.iter().map(ToString::to_string).collect();
+            return Err(Error::Stuck(format!(
+                "{cause}; these paths were changed by someone else and are left as they are: {}",
+                names.join(", ")
+            )));
+        }
+        std::fs::remove_file(place).during("removing", place)?;
+        Err(match cause {
+            // Said before anything was changed, or saying already that it was taken back.
+            Error::RepositoryBusy { .. } | Error::Raced(_) | Error::CannotApply { .. } => cause,
+            other => Error::TakenBack(other.to_string()),
+        })
+    }
+
+    /// Finishes or takes back an apply whose process is gone.
+    pub fn recover(mut self, place: &Path) -> Result<Recovery, Error> {
+        let is_finished = match self.phase {
+            Phase::Done => {
+                self.finish(place)?;
+                true
+            }
+            Phase::Committing => match self.forward() {
+                Ok(()) => {
+                    self.finish(place)?;
+                    true
+                }
+                Err(_) => false,
+            },
+            Phase::Preparing | Phase::Undoing => false,
+        };
+        if is_finished {
+            return Ok(Recovery::Finished);
+        }
+        let kept = self
+            .backward(place)
+            .map_err(|error| Error::Stuck(error.to_string()))?;
+        std::fs::remove_file(place).during("removing", place)?;
+        Ok(Recovery::TakenBack(kept))
+    }
+
+    /// The folder with what the apply was worked out in.
+    pub fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+}

@@ -1,0 +1,343 @@
+//! Apply: everything a sandbox changed goes into the real resources, or nothing does.
+//!
+//! First all is worked out and checked without touching anything ([`plan`]). Then new files are
+//! staged and locks taken ([`ApplyPlan::carry_out`]). From the moment the journal says `committing`
+//! the work is finished, by this process or the next; a failure on the way takes everything back.
+//! Each step can be told done from not done by looking, so finishing and taking back may themselves
+//! be interrupted anywhere.
+
+mod conflict;
+mod journal;
+mod repository;
+mod steps;
+mod tree;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::{Operation, TreePath};
+use serde::Serialize;
+
+pub use conflict::{Conflict, Side};
+pub use journal::{Journal, Recovery};
+pub use tree::net_changes;
+
+use crate::capture::Change;
+use crate::database::{self, DatabaseChange};
+use crate::error::{During as _, Error};
+use crate::git::{GitRequest, Landing, open_checkout, plan_result};
+use crate::member::{Base, Member};
+use crate::objects::Objects;
+use repository::RefChange;
+use steps::Steps;
+use tree::is_protected;
+
+/// How to apply.
+#[derive(Debug, Clone)]
+pub struct ApplyOptions {
+    /// How the result arrives on a branch.
+    pub landing: Landing,
+    /// The message of the commit.
+    pub message: String,
+    /// Only look; not even git objects are left behind.
+    pub is_preview: bool,
+}
+
+/// One path that applying changes.
+#[derive(Debug, Clone, Serialize)]
+pub struct PathChange {
+    /// The path in its part.
+    pub path: TreePath,
+    /// What happens to it: create, modify, delete or mode.
+    pub operation: &'static str,
+}
+
+/// What applying does to one part.
+#[derive(Debug, Clone, Serialize)]
+pub struct MemberPreview {
+    /// The part.
+    pub alias: String,
+    /// The real one.
+    pub location: String,
+    /// What happens to the files there.
+    pub files: Vec<PathChange>,
+    /// What happens to the branch.
+    pub commit: Option<CommitPreview>,
+    /// Whether the content of the database is replaced.
+    pub database: bool,
+    /// Changed paths that stay in the sandbox: ignored by git, or in a protected folder.
+    pub left_out: Vec<TreePath>,
+}
+
+/// A commit that applying makes.
+#[derive(Debug, Clone, Serialize)]
+pub struct CommitPreview {
+    /// The branch, `None` for a detached head.
+    pub branch: Option<String>,
+    /// Its commit before.
+    pub old: String,
+    /// Its commit after; a preview makes one that is thrown away, so it has none.
+    pub new: Option<String>,
+    /// Whether it is a merge of the sandbox's commit.
+    pub is_merge: bool,
+    /// Whether the branch moved since the sandbox was made.
+    pub branch_moved: bool,
+}
+
+/// Everything an apply will do, worked out and free of conflicts.
+#[derive(Debug)]
+pub struct ApplyPlan {
+    /// Part by part.
+    pub previews: Vec<MemberPreview>,
+    journal: Journal,
+}
+
+/// Works an apply out. `scratch` is an empty folder of the sandbox's that lives as long as the apply.
+pub fn plan(
+    id: &str,
+    parts: &[(Member, Vec<Change>)],
+    options: &ApplyOptions,
+    objects_folder: &Path,
+    scratch: &Path,
+) -> Result<ApplyPlan, Error> {
+    let mut objects = Objects::open(objects_folder).during("opening", objects_folder)?;
+    let mut previews = Vec::new();
+    let mut conflicts = Vec::new();
+    let mut journal = Journal::new(scratch, objects_folder);
+    for (member, changes) in parts {
+        if changes.is_empty() {
+            continue;
+        }
+        if member.is_read_only {
+            let problems = changes
+                .iter()
+                .map(|change| {
+                    (
+                        change.path.clone(),
+                        "the resource is linked read-only".to_owned(),
+                    )
+                })
+                .collect();
+            return Err(Error::CannotApply {
+                alias: member.alias.clone(),
+                problems,
+            });
+        }
+        let folder = scratch.join(&member.alias);
+        std::fs::create_dir_all(&folder).during("making", &folder)?;
+        let mut part = Part {
+            id,
+            member,
+            changes,
+            options,
+            folder: &folder,
+            objects: &mut objects,
+            journal: &mut journal,
+        };
+        let (preview, found) = match &member.base {
+            Base::Git(_) => part.git()?,
+            Base::Directory | Base::File => part.tree()?,
+            Base::Sqlite { .. } => part.sqlite()?,
+        };
+        previews.push(preview);
+        conflicts.extend(found);
+    }
+    if !conflicts.is_empty() {
+        return Err(Error::Conflicts(conflicts));
+    }
+    objects.sync().during("writing", objects_folder)?;
+    Ok(ApplyPlan { previews, journal })
+}
+
+/// One part of a sandbox while its apply is worked out.
+struct Part<'a> {
+    id: &'a str,
+    member: &'a Member,
+    changes: &'a [Change],
+    options: &'a ApplyOptions,
+    folder: &'a Path,
+    objects: &'a mut Objects,
+    journal: &'a mut Journal,
+}
+
+type Planned = (MemberPreview, Vec<Conflict>);
+
+impl Part<'_> {
+    fn stage_name(&self) -> String {
+        format!(".cleveragents-apply-{}", self.id.to_ascii_lowercase())
+    }
+
+    fn preview(&self, files: &tree::TreeChanges, left_out: Vec<TreePath>) -> MemberPreview {
+        let mut shown: Vec<PathChange> = files
+            .iter()
+            .filter_map(|(path, before, after)| {
+                Some(PathChange {
+                    path: path.clone(),
+                    operation: Operation::between(*before, *after)?.as_str(),
+                })
+            })
+            .collect();
+        shown.sort_by(|left, right| left.path.cmp(&right.path));
+        MemberPreview {
+            alias: self.member.alias.clone(),
+            location: self.member.location.display().to_string(),
+            files: shown,
+            commit: None,
+            database: false,
+            left_out,
+        }
+    }
+
+    fn tree(&mut self) -> Result<Planned, Error> {
+        let root = self.member.real_root()?;
+        let (left_out, changes): (Vec<&Change>, Vec<&Change>) = self
+            .changes
+            .iter()
+            .partition(|change| is_protected(&change.path));
+        let (mut files, conflicts) =
+            tree::plan_tree(&self.member.alias, &root, &changes, self.objects)?;
+        Steps::add_missing_parents(&root, &mut files).during("reading", root.path())?;
+        let preview = self.preview(
+            &files,
+            left_out
+                .into_iter()
+                .map(|change| change.path.clone())
+                .collect(),
+        );
+        self.journal
+            .add_steps(Steps::new(root.path(), &self.stage_name(), files));
+        Ok((preview, conflicts))
+    }
+
+    fn git(&mut self) -> Result<Planned, Error> {
+        let Base::Git(base) = &self.member.base else {
+            return Err(Error::Damaged("the part is not a repository".to_owned()));
+        };
+        let checkout = open_checkout(&self.member.location)?;
+        checkout.check_idle()?;
+        let result = plan_result(&GitRequest {
+            alias: &self.member.alias,
+            checkout: &checkout,
+            base,
+            base_index: &self.member.base_index(),
+            work_tree: &self.member.root,
+            changes: self.changes,
+            scratch: self.folder,
+            keep_objects: !self.options.is_preview,
+            landing: self.options.landing,
+            message: &self.options.message,
+        })?;
+        let mut conflicts = repository::unmerged(&self.member.alias, &result);
+        let mut files = Vec::new();
+        if conflicts.is_empty() && !checkout.is_bare {
+            let alias = &self.member.alias;
+            let (planned, found) = repository::plan_files(
+                alias,
+                &result,
+                &checkout,
+                self.changes,
+                self.objects,
+                self.folder,
+            )?;
+            files = planned;
+            conflicts = found;
+            let root = self.member.real_root()?;
+            let settled: HashSet<&TreePath> = result
+                .ignored
+                .iter()
+                .chain(result.updates.iter().map(|update| &update.path))
+                .collect();
+            // What git does not keep: folders, and permissions other than execution.
+            let besides: Vec<&Change> = self
+                .changes
+                .iter()
+                .filter(|change| !settled.contains(&change.path))
+                .filter(|change| !change.path.names().any(|name| name == b".git"))
+                .collect();
+            let (more, found) = tree::plan_tree(alias, &root, &besides, self.objects)?;
+            files.extend(more);
+            conflicts.extend(found);
+            Steps::add_missing_parents(&root, &mut files).during("reading", root.path())?;
+        }
+        let mut preview = self.preview(&files, result.ignored.clone());
+        if let Some(new) = &result.new {
+            preview.commit = Some(CommitPreview {
+                branch: result.branch.clone(),
+                old: result.old.clone(),
+                new: (!self.options.is_preview).then(|| new.clone()),
+                is_merge: result.is_merge,
+                branch_moved: result.old != base.commit,
+            });
+            if checkout.is_bare {
+                preview.files = result
+                    .updates
+                    .iter()
+                    .map(|update| PathChange {
+                        path: update.path.clone(),
+                        operation: match (&update.old, &update.new) {
+                            (None, _) => "create",
+                            (_, None) => "delete",
+                            _ => "modify",
+                        },
+                    })
+                    .collect();
+            }
+            if conflicts.is_empty() && !self.options.is_preview {
+                let log = format!("cleveragents: apply sandbox {}", self.id);
+                let change = RefChange::plan(&result, new, &checkout, self.folder, &log)?;
+                self.journal.add_reference(change);
+            }
+        }
+        self.journal
+            .add_steps(Steps::new(&self.member.location, &self.stage_name(), files));
+        Ok((preview, conflicts))
+    }
+
+    fn sqlite(&mut self) -> Result<Planned, Error> {
+        let Base::Sqlite { digest } = &self.member.base else {
+            return Err(Error::Damaged("the part is not a database".to_owned()));
+        };
+        let work = self.member.work_file()?;
+        let mut preview = self.preview(&Vec::new(), Vec::new());
+        preview.database = true;
+        let temporary = self.folder.to_owned();
+        let is_untouched = self.member.location.is_file()
+            && database::digest(&self.member.location, &temporary)?.to_string() == *digest;
+        if !is_untouched {
+            let change = self.changes.first();
+            let conflict = change.map(|change| Conflict {
+                alias: self.member.alias.clone(),
+                path: change.path.clone(),
+                reason: "the database was changed outside too".to_owned(),
+                base: None,
+                yours: None,
+                sandbox: None,
+            });
+            return Ok((preview, conflict.into_iter().collect()));
+        }
+        let change = DatabaseChange::plan(&self.member.location, &work, self.folder, &temporary)?;
+        self.journal.add_database(change);
+        Ok((preview, Vec::new()))
+    }
+}
+
+impl ApplyPlan {
+    /// Does it. On any failure everything is as before when this returns, unless the error says otherwise.
+    pub fn carry_out(mut self, journal: &Path) -> Result<Vec<MemberPreview>, Error> {
+        self.journal.carry_out(journal)?;
+        Ok(self.previews)
+    }
+
+    /// How many paths change, over all parts.
+    pub fn path_count(&self) -> usize {
+        self.previews
+            .iter()
+            .map(|preview| preview.files.len())
+            .sum()
+    }
+}
+
+/// Where the journal of an apply lies.
+pub fn journal_place(state: &Path) -> PathBuf {
+    state.join("apply.json")
+}

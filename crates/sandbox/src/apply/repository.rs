@@ -1,0 +1,384 @@
+//! What applying means for a git repository: its files, its branch and its index.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::{ContentHash, FileKind, FileState, TreePath};
+use serde::{Deserialize, Serialize};
+
+use super::conflict::{Conflict, Side};
+use super::tree::{TreeChanges, conflict, in_the_way};
+use crate::beneath::Root;
+use crate::capture::Change;
+use crate::error::{During as _, Error};
+use crate::fault;
+use crate::git::{Checkout, GitPlan, open_checkout};
+use crate::objects::Objects;
+use crate::state::read_state;
+
+/// The part of an apply that concerns branch and index.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RefChange {
+    location: PathBuf,
+    old: String,
+    new: String,
+    log: String,
+    index: Option<IndexChange>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct IndexChange {
+    place: PathBuf,
+    /// The index as it was, kept to be put back.
+    saved: PathBuf,
+    /// The index as it shall be.
+    fresh: PathBuf,
+    before: ContentHash,
+    after: ContentHash,
+}
+
+fn lock_of(index: &Path) -> PathBuf {
+    let mut name = index.as_os_str().to_owned();
+    name.push(".lock");
+    PathBuf::from(name)
+}
+
+fn hash_file(place: &Path) -> io::Result<ContentHash> {
+    Ok(crate::objects::hash_of(&mut File::open(place)?)?.0)
+}
+
+/// Compares the new commit's changes with the user's files and index.
+pub(crate) fn plan_files(
+    alias: &str,
+    plan: &GitPlan,
+    checkout: &Checkout,
+    changes: &[Change],
+    objects: &mut Objects,
+    temporary: &Path,
+) -> Result<(TreeChanges, Vec<Conflict>), Error> {
+    let root = Root::open(&checkout.location).during("opening", &checkout.location)?;
+    let by_path: HashMap<&TreePath, &Change> = changes
+        .iter()
+        .map(|change| (&change.path, change))
+        .collect();
+    let mut planned: TreeChanges = Vec::new();
+    let mut conflicts = Vec::new();
+    let mut merged = Vec::new();
+    for update in &plan.updates {
+        let is_untouched = update.index == update.old && update.file == update.old;
+        let is_hidden = update.is_sparse && update.file.is_none() && update.index == update.old;
+        let is_there =
+            update.file == update.new && (update.index == update.old || update.index == update.new);
+        if is_hidden || is_there {
+            continue;
+        }
+        if is_untouched {
+            let place = checkout.location.join(update.path.as_path());
+            let found = read_state(&root, &update.path, None)
+                .during("reading", &place)?
+                .map(|(state, _)| state);
+            let from_sandbox = by_path.get(&update.path).filter(|_| update.is_sandboxed);
+            match (from_sandbox, &update.new) {
+                (_, None) => planned.push((update.path.clone(), found, None)),
+                (Some(change), Some(_)) => {
+                    planned.push((update.path.clone(), found, with_mode(change, found)))
+                }
+                (None, Some(_)) => merged.push((update.path.clone(), found)),
+            }
+            continue;
+        }
+        let reason = if update.index == update.old {
+            "it has changes outside that are not committed"
+        } else {
+            "it has staged changes outside that are not committed"
+        };
+        conflicts.push(dirty(
+            alias,
+            &root,
+            plan,
+            update,
+            by_path.get(&update.path).copied(),
+            reason,
+            objects,
+        ));
+    }
+    checked_out(plan, merged, objects, temporary, &mut planned)?;
+    let removed: BTreeSet<&TreePath> = planned
+        .iter()
+        .filter(|(_, _, after)| after.is_none())
+        .map(|(path, _, _)| path)
+        .chain(
+            changes
+                .iter()
+                .filter(|change| change.after.is_none())
+                .map(|change| &change.path),
+        )
+        .collect();
+    for (path, _, after) in &planned {
+        if let Some(reason) = in_the_way(&root, path, *after, &removed)? {
+            let change = Change {
+                path: path.clone(),
+                before: None,
+                after: *after,
+            };
+            let change = by_path.get(path).copied().unwrap_or(&change);
+            conflicts.push(conflict(alias, &root, change, None, reason, objects));
+        }
+    }
+    Ok((planned, conflicts))
+}
+
+/// The sandbox's file; permissions that it did not touch stay the user's.
+fn with_mode(change: &Change, found: Option<FileState>) -> Option<FileState> {
+    let after = change.after?;
+    match (change.before, found) {
+        (Some(before), Some(found))
+            if before.mode == after.mode && found.kind() == after.kind() =>
+        {
+            Some(FileState {
+                mode: found.mode,
+                ..after
+            })
+        }
+        _ => Some(after),
+    }
+}
+
+fn dirty(
+    alias: &str,
+    root: &Root,
+    plan: &GitPlan,
+    update: &crate::git::Update,
+    change: Option<&Change>,
+    reason: &str,
+    objects: &Objects,
+) -> Conflict {
+    let stand_in = Change {
+        path: update.path.clone(),
+        before: None,
+        after: None,
+    };
+    let mut found = conflict(
+        alias,
+        root,
+        change.unwrap_or(&stand_in),
+        None,
+        reason.to_owned(),
+        objects,
+    );
+    let side = |blob: &Option<crate::git::Blob>| {
+        let blob = blob.as_ref()?;
+        Some(Side::new(blob.mode.clone(), &plan.blob(blob).ok()?))
+    };
+    found.base = side(&update.old).or(found.base);
+    found.sandbox = side(&update.new);
+    found
+}
+
+/// Conflicts that the merge itself found.
+pub(crate) fn unmerged(alias: &str, plan: &GitPlan) -> Vec<Conflict> {
+    plan.unmerged
+        .iter()
+        .map(|unmerged| {
+            let [base, yours, sandbox] = unmerged.sides.each_ref().map(|blob| {
+                let blob = blob.as_ref()?;
+                Some(Side::new(blob.mode.clone(), &plan.blob(blob).ok()?))
+            });
+            Conflict {
+                alias: alias.to_owned(),
+                path: unmerged.path.clone(),
+                reason: "your branch changed it too, in the same place".to_owned(),
+                base,
+                yours,
+                sandbox,
+            }
+        })
+        .collect()
+}
+
+/// Files that the merge composed from both sides, as git checks them out.
+fn checked_out(
+    plan: &GitPlan,
+    merged: Vec<(TreePath, Option<FileState>)>,
+    objects: &mut Objects,
+    temporary: &Path,
+    planned: &mut TreeChanges,
+) -> Result<(), Error> {
+    if merged.is_empty() {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir_in(temporary).during("making a folder in", temporary)?;
+    let paths: Vec<TreePath> = merged.iter().map(|(path, _)| path.clone()).collect();
+    plan.check_out(folder.path(), &paths)?;
+    let root = Root::open(folder.path()).during("opening", folder.path())?;
+    for (path, found) in merged {
+        let made = read_state(&root, &path, Some(objects))
+            .during("reading", &root.path().join(path.as_path()))?;
+        let Some((mut after, _)) = made else {
+            return Err(Error::Damaged(format!("git did not write `{path}`")));
+        };
+        if let Some(found) = found
+            && found.kind() == FileKind::File
+            && found.mode.is_executable() == after.mode.is_executable()
+        {
+            after.mode = found.mode;
+        }
+        planned.push((path, found, Some(after)));
+    }
+    Ok(())
+}
+
+impl RefChange {
+    /// Works the change out, with the new index in a folder of ours.
+    pub(crate) fn plan(
+        plan: &GitPlan,
+        new: &str,
+        checkout: &Checkout,
+        folder: &Path,
+        log: &str,
+    ) -> Result<Self, Error> {
+        let index = if checkout.is_bare {
+            None
+        } else {
+            let saved = folder.join("index.before");
+            std::fs::copy(&checkout.index, &saved).during("copying", &checkout.index)?;
+            let fresh = folder.join("index.after");
+            plan.write_index(checkout, &fresh)?;
+            Some(IndexChange {
+                before: hash_file(&saved).during("reading", &saved)?,
+                after: hash_file(&fresh).during("reading", &fresh)?,
+                place: checkout.index.clone(),
+                saved,
+                fresh,
+            })
+        };
+        Ok(Self {
+            location: checkout.location.clone(),
+            old: plan.old.clone(),
+            new: new.to_owned(),
+            log: log.to_owned(),
+            index,
+        })
+    }
+
+    /// Takes the user's index lock, with the new index in it, and makes sure that neither index nor
+    /// branch changed since they were looked at.
+    pub(crate) fn lock(&self) -> Result<(), Error> {
+        let checkout = open_checkout(&self.location)?;
+        let mut is_same = true;
+        if let Some(index) = &self.index {
+            let lock = lock_of(&index.place);
+            let mut file = match File::create_new(&lock) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(Error::RepositoryBusy {
+                        repository: self.location.clone(),
+                        lock,
+                    });
+                }
+                Err(error) => return Err(error).during("making", &lock),
+            };
+            let copied = std::fs::read(&index.fresh)
+                .and_then(|bytes| file.write_all(&bytes))
+                .and_then(|()| file.sync_data());
+            if let Err(error) = copied {
+                let _gone = std::fs::remove_file(&lock);
+                return Err(error).during("writing", &lock);
+            }
+            is_same = hash_file(&index.place).during("reading", &index.place)? == index.before;
+        }
+        if !is_same || self.head(&checkout)? != self.old {
+            return Err(Error::Raced(format!(
+                "`{}` was changed by another git command",
+                self.location.display()
+            )));
+        }
+        Ok(())
+    }
+
+    fn head(&self, checkout: &Checkout) -> Result<String, Error> {
+        Ok(checkout.head()?.commit)
+    }
+
+    /// Moves the branch, then puts the index in place.
+    pub(crate) fn forward(&self) -> Result<(), Error> {
+        let checkout = open_checkout(&self.location)?;
+        let head = self.head(&checkout)?;
+        if head == self.old {
+            let moved =
+                checkout
+                    .git
+                    .run(&["update-ref", "-m", &self.log, "HEAD", &self.new, &self.old]);
+            moved.map_err(|error| Error::Raced(error.to_string()))?;
+        } else if head != self.new {
+            return Err(Error::Raced(format!(
+                "the branch of `{}` was moved by someone else",
+                self.location.display()
+            )));
+        }
+        fault::boundary();
+        if let Some(index) = &self.index {
+            let lock = lock_of(&index.place);
+            if hash_file(&lock).ok() == Some(index.after) {
+                std::fs::rename(&lock, &index.place).during("writing", &index.place)?;
+            } else if hash_file(&index.place).during("reading", &index.place)? != index.after {
+                return Err(Error::Raced(format!(
+                    "the index of `{}` was changed by someone else",
+                    self.location.display()
+                )));
+            }
+        }
+        fault::boundary();
+        Ok(())
+    }
+
+    /// Puts index and branch back. `false` when someone else moved the branch since.
+    pub(crate) fn backward(&self) -> Result<bool, Error> {
+        let checkout = open_checkout(&self.location)?;
+        if let Some(index) = &self.index
+            && hash_file(&index.place).during("reading", &index.place)? == index.after
+        {
+            let lock = lock_of(&index.place);
+            std::fs::copy(&index.saved, &lock).during("writing", &lock)?;
+            std::fs::rename(&lock, &index.place).during("writing", &index.place)?;
+        }
+        fault::boundary();
+        let head = self.head(&checkout)?;
+        if head == self.new {
+            checkout.git.run(&[
+                "update-ref",
+                "-m",
+                "cleveragents: apply taken back",
+                "HEAD",
+                &self.old,
+                &self.new,
+            ])?;
+        }
+        self.unlock()?;
+        fault::boundary();
+        Ok(head == self.new || head == self.old)
+    }
+
+    /// Gives the index lock back, if it is ours.
+    pub(crate) fn unlock(&self) -> Result<(), Error> {
+        if let Some(index) = &self.index {
+            let lock = lock_of(&index.place);
+            if hash_file(&lock).ok() == Some(index.after) {
+                std::fs::remove_file(&lock).during("removing", &lock)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets git see that the files are those of the index, so that the next status is quick.
+    pub(crate) fn refresh(&self) {
+        if self.index.is_some()
+            && let Ok(checkout) = open_checkout(&self.location)
+        {
+            // Only a convenience: git does the same by itself.
+            let _quick = checkout.git.try_run(&["update-index", "-q", "--refresh"]);
+        }
+    }
+}

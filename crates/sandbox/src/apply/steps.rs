@@ -1,0 +1,483 @@
+//! The changes to one real tree: staged beside it, put in place by renames, taken back by renames.
+//!
+//! A new file is written completely into a staging folder of the same file system first. Putting it
+//! in place exchanges it with the old one in one step, and only then is the old one compared with
+//! what it was expected to be: an edit that arrived in the last moment is seen and given back. The old
+//! files lie in the staging folder until all is done, so taking back needs no copy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::{FileKind, FileState, TreePath};
+use rustix::fs::RenameFlags;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::beneath::Root;
+use crate::error::{During as _, Error};
+use crate::fault;
+use crate::objects::Objects;
+use crate::state::read_state;
+
+/// One change to one path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Step {
+    pub(crate) path: TreePath,
+    pub(crate) before: Option<FileState>,
+    pub(crate) after: Option<FileState>,
+    /// The name in the staging folder.
+    slot: u64,
+}
+
+/// When a step's turn comes: room is made before it is filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    RemoveFile,
+    RemoveFolder,
+    MakeFolder,
+    PlaceFile,
+}
+
+/// All changes to one tree, in the order in which they are made.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Steps {
+    pub(crate) root: PathBuf,
+    stage: PathBuf,
+    pub(crate) steps: Vec<Step>,
+}
+
+fn is_folder(state: Option<FileState>) -> bool {
+    state.is_some_and(|state| state.kind() == FileKind::Directory)
+}
+
+fn turn(step: &Step) -> Turn {
+    match (step.before, step.after) {
+        (before, None) if is_folder(before) => Turn::RemoveFolder,
+        (_, None) => Turn::RemoveFile,
+        (_, after) if is_folder(after) => Turn::MakeFolder,
+        _ => Turn::PlaceFile,
+    }
+}
+
+impl Steps {
+    /// Orders changes; one that turns a folder into a file, or the other way round, is two.
+    pub(crate) fn new(
+        root: &Path,
+        stage_name: &str,
+        changes: Vec<(TreePath, Option<FileState>, Option<FileState>)>,
+    ) -> Self {
+        let mut steps = Vec::new();
+        let mut push = |path: TreePath, before, after| {
+            let slot = steps.len() as u64;
+            steps.push(Step {
+                path,
+                before,
+                after,
+                slot,
+            });
+        };
+        for (path, before, after) in changes {
+            if before.is_some() && after.is_some() && is_folder(before) != is_folder(after) {
+                push(path.clone(), before, None);
+                push(path, None, after);
+            } else if before != after {
+                push(path, before, after);
+            }
+        }
+        steps.sort_by(|left, right| {
+            turn(left).cmp(&turn(right)).then_with(|| {
+                if turn(left) <= Turn::RemoveFolder {
+                    right.path.cmp(&left.path)
+                } else {
+                    left.path.cmp(&right.path)
+                }
+            })
+        });
+        Self {
+            root: root.to_owned(),
+            stage: root.join(stage_name),
+            steps,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    fn roots(&self) -> Result<(Root, Root), Error> {
+        let root = Root::open(&self.root).during("opening", &self.root)?;
+        let stage = Root::open(&self.stage).during("opening", &self.stage)?;
+        Ok((root, stage))
+    }
+
+    /// Writes every new file into the staging folder.
+    pub(crate) fn stage(&self, objects: &Objects) -> Result<(), Error> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        std::fs::create_dir(&self.stage).during("making", &self.stage)?;
+        let (root, stage) = self.roots()?;
+        for step in &self.steps {
+            self.check_file_system(&root, step)?;
+            let Some(after) = step
+                .after
+                .filter(|state| state.kind() != FileKind::Directory)
+            else {
+                continue;
+            };
+            let slot = slot_path(step.slot, "")?;
+            let lost = || Error::ContentLost(vec![step.path.clone()]);
+            let place = self.stage.join(slot.as_path());
+            if after.kind() == FileKind::Symlink {
+                let target = objects
+                    .read(after.hash)
+                    .during("reading", &place)?
+                    .ok_or_else(lost)?;
+                stage.write_link(&slot, &target).during("writing", &place)?;
+            } else {
+                let mut content = objects
+                    .open_object(after.hash)
+                    .during("reading", &place)?
+                    .ok_or_else(lost)?;
+                stage
+                    .write_file(&slot, after.mode, &mut content)
+                    .during("writing", &place)?;
+            }
+            self.keep_owner(&root, &stage, step, &slot)
+                .during("setting the owner of", &place)?;
+        }
+        rustix::fs::syncfs(stage.handle()).during("writing", &self.stage)?;
+        Ok(())
+    }
+
+    /// A file that is replaced keeps its owner; a new one gets its folder's, when the superuser applies.
+    fn keep_owner(
+        &self,
+        root: &Root,
+        stage: &Root,
+        step: &Step,
+        slot: &TreePath,
+    ) -> io::Result<()> {
+        use rustix::fs::{AtFlags, Gid, Uid};
+        if !rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let mut owner = None;
+        let mut near = Some(step.path.clone());
+        while let (None, Some(path)) = (owner, &near) {
+            owner = root.stat(path)?.map(|stat| stat.owner);
+            near = path.parent();
+        }
+        let owner = match owner {
+            Some(owner) => owner,
+            None => crate::beneath::stat_of(&rustix::fs::fstat(root.handle())?).owner,
+        };
+        if owner != (0, 0) {
+            let (user, group) = (Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)));
+            rustix::fs::chownat(
+                stage.handle(),
+                slot.as_path(),
+                user,
+                group,
+                AtFlags::SYMLINK_NOFOLLOW,
+            )?;
+            if let Some(after) = step.after {
+                // Giving a file away may take permissions from it.
+                stage.set_mode(slot, after.mode)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Renames do not cross file systems, so such a change is refused before anything is touched.
+    fn check_file_system(&self, root: &Root, step: &Step) -> Result<(), Error> {
+        let home = rustix::fs::fstat(root.handle())
+            .during("reading", &self.root)?
+            .st_dev;
+        let parent = match root.parent(&step.path) {
+            Ok(parent) => parent,
+            // Its folder is yet to be made.
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            Err(error) => {
+                return Err(error).during("opening", &self.root.join(step.path.as_path()));
+            }
+        };
+        if rustix::fs::fstat(&parent)
+            .during("reading", &self.root)?
+            .st_dev
+            == home
+        {
+            return Ok(());
+        }
+        Err(Error::CannotApply {
+            alias: self.root.display().to_string(),
+            problems: vec![(
+                step.path.clone(),
+                "it lies on another file system".to_owned(),
+            )],
+        })
+    }
+
+    /// Makes every change that is not made yet.
+    pub(crate) fn forward(&self) -> Result<(), Error> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let (root, stage) = self.roots()?;
+        for step in &self.steps {
+            forward_one(&root, &stage, step)
+                .map_err(|error| error.at(&self.root.join(step.path.as_path())))?;
+            fault::boundary();
+        }
+        for step in self.steps.iter().rev() {
+            if let Some(after) = step
+                .after
+                .filter(|state| state.kind() == FileKind::Directory)
+            {
+                let place = self.root.join(step.path.as_path());
+                root.set_mode(&step.path, after.mode)
+                    .during("setting the permissions of", &place)?;
+            }
+        }
+        rustix::fs::syncfs(root.handle()).during("writing", &self.root)?;
+        Ok(())
+    }
+
+    /// Takes back every change that was made. Paths that somebody changed since are left as they are
+    /// and named.
+    pub(crate) fn backward(&self) -> Result<Vec<TreePath>, Error> {
+        let mut kept = Vec::new();
+        if self.is_empty() || !self.stage.exists() {
+            return Ok(kept);
+        }
+        let (root, stage) = self.roots()?;
+        for step in self.steps.iter().rev() {
+            let is_back = backward_one(&root, &stage, step)
+                .map_err(|error| error.at(&self.root.join(step.path.as_path())))?;
+            if !is_back {
+                kept.push(step.path.clone());
+            }
+            fault::boundary();
+        }
+        rustix::fs::syncfs(root.handle()).during("writing", &self.root)?;
+        Ok(kept)
+    }
+
+    /// Removes the staging folder.
+    pub(crate) fn clean(&self) -> Result<(), Error> {
+        crate::remove_folder(&self.stage).during("removing", &self.stage)
+    }
+
+    /// Folders on the way to new files that are not there yet.
+    pub(crate) fn add_missing_parents(
+        root: &Root,
+        changes: &mut Vec<(TreePath, Option<FileState>, Option<FileState>)>,
+    ) -> io::Result<()> {
+        let made: BTreeMap<TreePath, bool> = changes
+            .iter()
+            .map(|(path, _, after)| (path.clone(), is_folder(*after)))
+            .collect();
+        let mut missing = BTreeSet::new();
+        for (path, _, after) in changes.iter() {
+            let mut near = path.parent().filter(|_| after.is_some());
+            while let Some(parent) = near {
+                if !made.contains_key(&parent) && root.stat(&parent)?.is_none() {
+                    missing.insert(parent.clone());
+                }
+                near = parent.parent();
+            }
+        }
+        changes.extend(
+            missing
+                .into_iter()
+                .map(|path| (path, None, Some(FileState::directory(0o755)))),
+        );
+        Ok(())
+    }
+}
+
+/// Why a step cannot be made.
+enum StepError {
+    System(io::Error),
+    /// The path does not hold what it held when the apply was planned.
+    Changed,
+}
+
+impl From<io::Error> for StepError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl From<Errno> for StepError {
+    fn from(error: Errno) -> Self {
+        Self::System(error.into())
+    }
+}
+
+impl StepError {
+    fn at(self, place: &Path) -> Error {
+        match self {
+            Self::System(source) => Error::Files {
+                action: "changing",
+                path: place.to_owned(),
+                source,
+            },
+            Self::Changed => Error::Raced(format!(
+                "`{}` was changed by someone else meanwhile",
+                place.display()
+            )),
+        }
+    }
+}
+
+fn slot_path(slot: u64, suffix: &str) -> Result<TreePath, Error> {
+    TreePath::from_bytes(format!("{slot}{suffix}"))
+        .map_err(|error| Error::Damaged(error.to_string()))
+}
+
+fn slots(step: &Step) -> Result<(TreePath, TreePath), StepError> {
+    let wrong = |error: Error| StepError::System(io::Error::other(error.to_string()));
+    Ok((
+        slot_path(step.slot, "").map_err(wrong)?,
+        slot_path(step.slot, ".old").map_err(wrong)?,
+    ))
+}
+
+fn state(root: &Root, path: &TreePath) -> io::Result<Option<FileState>> {
+    Ok(read_state(root, path, None)?.map(|(state, _)| state))
+}
+
+fn forward_one(root: &Root, stage: &Root, step: &Step) -> Result<(), StepError> {
+    let (slot, old) = slots(step)?;
+    let found = state(root, &step.path)?;
+    if found == step.after {
+        return Ok(());
+    }
+    match (step.before, step.after) {
+        (Some(before), None) if before.kind() == FileKind::Directory => {
+            match root.remove_folder(&step.path) {
+                // The user has something of their own in it: the folder stays.
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+                other => Ok(other?),
+            }
+        }
+        (_, Some(after)) if after.kind() == FileKind::Directory => {
+            if found.is_some_and(|found| found.kind() != FileKind::Directory) {
+                return Err(StepError::Changed);
+            }
+            Ok(root.make_folder(&step.path)?)
+        }
+        (Some(before), None) => {
+            if found != Some(before) {
+                return Err(StepError::Changed);
+            }
+            root.rename_to(&step.path, stage, &old, RenameFlags::NOREPLACE)?;
+            if state(stage, &old)? == Some(before) {
+                return Ok(());
+            }
+            stage.rename_to(&old, root, &step.path, RenameFlags::NOREPLACE)?;
+            Err(StepError::Changed)
+        }
+        (None, Some(_)) => match stage.rename_to(&slot, root, &step.path, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => Err(StepError::Changed),
+            other => Ok(other?),
+        },
+        (Some(before), Some(_)) => {
+            if found != Some(before) {
+                return Err(StepError::Changed);
+            }
+            replace(root, stage, step, before, &slot, &old)
+        }
+        (None, None) => Ok(()),
+    }
+}
+
+/// Exchanges the new file with the old one, which must be what it was expected to be.
+fn replace(
+    root: &Root,
+    stage: &Root,
+    step: &Step,
+    before: FileState,
+    slot: &TreePath,
+    old: &TreePath,
+) -> Result<(), StepError> {
+    match stage.rename_to(slot, root, &step.path, RenameFlags::EXCHANGE) {
+        Ok(()) => {
+            if state(stage, slot)? == Some(before) {
+                return Ok(());
+            }
+            stage.rename_to(slot, root, &step.path, RenameFlags::EXCHANGE)?;
+            Err(StepError::Changed)
+        }
+        // A file system without exchange: out of the way first, then in.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            root.rename_to(&step.path, stage, old, RenameFlags::empty())?;
+            if state(stage, old)? != Some(before) {
+                stage.rename_to(old, root, &step.path, RenameFlags::empty())?;
+                return Err(StepError::Changed);
+            }
+            Ok(stage.rename_to(slot, root, &step.path, RenameFlags::empty())?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes one step back. `false` when the path was changed since and is left alone.
+fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepError> {
+    let (slot, old) = slots(step)?;
+    let found = state(root, &step.path)?;
+    if found == step.before {
+        return Ok(true);
+    }
+    match (step.before, step.after) {
+        (Some(before), _) if before.kind() == FileKind::Directory => {
+            if found.is_some_and(|found| found.kind() != FileKind::Directory) {
+                return Ok(false);
+            }
+            root.make_folder(&step.path)?;
+            root.set_mode(&step.path, before.mode)?;
+            Ok(true)
+        }
+        (None, Some(after)) if after.kind() == FileKind::Directory => {
+            match root.remove_folder(&step.path) {
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(true),
+                other => {
+                    other?;
+                    Ok(true)
+                }
+            }
+        }
+        (None, after) => {
+            if found != after {
+                return Ok(false);
+            }
+            root.rename_to(&step.path, stage, &slot, RenameFlags::NOREPLACE)?;
+            Ok(true)
+        }
+        (Some(before), after) => {
+            let kept = if state(stage, &old)? == Some(before) {
+                old
+            } else if state(stage, &slot)? == Some(before) {
+                slot
+            } else {
+                return Ok(false);
+            };
+            if found.is_none() {
+                stage.rename_to(&kept, root, &step.path, RenameFlags::NOREPLACE)?;
+                return Ok(true);
+            }
+            if found != after {
+                return Ok(false);
+            }
+            match stage.rename_to(&kept, root, &step.path, RenameFlags::EXCHANGE) {
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    stage.rename_to(&kept, root, &step.path, RenameFlags::empty())?
+                }
+                other => other?,
+            }
+            Ok(true)
+        }
+    }
+}

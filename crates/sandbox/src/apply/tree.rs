@@ -1,0 +1,244 @@
+//! What applying means for a real tree: each changed path against what the user has there now.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use cleveragents_domain::{FileKind, FileState, TreePath};
+
+use super::conflict::{Conflict, Side};
+use crate::beneath::Root;
+use crate::capture::Change;
+use crate::error::{During as _, Error};
+use crate::objects::Objects;
+use crate::scan::{Extent, scan};
+use crate::state::read_state;
+
+/// Changes to a real tree: path, what is there, what shall be there.
+pub(crate) type TreeChanges = Vec<(TreePath, Option<FileState>, Option<FileState>)>;
+
+/// Folders whose content belongs to programs; what a sandbox does in them never leaves it.
+const PROTECTED: [&[u8]; 3] = [b".git", b"node_modules", b"__pycache__"];
+
+/// Whether a path of a plain directory is never applied.
+pub(crate) fn is_protected(path: &TreePath) -> bool {
+    path.names().any(|name| PROTECTED.contains(&name))
+}
+
+/// Compares changes with the real tree and says what is to be done, or what is in the way.
+pub(crate) fn plan_tree(
+    alias: &str,
+    root: &Root,
+    changes: &[&Change],
+    objects: &Objects,
+) -> Result<(TreeChanges, Vec<Conflict>), Error> {
+    let mut planned = Vec::new();
+    let mut conflicts = Vec::new();
+    for change in changes {
+        let place = root.path().join(change.path.as_path());
+        let found = match read_state(root, &change.path, None) {
+            Ok(found) => found.map(|(state, _)| state),
+            Err(source) => {
+                conflicts.push(conflict(
+                    alias,
+                    root,
+                    change,
+                    None,
+                    source.to_string(),
+                    objects,
+                ));
+                continue;
+            }
+        };
+        match decide(change, found) {
+            Decision::Nothing => {}
+            Decision::Make(after) => planned.push((change.path.clone(), found, after)),
+            Decision::Conflict(reason) => {
+                let yours = yours(root, &change.path, found).during("reading", &place)?;
+                conflicts.push(conflict(
+                    alias,
+                    root,
+                    change,
+                    yours,
+                    reason.to_owned(),
+                    objects,
+                ));
+            }
+        }
+    }
+    let removed: BTreeSet<&TreePath> = planned
+        .iter()
+        .filter(|(_, _, after)| after.is_none_or(|after| after.kind() == FileKind::Directory))
+        .map(|(path, _, _)| path)
+        .collect();
+    let by_path: HashMap<&TreePath, &Change> = changes
+        .iter()
+        .map(|change| (&change.path, *change))
+        .collect();
+    for (path, _, after) in &planned {
+        let Some(reason) = in_the_way(root, path, *after, &removed)? else {
+            continue;
+        };
+        if let Some(change) = by_path.get(path) {
+            conflicts.push(conflict(alias, root, change, None, reason, objects));
+        }
+    }
+    Ok((planned, conflicts))
+}
+
+enum Decision {
+    Nothing,
+    Make(Option<FileState>),
+    Conflict(&'static str),
+}
+
+fn decide(change: &Change, found: Option<FileState>) -> Decision {
+    if found == change.after {
+        return Decision::Nothing;
+    }
+    if found == change.before {
+        return Decision::Make(change.after);
+    }
+    match (change.before, change.after, found) {
+        // A folder is only its name and permissions.
+        (_, Some(after), Some(found))
+            if after.kind() == FileKind::Directory && found.kind() == FileKind::Directory =>
+        {
+            Decision::Nothing
+        }
+        (Some(before), None, None) if before.kind() == FileKind::Directory => Decision::Nothing,
+        // The user changed only the permissions, the sandbox only the content: both stay.
+        (Some(before), Some(after), Some(found))
+            if before.same_content(&found) && before.mode == after.mode =>
+        {
+            Decision::Make(Some(FileState {
+                mode: found.mode,
+                ..after
+            }))
+        }
+        // The user changed only the content, the sandbox only the permissions.
+        (Some(before), Some(after), Some(found))
+            if before.same_content(&after) && before.mode == found.mode =>
+        {
+            Decision::Make(Some(FileState {
+                mode: after.mode,
+                ..found
+            }))
+        }
+        (None, _, Some(_)) => Decision::Conflict("it was created outside too"),
+        (_, _, None) => Decision::Conflict("it was removed outside"),
+        _ => Decision::Conflict("it was changed outside too"),
+    }
+}
+
+/// What would stop a path from being placed although nothing changed at the path itself.
+pub(crate) fn in_the_way(
+    root: &Root,
+    path: &TreePath,
+    after: Option<FileState>,
+    removed: &BTreeSet<&TreePath>,
+) -> Result<Option<String>, Error> {
+    let Some(after) = after else { return Ok(None) };
+    let mut near = path.parent();
+    while let Some(parent) = near {
+        let place = root.path().join(parent.as_path());
+        let stat = root.stat(&parent).during("reading", &place)?;
+        let is_folder = stat.is_none_or(|stat| {
+            stat.mode
+                .is_some_and(|mode| mode.kind() == FileKind::Directory)
+        });
+        if !is_folder && !removed.contains(&parent) {
+            return Ok(Some(format!(
+                "its folder `{parent}` is something else outside"
+            )));
+        }
+        near = parent.parent();
+    }
+    let is_folder_now = root
+        .stat(path)
+        .during("reading", &root.path().join(path.as_path()))?
+        .is_some_and(|stat| {
+            stat.mode
+                .is_some_and(|mode| mode.kind() == FileKind::Directory)
+        });
+    if after.kind() == FileKind::Directory || !is_folder_now {
+        return Ok(None);
+    }
+    // A file takes the place of a folder: everything in it must be ours to remove.
+    let name = path.names().next().unwrap_or_default();
+    let found = scan(
+        root,
+        Extent {
+            only: Some(name),
+            without: None,
+        },
+    )
+    .during("walking", root.path())?;
+    let foreign = found
+        .entries
+        .keys()
+        .find(|inner| *inner != path && inner.is_within(path) && !removed.contains(inner));
+    Ok(foreign.map(|inner| format!("the folder in its place holds `{inner}`")))
+}
+
+fn yours(root: &Root, path: &TreePath, found: Option<FileState>) -> std::io::Result<Option<Side>> {
+    let Some(found) = found else { return Ok(None) };
+    let content = match found.kind() {
+        FileKind::Directory => Vec::new(),
+        FileKind::Symlink => root.read_link(path)?,
+        FileKind::File => {
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(
+                &mut std::io::Read::take(root.open_file(path)?, 1 << 20),
+                &mut bytes,
+            )?;
+            bytes
+        }
+    };
+    Ok(Some(Side::of(&found, Some(&content))))
+}
+
+/// A conflict with both sides as far as they can be read.
+pub(crate) fn conflict(
+    alias: &str,
+    root: &Root,
+    change: &Change,
+    yours_known: Option<Side>,
+    reason: String,
+    objects: &Objects,
+) -> Conflict {
+    let side = |state: Option<FileState>| {
+        let state = state?;
+        let content = objects.read(state.hash).ok().flatten();
+        Some(Side::of(&state, content.as_deref()))
+    };
+    let found = || {
+        let state = read_state(root, &change.path, None)
+            .ok()
+            .flatten()
+            .map(|(state, _)| state);
+        yours(root, &change.path, state).ok().flatten()
+    };
+    Conflict {
+        alias: alias.to_owned(),
+        path: change.path.clone(),
+        reason,
+        base: side(change.before),
+        yours: yours_known.or_else(found),
+        sandbox: side(change.after),
+    }
+}
+
+/// The net effect of a history on each path.
+pub fn net_changes(history: impl IntoIterator<Item = Change>) -> Vec<Change> {
+    let mut net: BTreeMap<TreePath, Change> = BTreeMap::new();
+    for change in history {
+        match net.get_mut(&change.path) {
+            Some(whole) => whole.after = change.after,
+            None => {
+                net.insert(change.path.clone(), change);
+            }
+        }
+    }
+    net.into_values()
+        .filter(|change| change.before != change.after)
+        .collect()
+}

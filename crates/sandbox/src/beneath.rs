@@ -1,0 +1,273 @@
+//! [`Root`]: a folder opened once, in which every path is resolved beneath it by the system itself.
+//!
+//! No symbolic link is followed on the way, `..` and absolute paths do not exist here, and what was
+//! swapped between two calls cannot lead outside: resolving and opening are one step (`openat2`).
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::{FileKind, FileMode, TreePath};
+use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// What the system says of a path; the part that tells whether it may have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// Kind and permissions; `None` for what a tree cannot hold.
+    pub(crate) mode: Option<FileMode>,
+    pub(crate) size: u64,
+    /// Nanoseconds since the epoch.
+    pub(crate) modified: i64,
+    /// When the entry itself last changed. Nobody can set this back.
+    pub(crate) changed: i64,
+    pub(crate) inode: u64,
+    pub(crate) owner: (u32, u32),
+}
+
+#[expect(
+    clippy::useless_conversion,
+    reason = "the widths differ between systems"
+)]
+pub(crate) fn stat_of(stat: &fs::Stat) -> Stat {
+    let nanoseconds = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000) + rest;
+    Stat {
+        mode: FileMode::from_raw(stat.st_mode),
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        modified: nanoseconds(
+            i64::from(stat.st_mtime),
+            i64::try_from(stat.st_mtime_nsec).unwrap_or(0),
+        ),
+        changed: nanoseconds(
+            i64::from(stat.st_ctime),
+            i64::try_from(stat.st_ctime_nsec).unwrap_or(0),
+        ),
+        inode: stat.st_ino,
+        owner: (stat.st_uid, stat.st_gid),
+    }
+}
+
+/// A folder that everything is beneath.
+#[derive(Debug)]
+pub(crate) struct Root {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+impl Root {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let folder = fs::open(
+            path,
+            OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY,
+            Mode::empty(),
+        )?;
+        Ok(Self {
+            folder,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Where it is, for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn handle(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
+
+    /// Opens something beneath the root; a link on the way, or as the last name, is an error.
+    fn open_at(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        loop {
+            match fs::openat2(
+                &self.folder,
+                path,
+                flags | OFlags::CLOEXEC,
+                Mode::empty(),
+                resolve,
+            ) {
+                // The tree was changed while the path was walked.
+                Err(Errno::AGAIN) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// A folder beneath the root; the root itself for `None`.
+    pub(crate) fn folder(&self, path: Option<&TreePath>) -> rustix::io::Result<OwnedFd> {
+        let path = path.map_or_else(|| Path::new("."), TreePath::as_path);
+        self.open_at(path, OFlags::DIRECTORY | OFlags::RDONLY)
+    }
+
+    /// The folder that holds a path.
+    pub(crate) fn parent(&self, path: &TreePath) -> rustix::io::Result<OwnedFd> {
+        self.folder(path.parent().as_ref())
+    }
+
+    /// What is at a path, `None` when nothing is. A link is not followed.
+    pub(crate) fn stat(&self, path: &TreePath) -> io::Result<Option<Stat>> {
+        let parent = match self.parent(path) {
+            Ok(parent) => parent,
+            // Something else than a folder is on the way, so nothing is at the path itself.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        match fs::statat(&parent, path.name(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat_of(&stat))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens a file to read it.
+    pub(crate) fn open_file(&self, path: &TreePath) -> io::Result<File> {
+        // Not blocking: a pipe that took the file's place must not hold us up.
+        let file = self.open_at(path.as_path(), OFlags::RDONLY | OFlags::NONBLOCK)?;
+        Ok(File::from(file))
+    }
+
+    /// The target of a link.
+    pub(crate) fn read_link(&self, path: &TreePath) -> io::Result<Vec<u8>> {
+        let parent = self.parent(path)?;
+        Ok(fs::readlinkat(parent, path.name(), Vec::new())?.into_bytes())
+    }
+
+    /// The names in a folder.
+    pub(crate) fn names(&self, path: Option<&TreePath>) -> io::Result<Vec<Vec<u8>>> {
+        let mut names = Vec::new();
+        for entry in fs::Dir::new(self.folder(path)?)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(name.to_vec());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Makes a folder; one that is there already is fine.
+    pub(crate) fn make_folder(&self, path: &TreePath) -> io::Result<()> {
+        match fs::mkdirat(self.parent(path)?, path.name(), Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sets the permissions of a file or folder.
+    pub(crate) fn set_mode(&self, path: &TreePath, mode: FileMode) -> io::Result<()> {
+        if mode.kind() == FileKind::Symlink {
+            return Ok(());
+        }
+        // Opened as a mere place: reading may not be allowed.
+        let place = self.open_at(path.as_path(), OFlags::PATH | OFlags::NOFOLLOW)?;
+        let through = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&place));
+        fs::chmod(through, Mode::from_raw_mode(mode.permissions()))?;
+        Ok(())
+    }
+
+    /// Removes a file or link; nothing there is fine.
+    pub(crate) fn remove_file(&self, path: &TreePath) -> io::Result<()> {
+        self.unlink(path, AtFlags::empty())
+    }
+
+    /// Removes an empty folder; nothing there is fine.
+    pub(crate) fn remove_folder(&self, path: &TreePath) -> io::Result<()> {
+        self.unlink(path, AtFlags::REMOVEDIR)
+    }
+
+    fn unlink(&self, path: &TreePath, flags: AtFlags) -> io::Result<()> {
+        let parent = match self.parent(path) {
+            Ok(parent) => parent,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        match fs::unlinkat(parent, path.name(), flags) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes a new file beside a path and puts it there in one step.
+    pub(crate) fn write_file(
+        &self,
+        path: &TreePath,
+        mode: FileMode,
+        content: &mut dyn Read,
+    ) -> io::Result<()> {
+        let parent = self.parent(path)?;
+        let name = temporary_name();
+        let written = self
+            .write_beside(&parent, &name, mode, content)
+            .and_then(|()| Ok(fs::renameat(&parent, name.as_str(), &parent, path.name())?));
+        if written.is_err() {
+            let _gone = fs::unlinkat(&parent, name.as_str(), AtFlags::empty());
+        }
+        written
+    }
+
+    fn write_beside(
+        &self,
+        parent: &OwnedFd,
+        name: &str,
+        mode: FileMode,
+        content: &mut dyn Read,
+    ) -> io::Result<()> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mut file = File::from(fs::openat(parent, name, flags, Mode::from_raw_mode(0o600))?);
+        io::copy(content, &mut file)?;
+        file.flush()?;
+        fs::fchmod(&file, Mode::from_raw_mode(mode.permissions()))?;
+        Ok(())
+    }
+
+    /// Puts a link at a path in one step, in place of a file or link.
+    pub(crate) fn write_link(&self, path: &TreePath, target: &[u8]) -> io::Result<()> {
+        let parent = self.parent(path)?;
+        let name = temporary_name();
+        fs::symlinkat(target, &parent, name.as_str())?;
+        let placed = fs::renameat(&parent, name.as_str(), &parent, path.name());
+        if placed.is_err() {
+            let _gone = fs::unlinkat(&parent, name.as_str(), AtFlags::empty());
+        }
+        Ok(placed?)
+    }
+
+    /// Moves between two roots, with what the system offers for one step.
+    pub(crate) fn rename_to(
+        &self,
+        path: &TreePath,
+        other: &Self,
+        other_path: &TreePath,
+        flags: RenameFlags,
+    ) -> rustix::io::Result<()> {
+        fs::renameat_with(
+            self.parent(path)?,
+            path.name(),
+            other.parent(other_path)?,
+            other_path.name(),
+            flags,
+        )
+    }
+}
+
+/// A name that no user gives a file, for the moment of a write.
+fn temporary_name() -> String {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!(
+        ".cleveragents-{}-{}.tmp",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// A path that the system gave as bytes.
+pub(crate) fn path_of(bytes: Vec<u8>) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes))
+}

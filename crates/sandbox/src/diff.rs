@@ -1,0 +1,71 @@
+//! The difference as a patch that `git apply` takes.
+
+use std::path::Path;
+
+use cleveragents_domain::{FileKind, FileState};
+
+use crate::beneath::Root;
+use crate::capture::Change;
+use crate::error::{During as _, Error};
+use crate::git::Git;
+use crate::member::Member;
+
+/// The patch that turns the first state of every path into the last. Binary files are in it, folders
+/// and permissions other than execution are not: a patch has no words for them.
+pub fn patch(member: &Member, changes: &[Change], temporary: &Path) -> Result<Vec<u8>, Error> {
+    let folder = tempfile::tempdir_in(temporary).during("making a folder in", temporary)?;
+    for side in ["a", "b"] {
+        let place = folder.path().join(side);
+        std::fs::create_dir(&place).during("making", &place)?;
+        let root = Root::open(&place).during("opening", &place)?;
+        for change in changes {
+            let state = if side == "a" {
+                change.before
+            } else {
+                change.after
+            };
+            if let Some(state) = state.filter(|state| state.kind() != FileKind::Directory) {
+                write(member, &root, change, &state)?;
+            }
+        }
+    }
+    let arguments = [
+        "diff",
+        "--no-index",
+        "--no-prefix",
+        "--binary",
+        "--no-color",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--find-renames",
+        "a",
+        "b",
+    ];
+    let answer = Git::at(folder.path()).try_run(&arguments)?;
+    match answer.code {
+        Some(0 | 1) => Ok(answer.stdout),
+        _ => Err(answer.failure(&arguments)),
+    }
+}
+
+fn write(member: &Member, root: &Root, change: &Change, state: &FileState) -> Result<(), Error> {
+    let place = root.path().join(change.path.as_path());
+    let content = member
+        .content(state)?
+        .ok_or_else(|| Error::ContentLost(vec![change.path.clone()]))?;
+    if let Some(parent) = place.parent() {
+        std::fs::create_dir_all(parent).during("making", parent)?;
+    }
+    // Only the bit that a patch knows, and always readable for the one who compares.
+    let permissions = if state.mode.is_executable() {
+        0o755
+    } else {
+        0o644
+    };
+    let mode = cleveragents_domain::FileMode::new(state.kind(), permissions);
+    match state.kind() {
+        FileKind::Symlink => root.write_link(&change.path, &content),
+        _ => root.write_file(&change.path, mode, &mut content.as_slice()),
+    }
+    .during("writing", &place)
+}

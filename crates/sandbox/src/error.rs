@@ -1,0 +1,177 @@
+//! Why something with a sandbox did not work.
+
+use std::path::PathBuf;
+
+use cleveragents_domain::{Code, Diagnose, TreePath};
+use serde_json::{Value, json};
+
+use crate::apply::Conflict;
+
+/// A failure of a sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file could not be read or written.
+    #[error("{action} `{}` failed: {source}", .path.display())]
+    Files {
+        /// What was being done.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The `git` program failed.
+    #[error("`git {command}` failed: {message}")]
+    Git {
+        /// Its arguments.
+        command: String,
+        /// What it said.
+        message: String,
+    },
+    /// The `git` program is missing or too old.
+    #[error("{0}")]
+    GitUnusable(String),
+    /// Somebody works on the repository right now.
+    #[error("another git command works on `{}`: `{}` exists", .repository.display(), .lock.display())]
+    RepositoryBusy {
+        /// The repository.
+        repository: PathBuf,
+        /// The lock that is there.
+        lock: PathBuf,
+    },
+    /// This kind of resource cannot be sandboxed.
+    #[error("{what} cannot be sandboxed: {reason}")]
+    CannotSandbox {
+        /// The resource.
+        what: String,
+        /// Why.
+        reason: String,
+        /// What to do instead.
+        hint: Option<String>,
+    },
+    /// Files of the sandbox are gone.
+    #[error("the sandbox is damaged: {0}")]
+    Damaged(String),
+    /// Content that is needed is not kept anywhere.
+    #[error("the earlier content of {} is lost: {}", .0.len(), list(.0))]
+    ContentLost(Vec<TreePath>),
+    /// A change cannot be carried to the real resource.
+    #[error("{alias}: {} cannot be applied: {}", .problems.len(), .problems.iter().map(|(path, why)| format!("{path} ({why})")).collect::<Vec<_>>().join(", "))]
+    CannotApply {
+        /// The part of the sandbox.
+        alias: String,
+        /// Each path and why.
+        problems: Vec<(TreePath, String)>,
+    },
+    /// The real resources changed in the same places.
+    #[error("{} of the changed paths changed outside the sandbox too: {}; nothing was applied", .0.len(), .0.iter().map(|conflict| conflict.label()).collect::<Vec<_>>().join(", "))]
+    Conflicts(Vec<Conflict>),
+    /// Somebody changed something while it was being applied; everything was taken back.
+    #[error("{0}; nothing was applied")]
+    Raced(String),
+    /// An apply failed halfway and was taken back.
+    #[error("apply failed and was taken back, everything is as before: {0}")]
+    TakenBack(String),
+    /// An apply could be neither finished nor taken back.
+    #[error("apply stopped halfway and could not be taken back: {0}")]
+    Stuck(String),
+    /// A database of the user's could not be read or written.
+    #[error("database `{}`: {message}", .path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        message: String,
+    },
+}
+
+fn list(paths: &[TreePath]) -> String {
+    paths
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Says what was being done when the system refused.
+pub(crate) trait During<T> {
+    fn during(self, action: &'static str, path: &std::path::Path) -> Result<T, Error>;
+}
+
+impl<T, E: Into<std::io::Error>> During<T> for Result<T, E> {
+    fn during(self, action: &'static str, path: &std::path::Path) -> Result<T, Error> {
+        self.map_err(|source| Error::Files {
+            action,
+            path: path.to_owned(),
+            source: source.into(),
+        })
+    }
+}
+
+impl Diagnose for Error {
+    fn code(&self) -> Code {
+        match self {
+            Self::Files { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+                Code::DiskFull
+            }
+            Self::Files { .. } => Code::FileAccess,
+            Self::Git { .. } => Code::GitFailed,
+            Self::GitUnusable(_) => Code::GitUnusable,
+            Self::RepositoryBusy { .. } => Code::RepositoryBusy,
+            Self::CannotSandbox { .. } => Code::CannotSandbox,
+            Self::Damaged(_) => Code::SandboxDamaged,
+            Self::ContentLost(_) => Code::ContentLost,
+            Self::CannotApply { .. } => Code::CannotApply,
+            Self::Conflicts(_) => Code::ApplyConflict,
+            Self::Raced(_) => Code::ApplyRaced,
+            Self::TakenBack(_) => Code::ApplyTakenBack,
+            Self::Stuck(_) => Code::ApplyStuck,
+            Self::Database { .. } => Code::ResourceDatabase,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Files { source, .. } => match source.kind() {
+                std::io::ErrorKind::StorageFull => Some("free some space, then run the command again".to_owned()),
+                std::io::ErrorKind::PermissionDenied => Some("check the permissions of the file and its folder".to_owned()),
+                _ => None,
+            },
+            Self::Git { .. } => None,
+            Self::GitUnusable(_) => Some("install git 2.38 or newer".to_owned()),
+            Self::RepositoryBusy { lock, .. } => Some(format!(
+                "wait until it is done; if no git command runs, remove `{}`",
+                lock.display()
+            )),
+            Self::CannotSandbox { hint, .. } => hint.clone(),
+            Self::Damaged(_) => Some("save what you need from its folder, then run `agents sandbox discard NAME`".to_owned()),
+            Self::ContentLost(_) => Some("the original changed while a command ran; discard the sandbox and make a new one".to_owned()),
+            Self::CannotApply { .. } => Some("take those changes back in the sandbox, then apply again".to_owned()),
+            Self::Conflicts(_) => Some("settle your own changes (commit, stash or undo them) or take the sandbox's back, then apply again".to_owned()),
+            Self::Raced(_) => Some("apply again".to_owned()),
+            Self::TakenBack(_) => Some("remove the cause, then apply again".to_owned()),
+            Self::Stuck(_) => Some("remove the cause, then run any `agents sandbox` command: it tries again; nothing is thrown away".to_owned()),
+            Self::Database { .. } => None,
+        }
+    }
+
+    fn details(&self) -> Value {
+        match self {
+            Self::Conflicts(conflicts) => json!({"conflicts": conflicts}),
+            Self::ContentLost(paths) => json!({"paths": paths}),
+            Self::CannotApply { alias, problems } => json!({
+                "alias": alias,
+                "problems": problems.iter().map(|(path, why)| json!({"path": path, "reason": why})).collect::<Vec<_>>(),
+            }),
+            Self::Files { path, .. } | Self::Database { path, .. } => {
+                json!({"path": path.display().to_string()})
+            }
+            Self::RepositoryBusy { repository, lock } => json!({
+                "repository": repository.display().to_string(),
+                "lock": lock.display().to_string(),
+            }),
+            _ => Value::Null,
+        }
+    }
+}

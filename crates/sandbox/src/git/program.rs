@@ -1,0 +1,253 @@
+//! [`Git`]: the `git` program, started so that nothing of the repository's or the user's
+//! configuration can make it run other commands.
+//!
+//! Hooks, file system monitors, filters, merge drivers, signing and the network are off; the
+//! environment holds nothing that points git elsewhere.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::error::Error;
+
+/// `merge-tree --write-tree`, on which apply rests, came with this version.
+const OLDEST: (u32, u32) = (2, 38);
+
+const SETTINGS: [&str; 14] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.untrackedCache=false",
+    "core.splitIndex=false",
+    "core.pager=cat",
+    "core.alternateRefsCommand=false",
+    "commit.gpgSign=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "submodule.recurse=false",
+    "fetch.recurseSubmodules=false",
+    "protocol.allow=never",
+    "advice.detachedHead=false",
+    "diff.external=",
+];
+
+/// How to start git for one repository.
+#[derive(Debug, Clone)]
+pub(crate) struct Git {
+    folder: PathBuf,
+    settings: Vec<String>,
+    variables: Vec<(&'static str, OsString)>,
+    /// Filters that would run a command.
+    filters: Vec<String>,
+}
+
+impl Git {
+    /// Git as started in a folder.
+    pub(crate) fn at(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            settings: SETTINGS.map(str::to_owned).to_vec(),
+            variables: Vec::new(),
+            filters: Vec::new(),
+        }
+    }
+
+    /// The same with the commands of the repository's and the user's configuration taken out.
+    pub(crate) fn disarmed(mut self) -> Result<Self, Error> {
+        let configured = self.try_run(&[
+            "config",
+            "-z",
+            "--name-only",
+            "--get-regexp",
+            "^(filter|merge|diff)\\..+\\.",
+        ])?;
+        let mut names: Vec<String> = configured
+            .stdout
+            .split(|byte| *byte == 0)
+            .filter_map(|name| String::from_utf8(name.to_vec()).ok())
+            .collect();
+        names.sort();
+        names.dedup();
+        for name in names {
+            let Some((section, variable)) = name.rsplit_once('.') else {
+                continue;
+            };
+            let (kind, _) = section.split_once('.').unwrap_or((section, ""));
+            match (kind, variable) {
+                ("filter", "clean" | "smudge" | "process") | ("diff", "command" | "textconv") => {
+                    self.settings.push(format!("{section}.{variable}="));
+                    if kind == "filter" {
+                        self.filters
+                            .push(section.trim_start_matches("filter.").to_owned());
+                    }
+                }
+                ("filter", "required") => self.settings.push(format!("{section}.required=false")),
+                // A driver that always gives up leaves a conflict, which is what we want to see.
+                ("merge", "driver") => self.settings.push(format!("{section}.driver=false")),
+                _ => {}
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether a filter of this name would run a command, were it not taken out.
+    pub(crate) fn has_filter(&self, name: &str) -> bool {
+        self.filters.iter().any(|filter| filter == name)
+    }
+
+    /// The same with a variable of its environment set.
+    #[must_use]
+    pub(crate) fn with(&self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
+        let mut changed = self.clone();
+        changed.variables.retain(|(there, _)| *there != name);
+        changed.variables.push((name, value.as_ref().to_owned()));
+        changed
+    }
+
+    /// The same with one more setting.
+    #[must_use]
+    pub(crate) fn set(&self, setting: impl Into<String>) -> Self {
+        let mut changed = self.clone();
+        changed.settings.push(setting.into());
+        changed
+    }
+
+    /// Runs git and gives what it printed, whatever its exit code.
+    pub(crate) fn try_run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Answer, Error> {
+        self.start(arguments, b"")
+    }
+
+    /// Runs git, which must succeed, and gives what it printed.
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Vec<u8>, Error> {
+        self.run_with(arguments, b"")
+    }
+
+    /// Runs git with something to read.
+    pub(crate) fn run_with<S: AsRef<OsStr>>(
+        &self,
+        arguments: &[S],
+        input: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        let answer = self.start(arguments, input)?;
+        if answer.code == Some(0) {
+            Ok(answer.stdout)
+        } else {
+            Err(answer.failure(arguments))
+        }
+    }
+
+    /// Runs git and gives its first line.
+    pub(crate) fn line<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, Error> {
+        let printed = self.run(arguments)?;
+        let text = String::from_utf8_lossy(&printed);
+        Ok(text.lines().next().unwrap_or_default().to_owned())
+    }
+
+    /// Runs git in another folder, with something to read, whatever its exit code.
+    pub(crate) fn start_in<S: AsRef<OsStr>>(
+        &self,
+        folder: &Path,
+        arguments: &[S],
+        input: &[u8],
+    ) -> Result<Answer, Error> {
+        let mut there = self.clone();
+        there.folder = folder.to_owned();
+        there.start(arguments, input)
+    }
+
+    fn start<S: AsRef<OsStr>>(&self, arguments: &[S], input: &[u8]) -> Result<Answer, Error> {
+        let mut command = Command::new("git");
+        command.current_dir(&self.folder).env_clear();
+        for name in ["PATH", "HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "TZ"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command
+            .env("LC_ALL", "C")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        for setting in &self.settings {
+            command.arg("-c").arg(setting);
+        }
+        command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| {
+            if error.kind() == std::io::ErrorKind::NotFound && self.folder.is_dir() {
+                Error::GitUnusable("the program `git` is not installed".to_owned())
+            } else {
+                Error::Files {
+                    action: "starting git in",
+                    path: self.folder.clone(),
+                    source: error,
+                }
+            }
+        })?;
+        let stdin = child.stdin.take();
+        let output = std::thread::scope(|scope| {
+            // A git that does not want all its input closes it; its exit code tells.
+            scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
+            child.wait_with_output()
+        })
+        .map_err(|source| Error::Files {
+            action: "running git in",
+            path: self.folder.clone(),
+            source,
+        })?;
+        Ok(Answer {
+            code: output.status.code(),
+            stdout: output.stdout,
+            stderr: output.stderr,
+        })
+    }
+}
+
+/// What git said.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+}
+
+impl Answer {
+    /// As an error that shows the command without our settings.
+    pub(crate) fn failure<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Error {
+        let words: Vec<_> = arguments
+            .iter()
+            .map(|argument| argument.as_ref().to_string_lossy().into_owned())
+            .collect();
+        let told = String::from_utf8_lossy(&self.stderr);
+        let told = told.trim();
+        Error::Git {
+            command: words.join(" "),
+            message: if told.is_empty() {
+                format!("it ended with {:?}", self.code)
+            } else {
+                told.lines().take(5).collect::<Vec<_>>().join("; ")
+            },
+        }
+    }
+}
+
+/// Refuses a git that cannot do what we need.
+pub(crate) fn check_version() -> Result<(), Error> {
+    let text = Git::at(Path::new("/")).line(&["version"])?;
+    let mut numbers = text
+        .trim_start_matches("git version ")
+        .split('.')
+        .map(|part| part.parse::<u32>().unwrap_or(0));
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if found < OLDEST {
+        return Err(Error::GitUnusable(format!(
+            "`{text}` is too old: 2.38 or newer is needed"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,534 @@
+//! What a worktree's changes become in the user's repository: a commit, an index and files, all
+//! computed beforehand, without touching any of them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::{FileKind, TreePath};
+use serde::{Deserialize, Serialize};
+
+use super::program::Git;
+use super::worktree::{Checkout, GitBase};
+use super::{joined, records};
+use crate::beneath::Root;
+use crate::capture::Change;
+use crate::error::{During as _, Error};
+
+/// How the result arrives on the user's branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Landing {
+    /// One commit on top of the branch.
+    #[default]
+    Commit,
+    /// A merge of the sandbox's commit into the branch.
+    Merge,
+}
+
+/// A blob in a tree or index, as git names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Blob {
+    pub(crate) mode: String,
+    pub(crate) oid: String,
+}
+
+impl Blob {
+    fn new(mode: &str, oid: &str) -> Option<Self> {
+        (mode != "000000").then(|| Self {
+            mode: mode.to_owned(),
+            oid: oid.to_owned(),
+        })
+    }
+}
+
+/// A path on which merge could not decide, with the three sides.
+#[derive(Debug, Clone)]
+pub(crate) struct Unmerged {
+    pub(crate) path: TreePath,
+    /// Base, ours (the user's) and theirs (the sandbox's).
+    pub(crate) sides: [Option<Blob>; 3],
+}
+
+/// A path that the new commit changes.
+#[derive(Debug, Clone)]
+pub(crate) struct Update {
+    pub(crate) path: TreePath,
+    pub(crate) old: Option<Blob>,
+    pub(crate) new: Option<Blob>,
+    /// What the user's index holds.
+    pub(crate) index: Option<Blob>,
+    /// What the user's file would be as a blob; `None` when there is no file.
+    pub(crate) file: Option<Blob>,
+    /// The user does not want this path in the work tree.
+    pub(crate) is_sparse: bool,
+    /// Whether the new content is exactly the sandbox's.
+    pub(crate) is_sandboxed: bool,
+}
+
+/// The result for one repository.
+#[derive(Debug)]
+pub(crate) struct GitPlan {
+    /// The user's commit now.
+    pub(crate) old: String,
+    pub(crate) branch: Option<String>,
+    /// The new commit; `None` when git sees no change.
+    pub(crate) new: Option<String>,
+    pub(crate) is_merge: bool,
+    pub(crate) updates: Vec<Update>,
+    pub(crate) unmerged: Vec<Unmerged>,
+    /// Changed paths that git ignores, which stay in the sandbox.
+    pub(crate) ignored: Vec<TreePath>,
+    /// An index with the new commit, for conversions.
+    pub(crate) result_index: PathBuf,
+    pub(crate) git: Git,
+}
+
+/// What is wanted.
+pub(crate) struct GitRequest<'a> {
+    pub(crate) alias: &'a str,
+    pub(crate) checkout: &'a Checkout,
+    pub(crate) base: &'a GitBase,
+    pub(crate) base_index: &'a Path,
+    /// The sandbox's files.
+    pub(crate) work_tree: &'a Path,
+    pub(crate) changes: &'a [Change],
+    /// An empty folder for indexes, and for objects when nothing may be left behind.
+    pub(crate) scratch: &'a Path,
+    pub(crate) keep_objects: bool,
+    pub(crate) landing: Landing,
+    pub(crate) message: &'a str,
+}
+
+/// Computes the result. The user's repository gets at most new objects, which nothing refers to.
+pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
+    let checkout = request.checkout;
+    let scratch_index = request.scratch.join("sandbox.index");
+    std::fs::copy(request.base_index, &scratch_index).during("copying", request.base_index)?;
+    let mut git = checkout.scratch(&scratch_index, request.work_tree);
+    if !request.keep_objects {
+        let own = request.scratch.join("objects");
+        std::fs::create_dir_all(&own).during("making", &own)?;
+        git = git.with("GIT_OBJECT_DIRECTORY", &own).with(
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+            checkout.common_dir.join("objects"),
+        );
+    }
+    let git = with_identity(git)?;
+    let head = checkout.head()?;
+    let (paths, ignored) = tracked_paths(request, &git)?;
+    check_paths(request, &git, &paths)?;
+    let mut plan = GitPlan {
+        old: head.commit.clone(),
+        branch: head.branch,
+        new: None,
+        is_merge: false,
+        updates: Vec::new(),
+        unmerged: Vec::new(),
+        ignored,
+        result_index: request.scratch.join("result.index"),
+        git,
+    };
+    if paths.is_empty() {
+        return Ok(plan);
+    }
+    let there = request.work_tree;
+    let update = [
+        "update-index",
+        "-z",
+        "--add",
+        "--remove",
+        "--replace",
+        "--stdin",
+    ];
+    succeed(plan.git.start_in(there, &update, &joined(&paths))?, &update)?;
+    let tree = plan.git.line(&["write-tree"])?;
+    let base_tree = plan
+        .git
+        .line(&["rev-parse", &format!("{}^{{tree}}", request.base.commit)])?;
+    if tree == base_tree {
+        return Ok(plan);
+    }
+    let work = plan.git.line(&[
+        "commit-tree",
+        &tree,
+        "-p",
+        &request.base.commit,
+        "-m",
+        request.message,
+    ])?;
+    let merged_tree = if head.commit == request.base.commit {
+        tree.clone()
+    } else {
+        match merge(&plan.git, &head.commit, &work)? {
+            Ok(tree) => tree,
+            Err(unmerged) => {
+                plan.unmerged = unmerged;
+                return Ok(plan);
+            }
+        }
+    };
+    plan.is_merge = request.landing == Landing::Merge;
+    let new = match request.landing {
+        Landing::Commit if head.commit == request.base.commit => work,
+        Landing::Commit => plan.git.line(&[
+            "commit-tree",
+            &merged_tree,
+            "-p",
+            &head.commit,
+            "-m",
+            request.message,
+        ])?,
+        Landing::Merge => plan.git.line(&[
+            "commit-tree",
+            &merged_tree,
+            "-p",
+            &head.commit,
+            "-p",
+            &work,
+            "-m",
+            request.message,
+        ])?,
+    };
+    plan.updates = updates(&plan, request, &new, &tree)?;
+    let result = plan.git.with("GIT_INDEX_FILE", &plan.result_index);
+    result.run(&["read-tree", &new])?;
+    plan.new = Some(new);
+    Ok(plan)
+}
+
+fn succeed(answer: super::program::Answer, arguments: &[&str]) -> Result<Vec<u8>, Error> {
+    if answer.code == Some(0) {
+        Ok(answer.stdout)
+    } else {
+        Err(answer.failure(arguments))
+    }
+}
+
+/// Commits need a name; a user who told git none still gets a result.
+fn with_identity(git: Git) -> Result<Git, Error> {
+    if git.try_run(&["var", "GIT_COMMITTER_IDENT"])?.code == Some(0) {
+        return Ok(git);
+    }
+    Ok(git
+        .set("user.name=CleverAgents")
+        .set("user.email=agents@localhost"))
+}
+
+/// The changed paths that git looks at, and those that it ignores.
+fn tracked_paths(
+    request: &GitRequest<'_>,
+    git: &Git,
+) -> Result<(Vec<TreePath>, Vec<TreePath>), Error> {
+    if request.changes.is_empty() {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    // With the index at hand git never calls a tracked path ignored.
+    let arguments = ["check-ignore", "-z", "--stdin"];
+    let input = joined(request.changes.iter().map(|change| &change.path));
+    let answer = git.start_in(request.work_tree, &arguments, &input)?;
+    if !matches!(answer.code, Some(0 | 1)) {
+        return Err(answer.failure(&arguments));
+    }
+    let ignored: HashSet<TreePath> = records(&answer.stdout)
+        .filter_map(|path| TreePath::from_bytes(path).ok())
+        .collect();
+    let is_content = |state: &cleveragents_domain::FileState| state.kind() != FileKind::Directory;
+    let paths = request
+        .changes
+        .iter()
+        .filter(|change| change.before.iter().chain(&change.after).any(is_content))
+        .map(|change| change.path.clone())
+        .filter(|path| !ignored.contains(path))
+        .collect();
+    let mut ignored: Vec<TreePath> = ignored.into_iter().collect();
+    ignored.sort();
+    Ok((paths, ignored))
+}
+
+/// Refuses what git could not carry: repositories inside, submodules, filters that run commands.
+fn check_paths(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Result<(), Error> {
+    let mut problems = Vec::new();
+    let submodules: Vec<TreePath> = records(&git.run(&["ls-files", "-z", "--stage"])?)
+        .filter(|record| record.starts_with(b"160000 "))
+        .filter_map(|record| {
+            let path = record.split(|byte| *byte == b'\t').nth(1)?;
+            TreePath::from_bytes(path).ok()
+        })
+        .collect();
+    for path in paths {
+        if path.names().any(|name| name.eq_ignore_ascii_case(b".git")) {
+            problems.push((
+                path.clone(),
+                "it belongs to another git repository".to_owned(),
+            ));
+        } else if let Some(module) = submodules.iter().find(|module| path.is_within(module)) {
+            problems.push((path.clone(), format!("it is in the submodule `{module}`")));
+        }
+    }
+    let arguments = ["check-attr", "-z", "--stdin", "filter"];
+    let told = succeed(
+        git.start_in(request.work_tree, &arguments, &joined(paths))?,
+        &arguments,
+    )?;
+    let fields: Vec<&[u8]> = told.split(|byte| *byte == 0).collect();
+    for [path, _, value] in fields.as_chunks().0 {
+        let name = String::from_utf8_lossy(value);
+        if git.has_filter(&name)
+            && let Ok(path) = TreePath::from_bytes(*path)
+        {
+            problems.push((
+                path,
+                format!("its git filter `{name}` would have to run a command"),
+            ));
+        }
+    }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::CannotApply {
+            alias: request.alias.to_owned(),
+            problems,
+        })
+    }
+}
+
+/// Merges two commits without a work tree.
+fn merge(git: &Git, ours: &str, theirs: &str) -> Result<Result<String, Vec<Unmerged>>, Error> {
+    let arguments = [
+        "merge-tree",
+        "--write-tree",
+        "-z",
+        "--no-messages",
+        ours,
+        theirs,
+    ];
+    let answer = git.try_run(&arguments)?;
+    let mut printed = records(&answer.stdout);
+    let tree = String::from_utf8_lossy(printed.next().unwrap_or_default()).into_owned();
+    match answer.code {
+        Some(0) => Ok(Ok(tree)),
+        Some(1) => {
+            let mut found: BTreeMap<TreePath, [Option<Blob>; 3]> = BTreeMap::new();
+            for record in printed {
+                if let Some((path, stage, blob)) = staged(record)
+                    && (1..=3).contains(&stage)
+                {
+                    found.entry(path).or_default()[stage - 1] = Some(blob);
+                }
+            }
+            Ok(Err(found
+                .into_iter()
+                .map(|(path, sides)| Unmerged { path, sides })
+                .collect()))
+        }
+        _ => Err(answer.failure(&arguments)),
+    }
+}
+
+/// Reads `MODE OID STAGE\tPATH`.
+fn staged(record: &[u8]) -> Option<(TreePath, usize, Blob)> {
+    let tab = record.iter().position(|byte| *byte == b'\t')?;
+    let words = std::str::from_utf8(&record[..tab]).ok()?;
+    let [mode, oid, stage] = words.split(' ').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let path = TreePath::from_bytes(&record[tab + 1..]).ok()?;
+    Some((path, stage.parse().ok()?, Blob::new(mode, oid)?))
+}
+
+/// What the new commit changes, beside what the user has there.
+fn updates(
+    plan: &GitPlan,
+    request: &GitRequest<'_>,
+    new: &str,
+    sandbox_tree: &str,
+) -> Result<Vec<Update>, Error> {
+    let mut found = tree_differences(&plan.git, &plan.old, new)?;
+    let composed: HashSet<TreePath> = tree_differences(&plan.git, sandbox_tree, new)?
+        .into_iter()
+        .map(|update| update.path)
+        .collect();
+    for update in &mut found {
+        update.is_sandboxed = !composed.contains(&update.path);
+    }
+    if request.checkout.is_bare {
+        return Ok(found);
+    }
+    let wanted: HashMap<TreePath, usize> = found
+        .iter()
+        .enumerate()
+        .map(|(at, update)| (update.path.clone(), at))
+        .collect();
+    // The user's index, whole: asking for single paths would need them as arguments.
+    let index = plan.git.with("GIT_INDEX_FILE", &request.checkout.index);
+    for record in records(&index.run(&["ls-files", "-z", "--stage"])?) {
+        if let Some((path, stage, blob)) = staged(record)
+            && let Some(at) = wanted.get(&path)
+        {
+            // A path that is unmerged in the user's index equals nothing.
+            found[*at].index = Some(if stage == 0 {
+                blob
+            } else {
+                Blob {
+                    mode: "unmerged".to_owned(),
+                    oid: blob.oid,
+                }
+            });
+        }
+    }
+    for record in records(&index.run(&["ls-files", "-z", "-t", "--cached"])?) {
+        if let Some(path) = record.strip_prefix(b"S ")
+            && let Some(at) = TreePath::from_bytes(path)
+                .ok()
+                .and_then(|path| wanted.get(&path).copied())
+        {
+            found[at].is_sparse = true;
+        }
+    }
+    files_as_blobs(plan, request, &mut found, &wanted)?;
+    Ok(found)
+}
+
+/// Reads the user's files, every byte, as git would store them.
+fn files_as_blobs(
+    plan: &GitPlan,
+    request: &GitRequest<'_>,
+    found: &mut [Update],
+    wanted: &HashMap<TreePath, usize>,
+) -> Result<(), Error> {
+    let location = &request.checkout.location;
+    let root = Root::open(location).during("opening", location)?;
+    let mut present = Vec::new();
+    for update in found.iter() {
+        let stat = root
+            .stat(&update.path)
+            .during("reading", &location.join(update.path.as_path()))?;
+        let is_content = stat
+            .and_then(|stat| stat.mode)
+            .is_some_and(|mode| mode.kind() != FileKind::Directory);
+        if is_content {
+            present.push(update.path.clone());
+        }
+    }
+    if present.is_empty() {
+        return Ok(());
+    }
+    // An empty index remembers no times, so git cannot skip a file as unchanged.
+    let index = request.scratch.join("files.index");
+    let git = plan
+        .git
+        .with("GIT_INDEX_FILE", &index)
+        .with("GIT_WORK_TREE", location);
+    git.run(&["read-tree", "--empty"])?;
+    let arguments = ["update-index", "-z", "--add", "--replace", "--stdin"];
+    succeed(
+        git.start_in(location, &arguments, &joined(&present))?,
+        &arguments,
+    )?;
+    for record in records(&git.run(&["ls-files", "-z", "--stage"])?) {
+        if let Some((path, _, blob)) = staged(record)
+            && let Some(at) = wanted.get(&path)
+        {
+            found[*at].file = Some(blob);
+        }
+    }
+    Ok(())
+}
+
+fn tree_differences(git: &Git, from: &str, to: &str) -> Result<Vec<Update>, Error> {
+    let printed = git.run(&[
+        "diff-tree",
+        "-r",
+        "-z",
+        "--no-renames",
+        "--raw",
+        "--no-abbrev",
+        from,
+        to,
+    ])?;
+    let mut fields = records(&printed);
+    let mut updates = Vec::new();
+    while let Some(facts) = fields.next() {
+        let broken = || Error::Git {
+            command: "diff-tree".to_owned(),
+            message: "the answer is not understood".to_owned(),
+        };
+        let facts = std::str::from_utf8(facts).map_err(|_| broken())?;
+        let words: Vec<&str> = facts.trim_start_matches(':').split(' ').collect();
+        let [old_mode, new_mode, old, new, _] = words[..] else {
+            return Err(broken());
+        };
+        let path = fields.next().ok_or_else(broken)?;
+        updates.push(Update {
+            path: TreePath::from_bytes(path).map_err(|_| broken())?,
+            old: Blob::new(old_mode, old),
+            new: Blob::new(new_mode, new),
+            index: None,
+            file: None,
+            is_sparse: false,
+            is_sandboxed: false,
+        });
+    }
+    Ok(updates)
+}
+
+impl GitPlan {
+    /// Writes the index the user will have, from the one they have now.
+    pub(crate) fn write_index(&self, checkout: &Checkout, place: &Path) -> Result<(), Error> {
+        std::fs::copy(&checkout.index, place).during("copying", &checkout.index)?;
+        let mut input = Vec::new();
+        let (gone, kept): (Vec<&Update>, Vec<&Update>) =
+            self.updates.iter().partition(|update| update.new.is_none());
+        for update in gone {
+            input.extend_from_slice(format!("0 {}\t", "0".repeat(self.old.len())).as_bytes());
+            input.extend_from_slice(update.path.as_bytes());
+            input.push(0);
+        }
+        for update in &kept {
+            if let Some(blob) = &update.new {
+                input.extend_from_slice(format!("{} {}\t", blob.mode, blob.oid).as_bytes());
+                input.extend_from_slice(update.path.as_bytes());
+                input.push(0);
+            }
+        }
+        let git = self
+            .git
+            .with("GIT_INDEX_FILE", place)
+            .with("GIT_WORK_TREE", &checkout.location);
+        git.run_with(
+            &["update-index", "--add", "--replace", "-z", "--index-info"],
+            &input,
+        )?;
+        let sparse: Vec<&TreePath> = kept
+            .iter()
+            .filter(|update| update.is_sparse)
+            .map(|update| &update.path)
+            .collect();
+        if !sparse.is_empty() {
+            git.run_with(
+                &["update-index", "--skip-worktree", "-z", "--stdin"],
+                &joined(sparse),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of a blob, without conversions.
+    pub(crate) fn blob(&self, blob: &Blob) -> Result<Vec<u8>, Error> {
+        self.git.run(&["cat-file", "blob", &blob.oid])
+    }
+
+    /// Writes paths of the new commit into a folder, as files are checked out.
+    pub(crate) fn check_out(&self, folder: &Path, paths: &[TreePath]) -> Result<(), Error> {
+        let git = self
+            .git
+            .with("GIT_INDEX_FILE", &self.result_index)
+            .with("GIT_WORK_TREE", folder);
+        let arguments = ["checkout-index", "-z", "--stdin", "--force"];
+        succeed(
+            git.start_in(folder, &arguments, &joined(paths))?,
+            &arguments,
+        )?;
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! Putting paths of a sandbox back to states of its history, exactly.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use cleveragents_domain::{FileKind, FileMode, FileState, TreePath};
+
+use crate::beneath::Root;
+use crate::capture::Change;
+use crate::error::{During as _, Error};
+use crate::objects::Objects;
+use crate::state::read_state;
+
+/// Brings every path to the state asked for and says what changed. Nothing is touched unless all
+/// the content that is needed is there.
+pub(crate) fn restore(
+    root: &Root,
+    targets: &BTreeMap<TreePath, Option<FileState>>,
+    objects: &Objects,
+) -> Result<Vec<Change>, Error> {
+    let mut changes = Vec::new();
+    for (path, target) in targets {
+        let found =
+            read_state(root, path, None).during("reading", &root.path().join(path.as_path()))?;
+        let before = found.map(|(state, _)| state);
+        if before != *target {
+            changes.push(Change {
+                path: path.clone(),
+                before,
+                after: *target,
+            });
+        }
+    }
+    let lost: Vec<TreePath> = changes
+        .iter()
+        .filter(|change| needs_content(change).is_some_and(|state| !objects.holds(state.hash)))
+        .map(|change| change.path.clone())
+        .collect();
+    if !lost.is_empty() {
+        return Err(Error::ContentLost(lost));
+    }
+    let mut loosened = Loosened {
+        root,
+        folders: Vec::new(),
+    };
+    for change in changes.iter().rev() {
+        loosened.parent_of(&change.path)?;
+        remove(root, change).during("removing", &root.path().join(change.path.as_path()))?;
+    }
+    for change in &changes {
+        place(root, change, objects).during("writing", &root.path().join(change.path.as_path()))?;
+    }
+    loosened.tighten()?;
+    for change in changes.iter().rev() {
+        if let Some(state) = change
+            .after
+            .filter(|state| state.kind() == FileKind::Directory)
+        {
+            root.set_mode(&change.path, state.mode).during(
+                "setting the permissions of",
+                &root.path().join(change.path.as_path()),
+            )?;
+        }
+    }
+    Ok(changes)
+}
+
+/// The state whose bytes must be written, if the change needs any.
+fn needs_content(change: &Change) -> Option<FileState> {
+    let after = change.after?;
+    let is_there = change
+        .before
+        .is_some_and(|before| before.same_content(&after));
+    (after.kind() != FileKind::Directory && !is_there).then_some(after)
+}
+
+fn remove(root: &Root, change: &Change) -> io::Result<()> {
+    let Some(before) = change.before else {
+        return Ok(());
+    };
+    if change
+        .after
+        .is_some_and(|after| after.kind() == before.kind())
+    {
+        return Ok(());
+    }
+    match before.kind() {
+        FileKind::Directory => root.remove_folder(&change.path),
+        FileKind::File | FileKind::Symlink => root.remove_file(&change.path),
+    }
+}
+
+fn place(root: &Root, change: &Change, objects: &Objects) -> io::Result<()> {
+    let Some(after) = change.after else {
+        return Ok(());
+    };
+    let content = || {
+        objects
+            .open_object(after.hash)?
+            .ok_or_else(|| io::Error::other("its content is gone"))
+    };
+    match after.kind() {
+        FileKind::Directory => root.make_folder(&change.path),
+        _ if needs_content(change).is_none() => root.set_mode(&change.path, after.mode),
+        FileKind::File => root.write_file(&change.path, after.mode, &mut content()?),
+        FileKind::Symlink => {
+            let mut target = Vec::new();
+            io::Read::read_to_end(&mut content()?, &mut target)?;
+            root.write_link(&change.path, &target)
+        }
+    }
+}
+
+/// Folders that were made writable for a while.
+struct Loosened<'a> {
+    root: &'a Root,
+    folders: Vec<(TreePath, FileMode)>,
+}
+
+impl Loosened<'_> {
+    fn parent_of(&mut self, path: &TreePath) -> Result<(), Error> {
+        let Some(parent) = path.parent() else {
+            return Ok(());
+        };
+        let place = self.root.path().join(parent.as_path());
+        let mode = self
+            .root
+            .stat(&parent)
+            .during("reading", &place)?
+            .and_then(|stat| stat.mode);
+        if let Some(mode) = mode
+            && mode.kind() == FileKind::Directory
+            && mode.permissions() & 0o300 != 0o300
+        {
+            let open = FileMode::new(FileKind::Directory, mode.permissions() | 0o700);
+            self.root
+                .set_mode(&parent, open)
+                .during("setting the permissions of", &place)?;
+            self.folders.push((parent, mode));
+        }
+        Ok(())
+    }
+
+    fn tighten(self) -> Result<(), Error> {
+        for (path, mode) in self.folders.iter().rev() {
+            let place = self.root.path().join(path.as_path());
+            if self.root.stat(path).during("reading", &place)?.is_some() {
+                self.root
+                    .set_mode(path, *mode)
+                    .during("setting the permissions of", &place)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! What a path of a tree holds right now, read from the tree itself.
+
+use std::io;
+
+use cleveragents_domain::{ContentHash, FileKind, FileState, TreePath};
+
+use crate::beneath::{Root, Stat, stat_of};
+use crate::objects::{Objects, hash_of};
+
+/// How often a file that changes while it is read is read again.
+const ATTEMPTS: usize = 5;
+
+/// Reads what is at a path, together with the system's description of exactly that. `None` when
+/// nothing is there. With `objects` the content is kept as well.
+pub(crate) fn read_state(
+    root: &Root,
+    path: &TreePath,
+    mut objects: Option<&mut Objects>,
+) -> io::Result<Option<(FileState, Stat)>> {
+    for _ in 0..ATTEMPTS {
+        let Some(stat) = root.stat(path)? else {
+            return Ok(None);
+        };
+        let Some(mode) = stat.mode else {
+            return Err(io::Error::other(format!(
+                "`{path}` is a device, socket or pipe"
+            )));
+        };
+        let content = match mode.kind() {
+            FileKind::Directory => Some((ContentHash::of(b""), 0)),
+            FileKind::Symlink => read_link(root, path, objects.as_deref_mut())?,
+            FileKind::File => read_file(root, path, &stat, objects.as_deref_mut())?,
+        };
+        if let Some((hash, size)) = content {
+            return Ok(Some((FileState { hash, size, mode }, stat)));
+        }
+    }
+    Err(io::Error::other(format!("`{path}` changes all the time")))
+}
+
+type Content = Option<(ContentHash, u64)>;
+
+fn read_link(root: &Root, path: &TreePath, objects: Option<&mut Objects>) -> io::Result<Content> {
+    let target = match root.read_link(path) {
+        Ok(target) => target,
+        Err(error) if swapped(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let hash = match objects {
+        Some(objects) => objects.put(&target)?,
+        None => ContentHash::of(&target),
+    };
+    Ok(Some((hash, target.len() as u64)))
+}
+
+fn read_file(
+    root: &Root,
+    path: &TreePath,
+    seen: &Stat,
+    objects: Option<&mut Objects>,
+) -> io::Result<Content> {
+    let mut file = match root.open_file(path) {
+        Ok(file) => file,
+        Err(error) if swapped(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let is_as_seen = |file: &std::fs::File| -> io::Result<bool> {
+        Ok(stat_of(&rustix::fs::fstat(file)?) == *seen)
+    };
+    if !is_as_seen(&file)? {
+        return Ok(None);
+    }
+    let content = match objects {
+        Some(objects) => objects.put_file(&mut file, seen.size)?,
+        None => Some(hash_of(&mut file)?),
+    };
+    Ok(if is_as_seen(&file)? { content } else { None })
+}
+
+/// Whether the path became something else between two calls.
+fn swapped(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::NOENT | Errno::LOOP | Errno::INVAL | Errno::NOTDIR)
+    )
+}

@@ -1,0 +1,348 @@
+//! Sandboxes, what they hold and their checkpoints.
+//!
+//! A sandbox changes state only by a statement that names the states it may come from, so of two
+//! commands that want to apply or discard it one finds it changed. A free name is the database's to
+//! judge: a partial unique index covers the sandboxes that are not over.
+
+use cleveragents_domain::{
+    Checkpoint, CheckpointNumber, CheckpointReason, EventKind, NewEvent, Sandbox, SandboxId,
+    SandboxState, Version,
+};
+use serde_json::{Value, json};
+
+use super::{changesets, json_text};
+use crate::error::Error;
+use crate::transaction::{Reader, UnitOfWork};
+use crate::value::{Row, params};
+
+macro_rules! columns {
+    () => {
+        "sandbox_id, name, state, changeset_id, machine, folder, origin, rolling_back_to, result, \
+         version, created_at, updated_at"
+    };
+}
+
+fn read(mut row: Row) -> Result<Sandbox, Error> {
+    Ok(Sandbox {
+        id: row.take()?,
+        name: row.take()?,
+        state: {
+            let state: String = row.take()?;
+            SandboxState::from_stored(&state)
+                .ok_or_else(|| Error::stored("the state of a sandbox", format!("is `{state}`")))?
+        },
+        changeset: row.take()?,
+        machine: row.take()?,
+        folder: row.take()?,
+        origin: row.take()?,
+        rolling_back_to: row.take()?,
+        result: row.take()?,
+        version: Version(row.take()?),
+        created_at: row.take()?,
+        updated_at: row.take()?,
+    })
+}
+
+/// A part of a sandbox: one resource and where its copy comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredMember {
+    /// What it is called inside the sandbox.
+    pub alias: String,
+    /// The resource it copies.
+    pub resource: String,
+    /// How it is isolated.
+    pub strategy: String,
+    /// Where the real one is, as text.
+    pub location: String,
+    /// Whether its changes may never be applied.
+    pub is_read_only: bool,
+    /// What the copy started from, as JSON text.
+    pub base: String,
+}
+
+/// What a new sandbox starts with.
+#[derive(Debug, Clone)]
+pub struct NewSandbox {
+    /// Its id.
+    pub id: SandboxId,
+    /// What people call it.
+    pub name: String,
+    /// The machine its files are on.
+    pub machine: String,
+    /// The folder of its files, as text.
+    pub folder: String,
+    /// What it is made from.
+    pub origin: String,
+    /// Its parts.
+    pub members: Vec<StoredMember>,
+}
+
+/// Stores a sandbox that is about to be made, with its empty history. `false` when a sandbox of this
+/// name is there already.
+pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewSandbox) -> Result<bool, Error> {
+    let now = unit.now();
+    let changeset = cleveragents_domain::ChangesetId::generate();
+    changesets::open(unit, changeset, None)?;
+    let inserted = unit.execute(
+        "INSERT INTO sandboxes (sandbox_id, name, state, changeset_id, machine, folder, origin, created_at, updated_at) \
+         VALUES (?1, ?2, 'creating', ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT DO NOTHING",
+        params![new.id, &new.name, changeset, &new.machine, &new.folder, &new.origin, now],
+    )?;
+    if inserted == 0 {
+        return Ok(false);
+    }
+    for (number, member) in (0_u64..).zip(&new.members) {
+        unit.execute(
+            "INSERT INTO sandbox_members (sandbox_id, number, alias, resource, strategy, location, is_read_only, base) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                new.id,
+                number,
+                &member.alias,
+                &member.resource,
+                &member.strategy,
+                &member.location,
+                u64::from(member.is_read_only),
+                &member.base,
+            ],
+        )?;
+    }
+    emit(
+        unit,
+        EventKind::SandboxCreating,
+        new.id,
+        json!({"name": new.name, "origin": new.origin}),
+    );
+    Ok(true)
+}
+
+fn emit(unit: &mut UnitOfWork<'_>, kind: EventKind, id: SandboxId, payload: Value) {
+    unit.emit(NewEvent {
+        kind,
+        subject: id.to_string(),
+        payload,
+    });
+}
+
+/// The parts of a sandbox, in order.
+pub fn members(reader: &mut dyn Reader, id: SandboxId) -> Result<Vec<StoredMember>, Error> {
+    reader
+        .query(
+            "SELECT alias, resource, strategy, location, is_read_only, base FROM sandbox_members \
+             WHERE sandbox_id = ?1 ORDER BY number",
+            params![id],
+        )?
+        .into_iter()
+        .map(|mut row| {
+            Ok(StoredMember {
+                alias: row.take()?,
+                resource: row.take()?,
+                strategy: row.take()?,
+                location: row.take()?,
+                is_read_only: row.take::<u64>()? == 1,
+                base: row.take()?,
+            })
+        })
+        .collect()
+}
+
+/// Says what the copy of a part started from, once it is made.
+pub fn set_base(
+    unit: &mut UnitOfWork<'_>,
+    id: SandboxId,
+    alias: &str,
+    base: &str,
+) -> Result<(), Error> {
+    unit.execute(
+        "UPDATE sandbox_members SET base = ?3 WHERE sandbox_id = ?1 AND alias = ?2",
+        params![id, alias, base],
+    )?;
+    Ok(())
+}
+
+/// The sandbox with an id.
+pub fn get(reader: &mut dyn Reader, id: SandboxId) -> Result<Option<Sandbox>, Error> {
+    reader
+        .query_first(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM sandboxes WHERE sandbox_id = ?1"
+            ),
+            params![id],
+        )?
+        .map(read)
+        .transpose()
+}
+
+/// The sandbox of a name: the one that is not over, else the last that was.
+pub fn by_name(reader: &mut dyn Reader, name: &str) -> Result<Option<Sandbox>, Error> {
+    reader
+        .query_first(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM sandboxes WHERE name = ?1 \
+                 ORDER BY CASE WHEN state IN ('applied', 'discarded') THEN 1 ELSE 0 END, sandbox_id DESC LIMIT 1"
+            ),
+            params![name],
+        )?
+        .map(read)
+        .transpose()
+}
+
+/// Every sandbox, newest first; those that are over only when asked for.
+pub fn list(reader: &mut dyn Reader, with_over: bool) -> Result<Vec<Sandbox>, Error> {
+    let sql = if with_over {
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM sandboxes ORDER BY sandbox_id DESC"
+        )
+    } else {
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM sandboxes WHERE state NOT IN ('applied', 'discarded') ORDER BY sandbox_id DESC"
+        )
+    };
+    reader.query(sql, &[])?.into_iter().map(read).collect()
+}
+
+/// Moves a sandbox from one state to another. `false` when it is not in that state any more.
+pub fn transition(
+    unit: &mut UnitOfWork<'_>,
+    id: SandboxId,
+    from: SandboxState,
+    to: SandboxState,
+    result: Option<&Value>,
+) -> Result<bool, Error> {
+    if !from.may_become(to) {
+        return Err(Error::Internal(format!(
+            "a sandbox cannot go from {} to {}",
+            from.as_str(),
+            to.as_str()
+        )));
+    }
+    let now = unit.now();
+    let text = result.map(json_text);
+    let moved = unit.execute(
+        "UPDATE sandboxes SET state = ?3, result = COALESCE(?4, result), version = version + 1, updated_at = ?5 \
+         WHERE sandbox_id = ?1 AND state = ?2",
+        params![id, from.as_str(), to.as_str(), text, now],
+    )?;
+    if moved == 0 {
+        return Ok(false);
+    }
+    let kind = match (from, to) {
+        (SandboxState::Creating, SandboxState::Active) => Some(EventKind::SandboxCreated),
+        (SandboxState::Applying, SandboxState::Active) => Some(EventKind::ApplyUndone),
+        (_, SandboxState::Applying) => Some(EventKind::SandboxApplying),
+        (_, SandboxState::Applied) => Some(EventKind::SandboxApplied),
+        (_, SandboxState::Discarded) => Some(EventKind::SandboxDiscarded),
+        _ => None,
+    };
+    if let Some(kind) = kind {
+        emit(unit, kind, id, result.cloned().unwrap_or(Value::Null));
+    }
+    Ok(true)
+}
+
+/// Remembers the position a rollback is on its way to, or that it got there.
+pub fn set_rolling_back(
+    unit: &mut UnitOfWork<'_>,
+    id: SandboxId,
+    position: Option<u64>,
+) -> Result<(), Error> {
+    let now = unit.now();
+    unit.execute(
+        "UPDATE sandboxes SET rolling_back_to = ?2, version = version + 1, updated_at = ?3 WHERE sandbox_id = ?1",
+        params![id, position, now],
+    )?;
+    Ok(())
+}
+
+/// Says that a sandbox reached an earlier state.
+pub fn announce_rollback(unit: &mut UnitOfWork<'_>, id: SandboxId, position: u64, paths: u64) {
+    emit(
+        unit,
+        EventKind::SandboxRolledBack,
+        id,
+        json!({"position": position, "paths": paths}),
+    );
+}
+
+/// Adds a checkpoint with the next number.
+pub fn add_checkpoint(
+    unit: &mut UnitOfWork<'_>,
+    id: SandboxId,
+    reason: CheckpointReason,
+    label: Option<&str>,
+    position: u64,
+) -> Result<CheckpointNumber, Error> {
+    let now = unit.now();
+    // Locks the sandbox's row, so that two checkpoints cannot take one number.
+    unit.execute(
+        "UPDATE sandboxes SET updated_at = ?2 WHERE sandbox_id = ?1",
+        params![id, now],
+    )?;
+    let number: u64 = unit
+        .query_first(
+            "SELECT COALESCE(MAX(number), 0) + 1 FROM sandbox_checkpoints WHERE sandbox_id = ?1",
+            params![id],
+        )?
+        .ok_or_else(|| Error::stored("a number", "is missing"))?
+        .take()?;
+    unit.execute(
+        "INSERT INTO sandbox_checkpoints (sandbox_id, number, reason, label, position, created_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        params![id, number, reason.as_str(), label, position, now],
+    )?;
+    emit(
+        unit,
+        EventKind::CheckpointCreated,
+        id,
+        json!({"number": number, "reason": reason, "label": label, "position": position}),
+    );
+    Ok(CheckpointNumber(number))
+}
+
+/// The checkpoints of a sandbox, oldest first.
+pub fn checkpoints(reader: &mut dyn Reader, id: SandboxId) -> Result<Vec<Checkpoint>, Error> {
+    reader
+        .query(
+            "SELECT number, reason, label, position, undone, created_at FROM sandbox_checkpoints \
+             WHERE sandbox_id = ?1 ORDER BY number",
+            params![id],
+        )?
+        .into_iter()
+        .map(|mut row| {
+            Ok(Checkpoint {
+                number: CheckpointNumber(row.take()?),
+                reason: {
+                    let reason: String = row.take()?;
+                    CheckpointReason::from_stored(&reason).ok_or_else(|| {
+                        Error::stored("the reason of a checkpoint", format!("is `{reason}`"))
+                    })?
+                },
+                label: row.take()?,
+                position: row.take()?,
+                undone: row.take::<u64>()? == 1,
+                created_at: row.take()?,
+            })
+        })
+        .collect()
+}
+
+/// Marks the state before a rollback as returned to.
+pub fn mark_undone(
+    unit: &mut UnitOfWork<'_>,
+    id: SandboxId,
+    number: CheckpointNumber,
+) -> Result<(), Error> {
+    unit.execute(
+        "UPDATE sandbox_checkpoints SET undone = 1 WHERE sandbox_id = ?1 AND number = ?2",
+        params![id, number.0],
+    )?;
+    Ok(())
+}
