@@ -179,6 +179,8 @@ pub struct Checkpoint {
     pub label: Option<String>,
     /// How many entries of the history came before it.
     pub position: u64,
+    /// For the state before a rollback: the checkpoint that was returned to.
+    pub target: Option<CheckpointNumber>,
     /// For the state before a rollback: whether it was returned to, so that redo goes on from the
     /// one before.
     pub undone: bool,

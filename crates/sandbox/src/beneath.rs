@@ -137,19 +137,6 @@ impl Root {
         Ok(fs::readlinkat(parent, path.name(), Vec::new())?.into_bytes())
     }
 
-    /// The names in a folder.
-    pub(crate) fn names(&self, path: Option<&TreePath>) -> io::Result<Vec<Vec<u8>>> {
-        let mut names = Vec::new();
-        for entry in fs::Dir::new(self.folder(path)?)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                names.push(name.to_vec());
-            }
-        }
-        Ok(names)
-    }
-
     /// Makes a folder; one that is there already is fine.
     pub(crate) fn make_folder(&self, path: &TreePath) -> io::Result<()> {
         match fs::mkdirat(self.parent(path)?, path.name(), Mode::from_raw_mode(0o755)) {

@@ -140,7 +140,8 @@ fn holder_phrase(holder: Option<&String>) -> String {
 }
 
 impl Error {
-    pub(crate) fn stored(what: impl Into<String>, problem: impl Into<String>) -> Self {
+    /// A stored value that cannot be read back.
+    pub fn stored(what: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Stored {
             what: what.into(),
             problem: problem.into(),

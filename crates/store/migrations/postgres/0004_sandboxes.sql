@@ -41,6 +41,7 @@ CREATE TABLE sandbox_checkpoints (
     reason TEXT NOT NULL CHECK (reason IN ('created', 'manual', 'before-exec', 'before-rollback')),
     label TEXT,
     position BIGINT NOT NULL CHECK (position >= 0),
+    target BIGINT CHECK (target >= 1),
     undone BIGINT NOT NULL DEFAULT 0 CHECK (undone IN (0, 1)),
     created_at BIGINT NOT NULL,
     PRIMARY KEY (sandbox_id, number)

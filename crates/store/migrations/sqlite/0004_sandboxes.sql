@@ -84,6 +84,7 @@ CREATE TABLE sandbox_checkpoints (
     reason TEXT NOT NULL CHECK (reason IN ('created', 'manual', 'before-exec', 'before-rollback')),
     label TEXT,
     position INTEGER NOT NULL CHECK (position >= 0),
+    target INTEGER CHECK (target >= 1),
     undone INTEGER NOT NULL DEFAULT 0 CHECK (undone IN (0, 1)),
     created_at INTEGER NOT NULL,
     PRIMARY KEY (sandbox_id, number)

@@ -279,6 +279,7 @@ pub fn add_checkpoint(
     reason: CheckpointReason,
     label: Option<&str>,
     position: u64,
+    target: Option<CheckpointNumber>,
 ) -> Result<CheckpointNumber, Error> {
     let now = unit.now();
     // Locks the sandbox's row, so that two checkpoints cannot take one number.
@@ -294,9 +295,9 @@ pub fn add_checkpoint(
         .ok_or_else(|| Error::stored("a number", "is missing"))?
         .take()?;
     unit.execute(
-        "INSERT INTO sandbox_checkpoints (sandbox_id, number, reason, label, position, created_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        params![id, number, reason.as_str(), label, position, now],
+        "INSERT INTO sandbox_checkpoints (sandbox_id, number, reason, label, position, target, created_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![id, number, reason.as_str(), label, position, target.map(|target| target.0), now],
     )?;
     emit(
         unit,
@@ -311,7 +312,7 @@ pub fn add_checkpoint(
 pub fn checkpoints(reader: &mut dyn Reader, id: SandboxId) -> Result<Vec<Checkpoint>, Error> {
     reader
         .query(
-            "SELECT number, reason, label, position, undone, created_at FROM sandbox_checkpoints \
+            "SELECT number, reason, label, position, target, undone, created_at FROM sandbox_checkpoints \
              WHERE sandbox_id = ?1 ORDER BY number",
             params![id],
         )?
@@ -327,6 +328,7 @@ pub fn checkpoints(reader: &mut dyn Reader, id: SandboxId) -> Result<Vec<Checkpo
                 },
                 label: row.take()?,
                 position: row.take()?,
+                target: row.take::<Option<u64>>()?.map(CheckpointNumber),
                 undone: row.take::<u64>()? == 1,
                 created_at: row.take()?,
             })

@@ -1,0 +1,177 @@
+//! Carrying what a sandbox changed to the real resources.
+
+use std::path::PathBuf;
+
+use cleveragents_domain::{LeaseSubject, SandboxState, Ttl};
+use cleveragents_sandbox::Landing;
+use cleveragents_sandbox::apply::{ApplyOptions, ApplyPlan, MemberPreview, journal_place, plan};
+use cleveragents_store::sandboxes;
+use serde_json::{Value, json};
+
+use super::error::SandboxError;
+use super::service::{OpenSandbox, SandboxService};
+use crate::lease::HeldLease;
+
+/// How to apply.
+#[derive(Debug, Clone, Default)]
+pub struct ApplyRequest {
+    /// How the result arrives on a branch.
+    pub landing: Landing,
+    /// The message of the commit; one that names the sandbox when not given.
+    pub message: Option<String>,
+}
+
+/// What an apply did, or would do.
+#[derive(Debug)]
+pub struct Applied {
+    /// Part by part.
+    pub parts: Vec<MemberPreview>,
+}
+
+impl SandboxService {
+    fn plan_apply(
+        &self,
+        open: &mut OpenSandbox,
+        request: &ApplyRequest,
+        is_preview: bool,
+    ) -> Result<(ApplyPlan, PathBuf), SandboxError> {
+        let diff = self.diff(open)?;
+        let folders = open.view.folders();
+        let scratch = folders.state().join("apply");
+        let files = |source: std::io::Error| cleveragents_sandbox::Error::Files {
+            action: "making",
+            path: scratch.clone(),
+            source,
+        };
+        cleveragents_sandbox::remove_folder(&scratch).map_err(files)?;
+        std::fs::create_dir_all(&scratch).map_err(files)?;
+        let parts: Vec<_> = diff
+            .parts
+            .into_iter()
+            .map(|part| (part.member, part.changes))
+            .collect();
+        let options = ApplyOptions {
+            landing: request.landing,
+            message: request.message.clone().unwrap_or_else(|| {
+                format!(
+                    "Apply sandbox {}\n\nSandbox: {}\n",
+                    open.view.sandbox.name, open.view.sandbox.id
+                )
+            }),
+            is_preview,
+        };
+        let planned = plan(
+            &open.view.sandbox.id.to_string(),
+            &parts,
+            &options,
+            &folders.objects(),
+            &scratch,
+        );
+        match planned {
+            Ok(planned) => Ok((planned, scratch)),
+            Err(error) => {
+                let _gone = cleveragents_sandbox::remove_folder(&scratch);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// What applying would do, worked out as for a real apply and then thrown away.
+    pub fn preview(
+        &self,
+        open: &mut OpenSandbox,
+        request: &ApplyRequest,
+    ) -> Result<Applied, SandboxError> {
+        let resources = self.lease_resources(open)?;
+        let (planned, scratch) = self.plan_apply(open, request, true)?;
+        drop(resources);
+        let _gone = cleveragents_sandbox::remove_folder(&scratch);
+        Ok(Applied {
+            parts: planned.previews,
+        })
+    }
+
+    /// Applies everything and ends the sandbox, or changes nothing.
+    pub fn apply(
+        &self,
+        mut open: OpenSandbox,
+        request: &ApplyRequest,
+    ) -> Result<Applied, SandboxError> {
+        let resources = self.lease_resources(&open)?;
+        let (planned, scratch) = self.plan_apply(&mut open, request, false)?;
+        let report = report_of(&planned.previews);
+        let id = open.view.sandbox.id;
+        let stored = report.clone();
+        self.engine.write(move |unit| {
+            sandboxes::transition(
+                unit,
+                id,
+                SandboxState::Active,
+                SandboxState::Applying,
+                Some(&stored),
+            )
+        })?;
+        let journal = journal_place(&open.view.folders().state());
+        match planned.carry_out(&journal) {
+            Ok(parts) => {
+                self.complete(&open)?;
+                drop(resources);
+                Ok(Applied { parts })
+            }
+            Err(error @ cleveragents_sandbox::Error::Stuck(_)) => Err(error.into()),
+            Err(error) => {
+                self.engine.write(move |unit| {
+                    sandboxes::transition(
+                        unit,
+                        id,
+                        SandboxState::Applying,
+                        SandboxState::Active,
+                        None,
+                    )
+                })?;
+                let _gone = cleveragents_sandbox::remove_folder(&scratch);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// After the last change is in place: the copies go, then the sandbox is over.
+    pub(super) fn complete(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
+        self.remove_files(&open.view)?;
+        let id = open.view.sandbox.id;
+        self.engine.write(move |unit| {
+            sandboxes::transition(
+                unit,
+                id,
+                SandboxState::Applying,
+                SandboxState::Applied,
+                None,
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Two sandboxes of one resource are applied one after the other.
+    fn lease_resources(&self, open: &OpenSandbox) -> Result<Vec<HeldLease>, SandboxError> {
+        let mut places: Vec<String> = open
+            .view
+            .stored
+            .iter()
+            .map(|member| format!("{} {}", open.view.sandbox.machine, member.location))
+            .collect();
+        places.sort();
+        places.dedup();
+        places
+            .into_iter()
+            .map(|place| {
+                Ok(self
+                    .leases()
+                    .acquire(LeaseSubject::new("apply", place), Ttl::default())?)
+            })
+            .collect()
+    }
+}
+
+fn report_of(previews: &[MemberPreview]) -> Value {
+    json!({"parts": previews})
+}

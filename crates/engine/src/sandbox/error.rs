@@ -1,0 +1,126 @@
+//! Why something with a sandbox did not work.
+
+use cleveragents_domain::{Code, Diagnose, SandboxNameError, SandboxState};
+use serde_json::{Value, json};
+
+use crate::lease::LeaseError;
+
+/// A failure of the sandbox service.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// No sandbox has this name or id.
+    #[error("sandbox `{0}` does not exist")]
+    NotFound(String),
+    /// A sandbox of this name is there already.
+    #[error("sandbox `{0}` exists already")]
+    Exists(String),
+    /// The name is not allowed.
+    #[error(transparent)]
+    Name(#[from] SandboxNameError),
+    /// It cannot be worked with in this state.
+    #[error("sandbox `{name}` is {}", .state.as_str())]
+    NotReady {
+        /// The sandbox.
+        name: String,
+        /// Its state.
+        state: SandboxState,
+    },
+    /// Its files are on another machine.
+    #[error("sandbox `{name}` is on the machine `{machine}`")]
+    Elsewhere {
+        /// The sandbox.
+        name: String,
+        /// The machine.
+        machine: String,
+    },
+    /// There is no such checkpoint.
+    #[error("sandbox `{name}` has no checkpoint `{checkpoint}`")]
+    CheckpointNotFound {
+        /// The sandbox.
+        name: String,
+        /// What was asked for.
+        checkpoint: String,
+    },
+    /// No earlier state differs from the present one.
+    #[error("sandbox `{0}` has nothing to take back")]
+    NothingToTakeBack(String),
+    /// No rollback can be undone.
+    #[error("sandbox `{0}` has nothing to redo")]
+    NothingToRedo(String),
+    /// Someone else works with it.
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
+    /// Its files.
+    #[error(transparent)]
+    Files(#[from] cleveragents_sandbox::Error),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] cleveragents_store::Error),
+}
+
+impl Diagnose for SandboxError {
+    fn code(&self) -> Code {
+        match self {
+            Self::NotFound(_) => Code::SandboxNotFound,
+            Self::Exists(_) => Code::SandboxExists,
+            Self::Name(_) => Code::InvalidSandboxName,
+            Self::NotReady { .. } => Code::SandboxNotReady,
+            Self::Elsewhere { .. } => Code::SandboxElsewhere,
+            Self::CheckpointNotFound { .. } => Code::CheckpointNotFound,
+            Self::NothingToTakeBack(_) | Self::NothingToRedo(_) => Code::NothingToRedo,
+            Self::Lease(error) => error.code(),
+            Self::Files(error) => error.code(),
+            Self::Store(error) => error.code(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotFound(_) => {
+                Some("run `agents sandbox list --all` to see what there is".to_owned())
+            }
+            Self::Exists(name) => Some(format!(
+                "choose another name, or run `agents sandbox discard {name}` first"
+            )),
+            Self::Name(_) => Some(
+                "use up to 64 letters, digits, `.`, `_` and `-`, beginning with a letter or digit"
+                    .to_owned(),
+            ),
+            Self::NotReady { name, state } => Some(if state.is_over() {
+                format!("make a new one: `agents sandbox create {name} --path DIR`")
+            } else {
+                "wait until that is done, then run the command again".to_owned()
+            }),
+            Self::Elsewhere { machine, .. } => Some(format!("run the command on `{machine}`")),
+            Self::CheckpointNotFound { name, .. } => Some(format!(
+                "run `agents sandbox show {name}` to see its checkpoints"
+            )),
+            Self::NothingToTakeBack(name) | Self::NothingToRedo(name) => Some(format!(
+                "run `agents sandbox rollback {name} --to N` to reach any checkpoint"
+            )),
+            Self::Lease(error) => error.hint(),
+            Self::Files(error) => error.hint(),
+            Self::Store(error) => error.hint(),
+        }
+    }
+
+    fn details(&self) -> Value {
+        match self {
+            Self::NotFound(name)
+            | Self::Exists(name)
+            | Self::NothingToTakeBack(name)
+            | Self::NothingToRedo(name) => {
+                json!({"sandbox": name})
+            }
+            Self::NotReady { name, state } => json!({"sandbox": name, "state": state}),
+            Self::Elsewhere { name, machine } => json!({"sandbox": name, "machine": machine}),
+            Self::CheckpointNotFound { name, checkpoint } => {
+                json!({"sandbox": name, "checkpoint": checkpoint})
+            }
+            Self::Lease(error) => error.details(),
+            Self::Files(error) => error.details(),
+            Self::Store(error) => error.details(),
+            Self::Name(_) => Value::Null,
+        }
+    }
+}

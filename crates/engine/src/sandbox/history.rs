@@ -1,0 +1,306 @@
+//! The history of a sandbox: changes found in it, recorded as entries of its changeset.
+
+use std::collections::BTreeMap;
+
+use cleveragents_domain::{
+    ChangeEntry, CheckpointNumber, CheckpointReason, EntryNumber, FileState, LeaseSubject,
+    LeaseToken, NewChange, Operation, TreePath,
+};
+use cleveragents_sandbox::apply::net_changes;
+use cleveragents_sandbox::{Change, Member, patch};
+use cleveragents_store::{changesets, leases, sandboxes};
+
+use super::error::SandboxError;
+use super::service::{OpenSandbox, SandboxService};
+
+/// What one part of a sandbox changed.
+#[derive(Debug, Clone)]
+pub struct MemberChanges {
+    /// The part.
+    pub member: Member,
+    /// Its net changes, path by path.
+    pub changes: Vec<Change>,
+}
+
+/// What a sandbox changed since it was made.
+#[derive(Debug)]
+pub struct SandboxDiff {
+    /// Part by part; parts without a change too.
+    pub parts: Vec<MemberChanges>,
+}
+
+/// What a capture recorded.
+#[derive(Debug, Default)]
+pub struct CaptureReport {
+    /// Each changed path with its part.
+    pub changes: Vec<(String, Change)>,
+    /// Devices, sockets and pipes that were found and not captured.
+    pub special: Vec<String>,
+}
+
+/// Whose doing entries are.
+pub(super) const BY_ROLLBACK: &str = "sandbox/rollback";
+pub(super) const BY_REDO: &str = "sandbox/redo";
+
+fn change_of(entry: &ChangeEntry) -> Option<Change> {
+    Some(Change {
+        path: entry.change.path().parse().ok()?,
+        before: entry.change.operation().before(),
+        after: entry.change.operation().after(),
+    })
+}
+
+impl SandboxService {
+    /// Entries of the history from a position on.
+    pub(super) fn entries(
+        &self,
+        open: &OpenSandbox,
+        from: u64,
+    ) -> Result<Vec<ChangeEntry>, SandboxError> {
+        Ok(self.engine.read(|reader| {
+            changesets::entries(
+                reader,
+                open.view.sandbox.changeset,
+                EntryNumber(from),
+                u64::MAX >> 1,
+            )
+        })?)
+    }
+
+    /// Finds what changed in the sandbox since the last look and records it. `tool` says whose doing
+    /// it is taken to be.
+    pub fn capture(
+        &self,
+        open: &mut OpenSandbox,
+        tool: Option<&str>,
+    ) -> Result<CaptureReport, SandboxError> {
+        let mut report = CaptureReport::default();
+        let mut captures = Vec::new();
+        let mut oldest = u64::MAX;
+        for member in &open.view.members {
+            oldest = oldest.min(member.known_position()?);
+        }
+        let recent = if oldest < open.view.position {
+            self.entries(open, oldest)?
+        } else {
+            Vec::new()
+        };
+        for member in &open.view.members {
+            let known = member.known_position()?;
+            let unknown: Vec<Change> = recent
+                .iter()
+                .filter(|entry| entry.number.0 >= known && entry.change.resource() == member.alias)
+                .filter_map(change_of)
+                .collect();
+            let capture = member.capture(&unknown)?;
+            report.changes.extend(
+                capture
+                    .changes
+                    .iter()
+                    .map(|change| (member.alias.clone(), change.clone())),
+            );
+            report.special.extend(
+                capture
+                    .special
+                    .iter()
+                    .map(|path| format!("{}/{path}", member.alias)),
+            );
+            captures.push(capture);
+        }
+        self.record(open, &report.changes, tool)?;
+        for (member, capture) in open.view.members.iter().zip(captures) {
+            member.remember(capture, open.view.position)?;
+        }
+        Ok(report)
+    }
+
+    /// Finds and records what changed at single paths of one part. The cost does not grow with the tree.
+    pub fn capture_paths(
+        &self,
+        open: &mut OpenSandbox,
+        alias: &str,
+        paths: &[TreePath],
+        tool: Option<&str>,
+    ) -> Result<CaptureReport, SandboxError> {
+        let member = open
+            .view
+            .members
+            .iter()
+            .find(|member| member.alias == alias)
+            .cloned()
+            .ok_or_else(|| SandboxError::NotFound(format!("{}/{alias}", open.view.sandbox.name)))?;
+        let known = member.known_position()?;
+        let recent: Vec<Change> = self
+            .entries(open, known)?
+            .iter()
+            .filter(|entry| entry.change.resource() == alias)
+            .filter_map(change_of)
+            .collect();
+        let changes = member
+            .capture_paths(paths, &recent)?
+            .into_iter()
+            .map(|change| (alias.to_owned(), change))
+            .collect();
+        self.record(open, &changes, tool)?;
+        Ok(CaptureReport {
+            changes,
+            special: Vec::new(),
+        })
+    }
+
+    /// Adds changes to the history, all of them or none.
+    pub(super) fn record(
+        &self,
+        open: &mut OpenSandbox,
+        changes: &Vec<(String, Change)>,
+        tool: Option<&str>,
+    ) -> Result<(), SandboxError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let mut entries = Vec::with_capacity(changes.len());
+        for (alias, change) in changes {
+            let Some(operation) = Operation::between(change.before, change.after) else {
+                continue;
+            };
+            let entry = NewChange::new(alias.as_str(), change.path.to_string(), operation)
+                .map_err(|error| {
+                    cleveragents_store::Error::stored("a change", error.to_string())
+                })?;
+            entries.push(match tool {
+                Some(tool) => entry.by_tool(tool, None),
+                None => entry,
+            });
+        }
+        let (changeset, fence) = (open.view.sandbox.changeset, fence(open));
+        let count = entries.len() as u64;
+        self.engine.write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            for entry in &entries {
+                changesets::record(unit, changeset, entry)?;
+            }
+            Ok::<(), SandboxError>(())
+        })?;
+        open.view.position += count;
+        Ok(())
+    }
+
+    /// Makes a checkpoint of the sandbox as it is.
+    pub fn checkpoint(
+        &self,
+        open: &mut OpenSandbox,
+        reason: CheckpointReason,
+        label: Option<&str>,
+    ) -> Result<CheckpointNumber, SandboxError> {
+        self.capture(open, None)?;
+        self.add_checkpoint(open, reason, label, None)
+    }
+
+    /// Makes a checkpoint of what is recorded, without looking at the files again.
+    pub fn checkpoint_recorded(
+        &self,
+        open: &mut OpenSandbox,
+        reason: CheckpointReason,
+        label: Option<&str>,
+    ) -> Result<CheckpointNumber, SandboxError> {
+        self.add_checkpoint(open, reason, label, None)
+    }
+
+    pub(super) fn add_checkpoint(
+        &self,
+        open: &mut OpenSandbox,
+        reason: CheckpointReason,
+        label: Option<&str>,
+        target: Option<CheckpointNumber>,
+    ) -> Result<CheckpointNumber, SandboxError> {
+        let (id, position, label) = (
+            open.view.sandbox.id,
+            open.view.position,
+            label.map(str::to_owned),
+        );
+        let fence = fence(open);
+        let number = self.engine.write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            Ok::<_, SandboxError>(sandboxes::add_checkpoint(
+                unit,
+                id,
+                reason,
+                label.as_deref(),
+                position,
+                target,
+            )?)
+        })?;
+        open.view.checkpoints = self
+            .engine
+            .read(|reader| sandboxes::checkpoints(reader, id))?;
+        Ok(number)
+    }
+
+    /// What the sandbox changed since it was made, found by looking.
+    pub fn diff(&self, open: &mut OpenSandbox) -> Result<SandboxDiff, SandboxError> {
+        self.capture(open, None)?;
+        self.net(open, 0)
+    }
+
+    /// What changed since a position of the history.
+    pub fn net(&self, open: &OpenSandbox, from: u64) -> Result<SandboxDiff, SandboxError> {
+        let mut by_part: BTreeMap<String, Vec<Change>> = BTreeMap::new();
+        for entry in self.entries(open, from)? {
+            if let Some(change) = change_of(&entry) {
+                by_part
+                    .entry(entry.change.resource().to_owned())
+                    .or_default()
+                    .push(change);
+            }
+        }
+        let parts = open
+            .view
+            .members
+            .iter()
+            .map(|member| MemberChanges {
+                changes: net_changes(by_part.remove(&member.alias).unwrap_or_default()),
+                member: member.clone(),
+            })
+            .collect();
+        Ok(SandboxDiff { parts })
+    }
+
+    /// The states to which every path changed since a position must go back.
+    pub(super) fn states_at(
+        &self,
+        open: &OpenSandbox,
+        position: u64,
+    ) -> Result<BTreeMap<String, BTreeMap<TreePath, Option<FileState>>>, SandboxError> {
+        let mut states: BTreeMap<String, BTreeMap<TreePath, Option<FileState>>> = BTreeMap::new();
+        for entry in self.entries(open, position)? {
+            if let Some(change) = change_of(&entry) {
+                states
+                    .entry(entry.change.resource().to_owned())
+                    .or_default()
+                    .entry(change.path)
+                    .or_insert(change.before);
+            }
+        }
+        Ok(states)
+    }
+}
+
+impl SandboxDiff {
+    /// How many paths differ.
+    pub fn path_count(&self) -> usize {
+        self.parts.iter().map(|part| part.changes.len()).sum()
+    }
+
+    /// The patch of one part.
+    pub fn patch(
+        &self,
+        part: &MemberChanges,
+        temporary: &std::path::Path,
+    ) -> Result<Vec<u8>, SandboxError> {
+        Ok(patch(&part.member, &part.changes, temporary)?)
+    }
+}
+
+pub(super) fn fence(open: &OpenSandbox) -> (LeaseSubject, LeaseToken) {
+    (open.lease.subject().clone(), open.lease.token())
+}

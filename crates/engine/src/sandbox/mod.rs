@@ -1,0 +1,19 @@
+//! [`SandboxService`]: sandboxes by name, their history, and the way of their changes to the user.
+//!
+//! Every command that works with a sandbox holds its lease, so two of them never meet. What was
+//! interrupted (a sandbox being made, a rollback, an apply, a discard) is finished or undone by
+//! whatever command comes next.
+
+mod apply;
+mod error;
+mod history;
+mod recover;
+mod rollback;
+mod service;
+
+pub use apply::{Applied, ApplyRequest};
+pub use error::SandboxError;
+pub use history::{CaptureReport, MemberChanges, SandboxDiff};
+pub use recover::Recovered;
+pub use rollback::{RollbackTarget, RolledBack};
+pub use service::{OpenSandbox, SandboxService, SandboxView, Target};

@@ -1,0 +1,111 @@
+//! What an interrupted command left, brought to an end by the next one.
+
+use cleveragents_domain::{SandboxState, TreePath};
+use cleveragents_sandbox::apply::{Journal, Recovery, journal_place};
+use cleveragents_store::sandboxes;
+
+use super::error::SandboxError;
+use super::history::BY_ROLLBACK;
+use super::service::{OpenSandbox, SandboxService, SandboxView};
+use crate::lease::LeaseError;
+
+/// What was brought to an end.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Recovered {
+    /// A sandbox that was never complete is gone.
+    Removed(String),
+    /// An apply is finished.
+    Applied(String),
+    /// An apply is taken back. Paths that someone changed since are left as they are.
+    TakenBack(String, Vec<TreePath>),
+    /// A rollback reached its goal.
+    RolledBack(String),
+    /// A sandbox that was being thrown away is gone.
+    Discarded(String),
+}
+
+impl SandboxService {
+    /// Finishes or undoes what dead processes left. What others are at is left to them.
+    pub fn recover(&self) -> Result<Vec<Recovered>, SandboxError> {
+        self.sweep()?;
+        let mut done = Vec::new();
+        let all = self.engine.read(|reader| sandboxes::list(reader, false))?;
+        for sandbox in all {
+            let is_settled =
+                sandbox.state == SandboxState::Active && sandbox.rolling_back_to.is_none();
+            if is_settled {
+                continue;
+            }
+            let view = self.view(sandbox.id)?;
+            if self.check_here(&view).is_err() {
+                continue;
+            }
+            let lease = match self.lease(sandbox.id) {
+                Ok(lease) => lease,
+                Err(SandboxError::Lease(LeaseError::Held { .. })) => continue,
+                Err(error) => return Err(error),
+            };
+            let open = OpenSandbox {
+                view: self.view(sandbox.id)?,
+                lease,
+            };
+            done.extend(self.recover_one(open)?);
+        }
+        Ok(done)
+    }
+
+    fn recover_one(&self, mut open: OpenSandbox) -> Result<Option<Recovered>, SandboxError> {
+        let name = open.view.sandbox.name.clone();
+        Ok(match open.view.sandbox.state {
+            SandboxState::Creating => {
+                self.throw_away(&open, SandboxState::Creating)?;
+                Some(Recovered::Removed(name))
+            }
+            SandboxState::Discarding => {
+                self.throw_away(&open, SandboxState::Discarding)?;
+                Some(Recovered::Discarded(name))
+            }
+            SandboxState::Applying => Some(self.recover_apply(&open)?),
+            SandboxState::Active => match open.view.sandbox.rolling_back_to {
+                Some(position) => {
+                    self.go_to(&mut open, position, BY_ROLLBACK)?;
+                    Some(Recovered::RolledBack(name))
+                }
+                None => None,
+            },
+            SandboxState::Applied | SandboxState::Discarded => None,
+        })
+    }
+
+    fn recover_apply(&self, open: &OpenSandbox) -> Result<Recovered, SandboxError> {
+        let SandboxView { sandbox, .. } = &open.view;
+        let name = sandbox.name.clone();
+        let state = open.view.folders().state();
+        let place = journal_place(&state);
+        let outcome = match Journal::load(&place)? {
+            Some(journal) => journal.recover(&place)?,
+            // The folder went out of the way as a whole, after the last change was in place.
+            None if !state.exists() => Recovery::Finished,
+            None => Recovery::TakenBack(Vec::new()),
+        };
+        match outcome {
+            Recovery::Finished => {
+                self.complete(open)?;
+                Ok(Recovered::Applied(name))
+            }
+            Recovery::TakenBack(kept) => {
+                let id = sandbox.id;
+                self.engine.write(move |unit| {
+                    sandboxes::transition(
+                        unit,
+                        id,
+                        SandboxState::Applying,
+                        SandboxState::Active,
+                        None,
+                    )
+                })?;
+                Ok(Recovered::TakenBack(name, kept))
+            }
+        }
+    }
+}

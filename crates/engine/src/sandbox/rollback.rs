@@ -1,0 +1,180 @@
+//! Going back to a checkpoint, and forward again.
+
+use cleveragents_domain::{Checkpoint, CheckpointNumber, CheckpointReason};
+use cleveragents_sandbox::Change;
+use cleveragents_store::sandboxes;
+
+use super::error::SandboxError;
+use super::history::{BY_REDO, BY_ROLLBACK};
+use super::service::{OpenSandbox, SandboxService};
+
+/// Where to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RollbackTarget {
+    /// The last checkpoint whose state differs from the present one.
+    Previous,
+    /// A checkpoint by number or label.
+    Checkpoint(String),
+}
+
+/// What a rollback or redo did.
+#[derive(Debug)]
+pub struct RolledBack {
+    /// The state that was reached.
+    pub checkpoint: Checkpoint,
+    /// Where the state before can be found again; `None` for a redo.
+    pub before: Option<CheckpointNumber>,
+    /// Each path that was changed, with its part.
+    pub changes: Vec<(String, Change)>,
+}
+
+impl SandboxService {
+    /// Takes the sandbox back to a checkpoint. The state before becomes a checkpoint too.
+    pub fn rollback(
+        &self,
+        open: &mut OpenSandbox,
+        target: &RollbackTarget,
+    ) -> Result<RolledBack, SandboxError> {
+        self.capture(open, None)?;
+        let checkpoint = self.choose(open, target)?;
+        let before = self.add_checkpoint(
+            open,
+            CheckpointReason::BeforeRollback,
+            None,
+            Some(checkpoint.number),
+        )?;
+        let changes = self.go_to(open, checkpoint.position, BY_ROLLBACK)?;
+        Ok(RolledBack {
+            checkpoint,
+            before: Some(before),
+            changes,
+        })
+    }
+
+    /// What a rollback would change, path by path.
+    pub fn rollback_preview(
+        &self,
+        open: &mut OpenSandbox,
+        target: &RollbackTarget,
+    ) -> Result<RolledBack, SandboxError> {
+        self.capture(open, None)?;
+        let checkpoint = self.choose(open, target)?;
+        let mut changes = Vec::new();
+        for part in self.net(open, checkpoint.position)?.parts {
+            for change in part.changes {
+                let back = Change {
+                    path: change.path,
+                    before: change.after,
+                    after: change.before,
+                };
+                changes.push((part.member.alias.clone(), back));
+            }
+        }
+        Ok(RolledBack {
+            checkpoint,
+            before: None,
+            changes,
+        })
+    }
+
+    /// Takes the last rollback back.
+    pub fn redo(&self, open: &mut OpenSandbox) -> Result<RolledBack, SandboxError> {
+        self.capture(open, None)?;
+        let Some(checkpoint) = self.redoable(open)? else {
+            return Err(SandboxError::NothingToRedo(open.view.sandbox.name.clone()));
+        };
+        let changes = self.go_to(open, checkpoint.position, BY_REDO)?;
+        let (id, number) = (open.view.sandbox.id, checkpoint.number);
+        self.engine
+            .write(move |unit| sandboxes::mark_undone(unit, id, number))?;
+        Ok(RolledBack {
+            checkpoint,
+            before: None,
+            changes,
+        })
+    }
+
+    /// The state before the last rollback, unless something else changed the sandbox since.
+    fn redoable(&self, open: &OpenSandbox) -> Result<Option<Checkpoint>, SandboxError> {
+        let last = open.view.checkpoints.iter().rfind(|checkpoint| {
+            checkpoint.reason == CheckpointReason::BeforeRollback && !checkpoint.undone
+        });
+        let Some(last) = last else { return Ok(None) };
+        let is_ours = |tool: Option<&str>| matches!(tool, Some(BY_ROLLBACK | BY_REDO));
+        let entries = self.entries(open, last.position)?;
+        Ok(entries
+            .iter()
+            .all(|entry| is_ours(entry.change.tool()))
+            .then(|| last.clone()))
+    }
+
+    fn choose(
+        &self,
+        open: &OpenSandbox,
+        target: &RollbackTarget,
+    ) -> Result<Checkpoint, SandboxError> {
+        let view = &open.view;
+        match target {
+            RollbackTarget::Checkpoint(wanted) => view
+                .checkpoints
+                .iter()
+                .rfind(|checkpoint| {
+                    checkpoint.number.to_string() == *wanted
+                        || checkpoint.label.as_deref() == Some(wanted)
+                })
+                .cloned()
+                .ok_or_else(|| SandboxError::CheckpointNotFound {
+                    name: view.sandbox.name.clone(),
+                    checkpoint: wanted.clone(),
+                }),
+            RollbackTarget::Previous => {
+                // After a rollback the present state is that of the checkpoint reached.
+                let reached = self.redoable(open)?.and_then(|before| before.target);
+                for checkpoint in view.checkpoints.iter().rev() {
+                    if checkpoint.reason == CheckpointReason::BeforeRollback
+                        || reached.is_some_and(|reached| checkpoint.number >= reached)
+                    {
+                        continue;
+                    }
+                    if self.net(open, checkpoint.position)?.path_count() > 0 {
+                        return Ok(checkpoint.clone());
+                    }
+                }
+                Err(SandboxError::NothingToTakeBack(view.sandbox.name.clone()))
+            }
+        }
+    }
+
+    /// Brings the files to a position of the history. Interrupted, it is done again by the next command.
+    pub(super) fn go_to(
+        &self,
+        open: &mut OpenSandbox,
+        position: u64,
+        tool: &str,
+    ) -> Result<Vec<(String, Change)>, SandboxError> {
+        let id = open.view.sandbox.id;
+        self.engine
+            .write(move |unit| sandboxes::set_rolling_back(unit, id, Some(position)))?;
+        let states = self.states_at(open, position)?;
+        let mut changes = Vec::new();
+        for member in &open.view.members {
+            if let Some(targets) = states.get(&member.alias) {
+                let restored = member.restore(targets)?;
+                changes.extend(
+                    restored
+                        .into_iter()
+                        .map(|change| (member.alias.clone(), change)),
+                );
+            }
+        }
+        self.record(open, &changes, Some(tool))?;
+        self.capture(open, Some(tool))?;
+        let paths = changes.len() as u64;
+        self.engine.write(move |unit| {
+            sandboxes::set_rolling_back(unit, id, None)?;
+            sandboxes::announce_rollback(unit, id, position, paths);
+            Ok::<(), SandboxError>(())
+        })?;
+        Ok(changes)
+    }
+}

@@ -1,0 +1,400 @@
+//! Making, finding and throwing away sandboxes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cleveragents_domain::{
+    Checkpoint, CheckpointReason, LeaseSubject, Sandbox, SandboxId, SandboxName, SandboxState,
+    TreePath, Ttl,
+};
+use cleveragents_sandbox::{Base, Folders, Member, Source};
+use cleveragents_store::sandboxes::{NewSandbox, StoredMember};
+use cleveragents_store::{Engine, changesets, sandboxes};
+
+use super::error::SandboxError;
+use crate::lease::{HeldLease, LeaseService};
+
+/// A resource to be put into a sandbox.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// What it is called in the sandbox.
+    pub alias: String,
+    /// The name of the resource.
+    pub resource: String,
+    /// How it is isolated, as printed.
+    pub strategy: String,
+    /// What kind of thing it is.
+    pub source: Source,
+    /// Where it is.
+    pub location: PathBuf,
+    /// Whether its changes may never be applied.
+    pub is_read_only: bool,
+}
+
+/// A sandbox with all that belongs to it.
+#[derive(Debug, Clone)]
+pub struct SandboxView {
+    /// The sandbox.
+    pub sandbox: Sandbox,
+    /// Its parts, as stored.
+    pub stored: Vec<StoredMember>,
+    /// Its parts, as files.
+    pub members: Vec<Member>,
+    /// Its checkpoints, oldest first.
+    pub checkpoints: Vec<Checkpoint>,
+    /// How many entries its history has.
+    pub position: u64,
+}
+
+impl SandboxView {
+    /// Its folders.
+    pub fn folders(&self) -> Folders {
+        Folders {
+            whole: path_from(&self.sandbox.folder),
+        }
+    }
+}
+
+/// A sandbox that this process alone works with until it is dropped.
+pub struct OpenSandbox {
+    /// What it is.
+    pub view: SandboxView,
+    pub(super) lease: HeldLease,
+}
+
+/// Makes sandboxes and works with them.
+#[derive(Clone)]
+pub struct SandboxService {
+    pub(super) engine: Arc<Engine>,
+    leases: LeaseService,
+    /// The folder that holds all sandboxes of this home.
+    home: PathBuf,
+}
+
+/// Paths are stored as text that any path survives.
+fn path_text(path: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt as _;
+    let relative = path.as_os_str().as_bytes();
+    let relative = relative.strip_prefix(b"/").unwrap_or(relative);
+    TreePath::from_bytes(relative).map_or_else(|_| "/".to_owned(), |path| format!("/{path}"))
+}
+
+fn path_from(text: &str) -> PathBuf {
+    match text.strip_prefix('/').map(str::parse::<TreePath>) {
+        Some(Ok(path)) => Path::new("/").join(path.as_path()),
+        _ => PathBuf::from(text),
+    }
+}
+
+fn machine() -> String {
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    match id.trim().get(..8) {
+        Some(id) => format!("{name} ({id})"),
+        None => name,
+    }
+}
+
+impl SandboxService {
+    /// A service whose sandboxes lie in a folder.
+    pub fn new(engine: Arc<Engine>, home: impl Into<PathBuf>) -> Self {
+        Self {
+            leases: LeaseService::new(Arc::clone(&engine)),
+            engine,
+            home: home.into(),
+        }
+    }
+
+    fn subject(id: SandboxId) -> LeaseSubject {
+        LeaseSubject::new("sandbox", id)
+    }
+
+    pub(super) const fn leases(&self) -> &LeaseService {
+        &self.leases
+    }
+
+    pub(super) fn lease(&self, id: SandboxId) -> Result<HeldLease, SandboxError> {
+        Ok(self.leases.acquire(Self::subject(id), Ttl::default())?)
+    }
+
+    /// Makes a sandbox of some resources. When anything fails, nothing is left of it.
+    pub fn create(
+        &self,
+        name: &str,
+        origin: &str,
+        targets: &[Target],
+    ) -> Result<SandboxView, SandboxError> {
+        let name: SandboxName = name.parse()?;
+        let id = SandboxId::generate();
+        let lease = self.lease(id)?;
+        let folders = Folders {
+            whole: self.home.join(id.to_string().to_ascii_lowercase()),
+        };
+        let new = NewSandbox {
+            id,
+            name: name.to_string(),
+            machine: machine(),
+            folder: path_text(&folders.whole),
+            origin: origin.to_owned(),
+            members: targets
+                .iter()
+                .map(|target| StoredMember {
+                    alias: target.alias.clone(),
+                    resource: target.resource.clone(),
+                    strategy: target.strategy.clone(),
+                    location: path_text(&target.location),
+                    is_read_only: target.is_read_only,
+                    base: first_base(target.source),
+                })
+                .collect(),
+        };
+        self.engine.write(move |unit| {
+            if sandboxes::insert(unit, &new)? {
+                Ok(())
+            } else {
+                Err(SandboxError::Exists(new.name.clone()))
+            }
+        })?;
+        let made = self.make_members(id, &folders, targets);
+        match made.and_then(|()| self.activate(id)) {
+            Ok(()) => self.view(id),
+            Err(error) => {
+                let open = OpenSandbox {
+                    view: self.view(id)?,
+                    lease,
+                };
+                // What went wrong first is what the caller must hear.
+                let _left = self.throw_away(&open, SandboxState::Creating);
+                Err(error)
+            }
+        }
+    }
+
+    fn make_members(
+        &self,
+        id: SandboxId,
+        folders: &Folders,
+        targets: &[Target],
+    ) -> Result<(), SandboxError> {
+        folders.create()?;
+        for target in targets {
+            let member = folders.create_member(
+                &id.to_string(),
+                &target.alias,
+                target.source,
+                &target.location,
+                target.is_read_only,
+            )?;
+            let alias = target.alias.clone();
+            let base = base_text(&member.base);
+            self.engine
+                .write(move |unit| sandboxes::set_base(unit, id, &alias, &base))?;
+        }
+        Ok(())
+    }
+
+    fn activate(&self, id: SandboxId) -> Result<(), SandboxError> {
+        self.engine.write(move |unit| {
+            sandboxes::transition(unit, id, SandboxState::Creating, SandboxState::Active, None)?;
+            sandboxes::add_checkpoint(unit, id, CheckpointReason::Created, None, 0, None)?;
+            Ok::<(), SandboxError>(())
+        })
+    }
+
+    /// Every sandbox, newest first; those that are over only when asked for.
+    pub fn list(&self, with_over: bool) -> Result<Vec<SandboxView>, SandboxError> {
+        let all = self
+            .engine
+            .read(|reader| sandboxes::list(reader, with_over))?;
+        all.into_iter()
+            .map(|sandbox| self.view(sandbox.id))
+            .collect()
+    }
+
+    /// A sandbox by its name or id.
+    pub fn find(&self, reference: &str) -> Result<SandboxView, SandboxError> {
+        let not_found = || SandboxError::NotFound(reference.to_owned());
+        let by_name = self
+            .engine
+            .read(|reader| sandboxes::by_name(reader, reference))?;
+        let id = match by_name {
+            Some(sandbox) => sandbox.id,
+            None => reference.parse().map_err(|_| not_found())?,
+        };
+        self.view_of(id)?.ok_or_else(not_found)
+    }
+
+    pub(super) fn view(&self, id: SandboxId) -> Result<SandboxView, SandboxError> {
+        self.view_of(id)?
+            .ok_or_else(|| SandboxError::NotFound(id.to_string()))
+    }
+
+    fn view_of(&self, id: SandboxId) -> Result<Option<SandboxView>, SandboxError> {
+        self.engine.read(|reader| {
+            let Some(sandbox) = sandboxes::get(reader, id)? else {
+                return Ok(None);
+            };
+            let stored = sandboxes::members(reader, id)?;
+            let checkpoints = sandboxes::checkpoints(reader, id)?;
+            let position = changesets::get(reader, sandbox.changeset)?
+                .map_or(0, |changeset| changeset.entry_count);
+            let folders = Folders {
+                whole: path_from(&sandbox.folder),
+            };
+            let members = stored
+                .iter()
+                .map(|member| {
+                    let base: Base = serde_json::from_str(&member.base).map_err(|error| {
+                        cleveragents_store::Error::stored(
+                            "the base of a sandbox",
+                            error.to_string(),
+                        )
+                    })?;
+                    Ok(folders.member(
+                        &member.alias,
+                        &path_from(&member.location),
+                        member.is_read_only,
+                        base,
+                    ))
+                })
+                .collect::<Result<Vec<_>, SandboxError>>()?;
+            Ok(Some(SandboxView {
+                sandbox,
+                stored,
+                members,
+                checkpoints,
+                position,
+            }))
+        })
+    }
+
+    /// Takes a sandbox to work with it alone.
+    pub fn open(&self, reference: &str) -> Result<OpenSandbox, SandboxError> {
+        let found = self.find(reference)?;
+        if found.sandbox.state.is_over() {
+            return Err(SandboxError::NotReady {
+                name: found.sandbox.name,
+                state: found.sandbox.state,
+            });
+        }
+        self.check_here(&found)?;
+        let lease = self.lease(found.sandbox.id)?;
+        // Again, now that nobody else can change it.
+        let view = self.view(found.sandbox.id)?;
+        if view.sandbox.state != SandboxState::Active {
+            return Err(SandboxError::NotReady {
+                name: view.sandbox.name,
+                state: view.sandbox.state,
+            });
+        }
+        Ok(OpenSandbox { view, lease })
+    }
+
+    pub(super) fn check_here(&self, view: &SandboxView) -> Result<(), SandboxError> {
+        if view.sandbox.machine == machine() {
+            Ok(())
+        } else {
+            Err(SandboxError::Elsewhere {
+                name: view.sandbox.name.clone(),
+                machine: view.sandbox.machine.clone(),
+            })
+        }
+    }
+
+    /// Throws a sandbox and all its work away.
+    pub fn discard(&self, reference: &str) -> Result<SandboxView, SandboxError> {
+        let open = self.open(reference)?;
+        self.throw_away(&open, SandboxState::Active)?;
+        self.view(open.view.sandbox.id)
+    }
+
+    /// Removes files and traces, then says so.
+    pub(super) fn throw_away(
+        &self,
+        open: &OpenSandbox,
+        from: SandboxState,
+    ) -> Result<(), SandboxError> {
+        let id = open.view.sandbox.id;
+        if from != SandboxState::Discarding {
+            self.engine.write(move |unit| {
+                sandboxes::transition(unit, id, from, SandboxState::Discarding, None)
+            })?;
+        }
+        self.remove_files(&open.view)?;
+        self.engine.write(move |unit| {
+            sandboxes::transition(
+                unit,
+                id,
+                SandboxState::Discarding,
+                SandboxState::Discarded,
+                None,
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Removes every copy, its traces in the user's repositories, and the folder of the sandbox.
+    pub(super) fn remove_files(&self, view: &SandboxView) -> Result<(), SandboxError> {
+        for member in &view.members {
+            member.remove(&view.sandbox.id.to_string())?;
+        }
+        // First out of the way in one step: a folder under its own name is always whole.
+        let folder = view.folders().whole;
+        let gone = folder.with_extension(GONE);
+        match std::fs::rename(&folder, &gone) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            other => other.map_err(removing(&folder))?,
+        }
+        Ok(cleveragents_sandbox::remove_folder(&gone).map_err(removing(&gone))?)
+    }
+
+    /// Removes what a process that died while removing has left.
+    pub(super) fn sweep(&self) -> Result<(), SandboxError> {
+        let entries = match std::fs::read_dir(&self.home) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(removing(&self.home)(error).into()),
+        };
+        for entry in entries {
+            let place = entry.map_err(removing(&self.home))?.path();
+            if place.extension().is_some_and(|extension| extension == GONE) {
+                cleveragents_sandbox::remove_folder(&place).map_err(removing(&place))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The end of the name of a folder that is being removed.
+const GONE: &str = "gone";
+
+fn removing(place: &Path) -> impl Fn(std::io::Error) -> cleveragents_sandbox::Error {
+    let path = place.to_owned();
+    move |source| cleveragents_sandbox::Error::Files {
+        action: "removing",
+        path: path.clone(),
+        source,
+    }
+}
+
+/// The base of a part that is not made yet: enough to remove what there may be of it.
+fn first_base(source: Source) -> String {
+    base_text(&match source {
+        Source::Git => Base::Git(cleveragents_sandbox::GitBase {
+            commit: String::new(),
+            branch: None,
+        }),
+        Source::Directory => Base::Directory,
+        Source::File => Base::File,
+        Source::Sqlite => Base::Sqlite {
+            digest: String::new(),
+        },
+    })
+}
+
+fn base_text(base: &Base) -> String {
+    serde_json::to_string(base).unwrap_or_default()
+}
