@@ -114,6 +114,12 @@ codes! {
     LeaseLost = "CA-0412", Conflict, "the lease is no longer yours";
     InvalidTtl = "CA-0413", Usage, "the lease duration is out of range";
     ChecksFailed = "CA-0501", Failed, "a check found an error";
+    ProgramNotFound = "CA-0701", NotFound, "the program does not exist";
+    CommandFolder = "CA-0702", NotFound, "a folder for the command cannot be used";
+    ConfinementUnavailable = "CA-0703", Failed, "the command cannot be confined here";
+    CommandNotStarted = "CA-0704", Failed, "the command cannot be started";
+    SupervisorLost = "CA-0705", Failed, "the supervisor of a command was lost";
+    InvalidPolicy = "CA-0706", Usage, "the confinement of a command is wrong";
 }
 
 /// An error that can be shown to a person: it knows its code, a hint and machine-readable details.
