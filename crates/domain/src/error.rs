@@ -133,6 +133,12 @@ codes! {
     ApplyStuck = "CA-0656", Failed, "an apply could be neither finished nor taken back";
     ApplyRaced = "CA-0657", Conflict, "something changed while it was being applied";
     ResourceDatabase = "CA-0658", Failed, "a database of the user's cannot be read or written";
+    ProgramNotFound = "CA-0701", NotFound, "the program does not exist";
+    CommandFolder = "CA-0702", NotFound, "a folder for the command cannot be used";
+    ConfinementUnavailable = "CA-0703", Failed, "the command cannot be confined here";
+    CommandNotStarted = "CA-0704", Failed, "the command cannot be started";
+    SupervisorLost = "CA-0705", Failed, "the supervisor of a command was lost";
+    InvalidPolicy = "CA-0706", Usage, "the confinement of a command is wrong";
 }
 
 /// An error that can be shown to a person: it knows its code, a hint and machine-readable details.

@@ -1,0 +1,63 @@
+//! The environment that commands may have of ours: an allow-list, so that no key, token or
+//! pre-loaded library is handed on because nobody thought of it.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+
+/// Variables that are handed on, besides those that begin with `LC_`.
+const ALLOWED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "TERM",
+    "COLORTERM",
+    "TZ",
+    "NO_COLOR",
+];
+
+/// What of our own environment a command may have.
+pub fn clean_environment() -> Vec<(OsString, OsString)> {
+    cleaned(env::vars_os())
+}
+
+fn cleaned(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    variables.filter(|(name, _)| is_allowed(name)).collect()
+}
+
+fn is_allowed(name: &OsStr) -> bool {
+    name.to_str()
+        .is_some_and(|name| ALLOWED.contains(&name) || name.starts_with("LC_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cleaned;
+    use std::ffi::OsString;
+
+    #[test]
+    fn keys_tokens_git_and_preloads_are_not_handed_on() {
+        let given = [
+            "PATH",
+            "LC_ALL",
+            "TERM",
+            "OPENAI_API_KEY",
+            "GITHUB_TOKEN",
+            "GIT_DIR",
+            "LD_PRELOAD",
+            "LD_LIBRARY_PATH",
+            "PYTHONPATH",
+            "TMPDIR",
+            "SSH_AUTH_SOCK",
+            "MALCOLM",
+            "LC",
+        ];
+        let kept: Vec<_> = cleaned(given.iter().map(|name| (OsString::from(name), "1".into())))
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(kept, ["PATH", "LC_ALL", "TERM"]);
+    }
+}

@@ -1,0 +1,139 @@
+//! Starts a process from here: the first stage, or a trusted command directly where the program
+//! has no stages.
+
+use crate::invocation::{Input, Invocation, Output};
+use crate::pipes::Capture;
+use crate::wire::{self, Plan};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use std::fs::File;
+use std::io::{self, PipeReader, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+/// The first argument that makes a program a stage.
+pub(crate) const STAGE: &str = "__process-stage";
+
+static STAGE_PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Takes the stages from another program, one that calls [`stage_main`](crate::stage_main) first
+/// thing in its `main`. For tests, whose own `main` is not theirs. The first call counts.
+pub fn stages_from(program: impl Into<PathBuf>) {
+    STAGE_PROGRAM.get_or_init(|| program.into());
+}
+
+/// The program that has the stages.
+pub(crate) fn stage_program() -> Option<&'static PathBuf> {
+    STAGE_PROGRAM.get()
+}
+
+/// The standard streams of a command, and our ends of those that are captured.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    given: [OwnedFd; 3],
+    stdout: Option<PipeReader>,
+    stderr: Option<PipeReader>,
+}
+
+impl Streams {
+    pub(crate) fn open(invocation: &Invocation) -> io::Result<Self> {
+        let input = match &invocation.input {
+            Input::Nothing => File::open("/dev/null")?.into(),
+            Input::Bytes(bytes) => file_of(bytes)?,
+            Input::Inherit => io::stdin().as_fd().try_clone_to_owned()?,
+        };
+        if invocation.output != Output::Capture {
+            let output = io::stdout().as_fd().try_clone_to_owned()?;
+            let errors = io::stderr().as_fd().try_clone_to_owned()?;
+            return Ok(Self {
+                given: [input, output, errors],
+                stdout: None,
+                stderr: None,
+            });
+        }
+        let (stdout, output) = io::pipe()?;
+        let (stderr, errors) = io::pipe()?;
+        Ok(Self {
+            given: [input, output.into(), errors.into()],
+            stdout: Some(stdout),
+            stderr: Some(stderr),
+        })
+    }
+
+    /// Our ends, when the command has its own.
+    pub(crate) fn captures(self, limit: u64) -> io::Result<(Capture, Capture)> {
+        Ok((
+            Capture::new(self.stdout, limit)?,
+            Capture::new(self.stderr, limit)?,
+        ))
+    }
+}
+
+/// A file in memory that holds `bytes` and cannot be changed.
+fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(memfd_create("input", flags)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    fcntl_add_seals(&file, seals)?;
+    Ok(file.into())
+}
+
+/// A first stage that has its plan.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) child: Child,
+    pub(crate) control: OwnedFd,
+}
+
+/// Starts the first stage and hands it the plan and the streams.
+pub(crate) fn stage(program: &PathBuf, plan: &Plan, streams: &Streams) -> io::Result<Staged> {
+    let (control, theirs) = wire::connection()?;
+    let mut command = Command::new(program);
+    command
+        .arg(STAGE)
+        .env_clear()
+        .stdin(theirs)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.current_dir("/");
+    if plan.output == Output::Capture {
+        command.process_group(0);
+    }
+    let mut child = command.spawn()?;
+    // The command holds our copy of the stage's end of the socket.
+    drop(command);
+    let files = streams.given.each_ref().map(AsFd::as_fd);
+    if let Err(error) = wire::tell_with(&control, plan, &files) {
+        drop(control);
+        child.wait()?;
+        return Err(error);
+    }
+    Ok(Staged { child, control })
+}
+
+/// Starts a trusted command without stages, in a process group of its own.
+pub(crate) fn directly(invocation: &Invocation, streams: &Streams) -> io::Result<Child> {
+    let [input, output, errors] = &streams.given;
+    let mut command = Command::new(&invocation.program);
+    command
+        .args(&invocation.arguments)
+        .env_clear()
+        .envs(
+            invocation
+                .environment
+                .iter()
+                .map(|(name, value)| (name, value)),
+        )
+        .current_dir(&invocation.folder)
+        .stdin(input.try_clone()?)
+        .stdout(output.try_clone()?)
+        .stderr(errors.try_clone()?);
+    if invocation.output == Output::Capture {
+        command.process_group(0);
+    }
+    command.spawn()
+}

@@ -1,0 +1,44 @@
+//! The one runner for every child process the system starts, and the confinement of those that
+//! are not trusted.
+//!
+//! [`run`] starts what an [`Invocation`] describes and returns when nothing of it is left: the
+//! command and everything it started, daemons in sessions of their own included, end with it, at
+//! its time limit, on [`Cancel::cancel`], and when this very process is killed. Output is kept up
+//! to a cap and counted beyond it; nothing is inherited but what the invocation says.
+//!
+//! An invocation with a [`Policy`] is confined: it may write beneath the named folders only, and
+//! has no network unless it is allowed. Which layers hold that on this machine, namespaces,
+//! Landlock, seccomp, is told in [`Enforced`]; `docs/design/0007-child-processes.md` says what
+//! each one does and what none of them does.
+//!
+//! Supervision and confinement are done by stages: this program started again. The program has to
+//! call [`stage_main`] first thing in `main`. Where it does not, as in the tests of other crates,
+//! commands without a policy still run, in a process group of their own; those with one need
+//! [`stages_from`].
+//!
+//! The crate works on Linux.
+
+mod cancel;
+mod capabilities;
+mod direct;
+mod environment;
+mod error;
+mod invocation;
+mod launch;
+mod outcome;
+mod pipes;
+mod policy;
+mod run;
+mod stage;
+mod system;
+mod wire;
+
+pub use cancel::Cancel;
+pub use capabilities::{Capabilities, capabilities};
+pub use environment::clean_environment;
+pub use error::ProcessError;
+pub use invocation::{Input, Invocation, Layers, Limits, Output, Policy, WhenMissing};
+pub use launch::stages_from;
+pub use outcome::{Captured, Ending, Enforced, Finished, Layer, Namespace, Tree};
+pub use run::run;
+pub use stage::stage_main;

@@ -1,0 +1,171 @@
+//! The parent's side of a running command: its captured streams, its deadline and its [`Cancel`],
+//! watched together by one `poll`, so that no stream can hold up another.
+//!
+//! [`Cancel`]: crate::Cancel
+
+use crate::cancel::Listener;
+use crate::outcome::Captured;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
+use std::io::{self, PipeReader};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+/// Read at a time, and so many times at most before the other streams have their turn.
+const CHUNK: usize = 64 << 10;
+const TURNS: usize = 16;
+
+/// A stream that is kept up to a limit.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    reader: Option<PipeReader>,
+    limit: u64,
+    captured: Captured,
+}
+
+impl Capture {
+    /// Captures what comes from `reader`; `None` captures nothing.
+    pub(crate) fn new(reader: Option<PipeReader>, limit: u64) -> io::Result<Self> {
+        if let Some(reader) = &reader {
+            fcntl_setfl(reader, OFlags::NONBLOCK)?;
+        }
+        Ok(Self {
+            reader,
+            limit,
+            captured: Captured::default(),
+        })
+    }
+
+    /// Takes what has come, until there is nothing or it is the others' turn.
+    fn pump(&mut self, buffer: &mut [u8]) {
+        for _ in 0..TURNS {
+            let Some(reader) = &self.reader else { return };
+            match rustix::io::read(reader, &mut *buffer) {
+                Ok(0) => self.reader = None,
+                Ok(length) => self.keep(&buffer[..length]),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => self.reader = None,
+            }
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let kept = self.captured.bytes.len();
+        let room = usize::try_from(self.limit)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(kept);
+        let (head, rest) = bytes.split_at(room.min(bytes.len()));
+        self.captured.bytes.extend_from_slice(head);
+        self.captured.dropped += rest.len() as u64;
+    }
+
+    /// Takes what is in the pipe still and gives it all back. Whoever keeps the other end open is
+    /// not waited for.
+    pub(crate) fn finish(mut self) -> Captured {
+        let mut buffer = vec![0; CHUNK];
+        // A pipe holds a few mebibytes at most, so this ends even if someone goes on writing.
+        self.pump(&mut buffer);
+        self.captured
+    }
+}
+
+/// What happened while waiting.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The watched file has something to read, or was closed.
+    Ready,
+    /// The deadline is over.
+    TimedOut,
+    /// The caller cancelled.
+    Cancelled,
+    /// Signals to pass on.
+    Signals(Vec<i32>),
+}
+
+/// What is watched beside the command itself.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) stdout: Capture,
+    pub(crate) stderr: Capture,
+    listener: Listener,
+    deadline: Option<Instant>,
+    stopping: bool,
+    buffer: Vec<u8>,
+}
+
+impl Watch {
+    pub(crate) fn new(
+        stdout: Capture,
+        stderr: Capture,
+        listener: Listener,
+        time: Option<Duration>,
+    ) -> Self {
+        Self {
+            stdout,
+            stderr,
+            listener,
+            deadline: time.and_then(|time| Instant::now().checked_add(time)),
+            stopping: false,
+            buffer: vec![0; CHUNK],
+        }
+    }
+
+    /// From now on only the watched file counts, for `grace` at most.
+    pub(crate) fn stop_within(&mut self, grace: Duration) {
+        self.stopping = true;
+        self.deadline = Instant::now().checked_add(grace);
+    }
+
+    /// Waits for the next event, and takes captured output meanwhile.
+    pub(crate) fn next(&mut self, watched: BorrowedFd<'_>) -> io::Result<Event> {
+        loop {
+            if !self.stopping && self.listener.is_cancelled() {
+                return Ok(Event::Cancelled);
+            }
+            let left = self
+                .deadline
+                .map(|at| at.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(Event::TimedOut);
+            }
+            let mut fds = vec![
+                PollFd::from_borrowed_fd(watched, PollFlags::IN),
+                PollFd::new(&self.listener, PollFlags::IN),
+            ];
+            let readers = [&self.stdout.reader, &self.stderr.reader];
+            fds.extend(
+                readers
+                    .into_iter()
+                    .flatten()
+                    .map(|one| PollFd::new(one, PollFlags::IN)),
+            );
+            let timeout = left.map(timespec);
+            match poll(&mut fds, timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let ready = !fds[0].revents().is_empty();
+            let rung = !fds[1].revents().is_empty();
+            self.stdout.pump(&mut self.buffer);
+            self.stderr.pump(&mut self.buffer);
+            if ready {
+                return Ok(Event::Ready);
+            }
+            if rung {
+                let signals = self.listener.take_signals();
+                if !signals.is_empty() && !self.stopping {
+                    return Ok(Event::Signals(signals));
+                }
+            }
+        }
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}

@@ -1,0 +1,276 @@
+//! [`run`]: checks the invocation, starts its first stage, follows it to its end, and tells what
+//! became of it.
+
+use crate::cancel::Cancel;
+use crate::error::ProcessError;
+use crate::invocation::Invocation;
+use crate::launch::{self, Staged, Streams};
+use crate::outcome::{Ending, Enforced, Finished, Tree};
+use crate::pipes::{Event, Watch};
+use crate::wire::{self, Confinement, Order, Plan, Report};
+use crate::{direct, policy};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long a stage may take to kill everything before it is killed itself.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Runs a command and returns when nothing of it is left.
+///
+/// The calling thread does all the work; others may stop it through `cancel`.
+pub fn run(invocation: &Invocation, cancel: &Cancel) -> Result<Finished, ProcessError> {
+    Attempt::new(invocation, cancel)?.run(Purpose::Command)
+}
+
+/// What an attempt is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To run the command.
+    Command,
+    /// To see what can be enforced; nothing is run.
+    Rehearsal,
+}
+
+/// One invocation on its way.
+#[derive(Debug)]
+pub(crate) struct Attempt<'a> {
+    pub(crate) invocation: &'a Invocation,
+    cancel: &'a Cancel,
+    folder: PathBuf,
+    begun: Instant,
+}
+
+enum Outcome {
+    Finished(Box<Finished>),
+    NotIsolated { step: String, errno: Errno },
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(
+        invocation: &'a Invocation,
+        cancel: &'a Cancel,
+    ) -> Result<Self, ProcessError> {
+        let folder = policy::resolve_folder(&invocation.folder)?;
+        Ok(Self {
+            invocation,
+            cancel,
+            folder,
+            begun: Instant::now(),
+        })
+    }
+
+    pub(crate) fn run(&self, purpose: Purpose) -> Result<Finished, ProcessError> {
+        let Some(program) = launch::stage_program() else {
+            return match self.invocation.confinement {
+                None => direct::run(self),
+                Some(_) => Err(self.cannot("this program has no stages", Errno::NOSYS)),
+            };
+        };
+        let policy = self.invocation.confinement.as_ref();
+        let mut confinement = policy
+            .map(|policy| policy::resolve(self.invocation, policy))
+            .transpose()?;
+        loop {
+            let plan = self.plan(confinement.clone(), purpose);
+            match (self.staged(program, &plan)?, &mut confinement) {
+                (Outcome::Finished(finished), _) => return Ok(*finished),
+                (Outcome::NotIsolated { step, errno }, Some(confinement)) => {
+                    confinement.weaken(&step, errno);
+                }
+                (Outcome::NotIsolated { step, errno }, None) => {
+                    return Err(self.cannot(&step, errno));
+                }
+            }
+        }
+    }
+
+    fn plan(&self, confinement: Option<Confinement>, purpose: Purpose) -> Plan {
+        let invocation = self.invocation;
+        Plan {
+            program: invocation.program.clone(),
+            arguments: invocation.arguments.clone(),
+            folder: self.folder.clone().into_os_string(),
+            environment: invocation.environment.clone(),
+            output: invocation.output,
+            limits: invocation.limits,
+            confinement,
+            asked_by: rustix::process::getpid().as_raw_nonzero().get(),
+            rehearsal: purpose == Purpose::Rehearsal,
+        }
+    }
+
+    /// Runs the plan in stages.
+    fn staged(&self, program: &PathBuf, plan: &Plan) -> Result<Outcome, ProcessError> {
+        let starting = |error| self.cannot("starting its supervisor", error);
+        let streams = self.streams()?;
+        let staged = launch::stage(program, plan, &streams).map_err(starting)?;
+        let watch = self.watch(streams)?;
+        let mut following = Following {
+            attempt: self,
+            staged,
+            watch,
+            ending: None,
+            enforced: None,
+        };
+        let outcome = following.follow();
+        following.finish(outcome)
+    }
+
+    pub(crate) fn streams(&self) -> Result<Streams, ProcessError> {
+        Streams::open(self.invocation).map_err(|error| self.cannot("opening its streams", error))
+    }
+
+    pub(crate) fn watch(&self, streams: Streams) -> Result<Watch, ProcessError> {
+        let limits = &self.invocation.limits;
+        let time = limits
+            .time
+            .map(|time| time.saturating_sub(self.begun.elapsed()));
+        let opened = streams
+            .captures(limits.output_bytes)
+            .and_then(|(out, err)| Ok(Watch::new(out, err, self.cancel.listen()?, time)));
+        opened.map_err(|error| self.cannot("watching it", error))
+    }
+
+    pub(crate) fn cannot(&self, step: &str, source: impl Into<io::Error>) -> ProcessError {
+        ProcessError::CannotStart {
+            program: self.invocation.program.clone(),
+            step: step.to_owned(),
+            source: source.into(),
+        }
+    }
+
+    pub(crate) fn not_found(&self) -> ProcessError {
+        ProcessError::ProgramNotFound {
+            program: self.invocation.program.clone(),
+        }
+    }
+
+    pub(crate) fn finished(
+        &self,
+        watch: Watch,
+        ending: Ending,
+        killed_leftovers: usize,
+        enforced: Enforced,
+    ) -> Finished {
+        Finished {
+            ending,
+            stdout: watch.stdout.finish(),
+            stderr: watch.stderr.finish(),
+            elapsed: self.begun.elapsed(),
+            killed_leftovers,
+            enforced,
+        }
+    }
+}
+
+/// A first stage being followed to its end.
+struct Following<'a> {
+    attempt: &'a Attempt<'a>,
+    staged: Staged,
+    watch: Watch,
+    /// Why we ended it, when it was us.
+    ending: Option<Ending>,
+    enforced: Option<Enforced>,
+}
+
+/// The last words of a stage.
+enum Last {
+    Ended {
+        ending: Ending,
+        leftovers: usize,
+    },
+    NotIsolated {
+        step: String,
+        errno: Errno,
+    },
+    Failed(ProcessError),
+    /// It said nothing.
+    Lost,
+}
+
+impl Following<'_> {
+    fn follow(&mut self) -> Last {
+        loop {
+            let event = match self.watch.next(self.staged.control.as_fd()) {
+                Ok(event) => event,
+                Err(error) => return Last::Failed(self.attempt.cannot("watching it", error)),
+            };
+            match event {
+                Event::Ready => match wire::hear::<Report>(&self.staged.control) {
+                    Ok(Some(Report::Started(enforced))) => self.enforced = Some(enforced),
+                    Ok(Some(report)) => return self.last(report),
+                    Ok(None) | Err(_) => return Last::Lost,
+                },
+                Event::TimedOut if self.ending.is_some() => return Last::Lost,
+                Event::TimedOut => self.stop(Ending::TimedOut),
+                Event::Cancelled => self.stop(Ending::Cancelled),
+                Event::Signals(signals) => {
+                    for signal in signals {
+                        // A stage that is gone is noticed by reading from it.
+                        let _unless_gone = wire::tell(&self.staged.control, &Order::Signal(signal));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells the stage to kill everything.
+    fn stop(&mut self, ending: Ending) {
+        self.ending = Some(ending);
+        self.watch.stop_within(GRACE);
+        let _unless_gone = shutdown(&self.staged.control, Shutdown::Write);
+    }
+
+    fn last(&self, report: Report) -> Last {
+        let program = || self.attempt.invocation.program.clone();
+        match report {
+            Report::Ended { ending, leftovers } => Last::Ended { ending, leftovers },
+            Report::NotIsolated { step, errno } => Last::NotIsolated {
+                step,
+                errno: Errno::from_raw_os_error(errno),
+            },
+            Report::Refused(enforced) => Last::Failed(ProcessError::ConfinementUnavailable {
+                program: program(),
+                missing: enforced.missing(),
+            }),
+            Report::NotFound => Last::Failed(self.attempt.not_found()),
+            Report::NotStarted { step, errno } => {
+                Last::Failed(self.attempt.cannot(&step, Errno::from_raw_os_error(errno)))
+            }
+            Report::Started(_) => Last::Lost,
+        }
+    }
+
+    /// Waits for the stage itself, and makes sure that it goes.
+    fn finish(mut self, last: Last) -> Result<Outcome, ProcessError> {
+        if matches!(last, Last::Lost | Last::Failed(_)) {
+            let _unless_gone = shutdown(&self.staged.control, Shutdown::Write);
+        }
+        if matches!(last, Last::Lost) {
+            let _unless_gone = self.staged.child.kill();
+        }
+        // Where our children are not for us to wait for, the report has to do.
+        let _status = self.staged.child.wait();
+        match last {
+            Last::Ended { ending, leftovers } => {
+                let enforced = self
+                    .enforced
+                    .unwrap_or_else(|| Enforced::nothing(Tree::Supervisor));
+                let ending = self.ending.unwrap_or(ending);
+                let finished = self
+                    .attempt
+                    .finished(self.watch, ending, leftovers, enforced);
+                Ok(Outcome::Finished(Box::new(finished)))
+            }
+            Last::NotIsolated { step, errno } => Ok(Outcome::NotIsolated { step, errno }),
+            Last::Failed(error) => Err(error),
+            Last::Lost => Err(ProcessError::SupervisorLost {
+                program: self.attempt.invocation.program.clone(),
+            }),
+        }
+    }
+}

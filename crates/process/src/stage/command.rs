@@ -1,0 +1,144 @@
+//! The last step before a command: its streams, its folder, its session, its limits, its
+//! confinement; then this process becomes the program.
+
+use super::supervise::Supervisor;
+use super::{AtStep, FAILED, Problem, filter, restrict};
+use crate::invocation::{Output, WhenMissing};
+use crate::outcome::{Enforced, Layer};
+use crate::system;
+use crate::wire::{self, Confinement, Plan, Report};
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, chdir, getpid, set_dumpable_behavior, setpgid, setsid};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::termios::tcsetpgrp;
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Becomes the command. Returns only when that failed, after telling why, or in a rehearsal.
+pub(super) fn become_it(
+    plan: &Plan,
+    streams: [OwnedFd; 3],
+    supervisor: &OwnedFd,
+    writable: &[PathBuf],
+    held: &Supervisor,
+) -> u8 {
+    let report = match prepare(plan, streams, writable, held) {
+        Err(Problem { step, errno }) => Report::NotStarted { step, errno },
+        Ok(enforced) if is_too_little(&enforced, plan.confinement.as_ref()) => {
+            Report::Refused(enforced)
+        }
+        Ok(enforced) => {
+            let started = Report::Started(enforced);
+            if wire::tell(supervisor, &started).is_err() {
+                return FAILED;
+            }
+            if plan.rehearsal {
+                return 0;
+            }
+            execute(plan)
+        }
+    };
+    let _unless_gone = wire::tell(supervisor, &report);
+    FAILED
+}
+
+fn prepare(
+    plan: &Plan,
+    streams: [OwnedFd; 3],
+    writable: &[PathBuf],
+    held: &Supervisor,
+) -> Result<Enforced, Problem> {
+    set_dumpable_behavior(DumpableBehavior::Dumpable).at("preparing it")?;
+    let [input, output, errors] = streams;
+    match plan.output {
+        Output::Capture => {
+            setsid().at("making its session")?;
+        }
+        Output::Terminal => {
+            setpgid(None, None).at("making its process group")?;
+            if held.takes_terminal {
+                tcsetpgrp(&input, getpid()).at("giving it the terminal")?;
+            }
+        }
+        Output::Inherit => {}
+    }
+    dup2_stdin(input).at("giving it its input")?;
+    dup2_stdout(output).at("giving it its output")?;
+    dup2_stderr(errors).at("giving it its output")?;
+    chdir(plan.folder.as_os_str()).at("entering its folder")?;
+    let mut enforced = held.enforced(plan);
+    enforced.limits = restrict::limits(&plan.limits, &held.namespaces);
+    if let Some(confinement) = &plan.confinement {
+        restrict::no_new_privileges().at("giving up new privileges")?;
+        let layers = confinement.layers;
+        enforced.landlock = if layers.landlock {
+            restrict::landlock(writable, confinement.network)
+        } else {
+            Layer::Missing("switched off".to_owned())
+        };
+        enforced.privileges_dropped = restrict::drop_privileges();
+        enforced.seccomp = if layers.seccomp {
+            filter::install(confinement.network)
+        } else {
+            Layer::Missing("switched off".to_owned())
+        };
+    }
+    system::close_all_on_exec().at("closing files")?;
+    system::unblock_signals().at("letting signals through")?;
+    Ok(enforced)
+}
+
+/// Whether less is in force than the policy can accept.
+fn is_too_little(enforced: &Enforced, confinement: Option<&Confinement>) -> bool {
+    confinement.is_some_and(|confinement| {
+        confinement.when_missing == WhenMissing::Refuse
+            && !(enforced.writing_confined()
+                && (confinement.network || enforced.network_confined()))
+    })
+}
+
+/// Becomes the program; returns why not.
+fn execute(plan: &Plan) -> Report {
+    let error = Command::new(&plan.program)
+        .args(&plan.arguments)
+        .env_clear()
+        .envs(plan.environment.iter().map(|(name, value)| (name, value)))
+        .exec();
+    let is_missing = matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    );
+    if is_missing && !exists(plan) {
+        return Report::NotFound;
+    }
+    let step = if is_missing {
+        "finding its interpreter"
+    } else {
+        "running it"
+    };
+    let errno = error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
+    Report::NotStarted {
+        step: step.to_owned(),
+        errno,
+    }
+}
+
+/// Whether there is a file where the program was looked for. Then it is not the program that was
+/// not found, but what should interpret it.
+fn exists(plan: &Plan) -> bool {
+    if plan.program.as_bytes().contains(&b'/') {
+        return Path::new(&plan.program).exists();
+    }
+    let path = plan.environment.iter().find(|(name, _)| name == "PATH");
+    let path = path.map_or_else(
+        || OsStr::new("/bin:/usr/bin"),
+        |(_, value)| value.as_os_str(),
+    );
+    env::split_paths(path).any(|folder| folder.join(&plan.program).exists())
+}

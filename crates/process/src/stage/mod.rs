@@ -1,0 +1,215 @@
+//! The stages between this process and a command: copies of this program that set up what holds
+//! the command, wait for it, and kill what it leaves behind.
+//!
+//! The first stage is started by [`launch`](crate::launch) and gets its plan through a socket. It
+//! makes the namespaces and forks their first process, which supervises the command and with which
+//! the kernel kills everything else. Without a namespace of processes the first stage supervises
+//! by itself. The command is one more fork, which takes its own rights away ([`command`]) and then
+//! becomes the program.
+
+mod command;
+mod filter;
+mod isolate;
+mod mounts;
+mod restrict;
+mod supervise;
+mod terminal;
+mod tree;
+
+use crate::invocation::Output;
+use crate::launch::{self, STAGE};
+use crate::outcome::Namespace;
+use crate::system::{self, Fork};
+use crate::wire::{self, Isolation, Plan, Report};
+use rustix::io::Errno;
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitOptions, getppid, set_dumpable_behavior,
+    set_parent_process_death_signal,
+};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use supervise::Supervisor;
+use terminal::{Suspension, Terminal};
+use tree::Tree;
+
+/// The exit code of a stage that could not do its part. Nobody but us sees it.
+const FAILED: u8 = 125;
+
+/// Call this first thing in `main`, with all arguments, the program's own name included, before
+/// any thread is started. When this process was started as a stage, it does the stage's work and
+/// returns its exit code, with which the process has to end. Otherwise it returns `None`, and
+/// [`run`](crate::run) knows that it can start stages.
+pub fn stage_main(arguments: &[OsString]) -> Option<u8> {
+    if arguments.get(1).is_none_or(|first| first != STAGE) {
+        launch::stages_from("/proc/self/exe");
+        return None;
+    }
+    Some(first_stage().unwrap_or(FAILED))
+}
+
+/// What a step of a stage failed at.
+#[derive(Debug)]
+struct Problem {
+    step: String,
+    errno: i32,
+}
+
+impl Problem {
+    fn new(step: impl Into<String>, error: impl Into<io::Error>) -> Self {
+        let errno = error
+            .into()
+            .raw_os_error()
+            .unwrap_or(Errno::IO.raw_os_error());
+        Self {
+            step: step.into(),
+            errno,
+        }
+    }
+}
+
+/// Names the step that failed.
+trait AtStep<T> {
+    fn at(self, step: &str) -> Result<T, Problem>;
+}
+
+impl<T, E: Into<io::Error>> AtStep<T> for Result<T, E> {
+    fn at(self, step: &str) -> Result<T, Problem> {
+        self.map_err(|error| Problem::new(step, error))
+    }
+}
+
+/// What a stage was given.
+struct Task {
+    plan: Plan,
+    control: OwnedFd,
+    streams: [OwnedFd; 3],
+}
+
+fn first_stage() -> io::Result<u8> {
+    let Some(task) = receive()? else {
+        return Ok(FAILED);
+    };
+    if !is_awaited(&task.plan) {
+        return Ok(FAILED);
+    }
+    let isolation = task
+        .plan
+        .confinement
+        .as_ref()
+        .map_or(Isolation::None, |confined| confined.isolation);
+    let terminal = match task.plan.output {
+        Output::Terminal => Terminal::of(&task.streams[0]),
+        Output::Capture | Output::Inherit => None,
+    };
+    let namespaces = match isolate::enter(&task.plan) {
+        Ok(namespaces) => namespaces,
+        Err(problem) => return not_isolated(&task, problem),
+    };
+    if isolation == Isolation::Whole {
+        in_process_namespace(task, namespaces, terminal)
+    } else {
+        let supervisor = Supervisor {
+            tree: Tree::Descendants,
+            namespaces,
+            takes_terminal: terminal.is_some(),
+        };
+        let mut suspension = terminal.map_or(Suspension::Never, Suspension::Here);
+        let code = isolated(task, &supervisor, &mut suspension)?;
+        suspension.end();
+        Ok(code)
+    }
+}
+
+/// Takes the plan and the streams from the socket that is our standard input.
+fn receive() -> io::Result<Option<Task>> {
+    system::close_all()?;
+    system::block_signals()?;
+    let control = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    let Some((plan, files)) = wire::hear_with::<Plan>(&control)? else {
+        return Ok(None);
+    };
+    let Ok(streams) = files.try_into() else {
+        return Ok(None);
+    };
+    Ok(Some(Task {
+        plan,
+        control,
+        streams,
+    }))
+}
+
+/// Whether the process that asked for the command still waits for it.
+fn is_awaited(plan: &Plan) -> bool {
+    getppid().map(|parent| parent.as_raw_nonzero().get()) == Some(plan.asked_by)
+}
+
+fn not_isolated(task: &Task, problem: Problem) -> io::Result<u8> {
+    let Problem { step, errno } = problem;
+    wire::tell(&task.control, &Report::NotIsolated { step, errno })?;
+    Ok(FAILED)
+}
+
+/// Forks the first process of the new namespace and waits for it. When we are killed, so is it,
+/// and with it everything in the namespace.
+fn in_process_namespace(
+    task: Task,
+    namespaces: Vec<Namespace>,
+    terminal: Option<Terminal>,
+) -> io::Result<u8> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if !is_awaited(&task.plan) {
+        return Ok(FAILED);
+    }
+    let (ours, theirs) = wire::connection()?;
+    match system::fork()? {
+        Fork::Child => {
+            drop(ours);
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            let takes_terminal = terminal.is_some();
+            let mut suspension = match terminal {
+                Some(_) => Suspension::Through(theirs),
+                None => Suspension::Never,
+            };
+            let supervisor = Supervisor {
+                tree: Tree::Namespace,
+                namespaces,
+                takes_terminal,
+            };
+            isolated(task, &supervisor, &mut suspension)
+        }
+        Fork::Parent(first) => {
+            drop(theirs);
+            drop(task);
+            if let Some(terminal) = terminal {
+                terminal.serve(&ours);
+            }
+            wait_for(first);
+            Ok(0)
+        }
+    }
+}
+
+/// Waits until a child has ended, whatever its code: it has told its own story.
+fn wait_for(child: Pid) {
+    while let Err(Errno::INTR) = rustix::process::waitpid(Some(child), WaitOptions::empty()) {}
+}
+
+/// Mounts what has to be mounted and supervises the command.
+fn isolated(task: Task, supervisor: &Supervisor, suspension: &mut Suspension) -> io::Result<u8> {
+    let mut writable = Vec::new();
+    if let Some(confinement) = &task.plan.confinement {
+        writable = confinement.writable.iter().map(Into::into).collect();
+        if supervisor.namespaces.contains(&Namespace::Mount) {
+            match mounts::prepare(&writable, supervisor.tree, task.plan.limits.memory_bytes) {
+                Ok(private) => writable.extend(private),
+                Err(problem) => return not_isolated(&task, problem),
+            }
+        }
+        // What has more rights than the command is not to be looked into by it.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    }
+    supervisor.run(task, &writable, suspension)
+}

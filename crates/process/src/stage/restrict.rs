@@ -1,0 +1,142 @@
+//! What a command takes away from itself before it becomes the program: resources, rights to
+//! write, privileges. The filter of system calls is in [`filter`](super::filter).
+
+use super::mounts::DEVICES;
+use crate::invocation::Limits;
+use crate::outcome::{Layer, Namespace};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, LandlockStatus, PathBeneath, PathFd, RestrictionStatus,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The newest interface of Landlock that was looked at. Older kernels do what they can of it.
+const NEWEST: ABI = ABI::V9;
+
+/// Sets the limits of resources, and never leaves a memory dump.
+pub(super) fn limits(limits: &Limits, namespaces: &[Namespace]) -> Layer<()> {
+    let processes = limits.processes.map(|count| {
+        count.saturating_add(if namespaces.contains(&Namespace::User) {
+            // The stages themselves.
+            2
+        } else {
+            processes_of_this_user()
+        })
+    });
+    let wanted = [
+        (Resource::Nproc, processes),
+        (Resource::Data, limits.memory_bytes),
+        (Resource::Fsize, limits.file_bytes),
+        (Resource::Core, Some(0)),
+    ];
+    let failed: Vec<String> = wanted
+        .into_iter()
+        .filter_map(|(resource, limit)| Some((resource, limit?)))
+        .filter_map(|(resource, limit)| {
+            let allowed = getrlimit(resource)
+                .maximum
+                .map_or(limit, |most| most.min(limit));
+            let both = Rlimit {
+                current: Some(allowed),
+                maximum: Some(allowed),
+            };
+            let error = setrlimit(resource, both).err()?;
+            Some(format!("{resource:?}: {error}"))
+        })
+        .collect();
+    if failed.is_empty() {
+        Layer::InForce(())
+    } else {
+        Layer::Missing(failed.join(", "))
+    }
+}
+
+/// How many processes and threads this user has: the kernel counts them all against the limit.
+fn processes_of_this_user() -> u64 {
+    let user = getuid().as_raw();
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return 0;
+    };
+    entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit())
+        .filter(|entry| entry.metadata().is_ok_and(|process| process.uid() == user))
+        .map(|entry| fs::read_dir(entry.path().join("task")).map_or(1, Iterator::count) as u64)
+        .sum()
+}
+
+/// Nothing that is run from here on gets more rights than it has.
+pub(super) fn no_new_privileges() -> rustix::io::Result<()> {
+    set_no_new_privs(true)
+}
+
+/// Lets this process write beneath `writable` and to the usual devices only, and keeps it from TCP
+/// unless `network` is allowed.
+pub(super) fn landlock(writable: &[PathBuf], network: bool) -> Layer<i32> {
+    match restrict(writable, network) {
+        Ok(RestrictionStatus {
+            ruleset: RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced,
+            landlock: LandlockStatus::Available { effective_abi, .. },
+            ..
+        }) => Layer::InForce(effective_abi as i32),
+        Ok(_) => Layer::Missing("this kernel does not have it, or it is not enabled".to_owned()),
+        Err(error) => Layer::Missing(error.to_string()),
+    }
+}
+
+fn restrict(writable: &[PathBuf], network: bool) -> Result<RestrictionStatus, RulesetError> {
+    let writing = AccessFs::from_write(NEWEST);
+    let mut ruleset = Ruleset::default()
+        .handle_access(writing)?
+        .scope(Scope::from_all(NEWEST))?;
+    if !network {
+        ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
+    }
+    let using = AccessFs::from_file(NEWEST) & writing;
+    let allowed = writable.iter().map(|folder| (folder.as_path(), writing));
+    let devices = DEVICES.iter().map(|device| (Path::new(*device), using));
+    let rules = allowed.chain(devices).filter_map(|(path, access)| {
+        // What cannot be opened cannot be written either.
+        Some(Ok::<_, RulesetError>(PathBeneath::new(
+            PathFd::new(path).ok()?,
+            access,
+        )))
+    });
+    ruleset.create()?.add_rules(rules)?.restrict_self()
+}
+
+/// Gives up what makes root more than another user, for good.
+pub(super) fn drop_privileges() -> Layer<()> {
+    let has_any = capabilities(None).map(|sets| !sets.permitted.is_empty());
+    if !getuid().is_root() && has_any.is_ok_and(|any| !any) {
+        return Layer::InForce(());
+    }
+    // The kernel names the last one it knows by refusing the next.
+    let bounded = (0..u64::BITS)
+        .map(|number| CapabilitySet::from_bits_retain(1 << number))
+        .map_while(|one| match remove_capability_from_bounding_set(one) {
+            Err(rustix::io::Errno::INVAL) => None,
+            other => Some(other),
+        })
+        .collect::<Result<(), _>>();
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets {
+        effective: none,
+        permitted: none,
+        inheritable: none,
+    };
+    let dropped = bounded
+        .and_then(|()| clear_ambient_capability_set())
+        .and_then(|()| set_capabilities(None, sets));
+    match dropped {
+        Ok(()) => Layer::InForce(()),
+        Err(error) => Layer::Missing(error.to_string()),
+    }
+}

@@ -1,0 +1,103 @@
+//! Kills everything a command started.
+
+use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+/// What belongs to a command, as seen from its supervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tree {
+    /// Everything in the namespace of which the supervisor is the first process.
+    Namespace,
+    /// All descendants of the supervisor, to which orphans return.
+    Descendants,
+}
+
+impl Tree {
+    /// Kills all of it.
+    pub(super) fn kill(self) {
+        match self {
+            // All but ourselves, at one instant.
+            Self::Namespace => {
+                let _unless_none = kill_process_group(Pid::INIT, Signal::KILL);
+            }
+            Self::Descendants => kill_descendants(),
+        }
+    }
+
+    /// How many processes it has now.
+    pub(super) fn size(self) -> usize {
+        match self {
+            Self::Namespace => processes().len().saturating_sub(1),
+            Self::Descendants => descendants().len(),
+        }
+    }
+}
+
+/// Stops descendants until no new one is found, so that none can start another, then kills them.
+fn kill_descendants() {
+    let mut stopped = HashSet::new();
+    loop {
+        let fresh: Vec<Pid> = descendants()
+            .into_iter()
+            .filter(|one| !stopped.contains(one))
+            .collect();
+        if fresh.is_empty() {
+            break;
+        }
+        for one in fresh {
+            let _unless_gone = kill_process(one, Signal::STOP);
+            stopped.insert(one);
+        }
+    }
+    for one in stopped {
+        let _unless_gone = kill_process(one, Signal::KILL);
+    }
+}
+
+/// The living processes that we started, or that those started.
+fn descendants() -> Vec<Pid> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for process in processes() {
+        children
+            .entry(process.parent)
+            .or_default()
+            .push(process.number);
+    }
+    let mut found = Vec::new();
+    let mut pending = vec![getpid().as_raw_nonzero().get()];
+    while let Some(parent) = pending.pop() {
+        let own = children.remove(&parent).unwrap_or_default();
+        found.extend(own.iter().copied().filter_map(Pid::from_raw));
+        pending.extend(own);
+    }
+    found
+}
+
+struct Process {
+    number: i32,
+    parent: i32,
+}
+
+/// The living processes that `/proc` shows.
+fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| {
+            let number = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let (state, parent) = state_of(number)?;
+            (state != 'Z' && state != 'X').then_some(Process { number, parent })
+        })
+        .collect()
+}
+
+/// The state of a process and its parent, from `/proc/N/stat`. The name in it may hold anything,
+/// so the fields are counted after its last parenthesis.
+pub(super) fn state_of(number: i32) -> Option<(char, i32)> {
+    let line = fs::read(format!("/proc/{number}/stat")).ok()?;
+    let line = String::from_utf8_lossy(&line);
+    let mut fields = line.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}

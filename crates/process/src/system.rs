@@ -1,0 +1,146 @@
+//! The few system calls that have no safe wrapper. Everything `unsafe` of the crate is here.
+//!
+//! [`fork`] is for stages only: they run one thread, so the copy finds no lock held by a thread
+//! that it does not have.
+
+#![expect(
+    unsafe_code,
+    reason = "fork, unshare, mount_setattr, close_range and signal masks"
+)]
+
+use rustix::process::Pid;
+use rustix::thread::UnshareFlags;
+use std::ffi::CStr;
+use std::{io, mem, ptr};
+
+/// Which side of a [`fork`] this is.
+pub(crate) enum Fork {
+    /// The new process.
+    Child,
+    /// The process that forked, with the number of the new one.
+    Parent(Pid),
+}
+
+/// Makes a copy of this process, which must have one thread only.
+pub(crate) fn fork() -> io::Result<Fork> {
+    // SAFETY: a stage runs a single thread until it has forked all it needs, so no lock, of the
+    // allocator or any other, can be held by a thread that is missing in the copy.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        number => Ok(Pid::from_raw(number).map_or(Fork::Child, Fork::Parent)),
+    }
+}
+
+/// Moves this process, or its later children, into new namespaces.
+pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: only namespaces are asked for; the table of file descriptors stays as it is.
+    unsafe { rustix::thread::unshare_unsafe(flags.difference(UnshareFlags::FILES)) }?;
+    Ok(())
+}
+
+/// How far a change of mounts reaches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The mount itself.
+    One,
+    /// It and all beneath it.
+    Beneath,
+}
+
+/// Makes the mount at `target` read-only, or writable again.
+pub(crate) fn set_read_only(target: &CStr, reach: Reach, read_only: bool) -> io::Result<()> {
+    let mut attributes = libc::mount_attr {
+        attr_set: 0,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    if read_only {
+        attributes.attr_set = libc::MOUNT_ATTR_RDONLY;
+    } else {
+        attributes.attr_clr = libc::MOUNT_ATTR_RDONLY;
+    }
+    let flags = if reach == Reach::Beneath {
+        libc::AT_RECURSIVE
+    } else {
+        0
+    };
+    // SAFETY: the path ends with a zero byte, and the structure lives longer than the call, which
+    // only reads it.
+    let outcome = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            target.as_ptr(),
+            flags,
+            ptr::from_ref(&attributes),
+            mem::size_of_val(&attributes),
+        )
+    };
+    succeeded(outcome)
+}
+
+/// Closes every file descriptor above standard error. Only for a process that owns none of them.
+pub(crate) fn close_all() -> io::Result<()> {
+    close_range(0)
+}
+
+/// Lets every file descriptor above standard error close at the next `exec`.
+pub(crate) fn close_all_on_exec() -> io::Result<()> {
+    close_range(libc::CLOSE_RANGE_CLOEXEC)
+}
+
+fn close_range(flags: libc::c_uint) -> io::Result<()> {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: no memory is passed. Callers own no descriptor in the range, or keep it open.
+    let outcome = unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, flags) };
+    if succeeded(outcome).is_ok() {
+        return Ok(());
+    }
+    // Kernels before 5.11: one after the other.
+    let open: Vec<libc::c_int> = std::fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|number| *number > libc::STDERR_FILENO)
+        .collect();
+    for number in open {
+        // SAFETY: as above; a number that is no longer open is an error that changes nothing.
+        unsafe {
+            if flags == 0 {
+                libc::close(number);
+            } else {
+                libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Blocks every signal that can be blocked.
+pub(crate) fn block_signals() -> io::Result<()> {
+    // SAFETY: a signal set is plain numbers, filled by `sigfillset` before it is read.
+    let outcome = unsafe {
+        let mut all: libc::sigset_t = mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut())
+    };
+    succeeded(outcome.into())
+}
+
+/// Lets every signal through.
+pub(crate) fn unblock_signals() -> io::Result<()> {
+    // SAFETY: as above, emptied by `sigemptyset`.
+    let outcome = unsafe {
+        let mut none: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut())
+    };
+    succeeded(outcome.into())
+}
+
+fn succeeded(outcome: libc::c_long) -> io::Result<()> {
+    if outcome < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}

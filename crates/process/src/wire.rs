@@ -1,0 +1,193 @@
+//! What this process and its stages say to each other: one socket, messages of JSON with their
+//! length before them. The first message carries the plan and the three standard streams.
+//!
+//! The command never has the socket, so it can neither read nor change what is said.
+
+use crate::invocation::{Layers, Limits, Output, WhenMissing};
+use crate::outcome::{Ending, Enforced};
+use rustix::cmsg_space;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
+    socketpair,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Everything a stage has to know.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) folder: OsString,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    pub(crate) output: Output,
+    pub(crate) limits: Limits,
+    pub(crate) confinement: Option<Confinement>,
+    /// The process that asked; when it is another one by now, nobody waits for the command.
+    pub(crate) asked_by: i32,
+    /// Set up everything and report it, but run no command.
+    pub(crate) rehearsal: bool,
+}
+
+/// A policy with its folders resolved.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Confinement {
+    pub(crate) writable: Vec<OsString>,
+    pub(crate) network: bool,
+    pub(crate) when_missing: WhenMissing,
+    pub(crate) layers: Layers,
+    pub(crate) isolation: Isolation,
+    /// Why `isolation` is less than [`Isolation::Whole`].
+    pub(crate) isolation_reason: String,
+}
+
+/// How much of the namespaces to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Isolation {
+    /// All of them.
+    Whole,
+    /// All but the one of processes, where `/proc` cannot be mounted anew.
+    WithoutProcesses,
+    /// None.
+    None,
+}
+
+/// What a stage tells.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// Namespaces cannot be had in this way; nothing was run.
+    NotIsolated { step: String, errno: i32 },
+    /// The command runs.
+    Started(Enforced),
+    /// Too little could be enforced; nothing was run.
+    Refused(Enforced),
+    /// The program does not exist.
+    NotFound,
+    /// The command could not be started.
+    NotStarted { step: String, errno: i32 },
+    /// The command ended, and nothing of it is left.
+    Ended { ending: Ending, leftovers: usize },
+}
+
+/// What a stage is told while the command runs. The end of the stream means: kill everything.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Pass this signal on.
+    Signal(i32),
+}
+
+/// The two ends of a connection, closed on `exec`.
+pub(crate) fn connection() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
+}
+
+/// Sends a message.
+pub(crate) fn tell<T: Serialize>(socket: impl AsFd, message: &T) -> io::Result<()> {
+    let framed = frame(message)?;
+    send_all(socket.as_fd(), &framed)
+}
+
+/// Sends a message together with open files.
+pub(crate) fn tell_with<T: Serialize>(
+    socket: impl AsFd,
+    message: &T,
+    files: &[BorrowedFd<'_>; 3],
+) -> io::Result<()> {
+    let framed = frame(message)?;
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(3))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let parts = [IoSlice::new(&framed)];
+    let sent =
+        rustix::io::retry_on_intr(|| sendmsg(&socket, &parts, &mut control, SendFlags::NOSIGNAL))?;
+    send_all(socket.as_fd(), &framed[sent..])
+}
+
+/// Receives a message; `None` at the end of the stream.
+pub(crate) fn hear<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<T>> {
+    let mut length = [0; 4];
+    if !receive_all(socket.as_fd(), &mut length)? {
+        return Ok(None);
+    }
+    body(socket.as_fd(), length).map(Some)
+}
+
+/// Receives a message and the open files that came with it.
+pub(crate) fn hear_with<T: DeserializeOwned>(
+    socket: impl AsFd,
+) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(3))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut length = [0; 4];
+    let received = recvmsg(
+        &socket,
+        &mut [IoSliceMut::new(&mut length)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL,
+    )?;
+    if received.bytes < length.len() {
+        return Ok(None);
+    }
+    let files = control
+        .drain()
+        .flat_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(files) => files.collect(),
+            _ => Vec::new(),
+        })
+        .collect();
+    Ok(Some((body(socket.as_fd(), length)?, files)))
+}
+
+fn frame<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
+    let body = serde_json::to_vec(message)?;
+    let length = u32::try_from(body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    Ok([length.to_le_bytes().as_slice(), &body].concat())
+}
+
+fn body<T: DeserializeOwned>(socket: BorrowedFd<'_>, length: [u8; 4]) -> io::Result<T> {
+    let length = usize::try_from(u32::from_le_bytes(length)).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    if !receive_all(socket, &mut bytes)? {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match send(socket, bytes, SendFlags::NOSIGNAL) {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Fills the buffer; `false` when the stream ended before its first byte.
+fn receive_all(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<bool> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match recv(socket, &mut bytes[filled..], RecvFlags::empty()) {
+            Ok((0, _)) | Err(Errno::CONNRESET) if filled == 0 => return Ok(false),
+            Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((received, _)) => filled += received,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
+}
