@@ -1,11 +1,17 @@
 //! The command line as a tree of commands, with the help people read.
 
+mod sandbox;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::output::Format;
+
+pub(crate) use sandbox::{
+    ApplyAs, Sandbox, SandboxApply, SandboxCreate, SandboxDiff, SandboxExec, SandboxRollback,
+};
 
 /// The formats of a report, and of an exported document.
 fn formats() -> PossibleValuesParser {
@@ -77,6 +83,9 @@ pub(crate) enum Command {
     /// Keep conversations
     #[command(subcommand)]
     Session(Session),
+    /// Work in copies and apply the result whole or not at all
+    #[command(subcommand)]
+    Sandbox(Sandbox),
     /// Look after the database
     #[command(subcommand)]
     Db(Db),

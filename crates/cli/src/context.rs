@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_engine::SessionService;
+use cleveragents_engine::{SandboxService, SessionService};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
 use crate::config::{Configuration, Environment, Home, Level, Settings, keys};
@@ -63,6 +63,10 @@ impl Context {
             self.engine()?,
             self.settings.max_message_bytes(),
         ))
+    }
+
+    pub(crate) fn sandboxes(&self) -> Result<SandboxService, CommandError> {
+        Ok(SandboxService::new(self.engine()?, self.home.sandboxes()))
     }
 
     /// A callback that shows a bar from the first call to the last.

@@ -16,8 +16,9 @@ pub use lease::{HeldLease, LeaseError, LeaseService};
 pub use plan::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use process::{Liveness, current_owner, liveness};
 pub use sandbox::{
-    Applied, ApplyRequest, CaptureReport, MemberChanges, OpenSandbox, Recovered, RollbackTarget,
-    RolledBack, SandboxDiff, SandboxError, SandboxService, SandboxView, Target,
+    Applied, ApplyRequest, CaptureReport, ExecReport, ExecRequest, MemberChanges, OpenSandbox,
+    Recovered, RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService, SandboxView,
+    Target,
 };
 pub use session::{
     Answer, EXPORT_SCHEMA, ExportSummary, Failure, ImportCheck, ImportSummary, Question,

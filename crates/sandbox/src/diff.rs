@@ -11,12 +11,18 @@ use crate::git::Git;
 use crate::member::Member;
 
 /// The patch that turns the first state of every path into the last. Binary files are in it, folders
-/// and permissions other than execution are not: a patch has no words for them.
-pub fn patch(member: &Member, changes: &[Change], temporary: &Path) -> Result<Vec<u8>, Error> {
+/// and permissions other than execution are not: a patch has no words for them. With `beneath` the
+/// paths begin with that name.
+pub fn patch(
+    member: &Member,
+    changes: &[Change],
+    beneath: Option<&str>,
+    temporary: &Path,
+) -> Result<Vec<u8>, Error> {
     let folder = tempfile::tempdir_in(temporary).during("making a folder in", temporary)?;
     for side in ["a", "b"] {
-        let place = folder.path().join(side);
-        std::fs::create_dir(&place).during("making", &place)?;
+        let place = folder.path().join(side).join(beneath.unwrap_or_default());
+        std::fs::create_dir_all(&place).during("making", &place)?;
         let root = Root::open(&place).during("opening", &place)?;
         for change in changes {
             let state = if side == "a" {
@@ -37,7 +43,7 @@ pub fn patch(member: &Member, changes: &[Change], temporary: &Path) -> Result<Ve
         "--no-color",
         "--no-ext-diff",
         "--no-textconv",
-        "--find-renames",
+        "--no-renames",
         "a",
         "b",
     ];

@@ -484,21 +484,37 @@ impl Member {
             .during("reading", &self.objects)
     }
 
-    /// Folders outside the copy that a command in it may write: git's own notes of this worktree.
-    pub fn git_folders(&self) -> Result<Option<GitFolders>, Error> {
+    /// Makes the copy ready for git commands in it: they write to folders of their own, and the
+    /// repository's objects are only read. `None` for what is no worktree, or no longer registered.
+    pub fn prepare_git(&self) -> Result<Option<GitFolders>, Error> {
         let Base::Git(_) = self.base else {
             return Ok(None);
         };
         let checkout = open_checkout(&self.location)?;
-        let objects = self.state.join("git-objects");
+        let Some(registration) = registration_of(&checkout, &self.root)? else {
+            return Ok(None);
+        };
+        // Whatever ran before could have written this file.
+        let link = self.root.join(".git");
+        let mut target = b"gitdir: ".to_vec();
+        target.extend_from_slice(registration.as_os_str().as_bytes());
+        target.push(b'\n');
+        if std::fs::symlink_metadata(&link).is_ok_and(|found| found.is_dir()) {
+            crate::remove_folder(&link).during("removing", &link)?;
+        }
+        let name =
+            TreePath::from_bytes(".git").map_err(|error| Error::Damaged(error.to_string()))?;
+        let mode = cleveragents_domain::FileMode::REGULAR;
+        self.work_root()?
+            .write_file(&name, mode, &mut target.as_slice())
+            .during("writing", &link)?;
+        let objects = self.objects.with_file_name("git-objects");
         std::fs::create_dir_all(&objects).during("making", &objects)?;
-        Ok(
-            registration_of(&checkout, &self.root)?.map(|registration| GitFolders {
-                registration,
-                objects,
-                shared_objects: checkout.common_dir.join("objects"),
-            }),
-        )
+        Ok(Some(GitFolders {
+            registration,
+            objects,
+            shared_objects: checkout.common_dir.join("objects"),
+        }))
     }
 
     /// How many paths of the user's checkout are changed and not committed, so not in the copy.

@@ -6,6 +6,7 @@ pub(crate) mod db;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod init;
+pub(crate) mod sandbox;
 pub(crate) mod session;
 pub(crate) mod system;
 
@@ -14,7 +15,7 @@ use std::io::{IsTerminal, Write};
 use clap::CommandFactory;
 use cleveragents_domain::Code;
 
-use crate::arguments::{Arguments, Cleanup, Command, Config, Db, Session};
+use crate::arguments::{Arguments, Cleanup, Command, Config, Db, Sandbox, Session};
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
@@ -42,6 +43,16 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Session(Session::Import(_)) => "session import",
         Command::Session(Session::Fork { .. }) => "session fork",
         Command::Session(Session::Search(_)) => "session search",
+        Command::Sandbox(Sandbox::Create(_)) => "sandbox create",
+        Command::Sandbox(Sandbox::List { .. }) => "sandbox list",
+        Command::Sandbox(Sandbox::Show { .. }) => "sandbox show",
+        Command::Sandbox(Sandbox::Exec(_)) => "sandbox exec",
+        Command::Sandbox(Sandbox::Diff(_)) => "sandbox diff",
+        Command::Sandbox(Sandbox::Checkpoint { .. }) => "sandbox checkpoint",
+        Command::Sandbox(Sandbox::Rollback(_)) => "sandbox rollback",
+        Command::Sandbox(Sandbox::Redo { .. }) => "sandbox redo",
+        Command::Sandbox(Sandbox::Apply(_)) => "sandbox apply",
+        Command::Sandbox(Sandbox::Discard { .. }) => "sandbox discard",
         Command::Db(Db::Status) => "db status",
         Command::Db(Db::Upgrade) => "db upgrade",
         Command::Db(Db::Check) => "db check",
@@ -65,6 +76,7 @@ pub(crate) fn run(
         Command::Diagnostics(arguments) => diagnostics::run(context, &arguments)?,
         Command::Config(command) => config::show(context, &command)?,
         Command::Session(command) => return session::run(context, command, is_markdown),
+        Command::Sandbox(command) => return sandbox::run(context, command),
         Command::Db(command) => db::run(context, &command)?,
         Command::Cleanup(command) => cleanup::run(context, &command)?,
         Command::Completion { shell } => {

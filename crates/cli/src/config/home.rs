@@ -63,6 +63,11 @@ impl Home {
         self.path.join("cleveragents.db")
     }
 
+    /// The folder of the sandboxes in it.
+    pub fn sandboxes(&self) -> PathBuf {
+        self.path.join("sandboxes")
+    }
+
     /// The URL of the database file.
     pub fn database_url(&self) -> String {
         format!("sqlite://{}", self.database_file().display())

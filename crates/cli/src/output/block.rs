@@ -55,6 +55,15 @@ impl Table {
         }
     }
 
+    /// A table with columns of text.
+    pub fn with_columns<const N: usize>(title: impl Into<String>, headings: [&str; N]) -> Self {
+        headings
+            .into_iter()
+            .fold(Self::new(title), |table, heading| {
+                table.column(heading, Align::Left)
+            })
+    }
+
     /// Adds a column at the right.
     #[must_use]
     pub fn column(mut self, heading: impl Into<String>, align: Align) -> Self {
@@ -64,8 +73,8 @@ impl Table {
 
     /// Adds a row. Values beyond the last column are not shown; missing ones are blank.
     #[must_use]
-    pub fn row(mut self, cells: Vec<Cell>) -> Self {
-        self.rows.push(cells);
+    pub fn row(mut self, cells: impl Into<Vec<Cell>>) -> Self {
+        self.rows.push(cells.into());
         self
     }
 

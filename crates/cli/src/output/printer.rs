@@ -123,6 +123,9 @@ impl Printer {
                 (Level::Info, _) => (Tone::Id, "[INFO]"),
                 (Level::Warn | Level::Error, _) => continue,
             };
+            if report.passed_on.is_some() {
+                continue;
+            }
             if !is_first {
                 out.write_all(b"\n")?;
                 is_first = true;
@@ -151,6 +154,16 @@ impl Printer {
         {
             self.error_colour.write(err, Tone::Warn, "warning")?;
             writeln!(err, ": {}", indented(&message.text))?;
+        }
+        if report.passed_on.is_some() {
+            for message in report
+                .messages
+                .iter()
+                .filter(|message| message.level == Level::Info)
+            {
+                self.error_colour.write(err, Tone::Muted, "agents")?;
+                writeln!(err, ": {}", indented(&message.text))?;
+            }
         }
         report
             .failure

@@ -85,6 +85,8 @@ pub struct Report {
     pub(crate) blocks: Vec<Block>,
     pub(crate) messages: Vec<Message>,
     pub(crate) failure: Option<CommandError>,
+    /// The exit code of a command that was run for the user, who wants it unchanged.
+    pub(crate) passed_on: Option<u8>,
 }
 
 impl Report {
@@ -96,6 +98,7 @@ impl Report {
             blocks: Vec::new(),
             messages: Vec::new(),
             failure: None,
+            passed_on: None,
         }
     }
 
@@ -178,6 +181,14 @@ impl Report {
         self
     }
 
+    /// Makes this the report of a command that was run for the user: standard output is that
+    /// command's alone, messages are talk, and the exit code is passed on.
+    #[must_use]
+    pub fn exit_with(mut self, code: u8) -> Self {
+        self.passed_on = Some(code);
+        self
+    }
+
     /// How the command ended.
     pub fn status(&self) -> Status {
         if self.failure.is_some() {
@@ -195,7 +206,8 @@ impl Report {
 
     /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
-        self.failure.as_ref().map_or(0, CommandError::exit_code)
+        let failure = self.failure.as_ref().map(CommandError::exit_code);
+        failure.or(self.passed_on).unwrap_or(0)
     }
 
     fn block(mut self, block: Block) -> Self {

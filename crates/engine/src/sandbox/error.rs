@@ -53,6 +53,9 @@ pub enum SandboxError {
     /// Its files.
     #[error(transparent)]
     Files(#[from] cleveragents_sandbox::Error),
+    /// A command in it.
+    #[error(transparent)]
+    Process(#[from] cleveragents_process::ProcessError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] cleveragents_store::Error),
@@ -70,6 +73,7 @@ impl Diagnose for SandboxError {
             Self::NothingToTakeBack(_) | Self::NothingToRedo(_) => Code::NothingToRedo,
             Self::Lease(error) => error.code(),
             Self::Files(error) => error.code(),
+            Self::Process(error) => error.code(),
             Self::Store(error) => error.code(),
         }
     }
@@ -100,6 +104,7 @@ impl Diagnose for SandboxError {
             )),
             Self::Lease(error) => error.hint(),
             Self::Files(error) => error.hint(),
+            Self::Process(error) => error.hint(),
             Self::Store(error) => error.hint(),
         }
     }
@@ -119,6 +124,7 @@ impl Diagnose for SandboxError {
             }
             Self::Lease(error) => error.details(),
             Self::Files(error) => error.details(),
+            Self::Process(error) => error.details(),
             Self::Store(error) => error.details(),
             Self::Name(_) => Value::Null,
         }

@@ -291,13 +291,14 @@ impl SandboxDiff {
         self.parts.iter().map(|part| part.changes.len()).sum()
     }
 
-    /// The patch of one part.
+    /// The patch of one part. In a sandbox of several, paths begin with the name of the part.
     pub fn patch(
         &self,
         part: &MemberChanges,
         temporary: &std::path::Path,
     ) -> Result<Vec<u8>, SandboxError> {
-        Ok(patch(&part.member, &part.changes, temporary)?)
+        let beneath = (self.parts.len() > 1).then_some(part.member.alias.as_str());
+        Ok(patch(&part.member, &part.changes, beneath, temporary)?)
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod apply;
 mod error;
+mod exec;
 mod history;
 mod recover;
 mod rollback;
@@ -13,6 +14,7 @@ mod service;
 
 pub use apply::{Applied, ApplyRequest};
 pub use error::SandboxError;
+pub use exec::{ExecReport, ExecRequest};
 pub use history::{CaptureReport, MemberChanges, SandboxDiff};
 pub use recover::Recovered;
 pub use rollback::{RollbackTarget, RolledBack};

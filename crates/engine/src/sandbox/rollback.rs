@@ -108,6 +108,22 @@ impl SandboxService {
             .then(|| last.clone()))
     }
 
+    /// The checkpoint with a number or label; of several the newest.
+    pub fn checkpoint_named(
+        &self,
+        open: &OpenSandbox,
+        wanted: &str,
+    ) -> Result<Checkpoint, SandboxError> {
+        let is_wanted = |checkpoint: &&Checkpoint| {
+            checkpoint.number.to_string() == wanted || checkpoint.label.as_deref() == Some(wanted)
+        };
+        let found = open.view.checkpoints.iter().rfind(is_wanted).cloned();
+        found.ok_or_else(|| SandboxError::CheckpointNotFound {
+            name: open.view.sandbox.name.clone(),
+            checkpoint: wanted.to_owned(),
+        })
+    }
+
     fn choose(
         &self,
         open: &OpenSandbox,
@@ -115,18 +131,7 @@ impl SandboxService {
     ) -> Result<Checkpoint, SandboxError> {
         let view = &open.view;
         match target {
-            RollbackTarget::Checkpoint(wanted) => view
-                .checkpoints
-                .iter()
-                .rfind(|checkpoint| {
-                    checkpoint.number.to_string() == *wanted
-                        || checkpoint.label.as_deref() == Some(wanted)
-                })
-                .cloned()
-                .ok_or_else(|| SandboxError::CheckpointNotFound {
-                    name: view.sandbox.name.clone(),
-                    checkpoint: wanted.clone(),
-                }),
+            RollbackTarget::Checkpoint(wanted) => self.checkpoint_named(open, wanted),
             RollbackTarget::Previous => {
                 // After a rollback the present state is that of the checkpoint reached.
                 let reached = self.redoable(open)?.and_then(|before| before.target);

@@ -1,0 +1,184 @@
+//! Carrying the changes of a sandbox to the real files.
+
+use cleveragents_engine::{Applied, ApplyRequest, SandboxError, SandboxService};
+use cleveragents_sandbox::apply::Conflict;
+use cleveragents_sandbox::{Error, Landing};
+use serde_json::json;
+
+use super::open;
+use crate::arguments::{ApplyAs, SandboxApply};
+use crate::commands::counted;
+use crate::output::{Cell, CommandError, Panel, Report, Table};
+
+pub(super) fn run(
+    service: &SandboxService,
+    arguments: &SandboxApply,
+) -> Result<Report, CommandError> {
+    let mut sandbox = open(service, &arguments.sandbox.reference)?;
+    let name = sandbox.view.sandbox.name.clone();
+    let request = ApplyRequest {
+        landing: match arguments.form {
+            ApplyAs::Commit => Landing::Commit,
+            ApplyAs::Merge => Landing::Merge,
+        },
+        message: arguments.message.clone(),
+    };
+    let outcome = if arguments.dry_run {
+        service.preview(&mut sandbox, &request)
+    } else {
+        service.apply(sandbox, &request)
+    };
+    match outcome {
+        Ok(applied) => Ok(report(&name, &applied, arguments.dry_run)),
+        Err(SandboxError::Files(Error::Conflicts(conflicts))) => Ok(conflicted(&name, &conflicts)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn report(name: &str, applied: &Applied, is_preview: bool) -> Report {
+    let mut table = Table::with_columns("Changes", ["Part", "Operation", "Path"]);
+    let mut count = 0;
+    let mut left_out = 0;
+    let mut report = Report::new("sandbox apply").data(json!({
+        "sandbox": name,
+        "dry_run": is_preview,
+        "parts": applied.parts,
+    }));
+    for part in &applied.parts {
+        for file in &part.files {
+            count += 1;
+            table = table.row([
+                Cell::from(part.alias.clone()),
+                match file.operation {
+                    "create" => Cell::Good(file.operation.to_owned()),
+                    "delete" => Cell::Bad(file.operation.to_owned()),
+                    other => Cell::Warn(other.to_owned()),
+                },
+                Cell::from(file.path.to_string()),
+            ]);
+        }
+        if part.database {
+            count += 1;
+            table = table.row([
+                Cell::from(part.alias.clone()),
+                Cell::Warn("replace".to_owned()),
+                Cell::from("the content of the database"),
+            ]);
+        }
+        left_out += part.left_out.len();
+    }
+    report = report.table(table);
+    for part in &applied.parts {
+        if let Some(commit) = &part.commit {
+            let branch = commit
+                .branch
+                .as_deref()
+                .map(|branch| branch.trim_start_matches("refs/heads/").to_owned());
+            report = report.panel(
+                Panel::new("Commit")
+                    .row("Part", part.alias.clone())
+                    .row("Branch", branch)
+                    .row(
+                        "From",
+                        Cell::Id(commit.old.get(..10).unwrap_or_default().to_owned()),
+                    )
+                    .row(
+                        "To",
+                        commit
+                            .new
+                            .as_deref()
+                            .and_then(|new| new.get(..10))
+                            .map(|new| Cell::Id(new.to_owned())),
+                    )
+                    .row(
+                        "Kind",
+                        match (commit.is_merge, commit.branch_moved) {
+                            (true, _) => "a merge commit",
+                            (false, true) => "one commit, merged with what came since",
+                            (false, false) => "one commit",
+                        },
+                    ),
+            );
+        }
+    }
+    if left_out > 0 {
+        report = report.info(format!(
+            "{} stay in the sandbox: ignored by git or in a protected folder",
+            counted(left_out, "changed path")
+        ));
+    }
+    match (count, is_preview) {
+        (0, true) => report.ok("Nothing would change"),
+        (0, false) => report.ok(format!("Nothing had changed; sandbox `{name}` is closed")),
+        (count, true) => report.ok(format!(
+            "{} would change; nothing was changed",
+            counted(count, "path")
+        )),
+        (count, false) => report.ok(format!(
+            "Sandbox `{name}` applied: {} changed",
+            counted(count, "path")
+        )),
+    }
+}
+
+fn conflicted(name: &str, conflicts: &[Conflict]) -> Report {
+    let mut table = Table::with_columns("Conflicts", ["Part", "Path", "Why"]);
+    let mut sides = String::new();
+    for conflict in conflicts {
+        table = table.row([
+            Cell::from(conflict.alias.clone()),
+            Cell::Bad(conflict.path.to_string()),
+            Cell::from(conflict.reason.clone()),
+        ]);
+        sides.push_str(&both_sides(conflict));
+    }
+    let code = cleveragents_domain::Code::ApplyConflict;
+    let message = format!(
+        "{} changed on both sides; nothing was applied",
+        counted(conflicts.len(), "path")
+    );
+    let hint = format!(
+        "commit, stash or undo your own changes, or take the sandbox's back, then run `agents sandbox apply {name}` again"
+    );
+    let report = Report::new("sandbox apply")
+        .data(json!({"sandbox": name, "conflicts": conflicts}))
+        .table(table)
+        .failed(code, message, hint);
+    if sides.is_empty() {
+        report
+    } else {
+        report.text(sides)
+    }
+}
+
+/// What each side did to the common beginning, as two short differences.
+fn both_sides(conflict: &Conflict) -> String {
+    let text = |side: &Option<cleveragents_sandbox::apply::Side>| {
+        side.as_ref()
+            .map_or(Some(String::new()), |side| side.text.clone())
+    };
+    let (Some(base), Some(yours), Some(sandbox)) = (
+        text(&conflict.base),
+        text(&conflict.yours),
+        text(&conflict.sandbox),
+    ) else {
+        return format!(
+            "--- {}: not text, the sides are not shown\n",
+            conflict.label()
+        );
+    };
+    let mut shown = String::new();
+    for (who, side) in [("yours", &yours), ("sandbox", &sandbox)] {
+        let changes = similar::TextDiff::from_lines(&base, side);
+        let unified = changes
+            .unified_diff()
+            .context_radius(2)
+            .header(
+                &format!("base/{}", conflict.label()),
+                &format!("{who}/{}", conflict.label()),
+            )
+            .to_string();
+        shown.push_str(&unified);
+    }
+    shown
+}

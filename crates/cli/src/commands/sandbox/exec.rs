@@ -1,0 +1,179 @@
+//! Running a command in a sandbox, as a person at a terminal or a program would.
+
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use cleveragents_engine::{ExecReport, ExecRequest, SandboxService};
+use cleveragents_process::{Cancel, Ending, Input, Limits, Output, WhenMissing};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::{change_json, open};
+use crate::arguments::SandboxExec;
+use crate::commands::counted;
+use crate::context::Context;
+use crate::output::{CommandError, Format, Report};
+
+/// So much of each stream is kept when the answer is one document.
+const KEPT: u64 = 8 << 20;
+
+pub(super) fn run(
+    context: &Context,
+    service: &SandboxService,
+    arguments: SandboxExec,
+) -> Result<Report, CommandError> {
+    let is_document = matches!(context.printer.format(), Format::Json | Format::Yaml);
+    let output = match (is_document, arguments.tty) {
+        (true, true) => {
+            return Err(CommandError::usage(
+                "--tty and one document as the answer exclude each other",
+            )
+            .with_hint("leave out --tty, or choose --format plain"));
+        }
+        (true, false) => Output::Capture,
+        (false, true) => Output::Terminal,
+        (false, false) => Output::Inherit,
+    };
+    if arguments.tty && !std::io::stdin().is_terminal() {
+        return Err(
+            CommandError::usage("there is no terminal to give to the command")
+                .with_hint("leave out --tty"),
+        );
+    }
+    let mut sandbox = open(service, &arguments.sandbox.reference)?;
+    let request = request(context, arguments, output)?;
+    let cancel = Cancel::new();
+    let forwarding = forward_signals(&cancel)?;
+    let done = service.exec(&mut sandbox, &request, &cancel);
+    forwarding.close();
+    let done = done?;
+    let name = &sandbox.view.sandbox.name;
+    Ok(report(name, &done, is_document))
+}
+
+fn request(
+    context: &Context,
+    arguments: SandboxExec,
+    output: Output,
+) -> Result<ExecRequest, CommandError> {
+    let mut command = arguments.command.into_iter();
+    let program = command.next().unwrap_or_default();
+    let mut environment = Vec::new();
+    for given in &arguments.env {
+        environment.push(variable(context, given)?);
+    }
+    Ok(ExecRequest {
+        program,
+        arguments: command.collect(),
+        part: arguments.part,
+        environment,
+        writable: arguments.writable,
+        network: arguments.network,
+        when_missing: if arguments.unconfined {
+            WhenMissing::Warn
+        } else {
+            WhenMissing::Refuse
+        },
+        input: Input::Inherit,
+        output,
+        limits: Limits {
+            time: arguments.timeout.map(Duration::from_secs),
+            output_bytes: KEPT,
+            ..Limits::default()
+        },
+    })
+}
+
+/// `NAME=VALUE`, or `NAME` with the value it has here.
+fn variable(context: &Context, given: &OsString) -> Result<(OsString, OsString), CommandError> {
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    let bytes = given.as_bytes();
+    if let Some(at) = bytes.iter().position(|byte| *byte == b'=') {
+        return Ok((
+            OsString::from_vec(bytes[..at].to_vec()),
+            OsString::from_vec(bytes[at + 1..].to_vec()),
+        ));
+    }
+    let name = given.to_string_lossy();
+    let value = context.environment.get(&name).ok_or_else(|| {
+        CommandError::usage(format!("the variable `{name}` is not set"))
+            .with_hint(format!("set it, or give a value: --env {name}=VALUE"))
+    })?;
+    Ok((given.clone(), value.to_owned()))
+}
+
+/// Passes signals on to the command, so that we live to record what it did.
+fn forward_signals(cancel: &Cancel) -> Result<signal_hook::iterator::Handle, CommandError> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])
+        .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
+    let handle = signals.handle();
+    let cancel = cancel.clone();
+    // The keys of a terminal reach the command by themselves.
+    let has_keys = std::io::stdin().is_terminal();
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if !(has_keys && matches!(signal, SIGINT | SIGQUIT)) {
+                cancel.signal(signal);
+            }
+        }
+    });
+    Ok(handle)
+}
+
+fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
+    let finished = &done.finished;
+    let changes = &done.changes.changes;
+    let mut report = Report::new("sandbox exec").exit_with(finished.ending.exit_code());
+    if is_document {
+        report = report.data(json!({
+            "sandbox": name,
+            "exit_code": finished.ending.exit_code(),
+            "ending": finished.ending,
+            "stdout": String::from_utf8_lossy(&finished.stdout.bytes),
+            "stderr": String::from_utf8_lossy(&finished.stderr.bytes),
+            "stdout_dropped": finished.stdout.dropped,
+            "stderr_dropped": finished.stderr.dropped,
+            "elapsed_seconds": finished.elapsed.as_secs_f64(),
+            "killed_leftovers": finished.killed_leftovers,
+            "confinement": finished.enforced,
+            "checkpoint": done.checkpoint,
+            "changes": changes.iter().map(|(alias, change)| change_json(alias, change)).collect::<Vec<_>>(),
+            "not_captured": done.changes.special,
+        }));
+    }
+    match finished.ending {
+        Ending::TimedOut => {
+            report = report.warn("the command ran out of time and was killed with all it started")
+        }
+        Ending::Signalled(signal) => {
+            report = report.warn(format!("signal {signal} ended the command"))
+        }
+        Ending::Cancelled => report = report.warn("the command was cancelled"),
+        Ending::Exited(_) => {}
+    }
+    if finished.killed_leftovers > 0 {
+        report = report.warn(format!(
+            "{} it had started and left running, killed",
+            counted(finished.killed_leftovers, "process")
+        ));
+    }
+    for missing in finished.enforced.missing() {
+        report = report.warn(format!("not confined by {missing}"));
+    }
+    if !done.changes.special.is_empty() {
+        report = report.warn(format!(
+            "not captured, being devices, sockets or pipes: {}",
+            done.changes.special.join(", ")
+        ));
+    }
+    if changes.is_empty() {
+        report.info("nothing changed in the sandbox")
+    } else {
+        report.info(format!(
+            "{} changed: see `agents sandbox diff {name}`, undo with `agents sandbox rollback {name}`",
+            counted(changes.len(), "path")
+        ))
+    }
+}

@@ -1,0 +1,204 @@
+//! Making, listing, showing and discarding sandboxes.
+
+use cleveragents_domain::Checkpoint;
+use cleveragents_engine::{SandboxService, SandboxView};
+use cleveragents_sandbox::Base;
+use serde_json::{Value, json};
+
+use super::open;
+use crate::arguments::SandboxCreate;
+use crate::commands::{confirm, counted};
+use crate::context::Context;
+use crate::output::{Cell, CommandError, Panel, Report, Table};
+
+fn sandbox_json(view: &SandboxView) -> Value {
+    let members: Vec<Value> = view
+        .members
+        .iter()
+        .zip(&view.stored)
+        .map(|(member, stored)| {
+            json!({
+                "part": member.alias,
+                "resource": stored.resource,
+                "strategy": stored.strategy,
+                "location": member.location.display().to_string(),
+                "folder": member.root.display().to_string(),
+                "read_only": member.is_read_only,
+                "base": member.base,
+            })
+        })
+        .collect();
+    json!({
+        "id": view.sandbox.id,
+        "name": view.sandbox.name,
+        "state": view.sandbox.state,
+        "origin": view.sandbox.origin,
+        "machine": view.sandbox.machine,
+        "folder": view.folders().work().display().to_string(),
+        "changeset_id": view.sandbox.changeset,
+        "entries": view.position,
+        "parts": members,
+        "result": view.sandbox.result.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()),
+        "created": view.sandbox.created_at,
+        "updated": view.sandbox.updated_at,
+    })
+}
+
+pub(super) fn checkpoint_json(checkpoint: &Checkpoint) -> Value {
+    json!({
+        "number": checkpoint.number,
+        "reason": checkpoint.reason,
+        "label": checkpoint.label,
+        "position": checkpoint.position,
+        "target": checkpoint.target,
+        "created": checkpoint.created_at,
+    })
+}
+
+fn panel(view: &SandboxView) -> Panel {
+    let folder = match view.members.as_slice() {
+        [only] => only.root.clone(),
+        _ => view.folders().work(),
+    };
+    Panel::new("Sandbox")
+        .row("Name", view.sandbox.name.clone())
+        .row("Id", Cell::Id(view.sandbox.id.to_string()))
+        .row("State", view.sandbox.state.as_str())
+        .row("From", view.sandbox.origin.clone())
+        .row("Folder", folder.display().to_string())
+        .row("Created", view.sandbox.created_at)
+}
+
+fn parts(view: &SandboxView) -> Table {
+    let mut table = Table::with_columns("Parts", ["Part", "Strategy", "Location", "Base"]);
+    for (member, stored) in view.members.iter().zip(&view.stored) {
+        let base = match &member.base {
+            Base::Git(base) => {
+                let branch = base
+                    .branch
+                    .as_deref()
+                    .map(|name| name.trim_start_matches("refs/heads/"));
+                format!(
+                    "{} {}",
+                    branch.unwrap_or("detached"),
+                    base.commit.get(..10).unwrap_or_default()
+                )
+            }
+            Base::Directory => "the folder as it was".to_owned(),
+            Base::File => "the file as it was".to_owned(),
+            Base::Sqlite { .. } => "the database as it was".to_owned(),
+        };
+        table = table.row([
+            Cell::from(member.alias.clone()),
+            Cell::from(stored.strategy.clone()),
+            Cell::from(member.location.display().to_string()),
+            Cell::Muted(if member.is_read_only {
+                format!("{base} (read-only)")
+            } else {
+                base
+            }),
+        ]);
+    }
+    table
+}
+
+pub(super) fn create(
+    context: &Context,
+    service: &SandboxService,
+    arguments: &SandboxCreate,
+) -> Result<Report, CommandError> {
+    let (origin, targets) = super::targets::of(context, arguments)?;
+    let view = service.create(&arguments.name, &origin, &targets)?;
+    let mut uncommitted = 0;
+    for member in &view.members {
+        uncommitted += member
+            .uncommitted()
+            .map_err(cleveragents_engine::SandboxError::from)?;
+    }
+    let report = Report::new("sandbox create")
+        .data(json!({"sandbox": sandbox_json(&view), "uncommitted_left_out": uncommitted}))
+        .panel(panel(&view))
+        .table(parts(&view))
+        .ok("Sandbox created")
+        .info(format!(
+            "next: `agents sandbox exec {} -- COMMAND`",
+            view.sandbox.name
+        ));
+    Ok(if uncommitted == 0 {
+        report
+    } else {
+        report.info(format!(
+            "it starts from the last commit: {} that you did not commit {} not in it",
+            counted(uncommitted, "change"),
+            if uncommitted == 1 { "is" } else { "are" },
+        ))
+    })
+}
+
+pub(super) fn list(service: &SandboxService, all: bool) -> Result<Report, CommandError> {
+    let views = service.list(all)?;
+    let mut table =
+        Table::with_columns("Sandboxes", ["Name", "State", "From", "Changes", "Updated"]);
+    for view in &views {
+        table = table.row([
+            Cell::from(view.sandbox.name.clone()),
+            Cell::from(view.sandbox.state.as_str()),
+            Cell::from(view.sandbox.origin.clone()),
+            Cell::from(view.position),
+            Cell::from(view.sandbox.updated_at),
+        ]);
+    }
+    Ok(Report::new("sandbox list")
+        .data(json!({"sandboxes": views.iter().map(sandbox_json).collect::<Vec<_>>()}))
+        .table(table)
+        .ok(match views.len() {
+            1 => "1 sandbox".to_owned(),
+            count => format!("{count} sandboxes"),
+        }))
+}
+
+pub(super) fn show(service: &SandboxService, reference: &str) -> Result<Report, CommandError> {
+    let view = service.find(reference)?;
+    let mut table = Table::with_columns(
+        "Checkpoints",
+        ["Number", "Reason", "Label", "Changes before", "Created"],
+    );
+    for checkpoint in &view.checkpoints {
+        table = table.row([
+            Cell::from(checkpoint.number.0),
+            Cell::from(checkpoint.reason.as_str()),
+            Cell::from(checkpoint.label.clone()),
+            Cell::from(checkpoint.position),
+            Cell::from(checkpoint.created_at),
+        ]);
+    }
+    Ok(Report::new("sandbox show")
+        .data(json!({
+            "sandbox": sandbox_json(&view),
+            "checkpoints": view.checkpoints.iter().map(checkpoint_json).collect::<Vec<_>>(),
+        }))
+        .panel(panel(&view))
+        .table(parts(&view))
+        .table(table)
+        .ok(format!("Sandbox {}", view.sandbox.state.as_str())))
+}
+
+pub(super) fn discard(
+    service: &SandboxService,
+    reference: &str,
+    yes: bool,
+) -> Result<Report, CommandError> {
+    let found = service.find(reference)?;
+    if found.sandbox.state.is_over() {
+        // Says why.
+        open(service, reference)?;
+    }
+    confirm(
+        &format!("Throw sandbox {} and its changes away?", found.sandbox.name),
+        yes,
+    )?;
+    let view = service.discard(reference)?;
+    Ok(Report::new("sandbox discard")
+        .data(json!({"sandbox": sandbox_json(&view)}))
+        .ok(format!("Sandbox `{}` discarded", view.sandbox.name)))
+}

@@ -1,0 +1,93 @@
+//! `agents sandbox`.
+
+mod apply;
+mod exec;
+mod history;
+mod manage;
+mod targets;
+
+use cleveragents_engine::{Recovered, SandboxService};
+use cleveragents_sandbox::Change;
+use serde_json::{Value, json};
+
+use crate::arguments::Sandbox;
+use crate::context::Context;
+use crate::output::{CommandError, Report};
+
+pub(super) fn run(context: &Context, command: Sandbox) -> Result<Option<Report>, CommandError> {
+    let service = context.sandboxes()?;
+    let recovered = service.recover()?;
+    let report = match command {
+        Sandbox::Create(arguments) => manage::create(context, &service, &arguments)?,
+        Sandbox::List { all } => manage::list(&service, all)?,
+        Sandbox::Show { sandbox } => manage::show(&service, &sandbox.reference)?,
+        Sandbox::Exec(arguments) => exec::run(context, &service, arguments)?,
+        Sandbox::Diff(arguments) => match history::diff(context, &service, &arguments)? {
+            Some(report) => report,
+            None => return Ok(None),
+        },
+        Sandbox::Checkpoint { sandbox, label } => {
+            history::checkpoint(&service, &sandbox.reference, label.as_deref())?
+        }
+        Sandbox::Rollback(arguments) => history::rollback(&service, &arguments)?,
+        Sandbox::Redo { sandbox } => history::redo(&service, &sandbox.reference)?,
+        Sandbox::Apply(arguments) => apply::run(&service, &arguments)?,
+        Sandbox::Discard { sandbox, yes } => manage::discard(&service, &sandbox.reference, yes)?,
+    };
+    Ok(Some(
+        recovered
+            .iter()
+            .fold(report, |report, done| report.warn(told(done))),
+    ))
+}
+
+/// What an earlier, interrupted command left and this one brought to an end.
+fn told(done: &Recovered) -> String {
+    match done {
+        Recovered::Removed(name) => format!("sandbox `{name}` was never complete and is removed"),
+        Recovered::Applied(name) => {
+            format!("the interrupted apply of sandbox `{name}` is finished")
+        }
+        Recovered::TakenBack(name, kept) if kept.is_empty() => {
+            format!(
+                "the interrupted apply of sandbox `{name}` is taken back, everything is as before"
+            )
+        }
+        Recovered::TakenBack(name, kept) => format!(
+            "the interrupted apply of sandbox `{name}` is taken back, except for what was changed since: {}",
+            kept.iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+        Recovered::RolledBack(name) => {
+            format!("the interrupted rollback of sandbox `{name}` is finished")
+        }
+        Recovered::Discarded(name) => format!("sandbox `{name}` is discarded"),
+    }
+}
+
+/// A change for programs.
+fn change_json(alias: &str, change: &Change) -> Value {
+    json!({
+        "part": alias,
+        "path": change.path,
+        "operation": operation(change),
+        "before": change.before,
+        "after": change.after,
+    })
+}
+
+/// What happened to a path, in one word.
+fn operation(change: &Change) -> &'static str {
+    cleveragents_domain::Operation::between(change.before, change.after)
+        .map_or("none", |operation| operation.as_str())
+}
+
+/// The sandbox that a command works with alone.
+fn open(
+    service: &SandboxService,
+    reference: &str,
+) -> Result<cleveragents_engine::OpenSandbox, CommandError> {
+    Ok(service.open(reference)?)
+}
