@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
 mod raw;
+mod sandbox;
 mod sessions;
 
 use std::path::PathBuf;
@@ -36,6 +37,15 @@ enum Bench {
         #[arg(long)]
         agents: Option<PathBuf>,
     },
+    /// Sandboxes of a large tree, next to git and cp
+    Sandbox {
+        /// Where the rows are written
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// Files of the generated trees
+        #[arg(long, default_value_t = 50_000)]
+        files: usize,
+    },
 }
 
 /// One comparison.
@@ -58,13 +68,15 @@ struct Findings {
 }
 
 fn main() -> anyhow::Result<()> {
-    let Bench::Sessions {
-        json,
-        seconds,
-        long,
-        agents,
-    } = Arguments::parse().bench;
-    let findings = sessions::run(seconds, long, agents.as_deref())?;
+    let (json, findings) = match Arguments::parse().bench {
+        Bench::Sessions {
+            json,
+            seconds,
+            long,
+            agents,
+        } => (json, sessions::run(seconds, long, agents.as_deref())?),
+        Bench::Sandbox { json, files } => (json, sandbox::measure(files)?),
+    };
     for row in &findings.rows {
         println!(
             "{:<44} ours {:>12.1} other {:>12.1} ratio {:>6.2} {} {}",
