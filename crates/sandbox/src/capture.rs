@@ -68,23 +68,11 @@ pub(crate) fn capture(
     objects: &mut Objects,
 ) -> Result<Captured, Error> {
     let moment = now();
-    let found = scan(root, extent).during("walking", root.path())?;
-    let mut pending = Vec::new();
-    for (path, stat) in &found.entries {
-        let known = manifest.entries.get(path).copied();
-        if known.is_none_or(|known| !known.is_unchanged(stat)) {
-            pending.push((path.clone(), known));
-        }
-    }
-    let gone: Vec<_> = manifest
-        .entries
-        .iter()
-        .filter(|(path, _)| !found.entries.contains_key(*path))
-        .map(|(path, known)| (path.clone(), Some(*known)))
-        .collect();
-    let is_news = !pending.is_empty() || !gone.is_empty();
-    pending.extend(gone);
-    pending.sort_by(|left, right| left.0.cmp(&right.0));
+    let found = manifest
+        .compare(root, extent)
+        .during("walking", root.path())?;
+    let is_news = !found.pending.is_empty();
+    let pending = found.pending;
     let changes = settle(root, pending, &mut manifest, base, objects, moment)?;
     objects.sync().during("writing", root.path())?;
     Ok(Captured {
@@ -171,16 +159,17 @@ fn settle(
         let state = after.as_ref().map(|(state, _)| *state);
         match &after {
             None => {
-                manifest.entries.remove(&path);
+                manifest.learn(path.clone(), None);
             }
             Some((state, stat)) => {
                 // Content that is still the first needs no name of its own.
                 let is_first =
                     known.is_some_and(|known| known.hash.is_none()) && before == Some(*state);
                 let hash = (!is_first).then_some(state.hash);
-                manifest
-                    .entries
-                    .insert(path.clone(), Known::seen(stat, state.mode, hash, moment));
+                manifest.learn(
+                    path.clone(),
+                    Some(Known::seen(stat, state.mode, hash, moment)),
+                );
             }
         }
         if before != state {
@@ -220,27 +209,12 @@ fn lost(path: &TreePath, known: &Known) -> FileState {
 }
 
 /// The manifest of a tree that was just made, before anyone worked in it.
-pub(crate) fn first_manifest(
-    root: &Root,
-    extent: Extent<'_>,
-) -> io::Result<(Manifest, Vec<TreePath>)> {
+pub(crate) fn first_manifest(root: &Root, extent: Extent<'_>) -> io::Result<Manifest> {
     // Looked at once the clock has moved on, so that every later change shows.
     std::thread::sleep(SETTLING);
     let moment = now();
     let found = scan(root, extent)?;
-    let entries = found
-        .entries
-        .into_iter()
-        .filter_map(|(path, stat)| {
-            let mode = stat.mode?;
-            Some((path, Known::seen(&stat, mode, None, moment)))
-        })
-        .collect();
-    Ok((
-        Manifest {
-            position: 0,
-            entries,
-        },
-        found.special,
-    ))
+    Ok(Manifest::of(found.entries.into_iter().filter_map(
+        |(path, stat)| Some((path, Known::seen(&stat, stat.mode?, None, moment))),
+    )))
 }

@@ -38,17 +38,9 @@ pub(crate) fn copy_tree(from: &Root, to: &Root, extent: Extent<'_>) -> Result<Ma
         found = again;
         if wanted.is_empty() {
             set_folder_times(to, &found.entries)?;
-            let entries = found
-                .entries
-                .iter()
-                .filter_map(|(path, stat)| {
-                    Some((path.clone(), Known::seen(stat, stat.mode?, None, moment)))
-                })
-                .collect();
-            return Ok(Manifest {
-                position: 0,
-                entries,
-            });
+            return Ok(Manifest::of(found.entries.into_iter().filter_map(
+                |(path, stat)| Some((path, Known::seen(&stat, stat.mode?, None, moment))),
+            )));
         }
         wanted.retain(|path| found.entries.contains_key(path));
         moment = again_at;
@@ -296,7 +288,7 @@ impl BaseContent for Original<'_> {
         paths
             .iter()
             .map(|(path, known)| {
-                let Some(first) = self.manifest.entries.get(path) else {
+                let Some(first) = self.manifest.get(path) else {
                     return Ok(None);
                 };
                 let place = self.root.path().join(path.as_path());
@@ -328,10 +320,9 @@ impl Original<'_> {
         };
         Ok(self
             .manifest
-            .entries
-            .iter()
+            .entries()
             .filter(|(path, first)| !is_first(path, first))
-            .map(|(path, _)| path.clone())
+            .map(|(path, _)| path)
             .collect())
     }
 }

@@ -244,7 +244,7 @@ impl Member {
     fn create_directory(&self) -> Result<Base, Error> {
         std::fs::create_dir(&self.root).during("making", &self.root)?;
         let real = self.real_root()?;
-        let original = copy_tree(&real, &self.work_root()?, Extent::default())?;
+        let mut original = copy_tree(&real, &self.work_root()?, Extent::default())?;
         original
             .save(&self.original_place())
             .during("writing", &self.original_place())?;
@@ -294,7 +294,7 @@ impl Member {
     }
 
     fn remember_first(&self) -> Result<(), Error> {
-        let (manifest, _) =
+        let mut manifest =
             first_manifest(&self.work_root()?, self.extent()).during("walking", &self.root)?;
         manifest
             .save(&self.manifest_place())
@@ -335,10 +335,10 @@ impl Member {
         let moment = crate::capture::now();
         let wanted: Vec<TreePath> = match paths {
             Some(paths) => paths.to_vec(),
-            None => manifest.entries.keys().cloned().collect(),
+            None => manifest.entries().map(|(path, _)| path).collect(),
         };
         for path in wanted {
-            let Some(known) = manifest.entries.get(&path).copied() else {
+            let Some(known) = manifest.get(&path) else {
                 continue;
             };
             if known.hash.is_some() || known.mode.kind() == cleveragents_domain::FileKind::Directory
@@ -352,39 +352,13 @@ impl Member {
                 && known.is_unchanged(&stat)
             {
                 let kept = Known::seen(&stat, state.mode, Some(state.hash), moment);
-                manifest.entries.insert(path, kept);
+                manifest.learn(path, Some(kept));
             }
         }
         objects.sync().during("writing", &self.objects)?;
         manifest
             .save(&self.manifest_place())
             .during("writing", &self.manifest_place())
-    }
-
-    /// Runs with the place where first content comes from.
-    fn with_base<T>(
-        &self,
-        work: impl FnOnce(&dyn BaseContent) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        match &self.base {
-            Base::Git(_) => {
-                let checkout = open_checkout(&self.location)?;
-                work(&CommittedContent {
-                    checkout: &checkout,
-                    index: &self.base_index(),
-                    temporary: &self.temporary,
-                })
-            }
-            Base::Directory => {
-                let place = self.original_place();
-                let manifest = Manifest::load(&place).during("reading", &place)?;
-                work(&Original {
-                    root: &self.real_root()?,
-                    manifest: &manifest,
-                })
-            }
-            Base::File | Base::Sqlite { .. } => work(&Nothing),
-        }
     }
 
     /// How many entries of the history the manifest knows.
@@ -405,17 +379,13 @@ impl Member {
         let root = self.work_root()?;
         let mut manifest = self.load_manifest()?;
         for change in recent {
-            match change.after {
-                Some(state) => manifest.entries.insert(
-                    change.path.clone(),
-                    Known::recorded(state.mode, state.size, state.hash),
-                ),
-                None => manifest.entries.remove(&change.path),
-            };
+            let fact = change
+                .after
+                .map(|state| Known::recorded(state.mode, state.size, state.hash));
+            manifest.learn(change.path.clone(), fact);
         }
         let mut objects = self.open_objects()?;
-        let captured =
-            self.with_base(|base| capture(&root, self.extent(), manifest, base, &mut objects))?;
+        let captured = capture(&root, self.extent(), manifest, &First(self), &mut objects)?;
         Ok(Capture {
             changes: captured.changes.clone(),
             special: captured.special.clone(),
@@ -443,7 +413,7 @@ impl Member {
             known.insert(path.clone(), what);
         }
         let mut objects = self.open_objects()?;
-        self.with_base(|base| capture_paths(&root, known, base, &mut objects))
+        capture_paths(&root, known, &First(self), &mut objects)
     }
 
     /// Remembers what a capture found, once the history holds it up to a position.
@@ -475,6 +445,22 @@ impl Member {
             }
         }
         restore(&self.work_root()?, targets, &self.open_objects()?)
+    }
+
+    /// Remembers paths that were just restored, once the history holds that up to a position. Their
+    /// description is taken later, when the clock has moved on.
+    pub fn remember_restored(&self, changes: &[Change], position: u64) -> Result<(), Error> {
+        let mut manifest = self.load_manifest()?;
+        for change in changes {
+            let fact = change
+                .after
+                .map(|state| Known::recorded(state.mode, state.size, state.hash));
+            manifest.learn(change.path.clone(), fact);
+        }
+        manifest.position = position;
+        manifest
+            .save(&self.manifest_place())
+            .during("writing", &self.manifest_place())
     }
 
     /// The content of a state of the history.
@@ -577,15 +563,33 @@ pub struct GitFolders {
     pub shared_objects: PathBuf,
 }
 
-/// For copies whose first content was kept at once.
-struct Nothing;
+/// The place where the first content of a copy comes from, opened when it is needed.
+struct First<'a>(&'a Member);
 
-impl BaseContent for Nothing {
+impl BaseContent for First<'_> {
     fn keep(
         &self,
         paths: &[(TreePath, Known)],
-        _: &mut Objects,
+        objects: &mut Objects,
     ) -> Result<Vec<Option<FileState>>, Error> {
-        Ok(vec![None; paths.len()])
+        let member = self.0;
+        match &member.base {
+            Base::Git(_) => CommittedContent {
+                checkout: &open_checkout(&member.location)?,
+                index: &member.base_index(),
+                temporary: &member.temporary,
+            }
+            .keep(paths, objects),
+            Base::Directory => {
+                let place = member.original_place();
+                Original {
+                    root: &member.real_root()?,
+                    manifest: &Manifest::load(&place).during("reading", &place)?,
+                }
+                .keep(paths, objects)
+            }
+            // Kept at once when the copy was made.
+            Base::File | Base::Sqlite { .. } => Ok(vec![None; paths.len()]),
+        }
     }
 }

@@ -15,8 +15,6 @@ use crate::beneath::{Root, Stat, stat_of};
 pub(crate) struct Scan {
     /// Files, links and folders.
     pub(crate) entries: HashMap<TreePath, Stat>,
-    /// Devices, sockets and pipes, which a tree cannot hold.
-    pub(crate) special: Vec<TreePath>,
 }
 
 /// Which part of a folder is the tree.
@@ -35,15 +33,20 @@ impl Extent<'_> {
     }
 }
 
-/// Folders still to be read, and how many readers are busy.
-struct Queue {
-    folders: Vec<Option<TreePath>>,
-    busy: usize,
-    failure: Option<io::Error>,
+/// A name in a folder and what the system says of it.
+pub(crate) type Named = (Vec<u8>, Stat);
+
+/// What is done with each folder of a walk, by one of several threads.
+pub(crate) trait Visitor: Send {
+    fn folder(&mut self, folder: Option<&TreePath>, names: Vec<Named>) -> io::Result<()>;
 }
 
-/// Walks a tree with as many threads as there are cores.
-pub(crate) fn scan(root: &Root, extent: Extent<'_>) -> io::Result<Scan> {
+/// Walks a tree with as many threads as there are cores, each with a visitor of its own.
+pub(crate) fn walk<V: Visitor>(
+    root: &Root,
+    extent: Extent<'_>,
+    visitor: impl Fn() -> V + Sync,
+) -> io::Result<Vec<V>> {
     let queue = Mutex::new(Queue {
         folders: vec![None],
         busy: 0,
@@ -53,51 +56,59 @@ pub(crate) fn scan(root: &Root, extent: Extent<'_>) -> io::Result<Scan> {
     let workers = std::thread::available_parallelism()
         .map_or(1, usize::from)
         .min(8);
-    let parts: Vec<Part> = std::thread::scope(|scope| {
+    let visitors = std::thread::scope(|scope| {
         let readers: Vec<_> = (0..workers)
-            .map(|_| scope.spawn(|| read_folders(root, extent, &queue, &ready)))
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut visitor = visitor();
+                    read_folders(root, extent, &queue, &ready, &mut visitor);
+                    visitor
+                })
+            })
             .collect();
-        readers
+        let joined: Result<Vec<V>, _> = readers
             .into_iter()
-            .map(|reader| reader.join().unwrap_or_default())
-            .collect()
-    });
+            .map(std::thread::ScopedJoinHandle::join)
+            .collect();
+        joined.map_err(|_| io::Error::other("a reader of folders panicked"))
+    })?;
     let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Some(failure) = queue.failure {
-        return Err(failure);
+    match queue.failure {
+        Some(failure) => Err(failure),
+        None => Ok(visitors),
     }
-    let mut whole = Scan {
-        entries: HashMap::with_capacity(parts.iter().map(|part| part.0.len()).sum()),
-        special: Vec::new(),
-    };
-    for (entries, special) in parts {
-        whole.entries.extend(entries);
-        whole.special.extend(special);
-    }
-    whole.special.sort();
-    Ok(whole)
 }
 
-type Part = (Vec<(TreePath, Stat)>, Vec<TreePath>);
+/// Folders still to be read, and how many readers are busy.
+struct Queue {
+    folders: Vec<Option<TreePath>>,
+    busy: usize,
+    failure: Option<io::Error>,
+}
 
-fn read_folders(root: &Root, extent: Extent<'_>, queue: &Mutex<Queue>, ready: &Condvar) -> Part {
-    let mut found = (Vec::new(), Vec::new());
+fn read_folders(
+    root: &Root,
+    extent: Extent<'_>,
+    queue: &Mutex<Queue>,
+    ready: &Condvar,
+    visitor: &mut impl Visitor,
+) {
     let mut state = queue.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         if state.failure.is_some() {
-            return found;
+            return;
         }
         let Some(folder) = state.folders.pop() else {
             if state.busy == 0 {
                 ready.notify_all();
-                return found;
+                return;
             }
             state = ready.wait(state).unwrap_or_else(PoisonError::into_inner);
             continue;
         };
         state.busy += 1;
         drop(state);
-        let below = read_folder(root, folder.as_ref(), extent, &mut found);
+        let below = read_folder(root, folder.as_ref(), extent, visitor);
         state = queue.lock().unwrap_or_else(PoisonError::into_inner);
         state.busy -= 1;
         match below {
@@ -119,7 +130,7 @@ fn read_folder(
     root: &Root,
     folder: Option<&TreePath>,
     extent: Extent<'_>,
-    (entries, special): &mut Part,
+    visitor: &mut impl Visitor,
 ) -> io::Result<Vec<TreePath>> {
     let handle = match root.folder(folder) {
         Ok(handle) => handle,
@@ -130,6 +141,7 @@ fn read_folder(
         Err(error) => return Err(error.into()),
     };
     let mut below = Vec::new();
+    let mut names = Vec::new();
     for entry in fs::Dir::read_from(&handle)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
@@ -141,20 +153,48 @@ fn read_folder(
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(error.into()),
         };
-        let path = match folder {
-            Some(folder) => folder.join(name),
-            None => TreePath::from_bytes(name),
+        if stat
+            .mode
+            .is_some_and(|mode| mode.kind() == FileKind::Directory)
+        {
+            below.push(inside(folder, name)?);
         }
-        .map_err(io::Error::other)?;
-        match stat.mode {
-            None => special.push(path),
-            Some(mode) => {
-                if mode.kind() == FileKind::Directory {
-                    below.push(path.clone());
-                }
-                entries.push((path, stat));
+        names.push((name.to_vec(), stat));
+    }
+    visitor.folder(folder, names)?;
+    Ok(below)
+}
+
+/// The path of a name in a folder.
+pub(crate) fn inside(folder: Option<&TreePath>, name: &[u8]) -> io::Result<TreePath> {
+    match folder {
+        Some(folder) => folder.join(name),
+        None => TreePath::from_bytes(name),
+    }
+    .map_err(io::Error::other)
+}
+
+/// Collects every path.
+#[derive(Default)]
+struct Everything(Vec<(TreePath, Stat)>);
+
+impl Visitor for Everything {
+    fn folder(&mut self, folder: Option<&TreePath>, names: Vec<Named>) -> io::Result<()> {
+        for (name, stat) in names {
+            if stat.mode.is_some() {
+                self.0.push((inside(folder, &name)?, stat));
             }
         }
+        Ok(())
     }
-    Ok(below)
+}
+
+/// Every path of a tree that a tree can hold.
+pub(crate) fn scan(root: &Root, extent: Extent<'_>) -> io::Result<Scan> {
+    let parts = walk(root, extent, Everything::default)?;
+    let mut entries = HashMap::with_capacity(parts.iter().map(|part| part.0.len()).sum());
+    for part in parts {
+        entries.extend(part.0);
+    }
+    Ok(Scan { entries })
 }

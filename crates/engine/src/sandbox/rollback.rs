@@ -1,7 +1,7 @@
 //! Going back to a checkpoint, and forward again.
 
 use cleveragents_domain::{Checkpoint, CheckpointNumber, CheckpointReason};
-use cleveragents_sandbox::Change;
+use cleveragents_sandbox::{Change, Member};
 use cleveragents_store::sandboxes;
 
 use super::error::SandboxError;
@@ -161,19 +161,31 @@ impl SandboxService {
         self.engine
             .write(move |unit| sandboxes::set_rolling_back(unit, id, Some(position)))?;
         let states = self.states_at(open, position)?;
-        let mut changes = Vec::new();
+        let mut restored = Vec::new();
         for member in &open.view.members {
-            if let Some(targets) = states.get(&member.alias) {
-                let restored = member.restore(targets)?;
-                changes.extend(
-                    restored
-                        .into_iter()
-                        .map(|change| (member.alias.clone(), change)),
-                );
-            }
+            restored.push(match states.get(&member.alias) {
+                Some(targets) => member.restore(targets)?,
+                None => Vec::new(),
+            });
         }
+        let named = |(member, changes): (&Member, &Vec<Change>)| {
+            let alias = member.alias.clone();
+            changes
+                .iter()
+                .map(move |change| (alias.clone(), change.clone()))
+                .collect::<Vec<_>>()
+        };
+        let changes: Vec<(String, Change)> = open
+            .view
+            .members
+            .iter()
+            .zip(&restored)
+            .flat_map(named)
+            .collect();
         self.record(open, &changes, Some(tool))?;
-        self.capture(open, Some(tool))?;
+        for (member, changes) in open.view.members.iter().zip(&restored) {
+            member.remember_restored(changes, open.view.position)?;
+        }
         let paths = changes.len() as u64;
         self.engine.write(move |unit| {
             sandboxes::set_rolling_back(unit, id, None)?;

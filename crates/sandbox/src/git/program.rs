@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Error;
 
@@ -238,6 +239,10 @@ impl Answer {
 
 /// Refuses a git that cannot do what we need.
 pub(crate) fn check_version() -> Result<(), Error> {
+    static IS_NEW_ENOUGH: AtomicBool = AtomicBool::new(false);
+    if IS_NEW_ENOUGH.load(Ordering::Relaxed) {
+        return Ok(());
+    }
     let text = Git::at(Path::new("/")).line(&["version"])?;
     let mut numbers = text
         .trim_start_matches("git version ")
@@ -249,5 +254,6 @@ pub(crate) fn check_version() -> Result<(), Error> {
             "`{text}` is too old: 2.38 or newer is needed"
         )));
     }
+    IS_NEW_ENOUGH.store(true, Ordering::Relaxed);
     Ok(())
 }
