@@ -26,6 +26,9 @@ enum Bench {
         /// Where the rows are written
         #[arg(long)]
         json: Option<PathBuf>,
+        /// Numbers of writers
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 256])]
+        writers: Vec<usize>,
         /// Seconds for each measurement
         #[arg(long, default_value_t = 2.0)]
         seconds: f64,
@@ -60,11 +63,12 @@ struct Findings {
 fn main() -> anyhow::Result<()> {
     let Bench::Sessions {
         json,
+        writers,
         seconds,
         long,
         agents,
     } = Arguments::parse().bench;
-    let findings = sessions::run(seconds, long, agents.as_deref())?;
+    let findings = sessions::run(&writers, seconds, long, agents.as_deref())?;
     for row in &findings.rows {
         println!(
             "{:<44} ours {:>12.1} other {:>12.1} ratio {:>6.2} {} {}",
