@@ -27,6 +27,9 @@ enum Bench {
         /// Where the rows are written
         #[arg(long)]
         json: Option<PathBuf>,
+        /// Numbers of writers
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 256])]
+        writers: Vec<usize>,
         /// Seconds for each measurement
         #[arg(long, default_value_t = 2.0)]
         seconds: f64,
@@ -71,10 +74,14 @@ fn main() -> anyhow::Result<()> {
     let (json, findings) = match Arguments::parse().bench {
         Bench::Sessions {
             json,
+            writers,
             seconds,
             long,
             agents,
-        } => (json, sessions::run(seconds, long, agents.as_deref())?),
+        } => (
+            json,
+            sessions::run(&writers, seconds, long, agents.as_deref())?,
+        ),
         Bench::Sandbox { json, files } => (json, sandbox::measure(files)?),
     };
     for row in &findings.rows {

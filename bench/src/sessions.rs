@@ -168,12 +168,17 @@ fn row(name: &str, ours: f64, other: f64, unit: &'static str, note: &str) -> Row
     }
 }
 
-pub(crate) fn run(seconds: f64, long: u64, agents: Option<&Path>) -> anyhow::Result<Findings> {
+pub(crate) fn run(
+    writers: &[usize],
+    seconds: f64,
+    long: u64,
+    agents: Option<&Path>,
+) -> anyhow::Result<Findings> {
     let time = Duration::from_secs_f64(seconds);
     let mut rows = Vec::new();
     let mut ours_rates = serde_json::Map::new();
     let mut counts = serde_json::Map::new();
-    for writers in [1, 16, 256] {
+    for &writers in writers {
         let (mut ours, mut other) = (0.0_f64, 0.0_f64);
         for _ in 0..ROUNDS {
             other = other.max(raw_rate(writers as u64, time)?);

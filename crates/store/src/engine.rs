@@ -1,7 +1,8 @@
 //! Engines: one open database each, shared through the [`EngineCache`].
 
+use std::any::Any;
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cache::Cache;
@@ -130,19 +131,21 @@ impl Engine {
         E: From<Error> + Send + 'static,
     {
         let _inside = Inside::enter()?;
-        let outcome = Arc::new(Mutex::new(None));
-        let unit = Box::new(Work {
+        let mut unit: Box<dyn Unit> = Box::new(Work {
             work,
-            outcome: Arc::clone(&outcome),
+            outcome: None,
         });
-        match &self.backend {
+        let unit = match &self.backend {
             Backend::Sqlite(engine) => engine.write(unit),
-            Backend::Postgres(engine) => engine.write(unit),
-        }
-        outcome
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+            Backend::Postgres(engine) => {
+                engine.write(unit.as_mut());
+                unit
+            }
+        };
+        (unit as Box<dyn Any>)
+            .downcast::<Work<T, E, F>>()
+            .ok()
+            .and_then(|unit| unit.outcome)
             .unwrap_or_else(|| {
                 Err(Error::Internal("a unit of work ended without an outcome".to_owned()).into())
             })
@@ -189,20 +192,14 @@ impl Drop for Inside {
 /// A closure with the place where its caller finds the outcome.
 struct Work<T, E, F> {
     work: F,
-    outcome: Arc<Mutex<Option<Result<T, E>>>>,
-}
-
-impl<T, E, F> Work<T, E, F> {
-    fn set(&self, outcome: Result<T, E>) {
-        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-    }
+    outcome: Option<Result<T, E>>,
 }
 
 impl<T, E, F> Unit for Work<T, E, F>
 where
-    F: FnMut(&mut UnitOfWork<'_>) -> Result<T, E> + Send,
-    T: Send,
-    E: From<Error> + Send,
+    F: FnMut(&mut UnitOfWork<'_>) -> Result<T, E> + Send + 'static,
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
 {
     fn run(&mut self, transaction: &mut dyn Transaction) -> Verdict {
         let mut unit = UnitOfWork::new(transaction);
@@ -215,15 +212,14 @@ where
             (Err(_), true) => Verdict::RollBack,
             (Err(_), false) => Verdict::Untouched,
         };
-        self.set(outcome);
+        self.outcome = Some(outcome);
         verdict
     }
 
     fn fail(&mut self, error: Error) {
-        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         // A unit that had failed by itself keeps its own reason.
-        if !matches!(*outcome, Some(Err(_))) {
-            *outcome = Some(Err(error.into()));
+        if !matches!(self.outcome, Some(Err(_))) {
+            self.outcome = Some(Err(error.into()));
         }
     }
 }

@@ -10,6 +10,7 @@
 //! common subset; where the two must differ, both variants stand side by side.
 
 mod cache;
+mod counters;
 mod dialect;
 mod engine;
 mod error;

@@ -45,7 +45,8 @@ macro_rules! migrations {
 
 const MIGRATIONS: &[Migration] = migrations! {
     1 "0001_foundation";
-    2 "0004_sandboxes";
+    2 "0002_cheap_checks";
+    3 "0004_sandboxes";
 };
 
 impl Migration {
@@ -313,6 +314,87 @@ mod tests {
             database.try_meddle("SELECT half FROM plans").is_err(),
             "so is the new column"
         );
+    }
+
+    /// Messages of two sessions, one of them with a gap in positions, half of them indexed.
+    const OLD_ROWS: &str = "
+        INSERT INTO sessions (session_id, namespace, automation, next_sequence, content_bytes, created_at, updated_at)
+            VALUES ('one', 'local', 'supervised', 2, 13, 1, 1), ('two', 'local', 'supervised', 2, 13, 1, 1);
+        INSERT INTO messages (position, message_id, session_id, sequence, role, state, content, metadata, created_at) VALUES
+            (1, 'a', 'one', 0, 'user', 'complete', 'first apple', '{}', 11),
+            (2, 'b', 'two', 0, 'assistant', 'failed', 'second apple', '{\"k\":1}', 12),
+            (7, 'c', 'two', 1, 'system', 'complete', 'third apple', '{}', 13),
+            (9, 'd', 'one', 1, 'tool', 'complete', 'fourth apple', '{}', 14);
+        INSERT INTO message_search (rowid, content) SELECT position, content FROM messages WHERE position <= 2;
+        UPDATE search_mark SET indexed_through = 2;";
+
+    fn texts(connection: &rusqlite::Connection, sql: &str) -> Vec<String> {
+        let mut statement = connection.prepare(sql).expect("a query");
+        let rows = statement.query_map([], |row| row.get(0)).expect("read");
+        rows.collect::<rusqlite::Result<_>>().expect("read")
+    }
+
+    /// The steps of a statement.
+    fn opcodes(connection: &rusqlite::Connection, sql: &str) -> Vec<String> {
+        let mut statement = connection
+            .prepare(&format!("EXPLAIN {sql}"))
+            .expect("a statement");
+        let rows = statement.query_map([], |row| row.get(1)).expect("read");
+        rows.collect::<rusqlite::Result<_>>().expect("read")
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a connection without an engine")]
+    fn cheap_checks_keep_every_message_its_place_and_its_rules() {
+        const ALL: &str = "SELECT position || '|' || message_id || '|' || session_id || '|' || sequence || '|' \
+             || role || '|' || state || '|' || content || '|' || metadata || '|' || created_at \
+             FROM messages ORDER BY position";
+        const FOUND: &str = "SELECT CAST(rowid AS TEXT) FROM message_search \
+             WHERE message_search MATCH 'apple' ORDER BY rowid";
+        let mut connection = rusqlite::Connection::open_in_memory().expect("opens");
+        connection
+            .execute_batch("PRAGMA foreign_keys = ON")
+            .expect("on");
+        apply_sqlite(&mut connection, &MIGRATIONS[0]).expect("the first");
+        connection.execute_batch(OLD_ROWS).expect("stored");
+        let before = texts(&connection, ALL);
+        assert_eq!(before.len(), 4);
+        sqlite(&mut connection, Policy::Upgrade, None).expect("migrated");
+        assert_eq!(texts(&connection, ALL), before);
+        assert_eq!(
+            texts(&connection, FOUND),
+            ["1", "2"],
+            "the index and its mark stay"
+        );
+        for wrong in [
+            "UPDATE messages SET role = 'nobody' WHERE position = 1",
+            "UPDATE messages SET state = 'half' WHERE position = 1",
+            "UPDATE messages SET content = '' WHERE position = 1",
+            "UPDATE messages SET sequence = 1 WHERE position = 1",
+            "UPDATE messages SET session_id = 'none' WHERE position = 1",
+        ] {
+            connection.execute_batch(wrong).expect_err(wrong);
+        }
+        // Checked without a temporary index for each row.
+        assert_eq!(
+            opcodes(
+                &connection,
+                "INSERT INTO messages VALUES (1, '', '', 0, '', '', '', '', 0)"
+            )
+            .iter()
+            .filter(|opcode| *opcode == "OpenEphemeral")
+            .count(),
+            0
+        );
+        connection
+            .execute_batch("DELETE FROM sessions WHERE session_id = 'one'")
+            .expect("removed");
+        assert_eq!(
+            texts(&connection, FOUND),
+            ["2"],
+            "its messages went, from the index too"
+        );
+        assert_eq!(texts(&connection, "PRAGMA integrity_check"), ["ok"]);
     }
 
     #[test]

@@ -59,9 +59,9 @@ impl PostgresEngine {
     }
 
     /// Runs a unit of work, again when another one got in its way.
-    pub(crate) fn write(&self, mut unit: Box<dyn Unit>) {
+    pub(crate) fn write(&self, unit: &mut dyn Unit) {
         for attempt in 0..ATTEMPTS {
-            match self.try_write(unit.as_mut()) {
+            match self.try_write(unit) {
                 Ok(Attempt::Settled) => return,
                 Ok(Attempt::Again(error)) if attempt + 1 == ATTEMPTS => unit.fail(error),
                 Ok(Attempt::Again(_)) => {

@@ -4,4 +4,4 @@
 //! interleavings a checker controls, under the same module name.
 
 pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
-pub(crate) use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};

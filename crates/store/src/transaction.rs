@@ -4,12 +4,15 @@
 //! commit or roll back: that is the engine's, once the whole unit has succeeded or failed. Domain
 //! events are given to the unit and stored by it in the same transaction.
 
-use cleveragents_domain::{NewEvent, Timestamp};
+use std::any::Any;
 
+use cleveragents_domain::{NewEvent, SessionId, Timestamp};
+
+use crate::counters::Counters;
 use crate::dialect::Dialect;
 use crate::error::Error;
-use crate::repository::events;
-use crate::value::{Param, Row};
+use crate::repository::events::{self, ReadyEvent};
+use crate::value::{Param, Row, params};
 
 /// Something that answers queries from one consistent state of the database.
 ///
@@ -52,6 +55,16 @@ pub trait Reader {
 pub(crate) trait Transaction: Reader {
     /// Runs a statement and says how many rows it touched.
     fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Error>;
+
+    /// The counters of the transaction, where they are kept in memory.
+    fn counters(&mut self) -> Option<&mut Counters> {
+        None
+    }
+
+    /// Writes the counters to the rows they belong to.
+    fn settle(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// One unit of work: everything written through it becomes true together, or not at all.
@@ -60,7 +73,7 @@ pub(crate) trait Transaction: Reader {
 /// must have no effect other than through the unit.
 pub struct UnitOfWork<'t> {
     transaction: &'t mut dyn Transaction,
-    events: Vec<NewEvent>,
+    events: Vec<ReadyEvent>,
     now: Timestamp,
     wrote: bool,
     /// The first statement that failed. A unit with a failed statement cannot be committed, on
@@ -86,13 +99,85 @@ impl<'t> UnitOfWork<'t> {
 
     /// Adds an event, stored with the unit.
     pub fn emit(&mut self, event: NewEvent) {
+        self.events.push(event.into());
+    }
+
+    /// Adds an event whose payload is text already.
+    pub(crate) fn emit_ready(&mut self, event: ReadyEvent) {
         self.events.push(event);
     }
 
     /// Runs a statement and says how many rows it touched.
     pub(crate) fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Error> {
+        self.settle()?;
+        self.execute_unsettled(sql, params)
+    }
+
+    /// Runs a statement that neither reads nor changes a session's row, whose number may be out of
+    /// date ([`Counters`]). That the row is there is all it may rely on.
+    pub(crate) fn execute_unsettled(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<u64, Error> {
         self.wrote = true;
         let outcome = self.transaction.execute(sql, params);
+        self.note(outcome)
+    }
+
+    /// Takes the next `count` message numbers of a session and gives the first, `None` when the
+    /// session does not exist.
+    ///
+    /// The row is locked until the transaction ends on both databases: by the update on PostgreSQL,
+    /// and by the one writing transaction on SQLite, where the update may follow later.
+    pub(crate) fn take_numbers(
+        &mut self,
+        session: SessionId,
+        count: u64,
+        content_bytes: u64,
+    ) -> Result<Option<u64>, Error> {
+        let now = self.now;
+        let Some(counters) = self.transaction.counters() else {
+            let row = self.update_and_read(
+                Counters::UPDATE,
+                params![session, count, content_bytes, now],
+                &ReadBack {
+                    column: "next_sequence",
+                    select: Counters::READ,
+                },
+            )?;
+            return row
+                .map(|mut row| Ok(row.take::<u64>()? - count))
+                .transpose();
+        };
+        if let Some(first) = counters.take(session, count, content_bytes, now) {
+            self.wrote = true;
+            return Ok(Some(first));
+        }
+        if counters.is_full() {
+            self.settle()?;
+        }
+        let outcome = self.read_number(session);
+        let Some(next) = self.note(outcome)? else {
+            return Ok(None);
+        };
+        self.wrote = true;
+        Ok(self.transaction.counters().and_then(|counters| {
+            counters.remember(session, next);
+            counters.take(session, count, content_bytes, now)
+        }))
+    }
+
+    /// The next number in the row of a session that the counters do not hold.
+    fn read_number(&mut self, session: SessionId) -> Result<Option<u64>, Error> {
+        let row = self
+            .transaction
+            .query_first(Counters::READ, params![session])?;
+        row.map(|mut row| row.take()).transpose()
+    }
+
+    fn settle(&mut self) -> Result<(), Error> {
+        let outcome = self.transaction.settle();
         self.note(outcome)
     }
 
@@ -167,6 +252,7 @@ impl Reader for UnitOfWork<'_> {
         params: &[Param<'_>],
         each: &mut dyn FnMut(Row) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        self.settle()?;
         let outcome = self.transaction.query_each(sql, params, each);
         self.note(outcome)
     }
@@ -181,7 +267,7 @@ pub(crate) struct ReadBack<'s> {
 }
 
 /// A unit of work as an engine sees it: something to run, and a place for how it ended.
-pub(crate) trait Unit: Send {
+pub(crate) trait Unit: Any + Send {
     /// Runs the work and stores its events.
     fn run(&mut self, transaction: &mut dyn Transaction) -> Verdict;
 

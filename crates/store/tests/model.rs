@@ -19,7 +19,7 @@ mod group;
 /// What `cache.rs` and `group.rs` are written against.
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicUsize, Ordering};
-    pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+    pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 }
 
 use cache::Cache;
@@ -300,6 +300,7 @@ struct Unit {
 #[derive(Clone, Default)]
 struct Notes {
     busy: Arc<AtomicBool>,
+    asks: bool,
     ran: Arc<Mutex<Vec<(usize, usize)>>>,
 }
 
@@ -319,16 +320,24 @@ impl Notes {
 impl Writer for Notes {
     type Unit = Unit;
 
-    fn run(&mut self, units: &mut [Unit]) {
+    fn run(&mut self, units: &mut Vec<Unit>, more: &mut dyn FnMut(&mut Vec<Unit>) -> bool) {
         assert!(!units.is_empty(), "a batch without a unit");
         self.alone(|| {
-            for unit in units {
-                self.ran
-                    .lock()
-                    .expect("not poisoned")
-                    .push((unit.caller, unit.number));
-                unit.runs += 1;
-                unit.outcome = Some((unit.caller, unit.number));
+            let mut done = 0;
+            loop {
+                for unit in &mut units[done..] {
+                    self.ran
+                        .lock()
+                        .expect("not poisoned")
+                        .push((unit.caller, unit.number));
+                    unit.runs += 1;
+                    unit.outcome = Some((unit.caller, unit.number));
+                }
+                let before = std::mem::replace(&mut done, units.len());
+                assert!(before < done, "asked for more, and there was nothing");
+                if !self.asks || !more(units) {
+                    break;
+                }
             }
         });
     }
@@ -339,7 +348,9 @@ impl Writer for Notes {
 struct NoLinger;
 
 impl Linger for NoLinger {
-    fn wait(&self, _: usize, _: &dyn Fn() -> usize) {}
+    type Patience = ();
+
+    fn wait(&self, (): &mut (), _: &dyn Fn() -> usize) {}
 }
 
 /// Waits for company for a few turns.
@@ -347,20 +358,43 @@ impl Linger for NoLinger {
 struct FewTurns;
 
 impl Linger for FewTurns {
-    fn wait(&self, expected: usize, queued: &dyn Fn() -> usize) {
-        for _ in 0..3 {
-            if queued() >= expected {
-                return;
-            }
+    /// The turns of this batch.
+    type Patience = usize;
+
+    fn wait(&self, turns: &mut usize, queued: &dyn Fn() -> usize) {
+        while *turns < 3 && queued() == 0 {
+            *turns += 1;
             thread::yield_now();
         }
     }
 }
 
-/// Callers that submit so many units each, one after the other.
-fn callers_submit<L: Linger + Send + Sync + 'static>(callers: usize, units: usize, linger: L) {
-    let notes = Notes::default();
-    let commit = Arc::new(GroupCommit::new(notes.clone(), linger));
+/// Who submits what, and how it is taken.
+#[derive(Clone, Copy)]
+struct Model<L> {
+    callers: usize,
+    /// How many each of them submits, one after the other.
+    units: usize,
+    linger: L,
+    /// The most units of a batch.
+    maximum: usize,
+    /// Whether the writer asks for those who came meanwhile; one that had to begin again does not.
+    asks: bool,
+}
+
+fn callers_submit<L: Linger + Send + Sync + 'static>(model: Model<L>) {
+    let Model {
+        callers,
+        units,
+        linger,
+        maximum,
+        asks,
+    } = model;
+    let notes = Notes {
+        asks,
+        ..Notes::default()
+    };
+    let commit = Arc::new(GroupCommit::new(notes.clone(), linger, maximum));
     let running: Vec<_> = (0..callers)
         .map(|caller| {
             let commit = Arc::clone(&commit);
@@ -372,7 +406,7 @@ fn callers_submit<L: Linger + Send + Sync + 'static>(callers: usize, units: usiz
                         runs: 0,
                         outcome: None,
                     };
-                    let back = commit.submit(unit).expect("a unit comes back");
+                    let back = commit.submit(unit);
                     let outcome = Some((caller, number));
                     assert_eq!(
                         back,
@@ -409,19 +443,78 @@ fn callers_submit<L: Linger + Send + Sync + 'static>(callers: usize, units: usiz
     }
 }
 
+const MANY: usize = 1024;
+
+fn explore_callers<L: Linger + Copy + Send + Sync + 'static>(model: Model<L>) {
+    explore(move || callers_submit(model));
+}
+
 #[test]
 fn two_callers_of_the_group_commit_get_their_own_units_back() {
-    explore(|| callers_submit(2, 1, NoLinger));
+    explore_callers(Model {
+        callers: 2,
+        units: 1,
+        linger: NoLinger,
+        maximum: MANY,
+        asks: true,
+    });
 }
 
 #[test]
 fn many_callers_of_the_group_commit_get_their_own_units_back() {
-    explore(|| callers_submit(4, 2, NoLinger));
+    explore_callers(Model {
+        callers: 4,
+        units: 2,
+        linger: NoLinger,
+        maximum: MANY,
+        asks: true,
+    });
 }
 
 #[test]
 fn a_leader_that_waits_for_company_loses_and_blocks_nobody() {
-    explore(|| callers_submit(3, 3, FewTurns));
+    explore_callers(Model {
+        callers: 3,
+        units: 3,
+        linger: FewTurns,
+        maximum: MANY,
+        asks: true,
+    });
+}
+
+#[test]
+fn those_who_find_no_room_in_a_batch_are_run_with_the_next() {
+    for asks in [true, false] {
+        explore_callers(Model {
+            callers: 4,
+            units: 2,
+            linger: FewTurns,
+            maximum: 2,
+            asks,
+        });
+    }
+}
+
+#[test]
+fn a_leader_whose_own_unit_finds_no_room_leads_on_or_follows() {
+    explore_callers(Model {
+        callers: 3,
+        units: 2,
+        linger: NoLinger,
+        maximum: 1,
+        asks: true,
+    });
+}
+
+#[test]
+fn those_who_come_while_a_batch_begins_again_are_run_with_the_next() {
+    explore_callers(Model {
+        callers: 3,
+        units: 2,
+        linger: NoLinger,
+        maximum: MANY,
+        asks: false,
+    });
 }
 
 /// A group commit that decides whether anybody leads in two steps: the mistake that

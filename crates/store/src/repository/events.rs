@@ -7,21 +7,34 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::params;
 
+/// An event with its payload as it is stored.
+#[derive(Debug)]
+pub(crate) struct ReadyEvent {
+    pub(crate) kind: EventKind,
+    pub(crate) subject: String,
+    pub(crate) payload: String,
+}
+
+impl From<NewEvent> for ReadyEvent {
+    fn from(event: NewEvent) -> Self {
+        Self {
+            kind: event.kind,
+            payload: json_text(&event.payload),
+            subject: event.subject,
+        }
+    }
+}
+
 /// Stores events in the order given, as the last step of a unit of work.
-pub(crate) fn append(unit: &mut UnitOfWork<'_>, events: &[NewEvent]) -> Result<(), Error> {
+pub(crate) fn append(unit: &mut UnitOfWork<'_>, events: &[ReadyEvent]) -> Result<(), Error> {
     if let Some(lock) = unit.dialect().lock_event_numbers() {
         unit.query(lock, &[])?;
     }
     let now = unit.now();
     for event in events {
-        unit.execute(
+        unit.execute_unsettled(
             "INSERT INTO events (kind, subject, payload, occurred_at) VALUES (?1, ?2, ?3, ?4)",
-            params![
-                event.kind.as_str(),
-                &event.subject,
-                json_text(&event.payload),
-                now
-            ],
+            params![event.kind.as_str(), &event.subject, &event.payload, now],
         )?;
     }
     Ok(())

@@ -4,11 +4,13 @@
 //! `UNIQUE (session_id, sequence)` backs it. So N appends give N consecutive numbers whatever runs
 //! at the same time, and a unit that fails leaves no gap.
 
-use cleveragents_domain::{
-    EventKind, Message, MessageState, NewEvent, NewMessage, Sequence, SessionId, Timestamp,
-};
-use serde_json::json;
+use std::borrow::Cow;
 
+use cleveragents_domain::{
+    EventKind, Message, MessageState, NewMessage, Sequence, SessionId, Timestamp,
+};
+
+use super::events::ReadyEvent;
 use super::{sessions, stored_json};
 use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
@@ -82,31 +84,37 @@ pub fn append(
     let mut sequences = Vec::with_capacity(messages.len());
     for (sequence, appended) in (first.0..).zip(messages) {
         let message = &appended.message;
-        let metadata = if message.metadata().is_empty() {
-            "{}".to_owned()
+        let id = message.id().to_string();
+        let metadata: Cow<'_, str> = if message.metadata().is_empty() {
+            "{}".into()
         } else {
             serde_json::to_string(message.metadata())
                 .map_err(|error| Error::Internal(format!("metadata does not serialize: {error}")))?
+                .into()
         };
-        unit.execute(
+        unit.execute_unsettled(
             "INSERT INTO messages (message_id, session_id, sequence, role, state, content, metadata, created_at) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
-                message.id(),
+                &id,
                 &subject,
                 sequence,
                 message.role().as_str(),
                 message.state().as_str(),
                 message.content(),
-                metadata,
+                metadata.as_ref(),
                 appended.said_at.unwrap_or(now),
             ],
         )?;
         if announce == Announce::Each {
-            unit.emit(NewEvent {
+            // Neither an id nor a role holds anything that JSON would write differently.
+            let role = message.role().as_str();
+            unit.emit_ready(ReadyEvent {
                 kind: EventKind::MessageAppended,
                 subject: subject.clone(),
-                payload: json!({"sequence": sequence, "message_id": message.id(), "role": message.role()}),
+                payload: format!(
+                    r#"{{"sequence":{sequence},"message_id":"{id}","role":"{role}"}}"#
+                ),
             });
         }
         sequences.push(Sequence(sequence));

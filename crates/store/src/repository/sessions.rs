@@ -7,7 +7,7 @@ use cleveragents_domain::{
 use serde_json::json;
 
 use crate::error::Error;
-use crate::transaction::{ReadBack, Reader, UnitOfWork};
+use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Param, Row, params};
 
 /// The columns of a session in the order that [`read`] takes them.
@@ -449,7 +449,7 @@ pub fn add_usage(
     Ok(touched > 0)
 }
 
-/// Takes the next `count` message numbers of a session, in the statement that also counts them.
+/// Takes the next `count` message numbers of a session, which also counts them.
 /// Gives the first, `None` when the session does not exist.
 pub(super) fn allocate(
     unit: &mut UnitOfWork<'_>,
@@ -457,18 +457,7 @@ pub(super) fn allocate(
     count: u64,
     content_bytes: u64,
 ) -> Result<Option<Sequence>, Error> {
-    let now = unit.now();
-    unit.update_and_read(
-        "UPDATE sessions SET next_sequence = next_sequence + ?2, content_bytes = content_bytes + ?3, \
-         updated_at = ?4 WHERE session_id = ?1",
-        params![id, count, content_bytes, now],
-        &ReadBack {
-            column: "next_sequence",
-            select: "SELECT next_sequence FROM sessions WHERE session_id = ?1",
-        },
-    )?
-    .map(|mut row| Ok(Sequence(row.take::<u64>()? - count)))
-    .transpose()
+    Ok(unit.take_numbers(id, count, content_bytes)?.map(Sequence))
 }
 
 /// Sets when a session last changed, for one that was restored from elsewhere.

@@ -9,6 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSql, ToSqlOutput, Value as SqliteValue, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
+use crate::counters::Counters;
 use crate::dialect::Dialect;
 use crate::error::Error;
 use crate::transaction::{Reader, Transaction};
@@ -134,11 +135,29 @@ fn place(connection: &Connection) -> &str {
 pub(crate) struct SqliteTransaction<'c> {
     connection: &'c Connection,
     place: &'c str,
+    counters: Option<&'c mut Counters>,
 }
 
 impl<'c> SqliteTransaction<'c> {
     pub(crate) const fn new(connection: &'c Connection, place: &'c str) -> Self {
-        Self { connection, place }
+        Self {
+            connection,
+            place,
+            counters: None,
+        }
+    }
+
+    /// A transaction whose units share counters.
+    pub(super) const fn counting(
+        connection: &'c Connection,
+        place: &'c str,
+        counters: &'c mut Counters,
+    ) -> Self {
+        Self {
+            connection,
+            place,
+            counters: Some(counters),
+        }
     }
 
     fn translate(&self, error: rusqlite::Error) -> Error {
@@ -204,15 +223,35 @@ impl Reader for SqliteTransaction<'_> {
 
 impl Transaction for SqliteTransaction<'_> {
     fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Error> {
-        let mut statement = self
-            .connection
-            .prepare_cached(sql)
-            .map_err(|error| self.translate(error))?;
-        let touched = statement
-            .execute(rusqlite::params_from_iter(params))
-            .map_err(|error| self.translate(error))?;
-        Ok(touched as u64)
+        execute(self.connection, self.place, sql, params)
     }
+
+    fn counters(&mut self) -> Option<&mut Counters> {
+        self.counters.as_deref_mut()
+    }
+
+    fn settle(&mut self) -> Result<(), Error> {
+        let (connection, place) = (self.connection, self.place);
+        match self.counters.as_deref_mut() {
+            Some(counters) if !counters.is_empty() => {
+                counters.settle(|sql, params| execute(connection, place, sql, params))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn execute(
+    connection: &Connection,
+    place: &str,
+    sql: &str,
+    params: &[Param<'_>],
+) -> Result<u64, Error> {
+    connection
+        .prepare_cached(sql)
+        .and_then(|mut statement| statement.execute(rusqlite::params_from_iter(params)))
+        .map(|touched| touched as u64)
+        .map_err(|error| translate(place, error))
 }
 
 /// Names an SQLite failure by what a person can do about it.

@@ -28,6 +28,9 @@ use crate::url::Target;
 /// The oldest SQLite that does not corrupt a write-ahead log under concurrent writers.
 const SQLITE_MINIMUM: (i32, &str) = (3_051_003, "3.51.3");
 
+/// The most units that share a commit.
+const BATCH_MAXIMUM: usize = 1024;
+
 /// An SQLite database in use.
 pub(crate) struct SqliteEngine {
     // Before the writer: the last connection to close folds the log into the file, and a reader
@@ -64,7 +67,7 @@ impl SqliteEngine {
             options.busy_timeout,
         );
         Ok(Self {
-            writer: GroupCommit::new(writer, WaitForCompany),
+            writer: GroupCommit::new(writer, WaitForCompany, BATCH_MAXIMUM),
             readers: Some(readers),
         })
     }
@@ -74,14 +77,14 @@ impl SqliteEngine {
         migrate::sqlite(&mut connection, Policy::Upgrade, options.progress.as_ref())?;
         let writer = SqliteWriter::new(connection, "in memory".to_owned(), options.busy_timeout);
         Ok(Self {
-            writer: GroupCommit::new(writer, WaitForCompany),
+            writer: GroupCommit::new(writer, WaitForCompany, BATCH_MAXIMUM),
             readers: None,
         })
     }
 
     /// Runs a unit of work, together with others that come at the same time.
-    pub(crate) fn write(&self, unit: Box<dyn Unit>) {
-        drop(self.writer.submit(unit));
+    pub(crate) fn write(&self, unit: Box<dyn Unit>) -> Box<dyn Unit> {
+        self.writer.submit(unit)
     }
 
     /// Reads from one consistent state.
@@ -248,31 +251,22 @@ impl Connect for OpenReader {
 struct WaitForCompany;
 
 impl WaitForCompany {
+    /// The longest wait for the next one.
     const QUIET: Duration = Duration::from_micros(60);
+    /// From the first wait of a batch on, the longest that another one may begin.
     const WHOLE: Duration = Duration::from_millis(3);
-    /// With this much company a flush is cheap for each; waiting for more would only leave one
-    /// core idle while the others are being woken.
-    const ENOUGH: usize = 64;
 }
 
 impl Linger for WaitForCompany {
-    fn wait(&self, expected: usize, queued: &dyn Fn() -> usize) {
-        let started = Instant::now();
-        let mut last_arrival = started;
-        let mut seen = queued();
-        while seen < expected.min(Self::ENOUGH) {
+    /// When this batch waited for the first time.
+    type Patience = Option<Instant>;
+
+    fn wait(&self, patience: &mut Option<Instant>, queued: &dyn Fn() -> usize) {
+        let now = Instant::now();
+        let started = *patience.get_or_insert(now);
+        let end = (started + Self::WHOLE).min(now + Self::QUIET);
+        while queued() == 0 && Instant::now() < end {
             std::thread::yield_now();
-            let now = Instant::now();
-            let present = queued();
-            if present > seen {
-                seen = present;
-                last_arrival = now;
-            } else if now - last_arrival > Self::QUIET {
-                return;
-            }
-            if now - started > Self::WHOLE {
-                return;
-            }
         }
     }
 }

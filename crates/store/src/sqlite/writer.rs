@@ -11,23 +11,29 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::connection::{SqliteTransaction, jitter, translate};
+use crate::counters::Counters;
 use crate::error::Error;
 use crate::group::Writer;
-use crate::transaction::{Unit, Verdict};
+use crate::transaction::{Transaction, Unit, Verdict};
 
 /// The writing connection of an engine.
 pub(super) struct SqliteWriter {
     connection: Connection,
     place: String,
     limit: Duration,
+    /// Empty between two transactions.
+    counters: Counters,
 }
 
+type Units = Vec<Box<dyn Unit>>;
+
 impl SqliteWriter {
-    pub(super) const fn new(connection: Connection, place: String, limit: Duration) -> Self {
+    pub(super) fn new(connection: Connection, place: String, limit: Duration) -> Self {
         Self {
             connection,
             place,
             limit,
+            counters: Counters::default(),
         }
     }
 
@@ -62,15 +68,20 @@ impl SqliteWriter {
     }
 
     /// Ends a transaction that must not be committed. A full disk may have ended it already.
-    fn roll_back(&self) -> Result<(), Error> {
+    fn roll_back(&mut self) -> Result<(), Error> {
+        self.counters.discard();
         if self.connection.is_autocommit() {
             return Ok(());
         }
         self.run_statement("ROLLBACK")
     }
 
-    fn run_unit(&self, unit: &mut Box<dyn Unit>) -> Verdict {
-        let mut transaction = SqliteTransaction::new(&self.connection, &self.place);
+    fn transaction(&mut self) -> SqliteTransaction<'_> {
+        SqliteTransaction::counting(&self.connection, &self.place, &mut self.counters)
+    }
+
+    fn run_unit(&mut self, unit: &mut Box<dyn Unit>) -> Verdict {
+        let mut transaction = self.transaction();
         catch_unwind(AssertUnwindSafe(|| unit.run(&mut transaction))).unwrap_or_else(|_| {
             unit.fail(Error::Internal(
                 "a unit of work panicked and was taken back".to_owned(),
@@ -79,18 +90,40 @@ impl SqliteWriter {
         })
     }
 
-    /// Runs the batch as if nothing will fail. Says whether it can be committed.
-    fn run_together(&self, units: &mut [Box<dyn Unit>]) -> bool {
-        units
-            .iter_mut()
-            .all(|unit| self.run_unit(unit) != Verdict::RollBack)
+    /// Runs the batch as if nothing will fail, and then whoever came meanwhile. When something did
+    /// fail the batch must not be committed; the error is given if no unit has it yet.
+    fn run_together(
+        &mut self,
+        units: &mut Units,
+        more: &mut dyn FnMut(&mut Units) -> bool,
+    ) -> Result<(), Option<Error>> {
+        let mut ran = 0;
+        loop {
+            for unit in units.iter_mut().skip(ran) {
+                if self.run_unit(unit) == Verdict::RollBack {
+                    return Err(None);
+                }
+            }
+            ran = units.len();
+            if !more(units) {
+                return self.transaction().settle().map_err(Some);
+            }
+        }
     }
 
     /// Runs each unit in a savepoint of its own.
-    fn run_apart(&self, units: &mut [Box<dyn Unit>]) -> Result<(), Error> {
+    fn run_apart(&mut self, units: &mut Units) -> Result<(), Error> {
         for unit in units {
             self.run_statement("SAVEPOINT unit")?;
-            if self.run_unit(unit) == Verdict::RollBack {
+            let mut verdict = self.run_unit(unit);
+            if verdict != Verdict::RollBack
+                && let Err(error) = self.transaction().settle()
+            {
+                unit.fail(error);
+                verdict = Verdict::RollBack;
+            }
+            if verdict == Verdict::RollBack {
+                self.counters.discard();
                 self.run_statement("ROLLBACK TO unit")?;
             }
             self.run_statement("RELEASE unit")?;
@@ -98,14 +131,20 @@ impl SqliteWriter {
         Ok(())
     }
 
-    fn run_and_commit(&self, units: &mut [Box<dyn Unit>]) -> Result<(), Error> {
+    fn run_and_commit(
+        &mut self,
+        units: &mut Units,
+        more: &mut dyn FnMut(&mut Units) -> bool,
+    ) -> Result<(), Error> {
         self.begin()?;
-        if let [unit] = units {
-            if self.run_unit(unit) != Verdict::Commit {
-                return self.roll_back();
-            }
-        } else if !self.run_together(units) {
+        if let Err(failure) = self.run_together(units, more) {
             self.roll_back()?;
+            if let [unit] = units.as_mut_slice() {
+                if let Some(error) = failure {
+                    unit.fail(error);
+                }
+                return Ok(());
+            }
             self.begin()?;
             self.run_apart(units)?;
         }
@@ -116,8 +155,8 @@ impl SqliteWriter {
 impl Writer for SqliteWriter {
     type Unit = Box<dyn Unit>;
 
-    fn run(&mut self, units: &mut [Box<dyn Unit>]) {
-        if let Err(error) = self.run_and_commit(units) {
+    fn run(&mut self, units: &mut Units, more: &mut dyn FnMut(&mut Units) -> bool) {
+        if let Err(error) = self.run_and_commit(units, more) {
             // Nothing of the batch was stored; if even taking it back fails, the next BEGIN tells.
             let _taken_back = self.roll_back();
             for unit in units {
