@@ -15,9 +15,12 @@ use std::path::Path;
 use cleveragents_domain::{ContentHash, FileKind, FileMode, TreePath};
 
 use crate::beneath::{Root, Stat};
-use crate::scan::{Extent, Named, Visitor, inside};
+use crate::scan::{Extent, Names, Visitor, inside};
 
 const HEADER: &str = "cleveragents-manifest 1";
+
+/// Begins the last line, which says how many lines there must be.
+const END: &str = "cleveragents-manifest-end";
 
 /// Stands for the facts of a path that is gone.
 const GONE: &str = "gone";
@@ -196,8 +199,17 @@ impl Manifest {
         File::open(place)?.read_to_string(&mut saved)?;
         let header_end = saved.find('\n').ok_or_else(|| malformed(place))?;
         let position = parse_header(&saved[..header_end]).ok_or_else(|| malformed(place))?;
+        let end = saved
+            .trim_end_matches('\n')
+            .rfind('\n')
+            .ok_or_else(|| malformed(place))?;
+        let count = saved[end + 1..].trim_end().strip_prefix(END);
+        let count: usize = count
+            .and_then(|count| count.trim().parse().ok())
+            .ok_or_else(|| malformed(place))?;
+        saved.truncate(end + 1);
         saved.drain(..=header_end);
-        if !saved.is_empty() && !saved.ends_with('\n') {
+        if saved.bytes().filter(|byte| *byte == b'\n').count() != count {
             return Err(malformed(place));
         }
         let mut manifest = Self {
@@ -313,8 +325,9 @@ impl Manifest {
         for (path, known) in &lines {
             write_line(&mut file, path, Some(known))?;
         }
+        // Not synced: after a power cut the last line tells whether the rest is there.
+        writeln!(file, "{END} {}", lines.len())?;
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.as_file().sync_data()?;
         // The additions first: without them the old text is only behind, never wrong.
         match std::fs::remove_file(additions_of(place)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -341,7 +354,7 @@ impl Manifest {
         }
         let wanted = path.to_string();
         let wanted = split(&wanted);
-        let (mut low, mut high) = (header.len() as u64 + 1, file.metadata()?.len());
+        let (mut low, mut high) = (header.len() as u64 + 1, end_of_lines(&file)?);
         // The line that starts at or after `low` and before `high` is searched for.
         while low < high {
             let middle = low + (high - low) / 2;
@@ -440,14 +453,13 @@ struct Comparison<'a> {
 }
 
 impl Visitor for Comparison<'_> {
-    fn folder(&mut self, folder: Option<&TreePath>, mut names: Vec<Named>) -> io::Result<()> {
+    fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()> {
         let text = folder.map(ToString::to_string).unwrap_or_default();
         let run = self.runs.get(text.as_str()).copied().unwrap_or_default();
         let has_newer = self.touched.contains(&text);
-        names.sort_unstable_by(|left, right| left.0.cmp(&right.0));
-        let mut lines: HashMap<&str, &str> = HashMap::with_capacity(names.len());
+        let mut lines: HashMap<&str, &str> = HashMap::new();
         let mut in_order = run.lines().peekable();
-        for (name, stat) in &names {
+        for (name, stat) in names.sorted() {
             let plain = plain_name(name);
             let shown = match plain {
                 Some(name) => std::borrow::Cow::Borrowed(name),
@@ -528,6 +540,12 @@ fn plain_name(name: &[u8]) -> Option<&str> {
 
 fn parse_header(line: &str) -> Option<u64> {
     line.strip_prefix(HEADER)?.trim().parse().ok()
+}
+
+/// Where the last line begins, which is none of a path.
+fn end_of_lines(file: &File) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    line_start(file, length.saturating_sub(1), 0)
 }
 
 /// Where the line that holds a byte begins, not before `floor`.

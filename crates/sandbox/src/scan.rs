@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use cleveragents_domain::{FileKind, TreePath};
@@ -33,12 +35,41 @@ impl Extent<'_> {
     }
 }
 
-/// A name in a folder and what the system says of it.
-pub(crate) type Named = (Vec<u8>, Stat);
+/// The names in one folder, each with what the system says of it.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// All names one after the other.
+    bytes: Vec<u8>,
+    /// Where each ends, in the order the system gave them.
+    entries: Vec<(usize, usize, Stat)>,
+}
+
+impl Names {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+
+    fn push(&mut self, name: &[u8], stat: Stat) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(name);
+        self.entries.push((start, self.bytes.len(), stat));
+    }
+
+    /// In the order of the names.
+    pub(crate) fn sorted(&mut self) -> impl Iterator<Item = (&[u8], &Stat)> {
+        let bytes = &self.bytes;
+        self.entries
+            .sort_unstable_by(|left, right| bytes[left.0..left.1].cmp(&bytes[right.0..right.1]));
+        self.entries
+            .iter()
+            .map(|(start, end, stat)| (&bytes[*start..*end], stat))
+    }
+}
 
 /// What is done with each folder of a walk, by one of several threads.
 pub(crate) trait Visitor: Send {
-    fn folder(&mut self, folder: Option<&TreePath>, names: Vec<Named>) -> io::Result<()>;
+    fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()>;
 }
 
 /// Walks a tree with as many threads as there are cores, each with a visitor of its own.
@@ -47,22 +78,31 @@ pub(crate) fn walk<V: Visitor>(
     extent: Extent<'_>,
     visitor: impl Fn() -> V + Sync,
 ) -> io::Result<Vec<V>> {
-    let queue = Mutex::new(Queue {
-        folders: vec![None],
-        busy: 0,
-        failure: None,
-    });
-    let ready = Condvar::new();
     let workers = std::thread::available_parallelism()
         .map_or(1, usize::from)
         .min(8);
+    let queue = Queue {
+        shared: Mutex::new(Shared {
+            folders: vec![None],
+            busy: 0,
+            failure: None,
+        }),
+        ready: Condvar::new(),
+        hungry: AtomicUsize::new(0),
+    };
     let visitors = std::thread::scope(|scope| {
         let readers: Vec<_> = (0..workers)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut visitor = visitor();
-                    read_folders(root, extent, &queue, &ready, &mut visitor);
-                    visitor
+                    let mut reader = Reader {
+                        root,
+                        extent,
+                        buffer: vec![MaybeUninit::uninit(); BUFFER],
+                        names: Names::default(),
+                        visitor: visitor(),
+                    };
+                    queue.work(&mut reader);
+                    reader.visitor
                 })
             })
             .collect();
@@ -72,97 +112,137 @@ pub(crate) fn walk<V: Visitor>(
             .collect();
         joined.map_err(|_| io::Error::other("a reader of folders panicked"))
     })?;
-    let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match queue.failure {
+    let shared = queue
+        .shared
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    match shared.failure {
         Some(failure) => Err(failure),
         None => Ok(visitors),
     }
 }
 
-/// Folders still to be read, and how many readers are busy.
+/// For the names of a folder as the system hands them out.
+const BUFFER: usize = 32 << 10;
+
+/// Folders still to be read. Each thread keeps its own and gives some away when another has none.
 struct Queue {
+    shared: Mutex<Shared>,
+    ready: Condvar,
+    /// How many threads wait for a folder.
+    hungry: AtomicUsize,
+}
+
+struct Shared {
     folders: Vec<Option<TreePath>>,
     busy: usize,
     failure: Option<io::Error>,
 }
 
-fn read_folders(
-    root: &Root,
-    extent: Extent<'_>,
-    queue: &Mutex<Queue>,
-    ready: &Condvar,
-    visitor: &mut impl Visitor,
-) {
-    let mut state = queue.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        if state.failure.is_some() {
-            return;
-        }
-        let Some(folder) = state.folders.pop() else {
-            if state.busy == 0 {
-                ready.notify_all();
+impl Queue {
+    /// Takes folders and reads them, with what is below, until there are no more.
+    fn work(&self, reader: &mut Reader<'_, impl Visitor>) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if shared.failure.is_some() {
                 return;
             }
-            state = ready.wait(state).unwrap_or_else(PoisonError::into_inner);
-            continue;
-        };
-        state.busy += 1;
-        drop(state);
-        let below = read_folder(root, folder.as_ref(), extent, visitor);
-        state = queue.lock().unwrap_or_else(PoisonError::into_inner);
-        state.busy -= 1;
-        match below {
-            Ok(below) => state.folders.extend(below.into_iter().map(Some)),
-            Err(error) => {
-                let place = folder.map_or_else(
-                    || root.path().display().to_string(),
-                    |path| path.to_string(),
-                );
-                state.failure = Some(io::Error::new(error.kind(), format!("{place}: {error}")));
+            let Some(folder) = shared.folders.pop() else {
+                if shared.busy == 0 {
+                    self.ready.notify_all();
+                    return;
+                }
+                self.hungry.fetch_add(1, Ordering::Relaxed);
+                shared = self
+                    .ready
+                    .wait(shared)
+                    .unwrap_or_else(PoisonError::into_inner);
+                self.hungry.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            };
+            shared.busy += 1;
+            drop(shared);
+            let outcome = self.read_below(reader, folder);
+            shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.busy -= 1;
+            if let Err(error) = outcome {
+                shared.failure = Some(error);
+            }
+            self.ready.notify_all();
+        }
+    }
+
+    fn read_below(
+        &self,
+        reader: &mut Reader<'_, impl Visitor>,
+        folder: Option<TreePath>,
+    ) -> io::Result<()> {
+        let mut own = vec![folder];
+        while let Some(folder) = own.pop() {
+            let below = reader.read(folder.as_ref()).map_err(|error| {
+                let place = match &folder {
+                    Some(path) => path.to_string(),
+                    None => reader.root.path().display().to_string(),
+                };
+                io::Error::new(error.kind(), format!("{place}: {error}"))
+            })?;
+            own.extend(below.into_iter().map(Some));
+            if own.len() > 1 && self.hungry.load(Ordering::Relaxed) > 0 {
+                let half = own.len() / 2;
+                let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+                shared.folders.extend(own.drain(..half));
+                self.ready.notify_one();
             }
         }
-        ready.notify_all();
+        Ok(())
     }
 }
 
-/// Reads one folder and gives the folders in it.
-fn read_folder(
-    root: &Root,
-    folder: Option<&TreePath>,
-    extent: Extent<'_>,
-    visitor: &mut impl Visitor,
-) -> io::Result<Vec<TreePath>> {
-    let handle = match root.folder(folder) {
-        Ok(handle) => handle,
-        // Removed, or made into something else, since its parent was read.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if folder.is_some() => {
-            return Ok(Vec::new());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let mut below = Vec::new();
-    let mut names = Vec::new();
-    for entry in fs::Dir::read_from(&handle)? {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name == b"." || name == b".." || (folder.is_none() && !extent.holds(name)) {
-            continue;
-        }
-        let stat = match fs::statat(&handle, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat_of(&stat),
-            Err(Errno::NOENT) => continue,
+/// What one thread reads folders with.
+struct Reader<'a, V> {
+    root: &'a Root,
+    extent: Extent<'a>,
+    buffer: Vec<MaybeUninit<u8>>,
+    names: Names,
+    visitor: V,
+}
+
+impl<V: Visitor> Reader<'_, V> {
+    /// Reads one folder and gives the folders in it.
+    fn read(&mut self, folder: Option<&TreePath>) -> io::Result<Vec<TreePath>> {
+        let handle = match self.root.folder(folder) {
+            Ok(handle) => handle,
+            // Removed, or made into something else, since its parent was read.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if folder.is_some() => {
+                return Ok(Vec::new());
+            }
             Err(error) => return Err(error.into()),
         };
-        if stat
-            .mode
-            .is_some_and(|mode| mode.kind() == FileKind::Directory)
-        {
-            below.push(inside(folder, name)?);
+        let mut below = Vec::new();
+        self.names.clear();
+        let mut listing = fs::RawDir::new(&handle, &mut self.buffer);
+        while let Some(entry) = listing.next() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." || (folder.is_none() && !self.extent.holds(name)) {
+                continue;
+            }
+            let stat = match fs::statat(&handle, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat_of(&stat),
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if stat
+                .mode
+                .is_some_and(|mode| mode.kind() == FileKind::Directory)
+            {
+                below.push(inside(folder, name)?);
+            }
+            self.names.push(name, stat);
         }
-        names.push((name.to_vec(), stat));
+        self.visitor.folder(folder, &mut self.names)?;
+        Ok(below)
     }
-    visitor.folder(folder, names)?;
-    Ok(below)
 }
 
 /// The path of a name in a folder.
@@ -179,10 +259,10 @@ pub(crate) fn inside(folder: Option<&TreePath>, name: &[u8]) -> io::Result<TreeP
 struct Everything(Vec<(TreePath, Stat)>);
 
 impl Visitor for Everything {
-    fn folder(&mut self, folder: Option<&TreePath>, names: Vec<Named>) -> io::Result<()> {
-        for (name, stat) in names {
+    fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()> {
+        for (name, stat) in names.sorted() {
             if stat.mode.is_some() {
-                self.0.push((inside(folder, &name)?, stat));
+                self.0.push((inside(folder, name)?, *stat));
             }
         }
         Ok(())
