@@ -71,60 +71,93 @@ pub(crate) fn run(arguments: &[OsString], modules: &[&[Test]]) -> ExitCode {
     }
 }
 
-/// A folder that a command may write to, and one beside it that it may not.
-pub(crate) struct Sandbox {
-    _root: TempDir,
-    pub(crate) inside: PathBuf,
-    pub(crate) outside: PathBuf,
-    /// Which layers hold the command.
-    pub(crate) layers: Layers,
-    pub(crate) network: bool,
-    pub(crate) limits: Limits,
+/// What holds a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// Every layer.
+    Whole,
+    /// Namespaces and mounts alone.
+    Namespaces,
+    /// Landlock and the filter, under a supervisor.
+    Landlock,
+    /// Nothing but a supervisor.
+    Unconfined,
 }
 
-/// All layers; and each of the two that keep a command from writing outside, alone.
-pub(crate) const ALL: Layers = Layers {
-    namespaces: true,
-    landlock: true,
-    seccomp: true,
-};
-pub(crate) const NAMESPACES: Layers = Layers {
-    namespaces: true,
-    landlock: false,
-    seccomp: false,
-};
-pub(crate) const LANDLOCK: Layers = Layers {
-    namespaces: false,
-    landlock: true,
-    seccomp: true,
-};
+impl Held {
+    /// The ways in which a tree of processes is supervised.
+    pub(crate) const EVERY: [Self; 3] = [Self::Whole, Self::Landlock, Self::Unconfined];
+
+    fn layers(self) -> Layers {
+        Layers {
+            namespaces: matches!(self, Self::Whole | Self::Namespaces),
+            landlock: matches!(self, Self::Whole | Self::Landlock),
+            seccomp: matches!(self, Self::Whole | Self::Landlock),
+        }
+    }
+
+    /// Runs a program in a sandbox of its own.
+    pub(crate) fn run(self, program: &str, arguments: &[&str]) -> Finished {
+        started(&Sandbox::held_by(self).invocation(program, arguments))
+    }
+
+    /// Runs a shell script in a sandbox of its own.
+    pub(crate) fn sh(self, script: &str) -> Finished {
+        Sandbox::held_by(self).sh(script)
+    }
+}
+
+/// A folder that a command may write to, and one beside it that it may not.
+pub(crate) struct Sandbox {
+    _root: Option<TempDir>,
+    pub(crate) inside: PathBuf,
+    pub(crate) outside: PathBuf,
+    pub(crate) limits: Limits,
+    /// How its commands are confined.
+    pub(crate) policy: Option<Policy>,
+}
 
 impl Sandbox {
     pub(crate) fn new() -> Self {
-        Self::held_by(ALL)
+        Self::held_by(Held::Whole)
     }
 
-    pub(crate) fn held_by(layers: Layers) -> Self {
+    pub(crate) fn held_by(held: Held) -> Self {
         let root = tempfile::tempdir().expect("a temporary folder");
         let path = fs::canonicalize(root.path()).expect("its path");
         let (inside, outside) = (path.join("inside"), path.join("outside"));
         fs::create_dir(&inside).expect("a folder inside");
         fs::create_dir(&outside).expect("a folder outside");
-        let limits = Limits {
-            time: Some(Duration::from_secs(60)),
-            ..Limits::default()
-        };
         Self {
-            _root: root,
-            inside,
-            outside,
-            layers,
-            network: false,
-            limits,
+            _root: Some(root),
+            ..Self::at(inside, held)
         }
     }
 
-    /// The invocation of a confined program in the folder inside.
+    /// A sandbox in a folder that someone else made.
+    pub(crate) fn at(inside: PathBuf, held: Held) -> Self {
+        let policy = Policy {
+            layers: held.layers(),
+            ..Policy::beneath(&inside)
+        };
+        Self {
+            _root: None,
+            outside: inside.with_file_name("outside"),
+            inside,
+            limits: Limits {
+                time: Some(Duration::from_secs(60)),
+                ..Limits::default()
+            },
+            policy: (held != Held::Unconfined).then_some(policy),
+        }
+    }
+
+    /// The policy of a sandbox that has one.
+    pub(crate) fn policy(&mut self) -> &mut Policy {
+        self.policy.as_mut().expect("a confined sandbox")
+    }
+
+    /// The invocation of a program in the folder inside.
     pub(crate) fn invocation(&self, program: &str, arguments: &[&str]) -> Invocation {
         let mut environment = clean_environment();
         environment.push(("TMPDIR".into(), self.inside.clone().into()));
@@ -134,11 +167,7 @@ impl Sandbox {
             arguments: arguments.iter().map(Into::into).collect(),
             environment,
             limits: self.limits,
-            confinement: Some(Policy {
-                network: self.network,
-                layers: self.layers,
-                ..Policy::beneath(&self.inside)
-            }),
+            confinement: self.policy.clone(),
             ..Invocation::new(program, &self.inside)
         }
     }
