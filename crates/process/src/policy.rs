@@ -2,8 +2,8 @@
 //! isolation to ask for on this machine.
 
 use crate::error::ProcessError;
-use crate::invocation::{Invocation, Policy};
-use crate::wire::{Confinement, Isolation};
+use crate::invocation::{Invocation, Isolation, Policy};
+use crate::wire::Confinement;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -62,15 +62,10 @@ pub(crate) fn resolve(
             )));
         }
     }
-    let (isolation, isolation_reason) = if policy.layers.namespaces {
-        KNOWN
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-            .unwrap_or((Isolation::Whole, String::new()))
-    } else {
-        (Isolation::None, "switched off".to_owned())
-    };
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let (isolation, isolation_reason) = known
+        .filter(|(isolation, _)| *isolation < policy.layers.isolation)
+        .unwrap_or_else(|| (policy.layers.isolation, "switched off".to_owned()));
     Ok(Confinement {
         writable: writable
             .into_iter()

@@ -106,9 +106,10 @@ impl<'a> Attempt<'a> {
     /// Runs the plan in stages.
     fn staged(&self, program: &PathBuf, plan: &Plan) -> Result<Outcome, ProcessError> {
         let starting = |error| self.cannot("starting its supervisor", error);
-        let streams = self.streams()?;
+        let (streams, watch) = self.streams()?;
         let staged = launch::stage(program, plan, &streams).map_err(starting)?;
-        let watch = self.watch(streams)?;
+        // From here on only the command has its ends.
+        drop(streams);
         let mut following = Following {
             attempt: self,
             staged,
@@ -120,19 +121,20 @@ impl<'a> Attempt<'a> {
         following.finish(outcome)
     }
 
-    pub(crate) fn streams(&self) -> Result<Streams, ProcessError> {
-        Streams::open(self.invocation).map_err(|error| self.cannot("opening its streams", error))
-    }
-
-    pub(crate) fn watch(&self, streams: Streams) -> Result<Watch, ProcessError> {
+    /// The command's streams, and what to watch them with.
+    pub(crate) fn streams(&self) -> Result<(Streams, Watch), ProcessError> {
         let limits = &self.invocation.limits;
         let time = limits
             .time
             .map(|time| time.saturating_sub(self.begun.elapsed()));
-        let opened = streams
-            .captures(limits.output_bytes)
-            .and_then(|(out, err)| Ok(Watch::new(out, err, self.cancel.listen()?, time)));
-        opened.map_err(|error| self.cannot("watching it", error))
+        let opened = Streams::open(self.invocation).and_then(|mut streams| {
+            let (stdout, stderr) = streams.captures(limits.output_bytes)?;
+            Ok((
+                streams,
+                Watch::new(stdout, stderr, self.cancel.listen()?, time),
+            ))
+        });
+        opened.map_err(|error| self.cannot("opening its streams", error))
     }
 
     pub(crate) fn cannot(&self, step: &str, source: impl Into<io::Error>) -> ProcessError {

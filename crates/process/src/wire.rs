@@ -3,7 +3,7 @@
 //!
 //! The command never has the socket, so it can neither read nor change what is said.
 
-use crate::invocation::{Layers, Limits, Output, WhenMissing};
+use crate::invocation::{Isolation, Layers, Limits, Output, WhenMissing};
 use crate::outcome::{Ending, Enforced};
 use rustix::cmsg_space;
 use rustix::io::Errno;
@@ -45,17 +45,6 @@ pub(crate) struct Confinement {
     pub(crate) isolation: Isolation,
     /// Why `isolation` is less than [`Isolation::Whole`].
     pub(crate) isolation_reason: String,
-}
-
-/// How much of the namespaces to use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Isolation {
-    /// All of them.
-    Whole,
-    /// All but the one of processes, where `/proc` cannot be mounted anew.
-    WithoutProcesses,
-    /// None.
-    None,
 }
 
 /// What a stage tells.

@@ -1,7 +1,8 @@
 //! The whole tree dies: when the command ends, at the time limit, on cancel, and with us.
 
-use crate::harness::{Held, Sandbox, eventually, lives, started, stdout, tests};
+use crate::harness::{Held, Sandbox, eventually, lives, started, stdout, tests, try_run};
 use crate::parent::Parent;
+use cleveragents_domain::{Code, Diagnose};
 use cleveragents_process::{Cancel, Ending, run};
 use rustix::process::getuid;
 use std::fs;
@@ -19,6 +20,7 @@ tests![
     a_fork_bomb_is_limited,
     processes_that_ignore_signals_die_too,
     one_handle_serves_several_commands,
+    a_command_does_not_outlive_its_supervisor,
 ];
 
 /// Starts a daemon the way daemons do it: forked twice, in a session of its own. It carries the
@@ -237,4 +239,14 @@ fn one_handle_serves_several_commands() {
             assert_eq!(finished.ending, Ending::Cancelled);
         }
     });
+}
+
+/// Trusted commands can kill their supervisor; they gain nothing by it.
+fn a_command_does_not_outlive_its_supervisor() {
+    let sandbox = Sandbox::held_by(Held::Unconfined);
+    let script = "kill -9 $PPID; sleep 2; touch late; # supervisor-mark";
+    let error = try_run(&sandbox.invocation("sh", &["-c", script])).expect_err("nobody reports");
+    assert_eq!(error.code(), Code::SupervisorLost);
+    eventually("the end of the command", || !lives("supervisor-mark"));
+    assert_gone("supervisor-mark", &sandbox);
 }

@@ -6,7 +6,8 @@
 )]
 
 use cleveragents_process::{
-    Cancel, Finished, Invocation, Layers, Limits, Policy, ProcessError, clean_environment,
+    Cancel, Finished, Invocation, Isolation, Layers, Limits, Policy, ProcessError,
+    clean_environment,
 };
 use std::ffi::OsString;
 use std::panic::catch_unwind;
@@ -78,6 +79,8 @@ pub(crate) enum Held {
     Whole,
     /// Namespaces and mounts alone.
     Namespaces,
+    /// Every layer but the namespace of processes.
+    WithoutProcesses,
     /// Landlock and the filter, under a supervisor.
     Landlock,
     /// Nothing but a supervisor.
@@ -86,13 +89,30 @@ pub(crate) enum Held {
 
 impl Held {
     /// The ways in which a tree of processes is supervised.
-    pub(crate) const EVERY: [Self; 3] = [Self::Whole, Self::Landlock, Self::Unconfined];
+    pub(crate) const EVERY: [Self; 4] = [
+        Self::Whole,
+        Self::WithoutProcesses,
+        Self::Landlock,
+        Self::Unconfined,
+    ];
+    /// The ways in which a command is confined.
+    pub(crate) const CONFINED: [Self; 4] = [
+        Self::Whole,
+        Self::WithoutProcesses,
+        Self::Landlock,
+        Self::Namespaces,
+    ];
 
     fn layers(self) -> Layers {
+        let filtered = matches!(self, Self::Whole | Self::Landlock | Self::WithoutProcesses);
         Layers {
-            namespaces: matches!(self, Self::Whole | Self::Namespaces),
-            landlock: matches!(self, Self::Whole | Self::Landlock),
-            seccomp: matches!(self, Self::Whole | Self::Landlock),
+            isolation: match self {
+                Self::Whole | Self::Namespaces => Isolation::Whole,
+                Self::WithoutProcesses => Isolation::WithoutProcesses,
+                Self::Landlock | Self::Unconfined => Isolation::None,
+            },
+            landlock: filtered,
+            seccomp: filtered,
         }
     }
 

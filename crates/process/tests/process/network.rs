@@ -1,7 +1,7 @@
 //! Without network nothing can be reached; with it, what is needed works.
 
 use crate::harness::{Held, Sandbox, stderr, stdout, tests};
-use cleveragents_process::{Ending, Layers, WhenMissing};
+use cleveragents_process::{Ending, Isolation, Layers, WhenMissing};
 use std::io::Read;
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
@@ -91,7 +91,7 @@ except OSError as error:
 }
 
 fn a_server_outside_is_reached_with_network_only() {
-    for held in [Held::Whole, Held::Landlock, Held::Namespaces] {
+    for held in Held::CONFINED {
         let mut sandbox = Sandbox::held_by(held);
         assert!(!reaches(&sandbox), "{held:?}");
         sandbox.policy().network = true;
@@ -101,14 +101,14 @@ fn a_server_outside_is_reached_with_network_only() {
 }
 
 fn each_layer_alone_keeps_from_tcp() {
-    for (namespaces, landlock, seccomp) in [
-        (true, false, false),
-        (false, true, false),
-        (false, false, true),
+    for (isolation, landlock, seccomp) in [
+        (Isolation::Whole, false, false),
+        (Isolation::None, true, false),
+        (Isolation::None, false, true),
     ] {
         let mut sandbox = Sandbox::new();
         sandbox.policy().layers = Layers {
-            namespaces,
+            isolation,
             landlock,
             seccomp,
         };
@@ -117,7 +117,7 @@ fn each_layer_alone_keeps_from_tcp() {
     }
     let mut sandbox = Sandbox::new();
     sandbox.policy().layers = Layers {
-        namespaces: false,
+        isolation: Isolation::None,
         landlock: false,
         seccomp: false,
     };

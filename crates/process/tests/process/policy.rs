@@ -2,7 +2,7 @@
 
 use crate::harness::{Held, Sandbox, started, stdout, tests, try_run};
 use cleveragents_domain::{Code, Diagnose, Kind};
-use cleveragents_process::{Layer, Layers, WhenMissing};
+use cleveragents_process::{Isolation, Layer, Layers, WhenMissing};
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -17,7 +17,7 @@ tests![
 ];
 
 const NOTHING: Layers = Layers {
-    namespaces: false,
+    isolation: Isolation::None,
     landlock: false,
     seccomp: false,
 };

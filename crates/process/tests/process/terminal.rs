@@ -93,7 +93,7 @@ fn ctrl_c_reaches_a_command_that_passes_through() {
 fn a_suspended_command_gives_the_terminal_to_the_shell_and_back() {
     for held in Held::EVERY {
         let sandbox = Sandbox::held_by(held);
-        let script = "echo rea''dy; read line; echo \"g''ot $line\"";
+        let script = "echo rea''dy; read line; echo \"got $line\"";
         let mut program = parent(held, "terminal", &sandbox, &["sh", "-c"]);
         program.push(script.to_owned());
         let quoted: Vec<String> = program

@@ -18,10 +18,8 @@ tests![
     an_ordinary_user_is_held_as_well,
 ];
 
-const CONFINED: [Held; 3] = [Held::Whole, Held::Landlock, Held::Namespaces];
-
 fn works(script: &str) {
-    for held in CONFINED {
+    for held in Held::CONFINED {
         let finished = held.sh(script);
         let (out, err) = (stdout(&finished), stderr(&finished));
         assert_eq!(finished.ending, Ending::Exited(0), "{held:?} {out}{err}");
@@ -104,7 +102,15 @@ fn an_ordinary_user_is_held_as_well() {
             "fork_bomb",
             "privileges",
         ])
-        .args(["says", "refused", "unchanged", "daemons", "limited"])
+        .args([
+            "says",
+            "refused",
+            "unchanged",
+            "limited",
+            "die",
+            "kills",
+            "survives",
+        ])
         .env_clear()
         .envs([
             ("PATH", "/usr/bin:/bin"),

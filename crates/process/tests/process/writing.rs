@@ -10,6 +10,7 @@ use std::path::Path;
 
 tests![
     every_attempt_to_write_outside_fails,
+    every_attempt_fails_without_a_namespace_of_processes,
     namespaces_alone_stop_every_change_of_files,
     landlock_alone_stops_every_change_of_contents_and_names,
     the_attempts_would_succeed_without_confinement,
@@ -122,6 +123,10 @@ fn every_attempt_to_write_outside_fails() {
     assert_untouched(Held::Whole, &[]);
 }
 
+fn every_attempt_fails_without_a_namespace_of_processes() {
+    assert_untouched(Held::WithoutProcesses, &[]);
+}
+
 fn namespaces_alone_stop_every_change_of_files() {
     assert_untouched(Held::Namespaces, SPECIAL);
 }
@@ -172,7 +177,7 @@ fn everything_can_be_done_inside() {
 echo a > file; echo b >> file; : > empty; mkdir -p folder/deep; mv file folder/deep/moved
 ln -s folder link; ln folder/deep/moved folder/hard; chmod 700 folder; touch -d 2001-01-01 empty
 mkfifo pipe; cp -a folder copy; rm -r folder; mktemp; cat copy/hard";
-    for held in [Held::Whole, Held::Landlock, Held::Namespaces] {
+    for held in Held::CONFINED {
         let finished = held.sh(script);
         assert_eq!(
             finished.ending,
@@ -198,7 +203,7 @@ fn what_is_made_inside_belongs_to_the_caller() {
 }
 
 fn several_folders_can_be_writable() {
-    for held in [Held::Whole, Held::Landlock, Held::Namespaces] {
+    for held in Held::CONFINED {
         let mut sandbox = Sandbox::held_by(held);
         let second = sandbox.inside.with_file_name("second folder");
         fs::create_dir(&second).expect("a second folder");
@@ -238,7 +243,7 @@ echo x > /dev/null; head -c 3 /dev/zero | wc -c; head -c 4 /dev/urandom | wc -c
 echo via > /dev/stdout; echo < /dev/stdin; ! echo x > /dev/full
 python3 -c 'import os; m, s = os.openpty(); os.write(s, b\"pty\\n\"); print(os.read(m, 3))'
 python3 -c 'import multiprocessing as m; m.Lock(); print(1)'";
-    for held in [Held::Whole, Held::Landlock, Held::Namespaces] {
+    for held in Held::CONFINED {
         let mut script = script.to_owned();
         if held == Held::Landlock {
             // A lock is a file in the shared memory of all.
@@ -261,7 +266,7 @@ python3 -c 'import multiprocessing as m; m.Lock(); print(1)'";
 }
 
 fn settings_of_the_kernel_cannot_be_written() {
-    for held in [Held::Whole, Held::Landlock, Held::Namespaces] {
+    for held in Held::CONFINED {
         let finished = Sandbox::held_by(held).python(
             "for path in ('/proc/sys/kernel/core_pattern', '/proc/sys/kernel/pid_max', \
              '/sys/kernel/uevent_helper', '/proc/sysrq-trigger', '/sys/kernel/mm/ksm/run'):
