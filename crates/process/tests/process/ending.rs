@@ -69,7 +69,7 @@ fn the_time_limit_kills_the_whole_tree() {
         let sandbox = Sandbox::held_by(held);
         let script = format!("{}print('x', flush=True); time.sleep(1000)", daemon(&mark));
         let mut invocation = sandbox.invocation("python3", &["-c", &script]);
-        invocation.limits.time = Some(Duration::from_millis(1000));
+        invocation.limits.time = Some(Duration::from_secs(1));
         let finished = started(&invocation);
         assert_eq!(finished.ending, Ending::TimedOut);
         assert!(

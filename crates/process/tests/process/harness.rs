@@ -43,7 +43,9 @@ pub(crate) fn run(arguments: &[OsString], modules: &[&[Test]]) -> ExitCode {
         .filter(|(name, _)| filters.is_empty() || filters.iter().any(|part| name.contains(part)))
         .collect();
     if arguments.iter().any(|argument| argument == "--list") {
-        tests.iter().for_each(|(name, _)| println!("{name}: test"));
+        for (name, _) in &tests {
+            println!("{name}: test");
+        }
         return ExitCode::SUCCESS;
     }
     let next = AtomicUsize::new(0);
@@ -165,7 +167,7 @@ impl Sandbox {
             outside: inside.with_file_name("outside"),
             inside,
             limits: Limits {
-                time: Some(Duration::from_secs(60)),
+                time: Some(Duration::from_mins(1)),
                 ..Limits::default()
             },
             policy: (held != Held::Unconfined).then_some(policy),
@@ -217,7 +219,7 @@ pub(crate) fn unconfined(script: &str) -> Invocation {
     Invocation {
         arguments: vec!["-c".into(), script.into()],
         limits: Limits {
-            time: Some(Duration::from_secs(60)),
+            time: Some(Duration::from_mins(1)),
             ..Limits::default()
         },
         ..Invocation::new("sh", "/")

@@ -15,7 +15,6 @@ tests![
     memory_is_limited,
     sizes_of_files_are_limited,
     no_memory_dump_is_written,
-    captured_commands_have_no_terminal,
     setuid_programs_gain_nothing,
 ];
 
@@ -174,13 +173,6 @@ fn sizes_of_files_are_limited() {
 fn no_memory_dump_is_written() {
     for held in Held::EVERY {
         assert_eq!(stdout(&held.sh("ulimit -Hc")), "0\n", "{held:?}");
-    }
-}
-
-fn captured_commands_have_no_terminal() {
-    for held in Held::EVERY {
-        let finished = held.sh("(: < /dev/tty) 2>/dev/null && echo has one");
-        assert_eq!(stdout(&finished), "", "{held:?}");
     }
 }
 

@@ -41,7 +41,15 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
         .ok()
         .map(|group| group == getpgrp());
     match finished {
-        Ok(finished) => println!("ended {:?} foreground {foreground:?}", finished.ending),
+        Ok(finished) => {
+            println!("said {:?}", String::from_utf8_lossy(&finished.stdout.bytes));
+            println!(
+                "held by {:?} without {:?}",
+                finished.enforced.tree,
+                finished.enforced.missing()
+            );
+            println!("ended {:?} foreground {foreground:?}", finished.ending);
+        }
         Err(error) => println!("failed {error} {error:?}"),
     }
     Some(0)

@@ -1,10 +1,12 @@
 //! Policies that cannot be enforced, and policies that make no sense.
 
 use crate::harness::{Held, Sandbox, started, stdout, tests, try_run};
+use crate::parent::Parent;
 use cleveragents_domain::{Code, Diagnose, Kind};
 use cleveragents_process::{Isolation, Layer, Layers, WhenMissing};
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::process::Command;
 
 tests![
     a_machine_without_any_layer_refuses,
@@ -14,6 +16,9 @@ tests![
     a_nested_folder_that_leads_out_is_refused,
     a_writable_folder_has_to_exist,
     folders_reached_by_links_are_writable,
+    where_namespaces_are_forbidden_landlock_holds,
+    where_proc_cannot_be_mounted_the_other_namespaces_hold,
+    capabilities_are_what_commands_get,
 ];
 
 const NOTHING: Layers = Layers {
@@ -97,4 +102,68 @@ fn folders_reached_by_links_are_writable() {
         sandbox.policy().writable = vec![link];
         assert!(sandbox.sh("echo x > file").ending.is_success(), "{held:?}");
     }
+}
+
+/// Runs a confined command on a machine on which `setup` was done before, in namespaces of its own.
+fn on_a_machine(setup: &str) -> Option<String> {
+    if !Command::new("unshare")
+        .args(["-Urm", "true"])
+        .status()
+        .is_ok_and(|made| made.success())
+    {
+        return None;
+    }
+    let sandbox = Sandbox::new();
+    let parent = Parent::command(Held::Whole, "capture", &sandbox);
+    let output = Command::new("unshare")
+        .args(["-Urm", "sh", "-c", &format!("{setup}; exec \"$@\""), "sh"])
+        .args(parent)
+        .args([
+            "sh",
+            "-c",
+            "echo > inside; echo > ../outside/file || echo held",
+        ])
+        .output()
+        .expect("unshare");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("said \"held"), "{text} {output:?}");
+    assert!(sandbox.inside.join("inside").exists());
+    assert!(!sandbox.outside.join("file").exists());
+    Some(text)
+}
+
+fn where_namespaces_are_forbidden_landlock_holds() {
+    for kind in ["mnt", "pid", "net"] {
+        let setup = format!("echo 0 > /proc/sys/user/max_{kind}_namespaces");
+        let Some(text) = on_a_machine(&setup) else {
+            return;
+        };
+        let level = if kind == "pid" {
+            "without []"
+        } else {
+            "namespaces: making namespaces"
+        };
+        assert!(
+            text.contains("held by Supervisor") && text.contains(level),
+            "{kind} {text}"
+        );
+    }
+}
+
+/// As in a container that hides parts of `/proc`: for those who cannot uncover it, there is no
+/// other.
+fn where_proc_cannot_be_mounted_the_other_namespaces_hold() {
+    let setup = "mount -t tmpfs none /proc/sys; set -- unshare -Urm \"$@\"";
+    let Some(text) = on_a_machine(setup) else {
+        return;
+    };
+    assert!(text.contains("held by Supervisor without []"), "{text}");
+}
+
+fn capabilities_are_what_commands_get() {
+    let sandbox = Sandbox::new();
+    let first = sandbox.sh("true").enforced;
+    let second = sandbox.sh("true").enforced;
+    assert_eq!(Some(first), cleveragents_process::capabilities().enforced);
+    assert_eq!(Some(second), cleveragents_process::capabilities().enforced);
 }

@@ -11,6 +11,8 @@ tests![
     a_suspended_command_gives_the_terminal_to_the_shell_and_back,
     a_broken_terminal_is_mended,
     an_interactive_shell_has_job_control,
+    captured_commands_have_no_terminal,
+    the_terminals_of_others_are_out_of_reach,
 ];
 
 /// Plays a conversation with a program behind a new terminal: waits for one text, types another.
@@ -166,4 +168,26 @@ fn an_interactive_shell_has_job_control() {
         text.contains("ended Exited(5) foreground Some(true)"),
         "{text}"
     );
+}
+
+fn captured_commands_have_no_terminal() {
+    for held in Held::EVERY {
+        let sandbox = Sandbox::held_by(held);
+        let script = "if (: < /dev/tty) 2> /dev/null; then echo has one; else echo has none; fi";
+        let program = parent(held, "capture", &sandbox, &["sh", "-c", script]);
+        let text = converse(&program, &[("foreground", "")]);
+        assert!(text.contains("said \"has none"), "{held:?} {text}");
+        let program = parent(held, "inherit", &sandbox, &["sh", "-c", script]);
+        let text = converse(&program, &[("foreground", "")]);
+        assert!(text.contains("has one"), "{held:?} {text}");
+    }
+}
+
+/// With namespaces a command sees only the terminals it makes itself.
+fn the_terminals_of_others_are_out_of_reach() {
+    let sandbox = Sandbox::new();
+    let script = "ls /dev/pts; tty";
+    let program = parent(Held::Whole, "inherit", &sandbox, &["sh", "-c", script]);
+    let text = converse(&program, &[("foreground", "")]);
+    assert!(text.starts_with("ptmx"), "{text}");
 }
