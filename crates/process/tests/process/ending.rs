@@ -40,6 +40,11 @@ while not os.path.exists('ready'): time.sleep(0.01)
     )
 }
 
+/// A text that is on the command lines of one test only, even when the tests run twice at a time.
+fn mark(test: &str, number: usize) -> String {
+    format!("{test}-mark-{number}-of-{}", std::process::id())
+}
+
 /// Nothing with the mark lives, and what it would have done does not happen.
 fn assert_gone(mark: &str, sandbox: &Sandbox) {
     assert!(!lives(mark), "{mark} lives");
@@ -49,7 +54,7 @@ fn assert_gone(mark: &str, sandbox: &Sandbox) {
 
 fn daemons_die_with_the_command() {
     for (number, held) in Held::EVERY.into_iter().enumerate() {
-        let mark = format!("daemon-mark-{number}");
+        let mark = mark("daemon", number);
         let sandbox = Sandbox::held_by(held);
         let script = format!("{}print('done')", daemon(&mark));
         let finished = started(&sandbox.invocation("python3", &["-c", &script]));
@@ -65,7 +70,7 @@ fn daemons_die_with_the_command() {
 
 fn the_time_limit_kills_the_whole_tree() {
     for (number, held) in Held::EVERY.into_iter().enumerate() {
-        let mark = format!("limit-mark-{number}");
+        let mark = mark("limit", number);
         let sandbox = Sandbox::held_by(held);
         let script = format!("{}print('x', flush=True); time.sleep(1000)", daemon(&mark));
         let mut invocation = sandbox.invocation("python3", &["-c", &script]);
@@ -93,7 +98,7 @@ fn the_time_limit_kills_the_whole_tree() {
 
 fn cancel_kills_the_whole_tree() {
     for (number, held) in Held::EVERY.into_iter().enumerate() {
-        let mark = format!("cancel-mark-{number}");
+        let mark = mark("cancel", number);
         let sandbox = Sandbox::held_by(held);
         let script = format!("{}time.sleep(1000)", daemon(&mark));
         let invocation = sandbox.invocation("python3", &["-c", &script]);
@@ -119,7 +124,7 @@ fn a_cancelled_handle_stops_later_commands() {
 
 fn nothing_survives_our_own_death() {
     for (number, held) in Held::EVERY.into_iter().enumerate() {
-        let mark = format!("death-mark-{number}");
+        let mark = mark("death", number);
         let sandbox = Sandbox::held_by(held);
         let script = format!("{}time.sleep(1000) # {mark}", daemon(&mark));
         let mut parent = Parent::spawn(held, "capture", &sandbox, &["python3", "-c", &script]);
@@ -170,7 +175,8 @@ fn a_fork_bomb_is_limited() {
     let script = "import os, time
 children = 0
 try:
-    while True:
+    # An end even where nothing limits it.
+    while children < 2000:
         if os.fork() == 0:
             time.sleep(1000)
         children += 1
@@ -244,9 +250,10 @@ fn one_handle_serves_several_commands() {
 /// Trusted commands can kill their supervisor; they gain nothing by it.
 fn a_command_does_not_outlive_its_supervisor() {
     let sandbox = Sandbox::held_by(Held::Unconfined);
-    let script = "kill -9 $PPID; sleep 2; touch late; # supervisor-mark";
-    let error = try_run(&sandbox.invocation("sh", &["-c", script])).expect_err("nobody reports");
+    let mark = mark("supervisor", 0);
+    let script = format!("kill -9 $PPID; sleep 2; touch late; # {mark}");
+    let error = try_run(&sandbox.invocation("sh", &["-c", &script])).expect_err("nobody reports");
     assert_eq!(error.code(), Code::SupervisorLost);
-    eventually("the end of the command", || !lives("supervisor-mark"));
-    assert_gone("supervisor-mark", &sandbox);
+    eventually("the end of the command", || !lives(&mark));
+    assert_gone(&mark, &sandbox);
 }

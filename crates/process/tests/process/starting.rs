@@ -16,6 +16,7 @@ tests![
     a_file_that_may_not_be_run_cannot_be_started,
     a_missing_folder_is_named,
     the_environment_is_exactly_the_given_one,
+    the_environment_does_not_reach_the_stages,
     only_the_standard_streams_are_open,
     the_program_is_looked_up_in_the_given_path,
     a_relative_program_is_beneath_the_folder,
@@ -144,6 +145,25 @@ fn the_environment_is_exactly_the_given_one() {
     let mut invocation = Invocation::new("/usr/bin/env", "/");
     invocation.environment.clear();
     assert_eq!(stdout(&started(&invocation)), "");
+}
+
+/// The loader of programs would write one file for each that has these variables.
+fn the_environment_does_not_reach_the_stages() {
+    for held in Held::EVERY {
+        let sandbox = Sandbox::held_by(held);
+        let mut invocation = sandbox.invocation("/usr/bin/env", &["true"]);
+        let traces = sandbox.inside.join("trace");
+        invocation
+            .environment
+            .push(("LD_DEBUG".into(), "files".into()));
+        invocation
+            .environment
+            .push(("LD_DEBUG_OUTPUT".into(), traces.into()));
+        assert!(started(&invocation).ending.is_success());
+        // One number for both, because one process was both programs.
+        let written = fs::read_dir(&sandbox.inside).expect("the folder").count();
+        assert_eq!(written, 1, "{held:?}");
+    }
 }
 
 fn only_the_standard_streams_are_open() {

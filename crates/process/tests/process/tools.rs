@@ -1,6 +1,7 @@
 //! Ordinary programs work in their folder as if nothing held them.
 
-use crate::harness::{Held, stderr, stdout, tests};
+use crate::harness::{Held, Sandbox, started, stderr, stdout, tests};
+use crate::parent::Parent;
 use cleveragents_process::Ending;
 use rustix::process::getuid;
 use std::fs;
@@ -15,6 +16,7 @@ tests![
     a_compiler_works,
     node_works,
     threads_work,
+    a_confined_command_can_confine_others,
     an_ordinary_user_is_held_as_well,
 ];
 
@@ -77,6 +79,28 @@ fn threads_work() {
     works(
         "python3 -c 'import threading as t; a=[t.Thread(target=print) for _ in range(50)]; [x.start() for x in a]; [x.join() for x in a]'; echo works",
     );
+}
+
+/// Inside, no namespaces can be made; the other layers do.
+fn a_confined_command_can_confine_others() {
+    for held in Held::CONFINED {
+        let sandbox = Sandbox::held_by(held);
+        fs::create_dir(sandbox.inside.join("inner")).expect("a folder");
+        let inner = Sandbox::at(sandbox.inside.join("inner"), Held::Whole);
+        let script = "echo > written; echo > ../refused || echo refused > refused; echo done";
+        let command = Parent::command(Held::Whole, "capture", &inner);
+        let command: Vec<&str> = command.iter().filter_map(|part| part.to_str()).collect();
+        let arguments = [&command[1..], &["sh", "-c", script]].concat();
+        let finished = started(&sandbox.invocation(command[0], &arguments));
+        let text = stdout(&finished);
+        assert!(
+            text.contains("said \"done"),
+            "{held:?} {text} {}",
+            stderr(&finished)
+        );
+        assert!(inner.inside.join("written").exists());
+        assert!(!sandbox.inside.join("refused").exists());
+    }
 }
 
 /// Root needs no namespace of users; everyone else does. Runs the other tests as another user.
