@@ -6,13 +6,14 @@
 )]
 
 use cleveragents_process::{
-    Cancel, Finished, Invocation, Isolation, Layers, Limits, Policy, ProcessError,
-    clean_environment,
+    Cancel, Capabilities, Finished, Invocation, Isolation, Layer, Layers, Limits, Policy,
+    ProcessError, Tree, capabilities, clean_environment,
 };
 use std::ffi::OsString;
-use std::panic::catch_unwind;
+use std::panic::{catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -48,29 +49,82 @@ pub(crate) fn run(arguments: &[OsString], modules: &[&[Test]]) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    for program in ["sh", "bash", "python3", "git", "unshare", "setsid"] {
+        if try_run(&Invocation {
+            arguments: vec!["--version".into()],
+            ..Invocation::new(program, "/")
+        })
+        .is_err()
+        {
+            println!("these tests need the program {program}");
+            return ExitCode::FAILURE;
+        }
+    }
     let next = AtomicUsize::new(0);
     let failed = AtomicUsize::new(0);
+    let left_out = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(2, Into::into).min(8) {
             scope.spawn(|| {
                 while let Some((name, test)) = tests.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    let passed = catch_unwind(test).is_ok();
-                    println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-                    failed.fetch_add(usize::from(!passed), Ordering::SeqCst);
+                    let outcome = match catch_unwind(test) {
+                        Ok(()) => "ok".to_owned(),
+                        Err(payload) => match payload.downcast_ref::<NotRun>() {
+                            Some(NotRun(what)) => format!("not run: this machine has no {what}"),
+                            None => "FAILED".to_owned(),
+                        },
+                    };
+                    println!("test {name} ... {outcome}");
+                    failed.fetch_add(usize::from(outcome == "FAILED"), Ordering::SeqCst);
+                    left_out.fetch_add(usize::from(outcome.starts_with("not")), Ordering::SeqCst);
                 }
             });
         }
     });
-    let failed = failed.into_inner();
+    let (failed, left_out) = (failed.into_inner(), left_out.into_inner());
     let outcome = if failed == 0 { "ok" } else { "FAILED" };
-    println!(
-        "\ntest result: {outcome}. {} passed; {failed} failed",
-        tests.len() - failed
-    );
+    let passed = tests.len() - failed - left_out;
+    println!("\ntest result: {outcome}. {passed} passed; {failed} failed; {left_out} not run");
     if failed == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// Thrown by a test that needs what this machine has not.
+struct NotRun(&'static str);
+
+/// What this machine can enforce, asked once.
+fn machine() -> &'static Capabilities {
+    static MACHINE: OnceLock<Capabilities> = OnceLock::new();
+    MACHINE.get_or_init(capabilities)
+}
+
+fn has_namespaces() -> bool {
+    machine()
+        .enforced
+        .as_ref()
+        .is_some_and(|enforced| enforced.tree == Tree::Namespace)
+}
+
+/// Version 6 is the first that keeps signals in.
+fn has_landlock() -> bool {
+    let enforced = machine().enforced.as_ref();
+    enforced.is_some_and(|enforced| matches!(enforced.landlock, Layer::InForce(abi) if abi >= 6))
+}
+
+/// The test is about namespaces.
+pub(crate) fn need_namespaces() {
+    if !has_namespaces() {
+        resume_unwind(Box::new(NotRun("namespaces")));
+    }
+}
+
+/// The test is about Landlock.
+pub(crate) fn need_landlock() {
+    if !has_landlock() {
+        resume_unwind(Box::new(NotRun("Landlock of version 6")));
     }
 }
 
@@ -90,20 +144,55 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    /// The ways in which a tree of processes is supervised.
-    pub(crate) const EVERY: [Self; 4] = [
-        Self::Whole,
-        Self::WithoutProcesses,
-        Self::Landlock,
-        Self::Unconfined,
-    ];
-    /// The ways in which a command is confined.
-    pub(crate) const CONFINED: [Self; 4] = [
-        Self::Whole,
-        Self::WithoutProcesses,
-        Self::Landlock,
-        Self::Namespaces,
-    ];
+    /// The ways in which a tree of processes is supervised here.
+    pub(crate) fn every() -> Vec<Self> {
+        let all = [
+            Self::Whole,
+            Self::WithoutProcesses,
+            Self::Landlock,
+            Self::Unconfined,
+        ];
+        all.into_iter().filter(|held| held.is_possible()).collect()
+    }
+
+    /// The ways in which a command is confined here.
+    pub(crate) fn confined() -> Vec<Self> {
+        let all = [
+            Self::Whole,
+            Self::WithoutProcesses,
+            Self::Landlock,
+            Self::Namespaces,
+        ];
+        all.into_iter().filter(|held| held.is_possible()).collect()
+    }
+
+    /// Those of them that filter system calls.
+    pub(crate) fn filtered() -> Vec<Self> {
+        Self::confined()
+            .into_iter()
+            .filter(|held| *held != Self::Namespaces)
+            .collect()
+    }
+
+    fn is_possible(self) -> bool {
+        match self {
+            Self::Whole | Self::WithoutProcesses | Self::Namespaces => has_namespaces(),
+            Self::Landlock => has_landlock(),
+            Self::Unconfined => true,
+        }
+    }
+
+    /// The one with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let all = [
+            Self::Whole,
+            Self::WithoutProcesses,
+            Self::Landlock,
+            Self::Namespaces,
+            Self::Unconfined,
+        ];
+        all.into_iter().find(|held| format!("{held:?}") == name)
+    }
 
     fn layers(self) -> Layers {
         let filtered = matches!(self, Self::Whole | Self::Landlock | Self::WithoutProcesses);
@@ -232,6 +321,16 @@ pub(crate) fn stdout(finished: &Finished) -> String {
 
 pub(crate) fn stderr(finished: &Finished) -> String {
     String::from_utf8_lossy(&finished.stderr.bytes).into_owned()
+}
+
+/// Tries something with everything that can hold a command, at the same time.
+pub(crate) fn for_every(test: impl Fn(usize, Held) + Sync) {
+    thread::scope(|scope| {
+        for (number, held) in Held::every().into_iter().enumerate() {
+            let test = &test;
+            scope.spawn(move || test(number, held));
+        }
+    });
 }
 
 /// Waits until something holds; for what other processes do.

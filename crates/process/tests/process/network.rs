@@ -1,6 +1,6 @@
 //! Without network nothing can be reached; with it, what is needed works.
 
-use crate::harness::{Held, Sandbox, stderr, stdout, tests};
+use crate::harness::{Held, Sandbox, need_landlock, need_namespaces, stderr, stdout, tests};
 use cleveragents_process::{Ending, Isolation, Layers, WhenMissing};
 use std::io::Read;
 use std::net::TcpListener;
@@ -31,7 +31,7 @@ for family in list(range(0, 46)):
 ";
 
 fn sockets_of_every_family_are_refused_without_network() {
-    for held in [Held::Whole, Held::Landlock] {
+    for held in Held::filtered() {
         let finished = Sandbox::held_by(held).python(FAMILIES);
         assert_eq!(finished.ending, Ending::Exited(0), "{}", stderr(&finished));
         assert_eq!(stdout(&finished), "", "{held:?}");
@@ -48,7 +48,7 @@ asyncio.run(asyncio.sleep(0)); print('loop')",
 }
 
 fn tcp_on_loopback_works_with_network() {
-    for held in [Held::Whole, Held::Landlock] {
+    for held in Held::filtered() {
         let mut sandbox = Sandbox::held_by(held);
         sandbox.policy().network = true;
         let finished = sandbox.python(
@@ -91,7 +91,7 @@ except OSError as error:
 }
 
 fn a_server_outside_is_reached_with_network_only() {
-    for held in Held::CONFINED {
+    for held in Held::confined() {
         let mut sandbox = Sandbox::held_by(held);
         assert!(!reaches(&sandbox), "{held:?}");
         sandbox.policy().network = true;
@@ -101,6 +101,8 @@ fn a_server_outside_is_reached_with_network_only() {
 }
 
 fn each_layer_alone_keeps_from_tcp() {
+    need_landlock();
+    need_namespaces();
     for (isolation, landlock, seccomp) in [
         (Isolation::Whole, false, false),
         (Isolation::None, true, false),
@@ -144,6 +146,7 @@ for family in (17, 38, 40):
 
 /// Abstract sockets have no file that could be protected; Landlock keeps from those outside.
 fn sockets_without_a_file_cannot_be_reached() {
+    need_landlock();
     let name = format!("cleveragents-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("a name");
     let server = UnixListener::bind_addr(&address).expect("a server");
@@ -154,7 +157,7 @@ try:
 except OSError as error:
     print('refused')"
     );
-    for held in [Held::Whole, Held::Landlock] {
+    for held in Held::filtered() {
         let mut sandbox = Sandbox::held_by(held);
         sandbox.policy().network = true;
         assert_eq!(stdout(&sandbox.python(&script)), "refused\n", "{held:?}");

@@ -25,9 +25,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
     let [held, output, inside, program, rest @ ..] = texts.as_slice() else {
         return Some(2);
     };
-    let held = Held::EVERY
-        .into_iter()
-        .find(|one| format!("{one:?}") == *held)?;
+    let held = Held::named(held)?;
     let sandbox = Sandbox::at(PathBuf::from(inside), held);
     let mut invocation = sandbox.invocation(program, rest);
     invocation.limits.time = None;

@@ -1,6 +1,9 @@
 //! How commands start, what they are given, and how their endings come back.
 
-use crate::harness::{Held, Sandbox, started, stderr, stdout, tests, try_run, unconfined};
+use crate::harness::{
+    Held, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests, try_run,
+    unconfined,
+};
 use cleveragents_domain::{Code, Diagnose};
 use cleveragents_process::{Ending, Invocation, Layer, Namespace, Tree, capabilities};
 use std::fs;
@@ -24,6 +27,8 @@ tests![
 ];
 
 fn a_confined_command_says_what_held_it() {
+    need_landlock();
+    need_namespaces();
     let sandbox = Sandbox::new();
     let finished = sandbox.sh("echo hello; echo oops >&2; pwd");
     assert_eq!(finished.ending, Ending::Exited(0));
@@ -56,6 +61,7 @@ fn a_confined_command_says_what_held_it() {
 }
 
 fn landlock_alone_says_so() {
+    need_landlock();
     let enforced = Sandbox::held_by(Held::Landlock).sh("true").enforced;
     assert_eq!(enforced.tree, Tree::Supervisor);
     assert_eq!(enforced.missing(), ["namespaces: switched off"]);
@@ -79,7 +85,7 @@ fn exit_codes_and_signals_come_through_unchanged() {
         ("kill -KILL $$", Ending::Signalled(9), 137),
         ("kill -PIPE $$", Ending::Signalled(13), 141),
     ];
-    for held in Held::EVERY {
+    for held in Held::every() {
         for (script, ending, code) in endings {
             let finished = held.sh(script);
             assert_eq!(finished.ending, ending, "{held:?} {script}");
@@ -91,7 +97,7 @@ fn exit_codes_and_signals_come_through_unchanged() {
 }
 
 fn a_missing_program_is_told_from_one_that_exits_127() {
-    for layers in [Held::Whole, Held::Landlock] {
+    for layers in Held::filtered() {
         for program in ["no-such-program", "/no/such/program", "./no-such-program"] {
             let error = try_run(&Sandbox::held_by(layers).invocation(program, &[]));
             let error = error.expect_err("it does not exist");
@@ -127,7 +133,7 @@ fn a_missing_folder_is_named() {
 }
 
 fn the_environment_is_exactly_the_given_one() {
-    for layers in Held::CONFINED {
+    for layers in Held::confined() {
         let sandbox = Sandbox::held_by(layers);
         let mut invocation = sandbox.invocation("/usr/bin/env", &[]);
         invocation.environment = vec![
@@ -149,7 +155,7 @@ fn the_environment_is_exactly_the_given_one() {
 
 /// The loader of programs would write one file for each that has these variables.
 fn the_environment_does_not_reach_the_stages() {
-    for held in Held::EVERY {
+    for held in Held::every() {
         let sandbox = Sandbox::held_by(held);
         let mut invocation = sandbox.invocation("/usr/bin/env", &["true"]);
         let traces = sandbox.inside.join("trace");
@@ -169,7 +175,7 @@ fn the_environment_does_not_reach_the_stages() {
 fn only_the_standard_streams_are_open() {
     // A descriptor that every child would inherit.
     let leaky = rustix::io::dup(fs::File::open("/").expect("a folder")).expect("a copy");
-    for held in Held::EVERY {
+    for held in Held::every() {
         // The fourth is the listed folder itself.
         let finished = held.run("ls", &["/proc/self/fd"]);
         assert_eq!(

@@ -17,7 +17,7 @@ tests![
 fn output_beyond_the_limit_is_counted_and_dropped() {
     const SIZE: u64 = 100_000_000;
     const LIMIT: u64 = 100_000;
-    for held in Held::EVERY {
+    for held in Held::every() {
         let script =
             format!("head -c {SIZE} /dev/zero & head -c {SIZE} /dev/zero >&2; wait; exit 3");
         let sandbox = Sandbox::held_by(held);
@@ -57,7 +57,7 @@ fn output_at_the_limit_is_whole() {
 }
 
 fn large_input_is_read_whole() {
-    for held in Held::EVERY {
+    for held in Held::every() {
         let sandbox = Sandbox::held_by(held);
         let mut invocation = sandbox.invocation("sh", &["-c", "cat | tee /dev/stderr | wc -c"]);
         invocation.input = Input::Bytes(vec![b'x'; 20_000_000]);
@@ -71,7 +71,7 @@ fn large_input_is_read_whole() {
 }
 
 fn input_that_nobody_reads_holds_up_nobody() {
-    for held in Held::EVERY {
+    for held in Held::every() {
         let sandbox = Sandbox::held_by(held);
         let mut invocation = sandbox.invocation("true", &[]);
         invocation.input = Input::Bytes(vec![b'x'; 5_000_000]);
@@ -90,13 +90,13 @@ fn input_cannot_be_changed_by_the_command() {
 }
 
 fn nothing_to_read_is_the_end_at_once() {
-    for held in Held::EVERY {
+    for held in Held::every() {
         assert_eq!(stdout(&held.run("cat", &[])), "");
     }
 }
 
 fn a_daemon_that_keeps_the_output_open_is_not_waited_for() {
-    for held in Held::EVERY {
+    for held in Held::every() {
         let finished = held.sh("setsid sleep 1000 & echo started");
         assert_eq!(finished.ending, Ending::Exited(0));
         assert_eq!(stdout(&finished), "started\n");

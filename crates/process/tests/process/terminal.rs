@@ -1,6 +1,6 @@
 //! Commands that have the terminal, tried behind one.
 
-use crate::harness::{Held, Sandbox, tests};
+use crate::harness::{Held, Sandbox, need_namespaces, tests};
 use crate::parent::Parent;
 use std::process::Command;
 
@@ -47,7 +47,7 @@ fn parent(held: Held, output: &str, sandbox: &Sandbox, command: &[&str]) -> Vec<
 }
 
 fn an_interactive_command_reads_the_terminal() {
-    for held in Held::EVERY {
+    for held in Held::every() {
         let sandbox = Sandbox::held_by(held);
         let script =
             "echo ready; read line; echo \"got $line\"; test -t 0 && test -t 1; echo tty $?";
@@ -65,7 +65,7 @@ fn an_interactive_command_reads_the_terminal() {
 }
 
 fn ctrl_c_reaches_the_command_and_not_its_caller() {
-    for held in Held::EVERY {
+    for held in Held::every() {
         let sandbox = Sandbox::held_by(held);
         let program = parent(
             held,
@@ -81,19 +81,24 @@ fn ctrl_c_reaches_the_command_and_not_its_caller() {
     }
 }
 
-/// Both get it, and our death is the command's too.
+/// Its caller here lets the signal pass; otherwise both would end.
 fn ctrl_c_reaches_a_command_that_passes_through() {
-    for held in Held::EVERY {
+    let script = "import signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: sys.exit(7))
+print('ready', flush=True)
+time.sleep(100)";
+    for held in Held::every() {
         let sandbox = Sandbox::held_by(held);
-        let script =
-            "trap 'echo trapped > trapped; exit' INT; echo ready; while :; do sleep 0.05; done";
-        let program = parent(held, "inherit", &sandbox, &["sh", "-c", script]);
-        converse(&program, &[("ready", "\u{3}")]);
+        let deaf = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"].map(str::to_owned);
+        let program = parent(held, "inherit", &sandbox, &["python3", "-c", script]);
+        let program = [deaf.as_slice(), &program].concat();
+        let text = converse(&program, &[("ready", "\u{3}"), ("foreground", "")]);
+        assert!(text.contains("ended Exited(7)"), "{held:?} {text}");
     }
 }
 
 fn a_suspended_command_gives_the_terminal_to_the_shell_and_back() {
-    for held in Held::EVERY {
+    for held in Held::every() {
         let sandbox = Sandbox::held_by(held);
         let script = "echo rea''dy; read line; echo \"got $line\"";
         let mut program = parent(held, "terminal", &sandbox, &["sh", "-c"]);
@@ -171,7 +176,7 @@ fn an_interactive_shell_has_job_control() {
 }
 
 fn captured_commands_have_no_terminal() {
-    for held in Held::EVERY {
+    for held in Held::every() {
         let sandbox = Sandbox::held_by(held);
         let script = "if (: < /dev/tty) 2> /dev/null; then echo has one; else echo has none; fi";
         let program = parent(held, "capture", &sandbox, &["sh", "-c", script]);
@@ -185,6 +190,7 @@ fn captured_commands_have_no_terminal() {
 
 /// With namespaces a command sees only the terminals it makes itself.
 fn the_terminals_of_others_are_out_of_reach() {
+    need_namespaces();
     let sandbox = Sandbox::new();
     let script = "ls /dev/pts; tty";
     let program = parent(Held::Whole, "inherit", &sandbox, &["sh", "-c", script]);

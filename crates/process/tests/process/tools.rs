@@ -21,7 +21,7 @@ tests![
 ];
 
 fn works(script: &str) {
-    for held in Held::CONFINED {
+    for held in Held::confined() {
         let finished = held.sh(script);
         let (out, err) = (stdout(&finished), stderr(&finished));
         assert_eq!(finished.ending, Ending::Exited(0), "{held:?} {out}{err}");
@@ -83,7 +83,7 @@ fn threads_work() {
 
 /// Inside, no namespaces can be made; the other layers do.
 fn a_confined_command_can_confine_others() {
-    for held in Held::CONFINED {
+    for held in Held::confined() {
         let sandbox = Sandbox::held_by(held);
         fs::create_dir(sandbox.inside.join("inner")).expect("a folder");
         let inner = Sandbox::at(sandbox.inside.join("inner"), Held::Whole);
