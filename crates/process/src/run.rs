@@ -5,7 +5,7 @@ use crate::cancel::Cancel;
 use crate::error::ProcessError;
 use crate::invocation::Invocation;
 use crate::launch::{self, Staged, Streams};
-use crate::outcome::{Ending, Enforced, Finished, Tree};
+use crate::outcome::{Captured, Ending, Enforced, Finished, Tree};
 use crate::pipes::{Event, Watch};
 use crate::wire::{self, Confinement, Order, Plan, Report};
 use crate::{direct, policy};
@@ -64,6 +64,9 @@ impl<'a> Attempt<'a> {
     }
 
     pub(crate) fn run(&self, purpose: Purpose) -> Result<Finished, ProcessError> {
+        if self.cancel.is_cancelled() {
+            return Ok(self.never_started());
+        }
         let Some(program) = launch::stage_program() else {
             return match self.invocation.confinement {
                 None => direct::run(self),
@@ -100,6 +103,18 @@ impl<'a> Attempt<'a> {
             confinement,
             asked_by: rustix::process::getpid().as_raw_nonzero().get(),
             rehearsal: purpose == Purpose::Rehearsal,
+        }
+    }
+
+    /// What becomes of a command that was cancelled before it began.
+    fn never_started(&self) -> Finished {
+        Finished {
+            ending: Ending::Cancelled,
+            stdout: Captured::default(),
+            stderr: Captured::default(),
+            elapsed: self.begun.elapsed(),
+            killed_leftovers: 0,
+            enforced: Enforced::nothing(Tree::Supervisor),
         }
     }
 

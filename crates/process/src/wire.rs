@@ -64,6 +64,10 @@ pub(crate) enum Report {
     Ended { ending: Ending, leftovers: usize },
 }
 
+/// Steps of isolation that fail for a folder rather than for the machine.
+pub(crate) const OPENING_FOLDER: &str = "opening a writable folder";
+pub(crate) const BINDING_FOLDER: &str = "binding a writable folder";
+
 /// What a stage is told while the command runs. The end of the stream means: kill everything.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {

@@ -7,6 +7,7 @@
 use super::tree::Tree;
 use super::{AtStep, Problem};
 use crate::system::{self, Reach};
+use crate::wire::{BINDING_FOLDER, OPENING_FOLDER};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -47,12 +48,7 @@ pub(super) fn prepare(writable: &[PathBuf], tree: Tree) -> Result<Vec<PathBuf>, 
     .at("parting from the mounts of others")?;
     let folders: Vec<(&PathBuf, OwnedFd)> = writable
         .iter()
-        .map(|folder| {
-            Ok((
-                folder,
-                open(folder, OFlags::DIRECTORY).at("opening a folder")?,
-            ))
-        })
+        .map(|folder| Ok((folder, open(folder, OFlags::DIRECTORY).at(OPENING_FOLDER)?)))
         .collect::<Result<_, Problem>>()?;
     let mut private = Vec::new();
     if !writable.iter().any(|folder| folder.starts_with("/dev")) {
@@ -65,7 +61,7 @@ pub(super) fn prepare(writable: &[PathBuf], tree: Tree) -> Result<Vec<PathBuf>, 
     }
     for (folder, handle) in &folders {
         let itself = path_of(handle);
-        mount_bind_recursive(&itself, *folder).at("binding a writable folder")?;
+        mount_bind_recursive(&itself, *folder).at(BINDING_FOLDER)?;
     }
     let kept: Vec<&Path> = writable
         .iter()

@@ -123,8 +123,9 @@ fn a_cancelled_handle_stops_later_commands() {
     let cancel = Cancel::new();
     cancel.cancel();
     let sandbox = Sandbox::new();
-    let finished = run(&sandbox.invocation("sleep", &["1000"]), &cancel).expect("it started");
+    let finished = run(&sandbox.invocation("touch", &["ran"]), &cancel).expect("no failure");
     assert_eq!(finished.ending, Ending::Cancelled);
+    assert!(!sandbox.inside.join("ran").exists());
 }
 
 fn nothing_survives_our_own_death() {

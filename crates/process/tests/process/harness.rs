@@ -95,6 +95,11 @@ pub(crate) fn run(arguments: &[OsString], modules: &[&[Test]]) -> ExitCode {
 /// Thrown by a test that needs what this machine has not.
 struct NotRun(&'static str);
 
+/// Ends a test that cannot be run here, because this machine has no such thing.
+pub(crate) fn not_run(what: &'static str) -> ! {
+    resume_unwind(Box::new(NotRun(what)))
+}
+
 /// What this machine can enforce, asked once.
 fn machine() -> &'static Capabilities {
     static MACHINE: OnceLock<Capabilities> = OnceLock::new();
@@ -117,14 +122,14 @@ fn has_landlock() -> bool {
 /// The test is about namespaces.
 pub(crate) fn need_namespaces() {
     if !has_namespaces() {
-        resume_unwind(Box::new(NotRun("namespaces")));
+        not_run("namespaces");
     }
 }
 
 /// The test is about Landlock.
 pub(crate) fn need_landlock() {
     if !has_landlock() {
-        resume_unwind(Box::new(NotRun("Landlock of version 6")));
+        not_run("Landlock of version 6");
     }
 }
 
