@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Stops commands, and passes signals on to them. Clones are the same handle. One handle may serve
-/// several commands at a time; after [`cancel`](Self::cancel) it stops later ones at once.
+/// several commands at a time; after [`cancel`](Self::cancel) later ones are not begun.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
     shared: Arc<Shared>,
@@ -45,7 +45,7 @@ impl Cancel {
         Self::default()
     }
 
-    /// Kills the commands that run with this handle, and every later one.
+    /// Kills the commands that run with this handle; later ones end before they begin.
     pub fn cancel(&self) {
         self.shared.cancelled.store(true, Ordering::SeqCst);
         for mailbox in lock(&self.shared.listeners).iter() {

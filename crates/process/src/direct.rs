@@ -16,7 +16,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 pub(crate) fn run(attempt: &Attempt<'_>) -> Result<Finished, ProcessError> {
-    let streams = attempt.streams()?;
+    let (streams, mut watch) = attempt.streams()?;
     let mut child = launch::directly(attempt.invocation, &streams).map_err(|error| {
         if error.kind() == io::ErrorKind::NotFound {
             attempt.not_found()
@@ -30,15 +30,13 @@ pub(crate) fn run(attempt: &Attempt<'_>) -> Result<Finished, ProcessError> {
         let _unless_gone = kill_process_group(pid, signal);
         let _unless_gone = kill_process(pid, signal);
     };
-    let watching = pidfd_open(pid, PidfdFlags::empty())
-        .map_err(|error| attempt.cannot("watching it", error))
-        .and_then(|ended| Ok((ended, attempt.watch(streams)?)));
-    let (ended, mut watch) = match watching {
-        Ok(watching) => watching,
+    drop(streams);
+    let ended = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(ended) => ended,
         Err(error) => {
             kill(Signal::KILL);
             let _status = child.wait();
-            return Err(error);
+            return Err(attempt.cannot("watching it", error));
         }
     };
     let mut stopped = None;

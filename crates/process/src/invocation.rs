@@ -139,7 +139,7 @@ pub enum WhenMissing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layers {
     /// Namespaces and read-only mounts.
-    pub namespaces: bool,
+    pub isolation: Isolation,
     /// Landlock.
     pub landlock: bool,
     /// The filter of system calls.
@@ -149,9 +149,21 @@ pub struct Layers {
 impl Default for Layers {
     fn default() -> Self {
         Self {
-            namespaces: true,
+            isolation: Isolation::Whole,
             landlock: true,
             seccomp: true,
         }
     }
+}
+
+/// How much of the namespaces to use.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Isolation {
+    /// None.
+    None,
+    /// All but the one of processes, where `/proc` cannot be mounted anew.
+    WithoutProcesses,
+    /// All of them.
+    Whole,
 }

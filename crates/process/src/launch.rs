@@ -62,12 +62,10 @@ impl Streams {
         })
     }
 
-    /// Our ends, when the command has its own.
-    pub(crate) fn captures(self, limit: u64) -> io::Result<(Capture, Capture)> {
-        Ok((
-            Capture::new(self.stdout, limit)?,
-            Capture::new(self.stderr, limit)?,
-        ))
+    /// Takes our ends.
+    pub(crate) fn captures(&mut self, limit: u64) -> io::Result<(Capture, Capture)> {
+        let stdout = Capture::new(self.stdout.take(), limit)?;
+        Ok((stdout, Capture::new(self.stderr.take(), limit)?))
     }
 }
 

@@ -37,7 +37,7 @@ pub use cancel::Cancel;
 pub use capabilities::{Capabilities, capabilities};
 pub use environment::clean_environment;
 pub use error::ProcessError;
-pub use invocation::{Input, Invocation, Layers, Limits, Output, Policy, WhenMissing};
+pub use invocation::{Input, Invocation, Isolation, Layers, Limits, Output, Policy, WhenMissing};
 pub use launch::stages_from;
 pub use outcome::{Captured, Ending, Enforced, Finished, Layer, Namespace, Tree};
 pub use run::run;

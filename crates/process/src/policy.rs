@@ -2,8 +2,8 @@
 //! isolation to ask for on this machine.
 
 use crate::error::ProcessError;
-use crate::invocation::{Invocation, Policy};
-use crate::wire::{Confinement, Isolation};
+use crate::invocation::{Invocation, Isolation, Policy};
+use crate::wire::{BINDING_FOLDER, Confinement, OPENING_FOLDER};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -62,15 +62,10 @@ pub(crate) fn resolve(
             )));
         }
     }
-    let (isolation, isolation_reason) = if policy.layers.namespaces {
-        KNOWN
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-            .unwrap_or((Isolation::Whole, String::new()))
-    } else {
-        (Isolation::None, "switched off".to_owned())
-    };
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let (isolation, isolation_reason) = known
+        .filter(|(isolation, _)| *isolation < policy.layers.isolation)
+        .unwrap_or_else(|| (policy.layers.isolation, "switched off".to_owned()));
     Ok(Confinement {
         writable: writable
             .into_iter()
@@ -85,7 +80,8 @@ pub(crate) fn resolve(
 }
 
 impl Confinement {
-    /// The same with the next weaker isolation. Refusals are remembered, shortages are not.
+    /// Goes on to the next weaker isolation. What the machine refuses is remembered; shortages and
+    /// troubles with a folder are not.
     pub(crate) fn weaken(&mut self, step: &str, errno: Errno) {
         self.isolation = match self.isolation {
             Isolation::Whole => Isolation::WithoutProcesses,
@@ -99,7 +95,8 @@ impl Confinement {
             Errno::INVAL,
             Errno::OPNOTSUPP,
         ];
-        if refusals.contains(&errno) {
+        let is_lasting = ![OPENING_FOLDER, BINDING_FOLDER].contains(&step);
+        if is_lasting && refusals.contains(&errno) {
             let known = (self.isolation, self.isolation_reason.clone());
             *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
         }

@@ -5,7 +5,7 @@ use crate::cancel::Cancel;
 use crate::error::ProcessError;
 use crate::invocation::Invocation;
 use crate::launch::{self, Staged, Streams};
-use crate::outcome::{Ending, Enforced, Finished, Tree};
+use crate::outcome::{Captured, Ending, Enforced, Finished, Tree};
 use crate::pipes::{Event, Watch};
 use crate::wire::{self, Confinement, Order, Plan, Report};
 use crate::{direct, policy};
@@ -64,6 +64,9 @@ impl<'a> Attempt<'a> {
     }
 
     pub(crate) fn run(&self, purpose: Purpose) -> Result<Finished, ProcessError> {
+        if self.cancel.is_cancelled() {
+            return Ok(self.never_started());
+        }
         let Some(program) = launch::stage_program() else {
             return match self.invocation.confinement {
                 None => direct::run(self),
@@ -103,12 +106,25 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// What becomes of a command that was cancelled before it began.
+    fn never_started(&self) -> Finished {
+        Finished {
+            ending: Ending::Cancelled,
+            stdout: Captured::default(),
+            stderr: Captured::default(),
+            elapsed: self.begun.elapsed(),
+            killed_leftovers: 0,
+            enforced: Enforced::nothing(Tree::Supervisor),
+        }
+    }
+
     /// Runs the plan in stages.
     fn staged(&self, program: &PathBuf, plan: &Plan) -> Result<Outcome, ProcessError> {
         let starting = |error| self.cannot("starting its supervisor", error);
-        let streams = self.streams()?;
+        let (streams, watch) = self.streams()?;
         let staged = launch::stage(program, plan, &streams).map_err(starting)?;
-        let watch = self.watch(streams)?;
+        // From here on only the command has its ends.
+        drop(streams);
         let mut following = Following {
             attempt: self,
             staged,
@@ -120,19 +136,20 @@ impl<'a> Attempt<'a> {
         following.finish(outcome)
     }
 
-    pub(crate) fn streams(&self) -> Result<Streams, ProcessError> {
-        Streams::open(self.invocation).map_err(|error| self.cannot("opening its streams", error))
-    }
-
-    pub(crate) fn watch(&self, streams: Streams) -> Result<Watch, ProcessError> {
+    /// The command's streams, and what to watch them with.
+    pub(crate) fn streams(&self) -> Result<(Streams, Watch), ProcessError> {
         let limits = &self.invocation.limits;
         let time = limits
             .time
             .map(|time| time.saturating_sub(self.begun.elapsed()));
-        let opened = streams
-            .captures(limits.output_bytes)
-            .and_then(|(out, err)| Ok(Watch::new(out, err, self.cancel.listen()?, time)));
-        opened.map_err(|error| self.cannot("watching it", error))
+        let opened = Streams::open(self.invocation).and_then(|mut streams| {
+            let (stdout, stderr) = streams.captures(limits.output_bytes)?;
+            Ok((
+                streams,
+                Watch::new(stdout, stderr, self.cancel.listen()?, time),
+            ))
+        });
+        opened.map_err(|error| self.cannot("opening its streams", error))
     }
 
     pub(crate) fn cannot(&self, step: &str, source: impl Into<io::Error>) -> ProcessError {

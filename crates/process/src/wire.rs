@@ -3,7 +3,7 @@
 //!
 //! The command never has the socket, so it can neither read nor change what is said.
 
-use crate::invocation::{Layers, Limits, Output, WhenMissing};
+use crate::invocation::{Isolation, Layers, Limits, Output, WhenMissing};
 use crate::outcome::{Ending, Enforced};
 use rustix::cmsg_space;
 use rustix::io::Errno;
@@ -47,17 +47,6 @@ pub(crate) struct Confinement {
     pub(crate) isolation_reason: String,
 }
 
-/// How much of the namespaces to use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Isolation {
-    /// All of them.
-    Whole,
-    /// All but the one of processes, where `/proc` cannot be mounted anew.
-    WithoutProcesses,
-    /// None.
-    None,
-}
-
 /// What a stage tells.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
@@ -74,6 +63,10 @@ pub(crate) enum Report {
     /// The command ended, and nothing of it is left.
     Ended { ending: Ending, leftovers: usize },
 }
+
+/// Steps of isolation that fail for a folder rather than for the machine.
+pub(crate) const OPENING_FOLDER: &str = "opening a writable folder";
+pub(crate) const BINDING_FOLDER: &str = "binding a writable folder";
 
 /// What a stage is told while the command runs. The end of the stream means: kill everything.
 #[derive(Debug, Serialize, Deserialize)]

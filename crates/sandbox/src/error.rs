@@ -32,6 +32,9 @@ pub enum Error {
     /// The `git` program is missing or too old.
     #[error("{0}")]
     GitUnusable(String),
+    /// A program could not be run.
+    #[error(transparent)]
+    Process(#[from] cleveragents_process::ProcessError),
     /// Somebody works on the repository right now.
     #[error("another git command works on `{}`: `{}` exists", .repository.display(), .lock.display())]
     RepositoryBusy {
@@ -118,6 +121,7 @@ impl Diagnose for Error {
             Self::Files { .. } => Code::FileAccess,
             Self::Git { .. } => Code::GitFailed,
             Self::GitUnusable(_) => Code::GitUnusable,
+            Self::Process(error) => error.code(),
             Self::RepositoryBusy { .. } => Code::RepositoryBusy,
             Self::CannotSandbox { .. } => Code::CannotSandbox,
             Self::Damaged(_) => Code::SandboxDamaged,
@@ -139,6 +143,7 @@ impl Diagnose for Error {
                 _ => None,
             },
             Self::Git { .. } => None,
+            Self::Process(error) => error.hint(),
             Self::GitUnusable(_) => Some("install git 2.38 or newer".to_owned()),
             Self::RepositoryBusy { lock, .. } => Some(format!(
                 "wait until it is done; if no git command runs, remove `{}`",
@@ -171,6 +176,7 @@ impl Diagnose for Error {
                 "repository": repository.display().to_string(),
                 "lock": lock.display().to_string(),
             }),
+            Self::Process(error) => error.details(),
             _ => Value::Null,
         }
     }

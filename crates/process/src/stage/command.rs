@@ -8,7 +8,10 @@ use crate::outcome::{Enforced, Layer};
 use crate::system;
 use crate::wire::{self, Confinement, Plan, Report};
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, chdir, getpid, set_dumpable_behavior, setpgid, setsid};
+use rustix::process::{
+    DumpableBehavior, Signal, chdir, getpid, set_dumpable_behavior,
+    set_parent_process_death_signal, setpgid, setsid,
+};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::termios::tcsetpgrp;
 use std::env;
@@ -55,6 +58,8 @@ fn prepare(
     held: &Supervisor,
 ) -> Result<Enforced, Problem> {
     set_dumpable_behavior(DumpableBehavior::Dumpable).at("preparing it")?;
+    // The command is not to go on unsupervised.
+    set_parent_process_death_signal(Some(Signal::KILL)).at("preparing it")?;
     let [input, output, errors] = streams;
     match plan.output {
         Output::Capture => {

@@ -54,6 +54,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_finit_module,
     libc::SYS_delete_module,
     libc::SYS_kexec_load,
+    #[cfg(not(all(target_arch = "aarch64", target_env = "musl")))]
     libc::SYS_kexec_file_load,
     libc::SYS_reboot,
     libc::SYS_swapon,

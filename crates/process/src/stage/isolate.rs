@@ -2,9 +2,10 @@
 //! which only the calling user exists, so that files made inside belong to that user.
 
 use super::{AtStep, Problem};
+use crate::invocation::Isolation;
 use crate::outcome::Namespace;
 use crate::system;
-use crate::wire::{Isolation, Plan};
+use crate::wire::Plan;
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, UnshareFlags, capabilities};
 use std::fs;

@@ -16,11 +16,11 @@ mod supervise;
 mod terminal;
 mod tree;
 
-use crate::invocation::Output;
+use crate::invocation::{Isolation, Output};
 use crate::launch::{self, STAGE};
 use crate::outcome::Namespace;
 use crate::system::{self, Fork};
-use crate::wire::{self, Isolation, Plan, Report};
+use crate::wire::{self, Plan, Report};
 use rustix::io::Errno;
 use rustix::process::{
     DumpableBehavior, Pid, Signal, WaitOptions, getppid, set_dumpable_behavior,
@@ -203,7 +203,7 @@ fn isolated(task: Task, supervisor: &Supervisor, suspension: &mut Suspension) ->
     if let Some(confinement) = &task.plan.confinement {
         writable = confinement.writable.iter().map(Into::into).collect();
         if supervisor.namespaces.contains(&Namespace::Mount) {
-            match mounts::prepare(&writable, supervisor.tree, task.plan.limits.memory_bytes) {
+            match mounts::prepare(&writable, supervisor.tree) {
                 Ok(private) => writable.extend(private),
                 Err(problem) => return not_isolated(&task, problem),
             }

@@ -1,17 +1,19 @@
 //! The file system as the command sees it: everything read-only, the writable folders bound over
-//! themselves, a `/dev` with the harmless devices only, shared memory and `/proc` of its own.
+//! themselves, a `/dev` with the harmless devices only, shared memory, terminals and `/proc` of its
+//! own.
 //!
 //! Unlike Landlock, this also stops changes of modes, owners, times and attributes outside.
 
 use super::tree::Tree;
 use super::{AtStep, Problem};
 use crate::system::{self, Reach};
+use crate::wire::{BINDING_FOLDER, OPENING_FOLDER};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount,
 };
-use std::ffi::{CString, OsString};
+use std::ffi::{CStr, CString, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::symlink;
@@ -26,18 +28,19 @@ pub(super) const DEVICES: &[&str] = &[
     "/dev/random",
     "/dev/urandom",
     "/dev/tty",
-    "/dev/ptmx",
-    "/dev/pts",
 ];
 
-const SHARED_MEMORY: &str = "/dev/shm";
+/// Where terminals are made.
+pub(super) const TERMINALS: &[&str] = &["/dev/ptmx", "/dev/pts"];
+
+/// Private parts of `/dev` in which the command may write: shared memory and its own terminals.
+const PRIVATE: [(&str, &str, &CStr); 2] = [
+    ("/dev/shm", "tmpfs", c"mode=1777"),
+    ("/dev/pts", "devpts", c"newinstance,ptmxmode=0666,mode=0620"),
+];
 
 /// Mounts all that, and returns folders that are writable because they are the command's own.
-pub(super) fn prepare(
-    writable: &[PathBuf],
-    tree: Tree,
-    memory: Option<u64>,
-) -> Result<Vec<PathBuf>, Problem> {
+pub(super) fn prepare(writable: &[PathBuf], tree: Tree) -> Result<Vec<PathBuf>, Problem> {
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
@@ -45,17 +48,12 @@ pub(super) fn prepare(
     .at("parting from the mounts of others")?;
     let folders: Vec<(&PathBuf, OwnedFd)> = writable
         .iter()
-        .map(|folder| {
-            Ok((
-                folder,
-                open(folder, OFlags::DIRECTORY).at("opening a folder")?,
-            ))
-        })
+        .map(|folder| Ok((folder, open(folder, OFlags::DIRECTORY).at(OPENING_FOLDER)?)))
         .collect::<Result<_, Problem>>()?;
     let mut private = Vec::new();
     if !writable.iter().any(|folder| folder.starts_with("/dev")) {
-        devices(memory)?;
-        private.push(PathBuf::from(SHARED_MEMORY));
+        devices()?;
+        private.extend(PRIVATE.map(|(folder, ..)| PathBuf::from(folder)));
     }
     if tree == Tree::Namespace {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -63,7 +61,7 @@ pub(super) fn prepare(
     }
     for (folder, handle) in &folders {
         let itself = path_of(handle);
-        mount_bind_recursive(&itself, *folder).at("binding a writable folder")?;
+        mount_bind_recursive(&itself, *folder).at(BINDING_FOLDER)?;
     }
     let kept: Vec<&Path> = writable
         .iter()
@@ -91,38 +89,25 @@ fn path_of(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// A `/dev` without disks, memory and the like.
-fn devices(memory: Option<u64>) -> Result<(), Problem> {
+/// A `/dev` without disks, memory and the like, and without the terminals of others.
+fn devices() -> Result<(), Problem> {
     const STEP: &str = "making a private /dev";
-    let links: Vec<(&str, PathBuf)> = DEVICES
+    let originals: Vec<(&str, OwnedFd)> = DEVICES
         .iter()
-        .filter_map(|device| Some((*device, fs::read_link(device).ok()?)))
-        .collect();
-    let originals: Vec<(&str, OwnedFd, bool)> = DEVICES
-        .iter()
-        .filter_map(|device| {
-            let file = fs::symlink_metadata(device).ok()?;
-            Some((
-                *device,
-                open(Path::new(device), OFlags::empty()).ok()?,
-                file.is_dir(),
-            ))
-        })
+        .filter_map(|device| Some((*device, open(Path::new(device), OFlags::empty()).ok()?)))
         .collect();
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount("tmpfs", "/dev", "tmpfs", flags, Some(c"mode=0755")).at(STEP)?;
-    for (device, original, is_folder) in &originals {
-        if *is_folder {
-            fs::create_dir(device).at(STEP)?;
-        } else {
-            fs::write(device, "").at(STEP)?;
-        }
+    for (device, original) in &originals {
+        fs::write(device, "").at(STEP)?;
         mount_bind_recursive(path_of(original), *device).at(STEP)?;
     }
-    for (link, target) in &links {
-        symlink(target, link).at(STEP)?;
+    for (folder, kind, options) in PRIVATE {
+        fs::create_dir(folder).at(STEP)?;
+        mount(kind, folder, kind, flags, Some(options)).at(STEP)?;
     }
     for (link, target) in [
+        ("/dev/ptmx", "pts/ptmx"),
         ("/dev/fd", "/proc/self/fd"),
         ("/dev/stdin", "/proc/self/fd/0"),
         ("/dev/stdout", "/proc/self/fd/1"),
@@ -130,20 +115,7 @@ fn devices(memory: Option<u64>) -> Result<(), Problem> {
     ] {
         symlink(target, link).at(STEP)?;
     }
-    fs::create_dir(SHARED_MEMORY).at(STEP)?;
-    let size = memory
-        .map(|bytes| format!(",size={bytes}"))
-        .unwrap_or_default();
-    let options = CString::new(format!("mode=1777{size}")).at(STEP)?;
-    let flags = flags | MountFlags::NODEV;
-    mount(
-        "tmpfs",
-        SHARED_MEMORY,
-        "tmpfs",
-        flags,
-        Some(options.as_c_str()),
-    )
-    .at(STEP)
+    Ok(())
 }
 
 /// Makes every mount read-only, except those at or beneath `kept` that were writable.

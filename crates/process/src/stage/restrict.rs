@@ -1,7 +1,7 @@
 //! What a command takes away from itself before it becomes the program: resources, rights to
 //! write, privileges. The filter of system calls is in [`filter`](super::filter).
 
-use super::mounts::DEVICES;
+use super::mounts::{DEVICES, TERMINALS};
 use crate::invocation::Limits;
 use crate::outcome::{Layer, Namespace};
 use landlock::{
@@ -101,7 +101,10 @@ fn restrict(writable: &[PathBuf], network: bool) -> Result<RestrictionStatus, Ru
     }
     let using = AccessFs::from_file(NEWEST) & writing;
     let allowed = writable.iter().map(|folder| (folder.as_path(), writing));
-    let devices = DEVICES.iter().map(|device| (Path::new(*device), using));
+    let devices = DEVICES
+        .iter()
+        .chain(TERMINALS)
+        .map(|device| (Path::new(*device), using));
     let rules = allowed.chain(devices).filter_map(|(path, access)| {
         // What cannot be opened cannot be written either.
         Some(Ok::<_, RulesetError>(PathBeneath::new(

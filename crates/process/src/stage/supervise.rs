@@ -58,9 +58,13 @@ impl Supervisor {
                 drop((theirs, streams));
                 match preparation(&ours) {
                     Ok(enforced) => {
-                        wire::tell(&control, &Report::Started(enforced))?;
-                        drop(ours);
-                        self.see_to_its_end(&plan, &control, command, suspension)
+                        // When nobody hears it, the orders end at once, and so does everything.
+                        let _unless_gone = wire::tell(&control, &Report::Started(enforced));
+                        let seen = self.see_to_its_end(&plan, &control, command, suspension);
+                        if seen.is_err() {
+                            self.tree.kill();
+                        }
+                        seen
                     }
                     Err(report) => {
                         super::wait_for(command);
@@ -103,10 +107,10 @@ impl Supervisor {
         };
         let orders = control.try_clone()?;
         let obeying = watched.clone();
-        thread::spawn(move || obeying.obey(&orders));
+        thread::Builder::new().spawn(move || obeying.obey(&orders))?;
         if let Some(limit) = plan.limits.processes.filter(|_| getuid().is_root()) {
             let counting = watched.clone();
-            thread::spawn(move || counting.count(limit));
+            thread::Builder::new().spawn(move || counting.count(limit))?;
         }
         let (ending, leftovers) = watched.reap(suspension)?;
         wire::tell(control, &Report::Ended { ending, leftovers })?;

@@ -5,12 +5,15 @@
 //! the caller, the command gets the terminal back. Only a process outside of the new namespace can
 //! name the caller's group, so the first stage does this and the supervisor asks for it.
 
-use super::tree::state_of;
+use super::tree::state_in;
 use rustix::process::{Pid, Signal, getpgrp, getppid, kill_process_group, test_kill_process_group};
 use rustix::termios::{
     OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp,
 };
+use std::cell::Cell;
+use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -22,7 +25,11 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) struct Terminal {
     file: OwnedFd,
     caller: Pid,
+    /// What `/proc` tells of the caller, opened while we see the same `/proc` as it does.
+    caller_state: File,
     settings: Termios,
+    /// The group that had the terminal when the command was suspended.
+    job: Cell<Option<Pid>>,
 }
 
 impl Terminal {
@@ -31,33 +38,58 @@ impl Terminal {
         if !isatty(stream) || tcgetpgrp(stream).ok()? != getpgrp() {
             return None;
         }
+        let parent = getppid()?.as_raw_nonzero();
         Some(Self {
             file: stream.try_clone().ok()?,
             caller: getpgrp(),
+            caller_state: File::open(format!("/proc/{parent}/stat")).ok()?,
             settings: tcgetattr(stream).ok()?,
+            job: Cell::new(None),
         })
     }
 
-    /// Suspends our caller, and returns when it goes on.
+    /// Suspends our caller, and returns when the command may go on.
     fn suspend(&self) {
-        let job = tcgetpgrp(&self.file);
-        let settings = tcgetattr(&self.file);
-        // Each of these fails only when the terminal is gone, and then there is nothing to give.
-        let _unless_gone = tcsetattr(&self.file, OptionalActions::Drain, &self.settings);
-        let _unless_gone = tcsetpgrp(&self.file, self.caller);
+        let foreground = tcgetpgrp(&self.file).ok();
+        if foreground == Some(self.caller) && self.job.get().is_some() {
+            // The shell gave the terminal to the caller, which ran all the time.
+            self.lend();
+            return;
+        }
+        let settings = tcgetattr(&self.file).ok();
+        if self.job.get().is_none_or(|job| foreground == Some(job)) {
+            self.job.set(foreground);
+            // These fail only when the terminal is gone, and then there is nothing to give.
+            let _unless_gone = tcsetattr(&self.file, OptionalActions::Drain, &self.settings);
+            let _unless_gone = tcsetpgrp(&self.file, self.caller);
+        }
         let _unless_gone = kill_process_group(self.caller, Signal::TSTP);
         sleep(LOOK);
-        while caller_is_stopped() {
+        while self.caller_is_stopped() {
             sleep(LOOK);
         }
         if tcgetpgrp(&self.file).ok() == Some(self.caller) {
-            if let Ok(settings) = settings {
+            if let Some(settings) = settings {
                 let _unless_gone = tcsetattr(&self.file, OptionalActions::Drain, &settings);
             }
-            if let Ok(job) = job {
-                let _unless_gone = tcsetpgrp(&self.file, job);
-            }
+            self.lend();
         }
+    }
+
+    /// Gives the terminal to the command again.
+    fn lend(&self) {
+        if let Some(job) = self.job.get() {
+            let _unless_gone = tcsetpgrp(&self.file, job);
+        }
+    }
+
+    fn caller_is_stopped(&self) -> bool {
+        let mut line = [0; 256];
+        self.caller_state
+            .read_at(&mut line, 0)
+            .ok()
+            .and_then(|length| state_in(&line[..length]))
+            .is_some_and(|(state, _)| state == 'T')
     }
 
     /// Does what the supervisor asks for, until it is gone, then takes the terminal back.
@@ -84,12 +116,6 @@ impl Terminal {
             let _unless_gone = tcsetattr(&self.file, OptionalActions::Drain, &self.settings);
         }
     }
-}
-
-fn caller_is_stopped() -> bool {
-    getppid()
-        .and_then(|caller| state_of(caller.as_raw_nonzero().get()))
-        .is_some_and(|(state, _)| state == 'T')
 }
 
 /// What a supervisor does when the command is suspended.

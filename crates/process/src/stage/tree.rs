@@ -93,11 +93,14 @@ fn processes() -> Vec<Process> {
         .collect()
 }
 
-/// The state of a process and its parent, from `/proc/N/stat`. The name in it may hold anything,
-/// so the fields are counted after its last parenthesis.
-pub(super) fn state_of(number: i32) -> Option<(char, i32)> {
-    let line = fs::read(format!("/proc/{number}/stat")).ok()?;
-    let line = String::from_utf8_lossy(&line);
+fn state_of(number: i32) -> Option<(char, i32)> {
+    state_in(&fs::read(format!("/proc/{number}/stat")).ok()?)
+}
+
+/// The state of a process and its parent, in a line of `/proc/N/stat`. The name in it may hold
+/// anything, so the fields are counted after its last parenthesis.
+pub(super) fn state_in(line: &[u8]) -> Option<(char, i32)> {
+    let line = String::from_utf8_lossy(line);
     let mut fields = line.rsplit_once(')')?.1.split_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }

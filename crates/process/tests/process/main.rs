@@ -1,8 +1,17 @@
 //! Runs real commands, confined and not. The tests have a `main` of their own, because the stages
 //! are this very program started again.
 
+mod ending;
 mod harness;
+mod kernel;
+mod network;
+mod parent;
+mod policy;
 mod starting;
+mod streams;
+mod terminal;
+mod tools;
+mod writing;
 
 use std::process::ExitCode;
 
@@ -11,5 +20,19 @@ fn main() -> ExitCode {
     if let Some(code) = cleveragents_process::stage_main(&arguments) {
         return code.into();
     }
-    harness::run(&arguments, &[starting::TESTS])
+    if let Some(code) = parent::main(&arguments) {
+        return code.into();
+    }
+    let modules = [
+        starting::TESTS,
+        streams::TESTS,
+        ending::TESTS,
+        writing::TESTS,
+        network::TESTS,
+        kernel::TESTS,
+        policy::TESTS,
+        tools::TESTS,
+        terminal::TESTS,
+    ];
+    harness::run(&arguments, &modules)
 }

@@ -5,15 +5,22 @@
 //! environment holds nothing that points git elsewhere.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use cleveragents_domain::{Code, Diagnose as _};
+use cleveragents_process::{Cancel, Ending, Input, Invocation, run};
 
 use crate::error::Error;
 
 /// `merge-tree --write-tree`, on which apply rests, came with this version.
 const OLDEST: (u32, u32) = (2, 38);
+
+/// Variables of ours that git needs to find itself and the user's name.
+const KEPT: [&str; 5] = ["PATH", "HOME", "USER", "LOGNAME", "TZ"];
+
+/// Lists of paths are held in memory; nothing else that git is asked for is long.
+const LONGEST_ANSWER: u64 = 1 << 30;
 
 const SETTINGS: [&str; 14] = [
     "core.hooksPath=/dev/null",
@@ -157,54 +164,58 @@ impl Git {
     }
 
     fn start<S: AsRef<OsStr>>(&self, arguments: &[S], input: &[u8]) -> Result<Answer, Error> {
-        let mut command = Command::new("git");
-        command.current_dir(&self.folder).env_clear();
-        for name in ["PATH", "HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "TZ"] {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
-        }
-        command
-            .env("LC_ALL", "C")
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .env("GIT_NO_LAZY_FETCH", "1")
-            .env("GIT_OPTIONAL_LOCKS", "0")
-            .env("GIT_NO_REPLACE_OBJECTS", "1")
-            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        let mut invocation = Invocation::new("git", &self.folder);
+        invocation
+            .environment
+            .retain(|(name, _)| KEPT.iter().any(|kept| name == *kept));
+        let settings =
+            std::env::var_os("XDG_CONFIG_HOME").map(|folder| ("XDG_CONFIG_HOME".into(), folder));
+        invocation.environment.extend(settings);
+        let fixed = [
+            ("LC_ALL", "C"),
+            ("GIT_TERMINAL_PROMPT", "0"),
+            ("GIT_NO_LAZY_FETCH", "1"),
+            ("GIT_OPTIONAL_LOCKS", "0"),
+            ("GIT_NO_REPLACE_OBJECTS", "1"),
+        ];
+        let own = self
+            .variables
+            .iter()
+            .map(|(name, value)| (name.into(), value.clone()));
+        let fixed = fixed.map(|(name, value)| (name.into(), value.into()));
+        invocation.environment.extend(fixed.into_iter().chain(own));
         for setting in &self.settings {
-            command.arg("-c").arg(setting);
+            invocation.arguments.push("-c".into());
+            invocation.arguments.push(setting.into());
         }
-        command
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| {
-            if error.kind() == std::io::ErrorKind::NotFound && self.folder.is_dir() {
+        invocation.arguments.extend(
+            arguments
+                .iter()
+                .map(|argument| argument.as_ref().to_owned()),
+        );
+        if !input.is_empty() {
+            invocation.input = Input::Bytes(input.to_vec());
+        }
+        invocation.limits.output_bytes = LONGEST_ANSWER;
+        let finished = run(&invocation, &Cancel::new()).map_err(|error| match error.code() {
+            Code::ProgramNotFound => {
                 Error::GitUnusable("the program `git` is not installed".to_owned())
-            } else {
-                Error::Files {
-                    action: "starting git in",
-                    path: self.folder.clone(),
-                    source: error,
-                }
             }
+            _ => Error::Process(error),
         })?;
-        let stdin = child.stdin.take();
-        let output = std::thread::scope(|scope| {
-            // A git that does not want all its input closes it; its exit code tells.
-            scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
-            child.wait_with_output()
-        })
-        .map_err(|source| Error::Files {
-            action: "running git in",
-            path: self.folder.clone(),
-            source,
-        })?;
+        if finished.stdout.dropped > 0 {
+            return Err(Error::Git {
+                command: "(answer)".to_owned(),
+                message: "it is longer than can be held".to_owned(),
+            });
+        }
         Ok(Answer {
-            code: output.status.code(),
-            stdout: output.stdout,
-            stderr: output.stderr,
+            code: match finished.ending {
+                Ending::Exited(code) => Some(code),
+                _ => None,
+            },
+            stdout: finished.stdout.bytes,
+            stderr: finished.stderr.bytes,
         })
     }
 }

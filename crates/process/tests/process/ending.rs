@@ -1,0 +1,265 @@
+//! The whole tree dies: when the command ends, at the time limit, on cancel, and with us.
+
+use crate::harness::{
+    Held, Sandbox, eventually, for_every, lives, started, stdout, tests, try_run,
+};
+use crate::parent::Parent;
+use cleveragents_domain::{Code, Diagnose};
+use cleveragents_process::{Cancel, Ending, run};
+use rustix::process::getuid;
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+tests![
+    daemons_die_with_the_command,
+    the_time_limit_kills_the_whole_tree,
+    cancel_kills_the_whole_tree,
+    a_cancelled_handle_stops_later_commands,
+    nothing_survives_our_own_death,
+    signals_are_passed_on,
+    signals_without_a_name_are_ignored,
+    a_fork_bomb_is_limited,
+    processes_that_ignore_signals_die_too,
+    one_handle_serves_several_commands,
+    a_command_does_not_outlive_its_supervisor,
+];
+
+/// Seconds after which a daemon that lives on makes a file.
+const DELAY: u64 = 4;
+
+/// Starts a daemon the way daemons do it: forked twice, in a session of its own. It carries the
+/// mark on its command line and would make a file a moment later.
+fn daemon(mark: &str) -> String {
+    format!(
+        "import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execvp('sh', ['sh', '-c', 'touch ready; trap \"\" TERM HUP INT; sleep {DELAY}; touch late; \
+         sleep 1000; # {mark}'])
+    os._exit(0)
+os.wait()
+while not os.path.exists('ready'): time.sleep(0.01)
+"
+    )
+}
+
+/// A text that is on the command lines of one test only, even when the tests run twice at a time.
+fn mark(test: &str, number: usize) -> String {
+    format!("{test}-mark-{number}-of-{}", std::process::id())
+}
+
+/// Nothing with the mark lives, and what it would have done does not happen.
+fn assert_gone(mark: &str, sandbox: &Sandbox) {
+    assert!(!lives(mark), "{mark} lives");
+    thread::sleep(Duration::from_secs(DELAY + 1));
+    assert!(!sandbox.inside.join("late").exists(), "{mark} went on");
+}
+
+fn daemons_die_with_the_command() {
+    for_every(|number, held| {
+        let mark = mark("daemon", number);
+        let sandbox = Sandbox::held_by(held);
+        let script = format!("{}print('done')", daemon(&mark));
+        let finished = started(&sandbox.invocation("python3", &["-c", &script]));
+        assert_eq!(finished.ending, Ending::Exited(0), "{finished:?}");
+        // The shell, and the sleep it waits for.
+        assert!(
+            (1..=2).contains(&finished.killed_leftovers),
+            "{held:?} {finished:?}"
+        );
+        assert_gone(&mark, &sandbox);
+    });
+}
+
+fn the_time_limit_kills_the_whole_tree() {
+    for_every(|number, held| {
+        let mark = mark("limit", number);
+        let sandbox = Sandbox::held_by(held);
+        let script = format!("{}print('x', flush=True); time.sleep(1000)", daemon(&mark));
+        let mut invocation = sandbox.invocation("python3", &["-c", &script]);
+        invocation.limits.time = Some(Duration::from_secs(4));
+        let finished = started(&invocation);
+        assert_eq!(finished.ending, Ending::TimedOut);
+        assert!(
+            finished.elapsed >= Duration::from_secs(4),
+            "{:?}",
+            finished.elapsed
+        );
+        assert!(
+            finished.elapsed < Duration::from_secs(30),
+            "{:?}",
+            finished.elapsed
+        );
+        assert_eq!(stdout(&finished), "x\n");
+        assert!(
+            (1..=2).contains(&finished.killed_leftovers),
+            "{held:?} {finished:?}"
+        );
+        assert!(!lives(&mark), "{held:?} {mark} lives");
+    });
+}
+
+fn cancel_kills_the_whole_tree() {
+    for_every(|number, held| {
+        let mark = mark("cancel", number);
+        let sandbox = Sandbox::held_by(held);
+        let script = format!("{}time.sleep(1000)", daemon(&mark));
+        let invocation = sandbox.invocation("python3", &["-c", &script]);
+        let cancel = Cancel::new();
+        let finished = thread::scope(|scope| {
+            let running = scope.spawn(|| run(&invocation, &cancel));
+            eventually("the daemon", || sandbox.inside.join("ready").exists());
+            cancel.cancel();
+            running.join().expect("no panic").expect("it started")
+        });
+        assert_eq!(finished.ending, Ending::Cancelled);
+        assert_gone(&mark, &sandbox);
+    });
+}
+
+fn a_cancelled_handle_stops_later_commands() {
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let sandbox = Sandbox::new();
+    let finished = run(&sandbox.invocation("touch", &["ran"]), &cancel).expect("no failure");
+    assert_eq!(finished.ending, Ending::Cancelled);
+    assert!(!sandbox.inside.join("ran").exists());
+}
+
+fn nothing_survives_our_own_death() {
+    for_every(|number, held| {
+        let mark = mark("death", number);
+        let sandbox = Sandbox::held_by(held);
+        let script = format!("{}time.sleep(1000) # {mark}", daemon(&mark));
+        let mut parent = Parent::spawn(held, "capture", &sandbox, &["python3", "-c", &script]);
+        eventually("the daemon", || sandbox.inside.join("ready").exists());
+        assert!(lives(&mark));
+        parent.child.kill().expect("a kill");
+        parent.child.wait().expect("its end");
+        eventually("the end of all", || !lives(&mark));
+        assert_gone(&mark, &sandbox);
+    });
+}
+
+fn signals_are_passed_on() {
+    for held in Held::every() {
+        let sandbox = Sandbox::held_by(held);
+        let script = "trap 'echo term; exit 3' TERM; touch ready; while :; do sleep 0.05; done";
+        let invocation = sandbox.invocation("sh", &["-c", script]);
+        let cancel = Cancel::new();
+        let finished = thread::scope(|scope| {
+            let running = scope.spawn(|| run(&invocation, &cancel));
+            eventually("the trap", || sandbox.inside.join("ready").exists());
+            cancel.signal(15);
+            running.join().expect("no panic").expect("it started")
+        });
+        assert_eq!(finished.ending, Ending::Exited(3), "{held:?}");
+        assert_eq!(stdout(&finished), "term\n");
+    }
+}
+
+fn signals_without_a_name_are_ignored() {
+    let sandbox = Sandbox::new();
+    let invocation = sandbox.invocation("sh", &["-c", "touch ready; sleep 0.5"]);
+    let cancel = Cancel::new();
+    let finished = thread::scope(|scope| {
+        let running = scope.spawn(|| run(&invocation, &cancel));
+        eventually("the start", || sandbox.inside.join("ready").exists());
+        for number in [-1, 0, 99, i32::MAX, i32::MIN] {
+            cancel.signal(number);
+        }
+        running.join().expect("no panic").expect("it started")
+    });
+    assert_eq!(finished.ending, Ending::Exited(0));
+}
+
+/// Ordinary users are refused by the kernel; root, whom it does not limit, is killed by the
+/// supervisor.
+fn a_fork_bomb_is_limited() {
+    let script = "import os, time
+children = 0
+try:
+    # An end even where nothing limits it.
+    while children < 2000:
+        if os.fork() == 0:
+            time.sleep(1000)
+        children += 1
+except OSError:
+    print('refused after', children)
+";
+    for held in Held::every() {
+        let sandbox = Sandbox::held_by(held);
+        let mut invocation = sandbox.invocation("python3", &["-c", script]);
+        invocation.limits.processes = Some(40);
+        let finished = started(&invocation);
+        if getuid().is_root() {
+            assert_eq!(
+                finished.ending,
+                Ending::Signalled(9),
+                "{held:?} {}",
+                stdout(&finished)
+            );
+        } else {
+            let refused: usize = stdout(&finished)
+                .strip_prefix("refused after ")
+                .and_then(|count| count.trim().parse().ok())
+                .unwrap_or_else(|| panic!("{held:?} {finished:?}"));
+            assert!((20..60).contains(&refused), "{held:?} {refused}");
+        }
+        assert!(
+            finished.killed_leftovers > 10,
+            "{held:?} {}",
+            finished.killed_leftovers
+        );
+    }
+}
+
+fn processes_that_ignore_signals_die_too() {
+    for held in Held::every() {
+        let sandbox = Sandbox::held_by(held);
+        let mut invocation = sandbox.invocation(
+            "sh",
+            &["-c", "trap '' TERM INT HUP QUIT; while :; do sleep 1; done"],
+        );
+        invocation.limits.time = Some(Duration::from_millis(500));
+        assert_eq!(started(&invocation).ending, Ending::TimedOut);
+    }
+}
+
+fn one_handle_serves_several_commands() {
+    let cancel = Cancel::new();
+    let sandbox = Sandbox::new();
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..4)
+            .map(|number| {
+                let script = format!("touch ready{number}; sleep 1000");
+                let invocation = sandbox.invocation("sh", &["-c", &script]);
+                let cancel = cancel.clone();
+                scope.spawn(move || run(&invocation, &cancel))
+            })
+            .collect();
+        eventually("all of them", || {
+            (0..4).all(|number| {
+                fs::exists(sandbox.inside.join(format!("ready{number}"))).is_ok_and(|there| there)
+            })
+        });
+        cancel.cancel();
+        for one in running {
+            let finished = one.join().expect("no panic").expect("it started");
+            assert_eq!(finished.ending, Ending::Cancelled);
+        }
+    });
+}
+
+/// Trusted commands can kill their supervisor; they gain nothing by it.
+fn a_command_does_not_outlive_its_supervisor() {
+    let sandbox = Sandbox::held_by(Held::Unconfined);
+    let mark = mark("supervisor", 0);
+    let script = format!("kill -9 $PPID; sleep {DELAY}; touch late; # {mark}");
+    let error = try_run(&sandbox.invocation("sh", &["-c", &script])).expect_err("nobody reports");
+    assert_eq!(error.code(), Code::SupervisorLost);
+    eventually("the end of the command", || !lives(&mark));
+    assert_gone(&mark, &sandbox);
+}

@@ -1,0 +1,187 @@
+//! What the command is kept from besides files and network: privileges, other processes, system
+//! calls, too much of a resource.
+
+use crate::harness::{Held, Sandbox, need_namespaces, stderr, stdout, tests};
+use cleveragents_process::{Ending, Limits};
+use std::fs;
+
+tests![
+    privileges_are_dropped_for_good,
+    dangerous_system_calls_are_refused,
+    new_namespaces_are_refused,
+    nothing_can_be_typed_into_a_terminal,
+    other_processes_are_out_of_sight_or_out_of_reach,
+    the_supervisor_cannot_be_killed_or_looked_into,
+    memory_is_limited,
+    sizes_of_files_are_limited,
+    no_memory_dump_is_written,
+    setuid_programs_gain_nothing,
+];
+
+fn privileges_are_dropped_for_good() {
+    for held in Held::confined() {
+        let finished = held.sh("grep -E '^(Cap|NoNew)' /proc/self/status");
+        let text = stdout(&finished);
+        for line in text.lines() {
+            let (name, value) = line.split_once(":\t").expect("name and value");
+            match name {
+                "NoNewPrivs" => assert_eq!(value, "1"),
+                // Of an ordinary user without a namespace of users, the bound stays as it is.
+                "CapBnd" if held == Held::Landlock && !rustix::process::getuid().is_root() => {}
+                _ => assert_eq!(value, "0000000000000000", "{held:?} {name}"),
+            }
+        }
+        assert_eq!(text.lines().count(), 6);
+    }
+}
+
+fn dangerous_system_calls_are_refused() {
+    let finished = Sandbox::new().python(
+        "import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+x86 = os.uname().machine == 'x86_64'
+calls = {
+    'ptrace': 101 if x86 else 117, 'mount': 165 if x86 else 40, 'umount2': 166 if x86 else 39,
+    'pivot_root': 155 if x86 else 41, 'setns': 308 if x86 else 268, 'bpf': 321 if x86 else 280,
+    'perf_event_open': 298 if x86 else 241, 'userfaultfd': 323 if x86 else 282,
+    'keyctl': 250 if x86 else 219, 'add_key': 248 if x86 else 217,
+    'io_uring_setup': 425, 'io_uring_enter': 426, 'open_tree': 428, 'move_mount': 429,
+    'fsopen': 430, 'pidfd_getfd': 438, 'mount_setattr': 442, 'reboot': 169 if x86 else 142,
+    'swapon': 167 if x86 else 224, 'process_vm_readv': 310 if x86 else 270,
+    'process_vm_writev': 311 if x86 else 271, 'init_module': 175 if x86 else 105,
+    'kexec_load': 246 if x86 else 104, 'open_by_handle_at': 304 if x86 else 265,
+}
+if x86:
+    calls.update({'x32 socket': 41 | 1 << 30, 'x32 ptrace': 521 | 1 << 30})
+for name, number in calls.items():
+    ctypes.set_errno(0)
+    result = libc.syscall(number, -1, -1, -1, -1, -1, -1)
+    if (result, ctypes.get_errno()) != (-1, 1):
+        print(name, result, ctypes.get_errno())
+ctypes.set_errno(0)
+if libc.syscall(435, 0, 0) != -1 or ctypes.get_errno() != 38: print('clone3')
+",
+    );
+    assert_eq!(finished.ending, Ending::Exited(0), "{}", stderr(&finished));
+    assert_eq!(stdout(&finished), "");
+}
+
+fn new_namespaces_are_refused() {
+    for held in Held::filtered() {
+        for kind in [
+            "--user",
+            "--mount",
+            "--net",
+            "--pid --fork",
+            "--ipc",
+            "--uts",
+        ] {
+            let finished = held.sh(&format!("unshare {kind} true"));
+            assert!(!finished.ending.is_success(), "{held:?} {kind}");
+            assert!(
+                stderr(&finished).contains("not permitted"),
+                "{}",
+                stderr(&finished)
+            );
+        }
+    }
+}
+
+fn nothing_can_be_typed_into_a_terminal() {
+    let finished = Sandbox::new().python(
+        "import fcntl, os
+master, slave = os.openpty()
+for request in (0x5412, 0x541c, 0x5412 | 1 << 32):
+    try:
+        fcntl.ioctl(slave, request & 0xffffffff, b'x'); print('typed')
+    except PermissionError:
+        pass",
+    );
+    assert_eq!(stdout(&finished), "", "{}", stderr(&finished));
+    assert_eq!(finished.ending, Ending::Exited(0));
+}
+
+fn other_processes_are_out_of_sight_or_out_of_reach() {
+    need_namespaces();
+    let finished = Sandbox::new().sh("ls /proc | grep -c '^[0-9]'");
+    let seen: usize = stdout(&finished).trim().parse().expect("a count");
+    assert!(seen <= 5, "{seen}");
+    let own = std::process::id();
+    for held in Held::confined() {
+        let finished = held.sh(&format!("kill -0 {own}"));
+        assert!(!finished.ending.is_success(), "{held:?}");
+        let finished = held.sh(&format!("cat /proc/{own}/environ"));
+        assert!(finished.stdout.bytes.is_empty(), "{held:?}");
+    }
+    assert!(
+        Held::Unconfined
+            .sh(&format!("kill -0 {own}"))
+            .ending
+            .is_success()
+    );
+}
+
+fn the_supervisor_cannot_be_killed_or_looked_into() {
+    for held in Held::confined() {
+        let finished = held.sh(
+            "kill -9 $PPID 2>/dev/null; kill -STOP $PPID 2>/dev/null; kill -9 1 2>/dev/null
+cat /proc/$PPID/environ /proc/$PPID/mem /proc/$PPID/maps 2>/dev/null; readlink /proc/$PPID/fd/* /proc/$PPID/cwd /proc/$PPID/exe; head -c1 /proc/$PPID/fd/* 2>/dev/null
+setsid sleep 1000 & exit 4",
+        );
+        assert_eq!(finished.ending, Ending::Exited(4), "{held:?}");
+        assert_eq!(stdout(&finished), "", "{held:?}");
+        assert_eq!(finished.killed_leftovers, 1, "{held:?}");
+    }
+}
+
+fn memory_is_limited() {
+    let mut sandbox = Sandbox::new();
+    sandbox.limits = Limits {
+        memory_bytes: Some(256 << 20),
+        ..sandbox.limits
+    };
+    let script = "
+try:
+    held = bytearray(1 << 30); print('had it')
+except MemoryError:
+    print('refused')";
+    assert_eq!(stdout(&sandbox.python(script)), "refused\n");
+    sandbox.limits.memory_bytes = None;
+    assert_eq!(stdout(&sandbox.python(script)), "had it\n");
+}
+
+fn sizes_of_files_are_limited() {
+    let mut sandbox = Sandbox::new();
+    sandbox.limits = Limits {
+        file_bytes: Some(1 << 20),
+        ..sandbox.limits
+    };
+    let finished = sandbox.sh("exec head -c 5000000 /dev/zero > large");
+    assert_eq!(
+        finished.ending,
+        Ending::Signalled(25),
+        "{}",
+        stderr(&finished)
+    );
+    assert_eq!(
+        fs::metadata(sandbox.inside.join("large"))
+            .expect("the file")
+            .len(),
+        1 << 20
+    );
+}
+
+fn no_memory_dump_is_written() {
+    for held in Held::every() {
+        assert_eq!(stdout(&held.sh("ulimit -Hc")), "0\n", "{held:?}");
+    }
+}
+
+fn setuid_programs_gain_nothing() {
+    let finished = Sandbox::new().sh("cp /usr/bin/id own-id && chmod 6755 own-id && ./own-id -u");
+    assert_eq!(finished.ending, Ending::Exited(0), "{}", stderr(&finished));
+    assert_eq!(
+        stdout(&finished).trim(),
+        rustix::process::getuid().as_raw().to_string()
+    );
+}

@@ -1,0 +1,83 @@
+//! A program that runs one command and tells how it went, so that tests can kill it, put it behind
+//! a terminal, or give it another user. It is this test program with other arguments.
+
+#![expect(clippy::print_stdout, reason = "its report is read by the test")]
+
+use crate::harness::{Held, Sandbox};
+use cleveragents_process::{Cancel, Input, Output, run};
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+const PARENT: &str = "--as-parent";
+
+/// The program: `--as-parent HELD OUTPUT INSIDE PROGRAM ARGUMENTS…`.
+pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
+    if arguments.get(1)? != PARENT {
+        return None;
+    }
+    let texts: Vec<&str> = arguments[2..]
+        .iter()
+        .filter_map(|text| text.to_str())
+        .collect();
+    let [held, output, inside, program, rest @ ..] = texts.as_slice() else {
+        return Some(2);
+    };
+    let held = Held::named(held)?;
+    let sandbox = Sandbox::at(PathBuf::from(inside), held);
+    let mut invocation = sandbox.invocation(program, rest);
+    invocation.limits.time = None;
+    (invocation.input, invocation.output) = match *output {
+        "capture" => (Input::Nothing, Output::Capture),
+        "inherit" => (Input::Inherit, Output::Inherit),
+        _ => (Input::Inherit, Output::Terminal),
+    };
+    let finished = run(&invocation, &Cancel::new());
+    let foreground = tcgetpgrp(std::io::stdin())
+        .ok()
+        .map(|group| group == getpgrp());
+    match finished {
+        Ok(finished) => {
+            println!("said {:?}", String::from_utf8_lossy(&finished.stdout.bytes));
+            println!(
+                "held by {:?} without {:?}",
+                finished.enforced.tree,
+                finished.enforced.missing()
+            );
+            println!("ended {:?} foreground {foreground:?}", finished.ending);
+        }
+        Err(error) => println!("failed {error} {error:?}"),
+    }
+    Some(0)
+}
+
+/// The program while it runs.
+pub(crate) struct Parent {
+    pub(crate) child: Child,
+}
+
+impl Parent {
+    pub(crate) fn command(held: Held, output: &str, sandbox: &Sandbox) -> Vec<OsString> {
+        vec![
+            std::env::current_exe().expect("this program").into(),
+            PARENT.into(),
+            format!("{held:?}").into(),
+            output.into(),
+            sandbox.inside.clone().into(),
+        ]
+    }
+
+    pub(crate) fn spawn(held: Held, output: &str, sandbox: &Sandbox, command: &[&str]) -> Self {
+        let own = Self::command(held, output, sandbox);
+        let child = Command::new(&own[0])
+            .args(&own[1..])
+            .args(command)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a copy of this program");
+        Self { child }
+    }
+}

@@ -1,0 +1,112 @@
+//! Input and output: large, capped, unread, and kept open by someone else.
+
+use crate::harness::{Held, Sandbox, started, stdout, tests};
+use cleveragents_process::{Ending, Input};
+
+tests![
+    output_beyond_the_limit_is_counted_and_dropped,
+    output_at_the_limit_is_whole,
+    large_input_is_read_whole,
+    input_that_nobody_reads_holds_up_nobody,
+    input_cannot_be_changed_by_the_command,
+    nothing_to_read_is_the_end_at_once,
+    a_daemon_that_keeps_the_output_open_is_not_waited_for,
+    what_was_written_last_is_not_lost,
+];
+
+fn output_beyond_the_limit_is_counted_and_dropped() {
+    const SIZE: u64 = 100_000_000;
+    const LIMIT: u64 = 100_000;
+    for held in Held::every() {
+        let script =
+            format!("head -c {SIZE} /dev/zero & head -c {SIZE} /dev/zero >&2; wait; exit 3");
+        let sandbox = Sandbox::held_by(held);
+        let mut invocation = sandbox.invocation("sh", &["-c", &script]);
+        invocation.limits.output_bytes = LIMIT;
+        let finished = started(&invocation);
+        assert_eq!(finished.ending, Ending::Exited(3));
+        for captured in [finished.stdout, finished.stderr] {
+            assert_eq!(captured.bytes.len() as u64, LIMIT);
+            assert_eq!(captured.dropped, SIZE - LIMIT);
+            assert!(captured.bytes.capacity() as u64 <= 4 * LIMIT);
+        }
+    }
+}
+
+fn output_at_the_limit_is_whole() {
+    let sandbox = Sandbox::new();
+    let mut invocation = sandbox.invocation("printf", &["12345"]);
+    invocation.limits.output_bytes = 5;
+    let finished = started(&invocation);
+    assert_eq!(
+        (stdout(&finished).as_str(), finished.stdout.dropped),
+        ("12345", 0)
+    );
+    invocation.limits.output_bytes = 4;
+    let finished = started(&invocation);
+    assert_eq!(
+        (stdout(&finished).as_str(), finished.stdout.dropped),
+        ("1234", 1)
+    );
+    invocation.limits.output_bytes = 0;
+    let finished = started(&invocation);
+    assert_eq!(
+        (stdout(&finished).as_str(), finished.stdout.dropped),
+        ("", 5)
+    );
+}
+
+fn large_input_is_read_whole() {
+    for held in Held::every() {
+        let sandbox = Sandbox::held_by(held);
+        let mut invocation = sandbox.invocation("sh", &["-c", "cat | tee /dev/stderr | wc -c"]);
+        invocation.input = Input::Bytes(vec![b'x'; 20_000_000]);
+        let finished = started(&invocation);
+        assert_eq!(stdout(&finished).trim(), "20000000", "{held:?}");
+        assert_eq!(
+            finished.stderr.bytes.len() as u64 + finished.stderr.dropped,
+            20_000_000
+        );
+    }
+}
+
+fn input_that_nobody_reads_holds_up_nobody() {
+    for held in Held::every() {
+        let sandbox = Sandbox::held_by(held);
+        let mut invocation = sandbox.invocation("true", &[]);
+        invocation.input = Input::Bytes(vec![b'x'; 5_000_000]);
+        assert_eq!(started(&invocation).ending, Ending::Exited(0));
+    }
+}
+
+fn input_cannot_be_changed_by_the_command() {
+    let sandbox = Sandbox::new();
+    let mut invocation = sandbox.invocation(
+        "sh",
+        &["-c", "(echo changed > /proc/self/fd/0) 2>/dev/null; cat"],
+    );
+    invocation.input = Input::Bytes(b"given".to_vec());
+    assert_eq!(stdout(&started(&invocation)), "given");
+}
+
+fn nothing_to_read_is_the_end_at_once() {
+    for held in Held::every() {
+        assert_eq!(stdout(&held.run("cat", &[])), "");
+    }
+}
+
+fn a_daemon_that_keeps_the_output_open_is_not_waited_for() {
+    for held in Held::every() {
+        let finished = held.sh("setsid sleep 1000 & echo started");
+        assert_eq!(finished.ending, Ending::Exited(0));
+        assert_eq!(stdout(&finished), "started\n");
+        assert_eq!(finished.killed_leftovers, 1, "{held:?}");
+    }
+}
+
+fn what_was_written_last_is_not_lost() {
+    for _ in 0..20 {
+        let finished = Sandbox::new().sh("head -c 60000 /dev/zero; exec 1>&-; exit 0");
+        assert_eq!(finished.stdout.bytes.len(), 60_000);
+    }
+}

@@ -1,0 +1,312 @@
+//! Nothing outside is changed, by whatever means; everything inside can be.
+
+use crate::harness::{
+    Held, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests,
+};
+use cleveragents_process::{Ending, Input};
+use rustix::fs::listxattr;
+use rustix::process::getuid;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+tests![
+    every_attempt_to_write_outside_fails,
+    every_attempt_fails_without_a_namespace_of_processes,
+    namespaces_alone_stop_every_change_of_files,
+    landlock_alone_stops_every_change_of_contents_and_names,
+    the_attempts_would_succeed_without_confinement,
+    everything_can_be_done_inside,
+    what_is_made_inside_belongs_to_the_caller,
+    several_folders_can_be_writable,
+    shared_memory_is_private,
+    the_usual_devices_work_and_others_are_absent,
+    settings_of_the_kernel_cannot_be_written,
+    a_file_given_as_input_cannot_be_written,
+];
+
+/// Tries everything that would change something outside, and prints what succeeded.
+const ATTACKS: &str = include_str!("attacks.py");
+
+/// What changes no content and no name. Landlock knows nothing of these.
+const ATTRIBUTES: &[&str] = &["chmod", "chown", "utime", "xattr"];
+/// What opens something that is not a file, and so is not stopped by a read-only mount.
+const SPECIAL: &[&str] = &["fifo"];
+
+fn prepared(held: Held) -> Sandbox {
+    let sandbox = Sandbox::held_by(held);
+    fs::write(sandbox.outside.join("file"), "original").expect("a file outside");
+    fs::create_dir(sandbox.outside.join("folder")).expect("a folder outside");
+    let fifo = sandbox.outside.join("fifo");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .expect("a pipe outside");
+    sandbox
+}
+
+/// All that can be seen of the folder outside.
+fn picture(outside: &Path) -> Vec<String> {
+    let mut entries: Vec<_> = fs::read_dir(outside)
+        .expect("outside")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    entries.push(outside.to_path_buf());
+    entries.sort();
+    let shown = entries.iter().map(|path| {
+        let file = fs::symlink_metadata(path).expect("its attributes");
+        let content = if file.is_file() {
+            fs::read(path).expect("its content")
+        } else {
+            Vec::new()
+        };
+        let mut names = [0_u8; 256];
+        let attributes = listxattr(path, &mut names).map_or(0, |length| length);
+        format!(
+            "{} {:o} {}:{} {} {} {attributes} {content:?}",
+            path.display(),
+            file.mode(),
+            file.uid(),
+            file.gid(),
+            file.mtime_nsec(),
+            file.nlink(),
+        )
+    });
+    shown.collect()
+}
+
+/// The attempts that succeeded.
+fn attack(sandbox: &Sandbox) -> Vec<String> {
+    let mut invocation = sandbox.invocation("python3", &["-c", ATTACKS]);
+    if sandbox.policy.is_none() {
+        // Mounts and disks of this machine are left alone.
+        invocation
+            .environment
+            .push(("UNCONFINED".into(), "1".into()));
+    }
+    let finished = started(&invocation);
+    let text = stdout(&finished);
+    assert_eq!(
+        finished.ending,
+        Ending::Exited(0),
+        "{text}{}",
+        stderr(&finished)
+    );
+    assert!(text.ends_with("all tried\n"), "{text}");
+    text.lines()
+        .filter_map(|line| line.strip_prefix("succeeded "))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn assert_untouched(held: Held, except: &[&str]) {
+    let sandbox = prepared(held);
+    let before = picture(&sandbox.outside);
+    let succeeded = attack(&sandbox);
+    let unexpected: Vec<_> = succeeded
+        .iter()
+        .filter(|name| !except.contains(&name.as_str()))
+        .collect();
+    assert!(unexpected.is_empty(), "{held:?} {unexpected:?}");
+    if except != ATTRIBUTES {
+        assert_eq!(picture(&sandbox.outside), before);
+    }
+    assert_eq!(
+        fs::read(sandbox.outside.join("file")).expect("the file"),
+        b"original"
+    );
+}
+
+fn every_attempt_to_write_outside_fails() {
+    need_namespaces();
+    assert_untouched(Held::Whole, &[]);
+}
+
+fn every_attempt_fails_without_a_namespace_of_processes() {
+    need_namespaces();
+    assert_untouched(Held::WithoutProcesses, &[]);
+}
+
+fn namespaces_alone_stop_every_change_of_files() {
+    need_namespaces();
+    assert_untouched(Held::Namespaces, SPECIAL);
+}
+
+fn landlock_alone_stops_every_change_of_contents_and_names() {
+    need_landlock();
+    assert_untouched(Held::Landlock, ATTRIBUTES);
+}
+
+/// Otherwise the other tests would prove nothing.
+fn the_attempts_would_succeed_without_confinement() {
+    let succeeded = attack(&prepared(Held::Unconfined));
+    for expected in [
+        "append",
+        "chmod",
+        "chown",
+        "create",
+        "rename-from",
+        "open-truncate",
+        "link-out",
+        "mkfifo",
+        "dotdot",
+        "fifo",
+        "folder-handle",
+        "link",
+        "mkdir",
+        "proc-cwd",
+        "proc-root",
+        "rename-into",
+        "rename-over",
+        "symlink",
+        "truncate",
+        "utime",
+        "file-handle",
+        "unlink",
+        "rmdir",
+        "make-symlink",
+    ] {
+        assert!(
+            succeeded.iter().any(|name| name == expected),
+            "{expected}: {succeeded:?}"
+        );
+    }
+}
+
+fn everything_can_be_done_inside() {
+    let script = "set -e
+echo a > file; echo b >> file; : > empty; mkdir -p folder/deep; mv file folder/deep/moved
+ln -s folder link; ln folder/deep/moved folder/hard; chmod 700 folder; touch -d 2001-01-01 empty
+mkfifo pipe; cp -a folder copy; rm -r folder; mktemp; cat copy/hard";
+    for held in Held::confined() {
+        let finished = held.sh(script);
+        assert_eq!(
+            finished.ending,
+            Ending::Exited(0),
+            "{held:?} {}",
+            stderr(&finished)
+        );
+        assert!(stdout(&finished).ends_with("a\nb\n"));
+    }
+}
+
+fn what_is_made_inside_belongs_to_the_caller() {
+    let sandbox = Sandbox::new();
+    sandbox.sh("echo > made");
+    let made = fs::metadata(sandbox.inside.join("made")).expect("the file");
+    assert_eq!(made.uid(), getuid().as_raw());
+    let mut invocation = sandbox.invocation("id", &["-u"]);
+    invocation.input = Input::Nothing;
+    assert_eq!(
+        stdout(&started(&invocation)).trim(),
+        getuid().as_raw().to_string()
+    );
+}
+
+fn several_folders_can_be_writable() {
+    for held in Held::confined() {
+        let mut sandbox = Sandbox::held_by(held);
+        let second = sandbox.inside.with_file_name("second folder");
+        fs::create_dir(&second).expect("a second folder");
+        fs::create_dir(sandbox.inside.join("nested")).expect("a nested one");
+        let nested = sandbox.inside.join("nested");
+        sandbox.policy().writable.extend([second.clone(), nested]);
+        let finished = sandbox.sh(
+            "echo x > '../second folder/file' && echo x > file && echo x > nested/file \
+             && ! echo x > ../file",
+        );
+        assert_eq!(
+            finished.ending,
+            Ending::Exited(0),
+            "{held:?} {}",
+            stderr(&finished)
+        );
+        assert!(second.join("file").exists());
+    }
+}
+
+fn shared_memory_is_private() {
+    need_landlock();
+    need_namespaces();
+    let name = format!("/dev/shm/cleveragents-test-{}", std::process::id());
+    let finished = Sandbox::new().sh(&format!("echo secret > {name} && cat {name}"));
+    assert_eq!(stdout(&finished), "secret\n", "{}", stderr(&finished));
+    assert!(!Path::new(&name).exists());
+    assert!(
+        !Held::Landlock
+            .sh(&format!("echo > {name}"))
+            .ending
+            .is_success()
+    );
+}
+
+fn the_usual_devices_work_and_others_are_absent() {
+    need_namespaces();
+    let script = "set -e
+echo x > /dev/null; head -c 3 /dev/zero | wc -c; head -c 4 /dev/urandom | wc -c
+echo via > /dev/stdout; echo < /dev/stdin; ! echo x > /dev/full
+python3 -c 'import os; m, s = os.openpty(); os.write(s, b\"pty\\n\"); print(os.read(m, 3))'
+python3 -c 'import multiprocessing as m; m.Lock(); print(1)'";
+    for held in Held::confined() {
+        let mut script = script.to_owned();
+        if held == Held::Landlock {
+            // A lock is a file in the shared memory of all.
+            script = script
+                .lines()
+                .filter(|line| !line.contains("Lock"))
+                .collect::<Vec<_>>()
+                .join("\n");
+        }
+        let finished = held.sh(&script);
+        assert_eq!(
+            finished.ending,
+            Ending::Exited(0),
+            "{held:?} {}",
+            stderr(&finished)
+        );
+    }
+    let finished = Sandbox::new().sh("find /dev -type b");
+    assert_eq!(stdout(&finished), "");
+}
+
+fn settings_of_the_kernel_cannot_be_written() {
+    for held in Held::confined() {
+        let finished = Sandbox::held_by(held).python(
+            "for path in ('/proc/sys/kernel/core_pattern', '/proc/sys/kernel/pid_max', \
+             '/sys/kernel/uevent_helper', '/proc/sysrq-trigger', '/sys/kernel/mm/ksm/run'):
+    try:
+        open(path, 'r+').close()
+        print('opened', path)
+    except OSError:
+        pass
+",
+        );
+        assert_eq!(stdout(&finished), "", "{held:?}");
+    }
+}
+
+/// The file behind standard input was opened for reading, where it is writable to us.
+fn a_file_given_as_input_cannot_be_written() {
+    need_landlock();
+    need_namespaces();
+    let sandbox = prepared(Held::Whole);
+    let file = fs::File::open(sandbox.outside.join("file")).expect("the file");
+    let own = crate::parent::Parent::command(Held::Whole, "inherit", &sandbox);
+    let output = std::process::Command::new(&own[0])
+        .args(&own[1..])
+        .args(["sh", "-c", "cat; echo changed > /proc/self/fd/0"])
+        .stdin(file)
+        .output()
+        .expect("a copy of this program");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.starts_with("original"), "{told} {output:?}");
+    assert!(!told.contains("Exited(0)"), "{told}");
+    assert_eq!(
+        fs::read(sandbox.outside.join("file")).expect("the file"),
+        b"original"
+    );
+}
