@@ -3,6 +3,8 @@
 //! Every line it prints was measured from what just happened, in this process or in children that
 //! run this same program.
 
+mod sandbox;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -34,12 +36,13 @@ pub(crate) fn run(context: &Context) -> Result<Report, CommandError> {
     let folder = tempfile::tempdir().map_err(|error| failure("make a temporary folder", &error))?;
     let url = DatabaseUrl::file(Path::new("cleveragents.db"), folder.path());
     let engine = EngineCache::new(Options::default()).open(&url)?;
-    let tour: [Visit; 5] = [
+    let tour: [Visit; 6] = [
         one_engine,
         threads_append,
         killed_stream,
         changesets,
         lease_fencing,
+        sandbox::works_in_a_copy,
     ];
     let tour_place = Tour {
         engine,
@@ -63,7 +66,7 @@ pub(crate) fn run(context: &Context) -> Result<Report, CommandError> {
     Ok(report
         .data(json!({"stops": stops}))
         .text(
-            "Try it yourself:\n  agents session create --name hello\n  agents session append hello --role user 'Hi there'\n  agents session show hello",
+            "Try it yourself:\n  agents session create --name hello\n  agents session append hello --role user 'Hi there'\n  agents session show hello\n  agents sandbox create try --path .\n  agents sandbox exec try -- sh -c 'date > when.txt'\n  agents sandbox diff try",
         )
         .ok("The tour is over; its database is gone"))
 }
