@@ -5,21 +5,27 @@
 //! what is done with it is `cleveragents-engine`.
 //!
 //! Main types: [`SessionId`] and its siblings, [`Name`], [`Session`], [`Message`], [`Changeset`],
-//! [`ChangeEntry`], [`Lease`], [`Event`], and the error vocabulary [`Code`], [`Kind`],
+//! [`ChangeEntry`], [`Lease`], [`Event`], [`ResourceType`], [`Resource`], [`Project`], and the error vocabulary [`Code`], [`Kind`],
 //! [`Diagnose`].
 
+mod builtin;
 mod changeset;
 mod error;
 mod event;
 mod hash;
 mod id;
+mod inheritance;
 mod invocation;
 mod lease;
 mod message;
 mod name;
 mod plan;
+mod project;
+mod resource;
+mod resource_type;
 mod search;
 mod session;
+mod strategy;
 mod time;
 mod usage;
 
@@ -31,9 +37,10 @@ pub use error::{Code, Diagnose, Kind};
 pub use event::{Event, EventKind, NewEvent, Position};
 pub use hash::{ContentHash, HashError};
 pub use id::{
-    ChangesetId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, SessionId,
-    ToolInvocationId, check_prefix, shortest_prefix,
+    ChangesetId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, ResourceId,
+    SessionId, ToolInvocationId, check_prefix, shortest_prefix,
 };
+pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
 pub use invocation::{InvocationOutcome, ToolInvocation};
 pub use lease::{Lease, LeaseSubject, LeaseToken, Owner, Ttl, TtlError};
 pub use message::{
@@ -42,7 +49,14 @@ pub use message::{
 };
 pub use name::{ActorName, Name, NameError};
 pub use plan::{LinkedPlan, Plan};
+pub use project::{Alias, Project, ProjectLink, ProjectPartError, ProjectRules};
+pub use resource::{Boundary, Properties, Resource, ResourceName};
+pub use resource_type::{
+    Activation, Argument, ArgumentType, AutoDiscovery, Capabilities, ChildType, MAXIMUM_SCAN_DEPTH,
+    RESERVED_ARGUMENTS, ResourceKind, ResourceType, TypeName, TypeRuleError,
+};
 pub use search::{SearchQuery, SearchQueryError, Term};
 pub use session::{Session, SessionName, SessionNameError, Version};
+pub use strategy::{SandboxStrategy, StrategyError};
 pub use time::{Timestamp, TimestampError};
 pub use usage::{MicroUsd, TokenUsage, Tokens};
