@@ -45,6 +45,7 @@ macro_rules! migrations {
 
 const MIGRATIONS: &[Migration] = migrations! {
     1 "0001_foundation";
+    2 "0002_resources";
 };
 
 impl Migration {

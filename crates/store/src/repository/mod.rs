@@ -7,6 +7,9 @@ pub mod invocations;
 pub mod leases;
 pub mod messages;
 pub mod plans;
+pub mod projects;
+pub mod resource_types;
+pub mod resources;
 pub mod search;
 pub mod sessions;
 

@@ -36,7 +36,7 @@ const BELIEVABLE: i64 = 100_000;
 ///
 /// Events are saved with their positions: a reader that resumes after one must find the next behind
 /// it, so positions may not begin anew.
-const TABLES: [(&str, &str); 10] = [
+const TABLES: [(&str, &str); 15] = [
     ("sessions", "session_id"),
     ("messages", "position"),
     ("session_plans", "session_id, plan_id"),
@@ -46,6 +46,11 @@ const TABLES: [(&str, &str); 10] = [
     ("change_entries", "changeset_id, number"),
     ("leases", "kind, subject_id"),
     ("blobs", "hash"),
+    ("resource_types", "name"),
+    ("resources", "resource_id"),
+    ("resource_links", "parent_id, child_id"),
+    ("projects", "project_id"),
+    ("project_links", "project_id, resource_id"),
     ("events", "position"),
 ];
 
@@ -65,6 +70,12 @@ const MEND: &str = "
     UPDATE change_entries SET invocation_id = NULL WHERE invocation_id NOT IN (SELECT invocation_id FROM tool_invocations);
     UPDATE changesets SET next_entry = COALESCE((SELECT MAX(number) + 1 FROM change_entries
         WHERE change_entries.changeset_id = changesets.changeset_id), 0);
+    UPDATE resource_types SET inherits_custom = NULL WHERE inherits_custom NOT IN (SELECT name FROM resource_types);
+    UPDATE resources SET custom_type = NULL WHERE custom_type NOT IN (SELECT name FROM resource_types);
+    DELETE FROM resource_links WHERE parent_id NOT IN (SELECT resource_id FROM resources)
+        OR child_id NOT IN (SELECT resource_id FROM resources);
+    DELETE FROM project_links WHERE project_id NOT IN (SELECT project_id FROM projects)
+        OR resource_id NOT IN (SELECT resource_id FROM resources);
 ";
 
 /// Renames a damaged database and saves what can be read into a new one.
