@@ -114,6 +114,34 @@ codes! {
     LeaseLost = "CA-0412", Conflict, "the lease is no longer yours";
     InvalidTtl = "CA-0413", Usage, "the lease duration is out of range";
     ChecksFailed = "CA-0501", Failed, "a check found an error";
+    ResourceNotFound = "CA-0601", NotFound, "the resource does not exist";
+    AmbiguousResource = "CA-0602", Usage, "several resources match";
+    ResourceExists = "CA-0603", Conflict, "a resource of this name exists already";
+    ResourceTypeNotFound = "CA-0604", NotFound, "the resource type does not exist";
+    ResourceTypeExists = "CA-0605", Conflict, "a resource type of this name exists already";
+    MalformedResourceType = "CA-0606", Usage, "the resource type file cannot be read";
+    InvalidResourceType = "CA-0607", Usage, "the resource type breaks a rule";
+    ResourceTypeInUse = "CA-0608", Conflict, "the resource type is still in use";
+    BuiltInResourceType = "CA-0609", Conflict, "a built-in resource type cannot be changed";
+    ResourceNotAddable = "CA-0610", Usage, "resources of this type cannot be registered by hand";
+    InvalidResourceArgument = "CA-0611", Usage, "an argument of the resource is wrong";
+    LocationNotFound = "CA-0612", NotFound, "the location of the resource does not exist";
+    UnsuitableLocation = "CA-0613", Usage, "the location is not what the type needs";
+    ResourceInUse = "CA-0614", Conflict, "the resource is still in use";
+    LinkNotAllowed = "CA-0615", Usage, "the types do not allow this link";
+    LinkClosesCircle = "CA-0616", Conflict, "the link would close a circle";
+    LinkNotFound = "CA-0617", NotFound, "the link does not exist";
+    DiscoveredLink = "CA-0618", Conflict, "a discovered link cannot be removed by hand";
+    LinkExists = "CA-0619", Conflict, "the link exists already";
+    NoSandboxBoundary = "CA-0620", Failed, "nothing around the resource can be isolated";
+    GitUnavailable = "CA-0621", Failed, "git cannot be run";
+    ProjectNotFound = "CA-0631", NotFound, "the project does not exist";
+    AmbiguousProject = "CA-0632", Usage, "several projects match";
+    ProjectExists = "CA-0633", Conflict, "a project of this name exists already";
+    AliasTaken = "CA-0634", Conflict, "the alias is taken in this project";
+    ResourceAlreadyLinked = "CA-0635", Conflict, "the project links this resource already";
+    ResourceNotLinked = "CA-0636", NotFound, "the project does not link this resource";
+    InvalidProject = "CA-0637", Usage, "a part of the project is not allowed";
 }
 
 /// An error that can be shown to a person: it knows its code, a hint and machine-readable details.

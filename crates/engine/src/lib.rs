@@ -2,17 +2,26 @@
 //! front end.
 //!
 //! [`SessionService`] keeps conversations, [`PlanExecutionContext`] records what a plan run changes,
-//! [`LeaseService`] gives one owner at a time the right to work on something.
+//! [`LeaseService`] gives one owner at a time the right to work on something, [`ResourceService`] and
+//! [`ProjectService`] keep what plans work on.
 
 mod lease;
 mod plan;
 mod process;
+mod project;
+mod resource;
 mod session;
 mod sync;
 
 pub use lease::{HeldLease, LeaseError, LeaseService};
 pub use plan::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use process::{Liveness, current_owner, liveness};
+pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};
+pub use resource::{
+    GitProbe, GitProblem, GitState, Holder, Inspection, NewResource, Outcome, Presence, Register,
+    Registered, RegisteredType, ResourceDetails, ResourceError, ResourceFilter, ResourceService,
+    TreeNode, TypeRegistry, git_probe,
+};
 pub use session::{
     Answer, EXPORT_SCHEMA, ExportSummary, Failure, ImportCheck, ImportSummary, Question,
     SessionError, SessionService, SessionView, Stored,
