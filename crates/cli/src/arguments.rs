@@ -1,10 +1,15 @@
 //! The command line as a tree of commands, with the help people read.
 
+mod project;
+mod resource;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::project::{Project, ProjectCreate};
+pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 use crate::output::Format;
 
 /// The formats of a report, and of an exported document.
@@ -49,6 +54,19 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// Takes the options that every command has from behind a type's flags, where only `resource
+    /// add` would see them.
+    pub(crate) fn gather(mut self) -> Result<Self, clap::Error> {
+        if let Command::Resource(Resource::Add(add)) = &mut self.command {
+            let (rest, format, database_url) =
+                resource::take_globals(std::mem::take(&mut add.rest))?;
+            add.rest = rest;
+            self.format = format.or(self.format);
+            self.database_url = database_url.or(self.database_url);
+        }
+        Ok(self)
+    }
+
     /// The format of the report. `markdown` names the document of an export instead.
     pub(crate) fn report_format(&self) -> Option<Format> {
         self.format.as_deref().and_then(|name| name.parse().ok())
@@ -77,6 +95,12 @@ pub(crate) enum Command {
     /// Keep conversations
     #[command(subcommand)]
     Session(Session),
+    /// Keep what plans work on: repositories, folders, databases
+    #[command(subcommand)]
+    Resource(Resource),
+    /// Keep projects, which link resources
+    #[command(subcommand)]
+    Project(Project),
     /// Look after the database
     #[command(subcommand)]
     Db(Db),

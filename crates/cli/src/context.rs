@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_engine::SessionService;
+use cleveragents_engine::{ProjectService, ResourceService, SessionService};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
 use crate::config::{Configuration, Environment, Home, Level, Settings, keys};
@@ -63,6 +63,14 @@ impl Context {
             self.engine()?,
             self.settings.max_message_bytes(),
         ))
+    }
+
+    pub(crate) fn resources(&self) -> Result<ResourceService, CommandError> {
+        Ok(ResourceService::new(self.engine()?))
+    }
+
+    pub(crate) fn projects(&self) -> Result<ProjectService, CommandError> {
+        Ok(ProjectService::new(self.engine()?))
     }
 
     /// A callback that shows a bar from the first call to the last.
