@@ -60,10 +60,13 @@ pub(crate) fn find(reader: &mut dyn Reader, reference: &str) -> Result<Resource,
     if let Ok(id) = reference.parse::<ResourceId>() {
         return resources::get(reader, id)?.ok_or_else(missing);
     }
-    if let Ok(name) = reference.parse::<ResourceName>()
-        && let Some(found) = resources::with_name(reader, &name)?
-    {
-        return Ok(found);
+    // `shop/src` is what it says, or else `local/shop/src`.
+    for text in [reference.to_owned(), format!("local/{reference}")] {
+        if let Ok(name) = text.parse::<ResourceName>()
+            && let Some(found) = resources::with_name(reader, &name)?
+        {
+            return Ok(found);
+        }
     }
     let prefix = check_prefix(reference).map_err(|_| missing())?;
     let mut found = resources::with_prefix(reader, &prefix, CANDIDATES)?;
@@ -86,7 +89,7 @@ impl ResourceService {
         Self { engine }
     }
 
-    /// Finds the resource that a person means: a whole id, a name (a bare one is in `local/`), or at
+    /// Finds the resource that a person means: a whole id, a name (`local/` may be left out), or at
     /// least 6 characters of an id.
     pub fn resolve(&self, reference: &str) -> Result<Resource, ResourceError> {
         self.engine.read(|reader| find(reader, reference))

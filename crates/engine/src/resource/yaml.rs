@@ -376,15 +376,15 @@ fn malformed(error: &serde_saphyr::Error) -> ResourceError {
             message = message.replace(&phrase, "");
         }
     }
-    let mut words = message.split('`').skip(1).step_by(2);
-    let unknown = message.contains("unknown field").then(|| words.next());
-    let found = unknown
-        .flatten()
-        .and_then(|unknown| nearest(unknown, words));
-    let message = match unknown.flatten() {
-        Some(field) => format!("there is no field `{field}`"),
-        None => message,
-    };
+    let mut found = None;
+    if let Some((_, rest)) = message.split_once("unknown field `")
+        && let Some((field, known)) = rest.split_once('`')
+    {
+        let known = known.rsplit("expected ").next().unwrap_or_default();
+        let known = known.trim_start_matches("one of ");
+        found = nearest(field, known.split(", ").map(|word| word.trim_matches('`')));
+        message = format!("there is no field `{field}`");
+    }
     ResourceError::Malformed {
         message,
         place: place.map(|place| (place.line(), place.column())),
