@@ -957,3 +957,33 @@ fn reading_a_repository_runs_nothing_of_it() {
         assert!(!mark.exists(), "the monitor of the repository did not run");
     });
 }
+
+/// What the documents show can be done.
+#[test]
+fn the_type_in_the_documents_can_be_registered() {
+    let document = include_str!("../../../docs/resources.md");
+    let (_, rest) = document.split_once("```yaml\n").expect("an example");
+    let (example, _) = rest.split_once("```").expect("its end");
+    let database = TestDatabase::sqlite();
+    let service = ResourceService::new(database.open());
+    add_type(&service, example).expect("registered");
+    let shown = service.show_type("database").expect("shown");
+    assert_eq!(shown.whole.description, "A database of the team");
+    let names: Vec<_> = shown
+        .whole
+        .arguments
+        .iter()
+        .map(|argument| argument.name.as_str())
+        .collect();
+    assert_eq!(names, ["path", "stage"]);
+    let listed = service.types().expect("listed");
+    for name in cleveragents_domain::ResourceType::built_in()
+        .iter()
+        .map(|kind| &kind.name)
+    {
+        assert!(listed.find(name).is_some());
+        let is_told = document.contains(&format!("`{name}`"))
+            || !listed.find(name).expect("there").user_addable;
+        assert!(is_told, "{name} can be added and is not in the documents");
+    }
+}

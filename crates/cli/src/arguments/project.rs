@@ -55,9 +55,9 @@ pub(crate) struct ProjectReference {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  agents project create local/shop --resource local/api --resource local/orders:db \\
-      --invariant 'The public API stays compatible'")]
+#[command(after_help = "Examples:
+  agents project create local/shop --resource local/api --resource local/orders:db
+  agents project create local/shop --invariant 'The public API stays compatible'")]
 pub(crate) struct ProjectCreate {
     /// Its name, such as local/shop
     #[arg(value_name = "NAME")]

@@ -101,7 +101,7 @@ impl ResourceService {
                     let row = prepared.row(ResourceId::generate(), name.clone());
                     store_new(unit, &row, &prepared.findings)
                 }
-                Some(present) => replace(unit, present, &prepared, register),
+                Some(present) => replace(unit, &present, &prepared, register),
             }
         })
     }
@@ -148,7 +148,7 @@ pub(super) fn store_under_free_name(
 
 fn replace(
     unit: &mut UnitOfWork<'_>,
-    present: Resource,
+    present: &Resource,
     prepared: &Prepared,
     register: Register,
 ) -> Result<Registered, ResourceError> {
@@ -167,7 +167,7 @@ fn replace(
         updated_at: present.updated_at,
         ..prepared.row(id, present.name.clone())
     };
-    let outcome = if wanted == present {
+    let outcome = if wanted == *present {
         Outcome::Unchanged
     } else {
         resources::update(unit, &wanted)?;

@@ -393,7 +393,7 @@ impl Diagnose for ResourceError {
             Self::Malformed { place, nearest, .. } => {
                 json!({"line": place.map(|place| place.0), "column": place.map(|place| place.1), "nearest": nearest})
             }
-            Self::Rule { name, .. } => json!({"name": name}),
+            Self::Rule { name, .. } | Self::NoBoundary(name) => json!({"name": name}),
             Self::TypeInUse {
                 name,
                 resources,
@@ -412,7 +412,6 @@ impl Diagnose for ResourceError {
             | Self::LinkNotFound { parent, child }
             | Self::LinkExists { parent, child }
             | Self::DiscoveredLink { parent, child } => json!({"parent": parent, "child": child}),
-            Self::NoBoundary(name) => json!({"name": name}),
             Self::Store(error) => error.details(),
             Self::Name(_) | Self::Inheritance(_) | Self::Git(_) => Value::Null,
         }

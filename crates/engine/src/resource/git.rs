@@ -132,7 +132,8 @@ pub(super) fn state(path: &Path, probe: &GitProbe) -> Result<GitState, GitProble
         if !output.status.success() {
             return Err(GitProblem::NotARepository(complaint(&output)));
         }
-        let entries = output.stdout.iter().filter(|byte| **byte == 0).count();
+        // Every entry ends with a zero byte.
+        let entries = output.stdout.split(|byte| *byte == 0).count() - 1;
         Some(entries as u64)
     };
     Ok(GitState {

@@ -287,7 +287,9 @@ impl Definition {
             child_types: self.child_types.into_iter().map(|entry| entry.0).collect(),
             auto_discovery: self.auto_discovery.map(DiscoveryEntry::finish),
             equivalence: self.equivalence,
-            handler: self.handler.or(sandbox.and_then(|entry| entry.handler)),
+            handler: self
+                .handler
+                .or_else(|| sandbox.and_then(|entry| entry.handler)),
             sandbox_strategy: strategy,
             capabilities,
             inherits: self.inherits,

@@ -3,6 +3,7 @@ use crate::ResourceError;
 use cleveragents_domain::{
     Activation, ArgumentType, ResourceKind, ResourceType, SandboxStrategy, TypeName,
 };
+use std::fmt::Write as _;
 
 fn variables(name: &str) -> Option<String> {
     (name == "TEAM").then(|| "blue".to_owned())
@@ -159,7 +160,7 @@ fn aliases_cannot_bring_in_more_than_the_file_holds() {
     for level in 1..10 {
         let below = format!("*a{}", level - 1);
         let entries = vec![below; 10].join(", ");
-        text.push_str(&format!("a{level}: &a{level} [{entries}]\n"));
+        writeln!(text, "a{level}: &a{level} [{entries}]").expect("a String takes it");
     }
     refusal(&text);
 }

@@ -1,0 +1,364 @@
+//! Resources and projects: the rules that the schema itself keeps, links that never close a circle, the
+//! upgrade of a populated database, and what is saved of a damaged one. On both databases where both
+//! can do it.
+
+use cleveragents_domain::{
+    EventKind, Name, ProjectId, ProjectLink, ProjectRules, Properties, Resource, ResourceId,
+    ResourceType, Timestamp, Version,
+};
+use cleveragents_store::resources::{Link, Linking};
+use cleveragents_store::{
+    Engine, Error, Migration, Options, Severity, events, projects, resource_types, resources,
+    salvage,
+};
+use cleveragents_testkit::{TestDatabase, at_once, proof_size};
+
+fn resource(name: &str, type_name: &str) -> Resource {
+    Resource {
+        id: ResourceId::generate(),
+        name: name.parse().expect("a name"),
+        type_name: type_name.parse().expect("a type"),
+        properties: Properties::from([("path".to_owned(), "/x".into())]),
+        location: Some("/x".to_owned()),
+        description: Some("it's \"quoted\"; really".to_owned()),
+        read_only: true,
+        auto_discovered: false,
+        content_hash: None,
+        version: Version(1),
+        created_at: Timestamp::default(),
+        updated_at: Timestamp::default(),
+    }
+}
+
+fn store(engine: &Engine, resource: &Resource) -> Result<(), Error> {
+    let resource = resource.clone();
+    engine.write(move |unit| resources::insert(unit, &resource))
+}
+
+fn stored(engine: &Engine, name: &str) -> Resource {
+    let made = resource(name, "fs-directory");
+    store(engine, &made).expect("stored");
+    made
+}
+
+fn link(engine: &Engine, parent: ResourceId, child: ResourceId) -> Result<Linking, Error> {
+    engine.write(move |unit| {
+        resources::link(
+            unit,
+            Link {
+                parent,
+                child,
+                auto_discovered: false,
+            },
+        )
+    })
+}
+
+#[test]
+fn what_is_stored_is_read_back() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let made = stored(&engine, "local/a/b");
+        let read = engine
+            .read(|reader| resources::get(reader, made.id))
+            .expect("read")
+            .expect("there");
+        let times = Resource {
+            created_at: read.created_at,
+            updated_at: read.updated_at,
+            ..made.clone()
+        };
+        assert_eq!(read, times);
+        assert!(read.created_at > Timestamp::default());
+        // An update names the version it read.
+        let moved = Resource {
+            location: None,
+            ..read.clone()
+        };
+        engine
+            .write(move |unit| resources::update(unit, &moved))
+            .expect("updated");
+        let late = engine.write(move |unit| resources::update(unit, &read));
+        assert!(
+            matches!(
+                late,
+                Err(Error::Conflict {
+                    actual: Version(2),
+                    ..
+                })
+            ),
+            "{late:?}"
+        );
+    }
+}
+
+#[test]
+fn the_schema_keeps_the_rules_whoever_writes() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (a, b) = (stored(&engine, "a"), stored(&engine, "b"));
+        link(&engine, a.id, b.id).expect("linked");
+        let project = ProjectId::generate();
+        let (first, second) = (a.id, b.id);
+        engine
+            .write(move |unit| {
+                let name: Name = "shop".parse().expect("a name");
+                projects::insert(unit, project, &name, &ProjectRules::default())?;
+                let alias = "code".parse().expect("an alias");
+                projects::link(
+                    unit,
+                    project,
+                    &ProjectLink {
+                        resource: first,
+                        alias,
+                        read_only: false,
+                    },
+                )
+            })
+            .expect("stored");
+        let custom = ResourceType::new("local/t".parse().expect("a name"));
+        let typed = resource("typed", "local/t");
+        engine
+            .write(move |unit| {
+                resource_types::insert(unit, &custom)?;
+                resources::insert(unit, &typed)
+            })
+            .expect("stored");
+
+        let refused = |work: &dyn Fn(&Engine) -> Result<(), Error>, what: &str| {
+            let outcome = work(&engine);
+            assert!(
+                matches!(outcome, Err(Error::Constraint(_))),
+                "{what} on {}: {outcome:?}",
+                database.kind
+            );
+        };
+        refused(
+            &|engine| store(engine, &resource("a", "fs-file")),
+            "a second resource of a name",
+        );
+        refused(
+            &|engine| store(engine, &resource("z", "local/unknown")),
+            "a type that does not exist",
+        );
+        refused(
+            &|engine| {
+                let a = a.clone();
+                engine.write(move |unit| resources::delete(unit, &a).map(drop))
+            },
+            "a resource that is linked",
+        );
+        refused(
+            &|engine| {
+                let b = b.clone();
+                engine.write(move |unit| resources::delete(unit, &b).map(drop))
+            },
+            "a resource that lies below another",
+        );
+        refused(
+            &|engine| {
+                engine.write(move |unit| {
+                    let alias = "code".parse().expect("an alias");
+                    projects::link(
+                        unit,
+                        project,
+                        &ProjectLink {
+                            resource: second,
+                            alias,
+                            read_only: false,
+                        },
+                    )
+                })
+            },
+            "a second resource of an alias",
+        );
+        refused(
+            &|engine| {
+                engine.write(move |unit| {
+                    let alias = "other".parse().expect("an alias");
+                    projects::link(
+                        unit,
+                        project,
+                        &ProjectLink {
+                            resource: first,
+                            alias,
+                            read_only: false,
+                        },
+                    )
+                })
+            },
+            "a resource linked twice",
+        );
+        refused(
+            &|engine| {
+                engine.write(|unit| {
+                    resource_types::delete(unit, &"local/t".parse().expect("a name")).map(drop)
+                })
+            },
+            "a type in use",
+        );
+        refused(
+            &|engine| {
+                engine.write(|unit| {
+                    projects::insert(
+                        unit,
+                        ProjectId::generate(),
+                        &"shop".parse().expect("a name"),
+                        &ProjectRules::default(),
+                    )
+                })
+            },
+            "a second project of a name",
+        );
+        let itself = format!(
+            "INSERT INTO resource_links (parent_id, child_id, auto_discovered, created_at) VALUES ('{0}', '{0}', 0, 0)",
+            a.id
+        );
+        database
+            .try_meddle(&itself)
+            .expect_err("nothing lies below itself");
+        let bare = "INSERT INTO resource_types (name, definition, created_at, updated_at) VALUES ('git', '{}', 0, 0)";
+        database
+            .try_meddle(bare)
+            .expect_err("bare names are built in");
+        // The links go with the project, the resource stays.
+        engine
+            .write(move |unit| {
+                let project = projects::get(unit, project)?.expect("there");
+                projects::delete(unit, &project)
+            })
+            .expect("deleted");
+        assert_eq!(database.count("SELECT COUNT(*) FROM project_links"), 0);
+        assert_eq!(database.count("SELECT COUNT(*) FROM resources"), 3);
+    }
+}
+
+#[test]
+fn a_link_is_told_in_the_same_unit() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (a, b) = (stored(&engine, "a"), stored(&engine, "b"));
+        assert_eq!(link(&engine, a.id, b.id).expect("linked"), Linking::Made);
+        assert_eq!(link(&engine, a.id, b.id).expect("there"), Linking::Present);
+        assert_eq!(link(&engine, b.id, a.id).expect("refused"), Linking::Circle);
+        assert_eq!(link(&engine, a.id, a.id).expect("refused"), Linking::Circle);
+        let told = engine
+            .read(|reader| events::after(reader, cleveragents_domain::Position(0), 10))
+            .expect("read");
+        let kinds: Vec<EventKind> = told.iter().map(|event| event.kind).collect();
+        assert_eq!(
+            kinds,
+            [
+                EventKind::ResourceRegistered,
+                EventKind::ResourceRegistered,
+                EventKind::ResourceLinked
+            ]
+        );
+    }
+}
+
+/// A ring of resources, each thread linking one to the next: whoever closes the ring is refused.
+#[test]
+fn threads_that_link_at_once_never_close_a_circle() {
+    const RING: usize = 4;
+    for database in TestDatabase::each() {
+        let engines: Vec<_> = (0..RING).map(|_| database.open()).collect();
+        for round in 0..proof_size(6, 60) {
+            let ids: Vec<ResourceId> = (0..RING)
+                .map(|index| stored(&engines[0], &format!("r{round}-{index}")).id)
+                .collect();
+            let outcomes = at_once(RING, |index| {
+                link(&engines[index], ids[index], ids[(index + 1) % RING]).expect("answered")
+            });
+            let circles = outcomes
+                .iter()
+                .filter(|outcome| **outcome == Linking::Circle)
+                .count();
+            assert_eq!(circles, 1, "{} round {round}: {outcomes:?}", database.kind);
+        }
+    }
+}
+
+/// A database as the first migration left it, with a session in it.
+fn first_version(database: &TestDatabase) {
+    let schema = match database.kind {
+        "sqlite" => include_str!("../migrations/sqlite/0001_foundation.sql"),
+        _ => include_str!("../migrations/postgres/0001_foundation.sql"),
+    };
+    database.meddle(&format!(
+        "{schema};
+         CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY NOT NULL, name TEXT NOT NULL, applied_at BIGINT NOT NULL);
+         INSERT INTO schema_migrations (version, name, applied_at) VALUES (1, '0001_foundation', 1);
+         INSERT INTO sessions (session_id, namespace, automation, created_at, updated_at)
+             VALUES ('01ARZ3NDEKTSV4RRFFQ69G5FAV', 'local', 'supervised', 1, 1)"
+    ));
+}
+
+#[test]
+fn a_populated_database_is_upgraded_and_keeps_what_it_has() {
+    for database in TestDatabase::each() {
+        first_version(&database);
+        let engine = database.open();
+        assert_eq!(
+            engine.status().expect("status").schema_version,
+            Migration::newest()
+        );
+        assert_eq!(database.count("SELECT COUNT(*) FROM sessions"), 1);
+        stored(&engine, "a");
+        assert_eq!(database.count("SELECT COUNT(*) FROM resources"), 1);
+    }
+}
+
+#[test]
+fn resources_and_projects_are_saved_from_a_damaged_file() {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    let (a, b) = (stored(&engine, "a"), stored(&engine, "b"));
+    link(&engine, a.id, b.id).expect("linked");
+    let custom = ResourceType::new("local/t".parse().expect("a name"));
+    let typed = resource("typed", "local/t");
+    engine
+        .write(move |unit| {
+            resource_types::insert(unit, &custom)?;
+            resources::insert(unit, &typed)?;
+            let project = ProjectId::generate();
+            projects::insert(
+                unit,
+                project,
+                &"shop".parse().expect("a name"),
+                &ProjectRules::default(),
+            )?;
+            let alias = "code".parse().expect("an alias");
+            projects::link(
+                unit,
+                project,
+                &ProjectLink {
+                    resource: a.id,
+                    alias,
+                    read_only: true,
+                },
+            )
+        })
+        .expect("stored");
+    drop(engine);
+    let report = salvage(&database.file(), &Options::default()).expect("saved");
+    assert_eq!(report.incomplete, [""; 0]);
+    for (table, rows) in [
+        ("resources", 3),
+        ("resource_links", 1),
+        ("resource_types", 1),
+        ("projects", 1),
+        ("project_links", 1),
+    ] {
+        assert_eq!(
+            database.count(&format!("SELECT COUNT(*) FROM {table}")),
+            rows,
+            "{table}"
+        );
+    }
+    let checks = database.open().check().expect("checked");
+    assert!(
+        checks.iter().all(|check| check.severity == Severity::Ok),
+        "{checks:?}"
+    );
+}
