@@ -58,11 +58,10 @@ impl Arguments {
     /// add` would see them.
     pub(crate) fn gather(mut self) -> Result<Self, clap::Error> {
         if let Command::Resource(Resource::Add(add)) = &mut self.command {
-            let (rest, format, database_url) =
-                resource::take_globals(std::mem::take(&mut add.rest))?;
-            add.rest = rest;
-            self.format = format.or(self.format);
-            self.database_url = database_url.or(self.database_url);
+            let behind = resource::Behind::of(std::mem::take(&mut add.rest))?;
+            add.rest = behind.rest;
+            self.format = behind.format.or(self.format);
+            self.database_url = behind.database_url.or(self.database_url);
         }
         Ok(self)
     }

@@ -92,123 +92,118 @@ fn what_is_stored_is_read_back() {
     }
 }
 
+fn delete(engine: &Engine, resource: &Resource) -> Result<(), Error> {
+    let resource = resource.clone();
+    engine.write(move |unit| resources::delete(unit, &resource).map(drop))
+}
+
+fn make_project(engine: &Engine, name: &str) -> Result<ProjectId, Error> {
+    let (id, name): (_, Name) = (ProjectId::generate(), name.parse().expect("a name"));
+    engine.write(move |unit| {
+        projects::insert(unit, id, &name, &ProjectRules::default())?;
+        Ok(id)
+    })
+}
+
+fn link_to(
+    engine: &Engine,
+    project: ProjectId,
+    resource: &Resource,
+    alias: &str,
+) -> Result<(), Error> {
+    let link = ProjectLink {
+        resource: resource.id,
+        alias: alias.parse().expect("an alias"),
+        read_only: false,
+    };
+    engine.write(move |unit| projects::link(unit, project, &link))
+}
+
+fn add_type(engine: &Engine, name: &str, inherits: Option<&str>) -> Result<(), Error> {
+    let declared = ResourceType {
+        inherits: inherits.map(|name| name.parse().expect("a name")),
+        ..ResourceType::new(name.parse().expect("a name"))
+    };
+    engine.write(move |unit| resource_types::insert(unit, &declared))
+}
+
+fn delete_type(engine: &Engine, name: &str) -> Result<(), Error> {
+    let name = name.parse().expect("a name");
+    engine.write(move |unit| resource_types::delete(unit, &name).map(drop))
+}
+
+/// The database itself refuses it.
+fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, Error>, what: &str) {
+    assert!(
+        matches!(outcome, Err(Error::Constraint(_))),
+        "{what}: {outcome:?}"
+    );
+}
+
 #[test]
-fn the_schema_keeps_the_rules_whoever_writes() {
+fn the_schema_keeps_names_and_aliases_unique() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (a, b) = (stored(&engine, "a"), stored(&engine, "b"));
-        link(&engine, a.id, b.id).expect("linked");
-        let project = ProjectId::generate();
-        let (first, second) = (a.id, b.id);
-        engine
-            .write(move |unit| {
-                let name: Name = "shop".parse().expect("a name");
-                projects::insert(unit, project, &name, &ProjectRules::default())?;
-                let alias = "code".parse().expect("an alias");
-                projects::link(
-                    unit,
-                    project,
-                    &ProjectLink {
-                        resource: first,
-                        alias,
-                        read_only: false,
-                    },
-                )
-            })
-            .expect("stored");
-        let custom = ResourceType::new("local/t".parse().expect("a name"));
-        let typed = resource("typed", "local/t");
-        engine
-            .write(move |unit| {
-                resource_types::insert(unit, &custom)?;
-                resources::insert(unit, &typed)
-            })
-            .expect("stored");
-
-        let refused = |work: &dyn Fn(&Engine) -> Result<(), Error>, what: &str| {
-            let outcome = work(&engine);
-            assert!(
-                matches!(outcome, Err(Error::Constraint(_))),
-                "{what} on {}: {outcome:?}",
-                database.kind
-            );
-        };
-        refused(
-            &|engine| store(engine, &resource("a", "fs-file")),
+        let project = make_project(&engine, "shop").expect("made");
+        link_to(&engine, project, &a, "code").expect("linked");
+        add_type(&engine, "local/t", None).expect("registered");
+        assert_refused(
+            store(&engine, &resource("a", "fs-file")),
             "a second resource of a name",
         );
-        refused(
-            &|engine| store(engine, &resource("z", "local/unknown")),
-            "a type that does not exist",
+        assert_refused(make_project(&engine, "shop"), "a second project of a name");
+        assert_refused(
+            add_type(&engine, "local/t", None),
+            "a second type of a name",
         );
-        refused(
-            &|engine| {
-                let a = a.clone();
-                engine.write(move |unit| resources::delete(unit, &a).map(drop))
-            },
-            "a resource that is linked",
-        );
-        refused(
-            &|engine| {
-                let b = b.clone();
-                engine.write(move |unit| resources::delete(unit, &b).map(drop))
-            },
-            "a resource that lies below another",
-        );
-        refused(
-            &|engine| {
-                engine.write(move |unit| {
-                    let alias = "code".parse().expect("an alias");
-                    projects::link(
-                        unit,
-                        project,
-                        &ProjectLink {
-                            resource: second,
-                            alias,
-                            read_only: false,
-                        },
-                    )
-                })
-            },
+        assert_refused(
+            link_to(&engine, project, &b, "code"),
             "a second resource of an alias",
         );
-        refused(
-            &|engine| {
-                engine.write(move |unit| {
-                    let alias = "other".parse().expect("an alias");
-                    projects::link(
-                        unit,
-                        project,
-                        &ProjectLink {
-                            resource: first,
-                            alias,
-                            read_only: false,
-                        },
-                    )
-                })
-            },
+        assert_refused(
+            link_to(&engine, project, &a, "other"),
             "a resource linked twice",
         );
-        refused(
-            &|engine| {
-                engine.write(|unit| {
-                    resource_types::delete(unit, &"local/t".parse().expect("a name")).map(drop)
-                })
-            },
-            "a type in use",
+        link_to(&engine, project, &b, "other").expect("and nothing else");
+        let bare = "INSERT INTO resource_types (name, definition, created_at, updated_at) VALUES ('git', '{}', 0, 0)";
+        database
+            .try_meddle(bare)
+            .expect_err("bare names are built in");
+    }
+}
+
+#[test]
+fn the_schema_leaves_nothing_that_leads_nowhere() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (a, b) = (stored(&engine, "a"), stored(&engine, "b"));
+        let c = stored(&engine, "c");
+        link(&engine, a.id, b.id).expect("linked");
+        let project = make_project(&engine, "shop").expect("made");
+        link_to(&engine, project, &c, "code").expect("linked");
+        add_type(&engine, "local/t", None).expect("registered");
+        add_type(&engine, "local/sub", Some("local/t")).expect("registered");
+        store(&engine, &resource("typed", "local/sub")).expect("stored");
+
+        assert_refused(delete(&engine, &a), "a resource with something below it");
+        assert_refused(delete(&engine, &b), "a resource below another");
+        assert_refused(delete(&engine, &c), "a resource that a project links");
+        assert_refused(
+            delete_type(&engine, "local/t"),
+            "a type that another inherits from",
         );
-        refused(
-            &|engine| {
-                engine.write(|unit| {
-                    projects::insert(
-                        unit,
-                        ProjectId::generate(),
-                        &"shop".parse().expect("a name"),
-                        &ProjectRules::default(),
-                    )
-                })
-            },
-            "a second project of a name",
+        assert_refused(
+            delete_type(&engine, "local/sub"),
+            "a type of which there are resources",
+        );
+        assert_refused(
+            store(&engine, &resource("z", "local/unknown")),
+            "a type that does not exist",
+        );
+        assert_refused(
+            add_type(&engine, "local/z", Some("local/unknown")),
+            "an ancestor that does not exist",
         );
         let itself = format!(
             "INSERT INTO resource_links (parent_id, child_id, auto_discovered, created_at) VALUES ('{0}', '{0}', 0, 0)",
@@ -217,10 +212,7 @@ fn the_schema_keeps_the_rules_whoever_writes() {
         database
             .try_meddle(&itself)
             .expect_err("nothing lies below itself");
-        let bare = "INSERT INTO resource_types (name, definition, created_at, updated_at) VALUES ('git', '{}', 0, 0)";
-        database
-            .try_meddle(bare)
-            .expect_err("bare names are built in");
+
         // The links go with the project, the resource stays.
         engine
             .write(move |unit| {
@@ -229,7 +221,7 @@ fn the_schema_keeps_the_rules_whoever_writes() {
             })
             .expect("deleted");
         assert_eq!(database.count("SELECT COUNT(*) FROM project_links"), 0);
-        assert_eq!(database.count("SELECT COUNT(*) FROM resources"), 3);
+        delete(&engine, &c).expect("nothing links it any more");
     }
 }
 

@@ -134,49 +134,55 @@ pub(crate) enum ResourceType {
     },
 }
 
-/// Splits what stands behind a type into the flags of the type and the options of every command:
-/// `--format` and `--database-url`.
-pub(super) fn take_globals(
-    given: Vec<String>,
-) -> Result<(Vec<String>, Option<String>, Option<String>), clap::Error> {
-    let (mut rest, mut format, mut database_url) = (Vec::new(), None, None);
-    let mut given = given.into_iter();
-    while let Some(argument) = given.next() {
-        let (name, value) = match argument.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
-            _ => match argument.strip_prefix("-f") {
-                Some(value) if !value.is_empty() => {
-                    ("-f", Some(value.trim_start_matches('=').to_owned()))
+/// What stands behind a type: the flags of the type, and options that every command has.
+#[derive(Debug, Default)]
+pub(super) struct Behind {
+    pub(super) rest: Vec<String>,
+    pub(super) format: Option<String>,
+    pub(super) database_url: Option<String>,
+}
+
+impl Behind {
+    /// Tells the flags of a type from `--format` and `--database-url`.
+    pub(super) fn of(given: Vec<String>) -> Result<Self, clap::Error> {
+        let mut behind = Self::default();
+        let mut given = given.into_iter();
+        while let Some(argument) = given.next() {
+            let (name, value) = match argument.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
+                _ => match argument.strip_prefix("-f") {
+                    Some(value) if !value.is_empty() => {
+                        ("-f", Some(value.trim_start_matches('=').to_owned()))
+                    }
+                    _ => (argument.as_str(), None),
+                },
+            };
+            let place = match name {
+                "--" => {
+                    behind.rest.push(argument);
+                    behind.rest.extend(given.by_ref());
+                    break;
                 }
-                _ => (argument.as_str(), None),
-            },
-        };
-        let place = match name {
-            "--" => {
-                rest.push(argument);
-                rest.extend(given.by_ref());
-                break;
-            }
-            "--format" | "-f" => &mut format,
-            "--database-url" => &mut database_url,
-            _ => {
-                rest.push(argument);
-                continue;
-            }
-        };
-        let Some(value) = value.or_else(|| given.next()) else {
-            return Err(clap::Error::raw(
-                clap::error::ErrorKind::InvalidValue,
-                format!("a value is required for '{argument}' but none was supplied"),
-            ));
-        };
-        *place = Some(value);
+                "--format" | "-f" => &mut behind.format,
+                "--database-url" => &mut behind.database_url,
+                _ => {
+                    behind.rest.push(argument);
+                    continue;
+                }
+            };
+            let Some(value) = value.or_else(|| given.next()) else {
+                return Err(clap::Error::raw(
+                    clap::error::ErrorKind::InvalidValue,
+                    format!("a value is required for '{argument}' but none was supplied"),
+                ));
+            };
+            *place = Some(value);
+        }
+        // The one parser of formats judges it.
+        if let Some(format) = &behind.format {
+            let line = ["agents", "--format", format, "version"];
+            <super::Arguments as clap::Parser>::try_parse_from(line)?;
+        }
+        Ok(behind)
     }
-    // The one parser of formats judges it.
-    if let Some(format) = &format {
-        <super::Arguments as clap::Parser>::try_parse_from([
-            "agents", "--format", format, "version",
-        ])?;
-    }
-    Ok((rest, format, database_url))
 }

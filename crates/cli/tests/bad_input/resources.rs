@@ -27,12 +27,19 @@ fn stored(agents: &Agents) -> Value {
     ])
 }
 
-#[test]
-fn wrong_input_is_refused_and_changes_nothing() {
+/// Every command is refused with its exit code and error, and nothing is changed.
+fn all_refused(table: &[(Vec<&str>, i32, &str)]) {
     let agents = furnished();
     let before = stored(&agents);
-    for (arguments, exit, code) in [
-        // resource add
+    for (arguments, exit, code) in table {
+        refuse(&agents, arguments).with(*exit, code);
+        assert_eq!(stored(&agents), before, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_resource_that_cannot_be_registered_is_refused() {
+    all_refused(&[
         (vec!["resource", "add"], 2, "CA-0101"),
         (vec!["resource", "add", "fs-directory"], 2, "CA-0101"),
         (vec!["resource", "add", "fs-directory", "x"], 2, "CA-0101"),
@@ -106,7 +113,12 @@ fn wrong_input_is_refused_and_changes_nothing() {
             2,
             "CA-0611",
         ),
-        // the rest of resource
+    ]);
+}
+
+#[test]
+fn what_cannot_be_done_with_resources_is_refused() {
+    all_refused(&[
         (vec!["resource", "show", "nobody"], 3, "CA-0601"),
         (
             vec!["resource", "inspect", "'; DROP TABLE resources"],
@@ -127,7 +139,6 @@ fn wrong_input_is_refused_and_changes_nothing() {
         (vec!["resource", "link-child", "a", "a"], 4, "CA-0616"),
         (vec!["resource", "link-child", "a", "nobody"], 3, "CA-0601"),
         (vec!["resource", "unlink-child", "a", "b"], 3, "CA-0617"),
-        // resource type
         (vec!["resource", "type", "show", "nobody"], 3, "CA-0604"),
         (
             vec!["resource", "type", "remove", "git-checkout", "--yes"],
@@ -144,7 +155,12 @@ fn wrong_input_is_refused_and_changes_nothing() {
             1,
             "CA-0105",
         ),
-        // project
+    ]);
+}
+
+#[test]
+fn what_cannot_be_done_with_projects_is_refused() {
+    all_refused(&[
         (vec!["project", "create", "p"], 4, "CA-0633"),
         (vec!["project", "create", "x y"], 2, "CA-0102"),
         (vec!["project", "create", "root/x"], 2, "CA-0102"),
@@ -220,10 +236,7 @@ fn wrong_input_is_refused_and_changes_nothing() {
             3,
             "CA-0601",
         ),
-    ] {
-        refuse(&agents, &arguments).with(exit, code);
-        assert_eq!(stored(&agents), before, "{arguments:?}");
-    }
+    ]);
 }
 
 #[test]

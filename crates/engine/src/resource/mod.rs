@@ -17,6 +17,7 @@ mod registry;
 mod service;
 mod tree;
 mod types;
+mod variables;
 mod yaml;
 
 pub use add::{NewResource, Outcome, Registered};

@@ -16,9 +16,7 @@ use serde_saphyr::Spanned;
 
 use super::error::ResourceError;
 use super::registry::nearest;
-
-/// Gives the value of a variable.
-pub(super) type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
+use super::variables::{Expand, Variables};
 
 /// A type as written, and whether it says itself what kind it is.
 pub(super) struct Written {
@@ -391,55 +389,6 @@ fn malformed(error: &serde_saphyr::Error) -> ResourceError {
         message,
         place: place.map(|place| (place.line(), place.column())),
         nearest: found,
-    }
-}
-
-/// Puts the values of variables into texts.
-struct Expand<'e> {
-    text: &'e str,
-    variables: Variables<'e>,
-}
-
-impl Expand<'_> {
-    fn text(&self, text: &mut String) -> Result<(), ResourceError> {
-        let mut rest = text.as_str();
-        let mut expanded = String::new();
-        while let Some(start) = rest.find("${") {
-            let Some(end) = rest[start..].find('}').map(|end| start + end) else {
-                break;
-            };
-            expanded.push_str(&rest[..start]);
-            let inside = &rest[start + 2..end];
-            let (variable, default) = match inside.split_once(':') {
-                Some((variable, default)) => (variable, Some(default)),
-                None => (inside, None),
-            };
-            let value = (self.variables)(variable)
-                .or_else(|| default.map(|default| default.trim_start_matches('-').to_owned()));
-            let Some(value) = value else {
-                return Err(self.unset(variable));
-            };
-            expanded.push_str(&value);
-            rest = &rest[end + 1..];
-        }
-        expanded.push_str(rest);
-        *text = expanded;
-        Ok(())
-    }
-
-    fn unset(&self, variable: &str) -> ResourceError {
-        let start = self.text.find(&format!("${{{variable}"));
-        let place = start.and_then(|start| {
-            let before = self.text.get(..start)?;
-            let line = before.matches('\n').count() as u64 + 1;
-            let column = before.rsplit('\n').next()?.chars().count() as u64 + 1;
-            Some((line, column))
-        });
-        ResourceError::Malformed {
-            message: format!("the variable `{variable}` is not set"),
-            place,
-            nearest: None,
-        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Option<Report>,
 
 /// How a resource is isolated, as people read it.
 pub(super) fn sandbox_cell(strategy: Option<SandboxStrategy>) -> Cell {
-    Cell::from(strategy.map(|strategy| strategy.as_str()))
+    Cell::from(strategy.map(SandboxStrategy::as_str))
 }
 
 /// Yes or no, as people read it.
