@@ -134,10 +134,8 @@ fn delete_type(engine: &Engine, name: &str) -> Result<(), Error> {
 
 /// The database itself refuses it.
 fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, Error>, what: &str) {
-    assert!(
-        matches!(outcome, Err(Error::Constraint(_))),
-        "{what}: {outcome:?}"
-    );
+    let error = outcome.expect_err(what);
+    assert!(matches!(error, Error::Constraint(_)), "{what}: {error:?}");
 }
 
 #[test]
