@@ -648,6 +648,16 @@ fn types_keep_the_rules() {
         );
         assert_eq!(code(longer), Code::InvalidResourceType);
 
+        // Nor can what a subtype stands on be taken away from below it.
+        add_type(service, "name: lower\nsandbox_strategy: overlay\n").expect("registered");
+        add_type(
+            service,
+            "name: upper\ninherits: lower\ncapabilities: {sandbox: true}\n",
+        )
+        .expect("registered");
+        let taken = service.add_type("name: lower\n", &|_| None, Register::Update);
+        assert_eq!(code(taken), Code::InvalidResourceType);
+
         assert_eq!(refused("name: t2\n"), Code::ResourceTypeExists);
         assert_eq!(code(service.remove_type("t2")), Code::ResourceTypeInUse);
         assert_eq!(

@@ -352,3 +352,14 @@ fn resources_and_projects_are_saved_from_a_damaged_file() {
         "{checks:?}"
     );
 }
+
+/// A file of an older program has fewer tables, and nothing of those is lost.
+#[test]
+fn a_salvage_of_an_older_file_does_not_miss_what_it_never_had() {
+    let database = TestDatabase::sqlite();
+    first_version(&database);
+    let report = salvage(&database.file(), &Options::default()).expect("saved");
+    assert_eq!(report.incomplete, [""; 0]);
+    assert_eq!(database.count("SELECT COUNT(*) FROM sessions"), 1);
+    assert_eq!(database.count("SELECT COUNT(*) FROM resources"), 0);
+}

@@ -119,6 +119,10 @@ fn copy_all(
 ) -> rusqlite::Result<u64> {
     fresh.execute_batch("PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE")?;
     for (table, key) in TABLES {
+        if !has_table(old, table) {
+            saved.push((table.to_owned(), 0));
+            continue;
+        }
         let forward = copy_table(old, fresh, table, key, "ASC");
         let mut count = forward.rows;
         if !forward.complete {
@@ -131,6 +135,17 @@ fn copy_all(
     let lost = fill_gaps(fresh)?;
     fresh.execute_batch("COMMIT; PRAGMA foreign_keys = ON")?;
     Ok(lost)
+}
+
+/// Whether the old file has a table at all: one of an older program has fewer. When even that cannot
+/// be read, the table is taken to be there, and its reading fails.
+fn has_table(old: &Connection, table: &str) -> bool {
+    let count = old.query_row(
+        "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1",
+        [table],
+        |row| row.get::<_, i64>(0),
+    );
+    count.map_or(true, |count| count > 0)
 }
 
 /// Puts a mark under every number whose message is gone and says how many.
