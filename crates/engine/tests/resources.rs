@@ -997,3 +997,21 @@ fn the_type_in_the_documents_can_be_registered() {
         assert!(is_told, "{name} can be added and is not in the documents");
     }
 }
+
+/// A pipe in the place of a file is told, not waited for.
+#[test]
+fn a_pipe_is_never_opened() {
+    each(|_, service, base| {
+        let site = folder(base, "site");
+        let pipe = site.join(".devcontainer.json");
+        let made = Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .expect("mkfifo runs");
+        assert!(made.success());
+        let registered = add(service, "fs-directory", "site", &site);
+        assert_eq!(registered.discovered.len(), 0);
+        assert_eq!(registered.warnings.len(), 1, "{:?}", registered.warnings);
+        assert_eq!(code(service.ensure_path(&pipe)), Code::UnsuitableLocation);
+    });
+}

@@ -109,6 +109,11 @@ fn a_resource_that_cannot_be_registered_is_refused() {
             "CA-0613",
         ),
         (
+            vec!["resource", "add", "fs-directory", "x", "--path", ""],
+            2,
+            "CA-0611",
+        ),
+        (
             vec!["resource", "add", "postgres", "x", "--url", "nowhere"],
             2,
             "CA-0611",

@@ -307,6 +307,17 @@ fn passwords_are_never_shown() {
         }
     }
     assert_eq!(agents.run(&["resource", "show", "orders"]).code, Some(0));
+    let wrong = [
+        "resource",
+        "add",
+        "postgres",
+        "x",
+        "--url",
+        "postgres:/ada:secret@host",
+    ];
+    let answer = agents.run(&wrong);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(!answer.err.contains("secret"), "{answer:?}");
 }
 
 /// The home and, where there is a server, PostgreSQL.

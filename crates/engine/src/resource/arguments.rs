@@ -48,24 +48,30 @@ fn value(argument: &Argument, text: &str, base: &Path) -> Result<Value, String> 
     if text.chars().any(char::is_control) {
         return Err("holds a control character".to_owned());
     }
+    // An address may hold a password, so it is not repeated.
+    let shown = match argument.kind {
+        ArgumentType::Url => "the value".to_owned(),
+        _ => format!("`{text}`"),
+    };
     if let Some(pattern) = &argument.validation_pattern
         && !whole_pattern(pattern)?.is_match(text)
     {
-        return Err(format!("`{text}` does not match {pattern}"));
+        return Err(format!("{shown} does not match {pattern}"));
     }
     match argument.kind {
         ArgumentType::String => Ok(text.into()),
         ArgumentType::Url if is_url(text) => Ok(text.into()),
-        ArgumentType::Url => Err(format!("`{text}` is not a URL such as https://host/path")),
+        ArgumentType::Url => Err(format!("{shown} is not a URL such as https://host/path")),
         ArgumentType::Integer => text
             .parse::<i64>()
             .map(Value::from)
-            .map_err(|_| format!("`{text}` is not a whole number")),
+            .map_err(|_| format!("{shown} is not a whole number")),
         ArgumentType::Boolean => match text.to_ascii_lowercase().as_str() {
             "true" | "yes" | "1" => Ok(true.into()),
             "false" | "no" | "0" => Ok(false.into()),
-            _ => Err(format!("`{text}` is neither true nor false")),
+            _ => Err(format!("{shown} is neither true nor false")),
         },
+        ArgumentType::Path if text.is_empty() => Err("the path is empty".to_owned()),
         ArgumentType::Path => Ok(base.join(text).display().to_string().into()),
     }
 }
@@ -222,9 +228,13 @@ pub(super) fn repository(path: &Path) -> Result<git::GitProbe, ResourceError> {
     }
 }
 
-/// Whether a file begins as an SQLite database does.
+/// Whether there is a file that begins as an SQLite database does.
 pub(super) fn is_sqlite(path: &Path) -> bool {
     let mut header = [0; SQLITE_HEADER.len()];
+    // Opening something else, such as a pipe, could wait for ever.
+    if !path.is_file() {
+        return false;
+    }
     std::fs::File::open(path)
         .and_then(|mut file| file.read_exact(&mut header))
         .is_ok_and(|()| header == *SQLITE_HEADER)

@@ -160,6 +160,10 @@ fn segment(name: &TypeName, inside: &Path) -> String {
 
 /// Reads what a development container is called. Comments are allowed there.
 fn read_devcontainer(path: &Path) -> Result<Properties, String> {
+    // Opening something else, such as a pipe, could wait for ever.
+    if !path.is_file() {
+        return Err("it is not a file".to_owned());
+    }
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let mut text = String::new();
     let read = file
