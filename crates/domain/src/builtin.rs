@@ -1,7 +1,7 @@
 //! The resource types that are always there, as one table.
 //!
-//! A capability stands here only when something really does it. Container types are known and found,
-//! nothing works inside them, so they declare none. Virtual types are identities: what physical
+//! A capability stands here only when something really does it. Containers and databases on servers
+//! are known, nothing works inside them yet, so they declare none. Virtual types are identities: what physical
 //! resources with the same content have in common.
 
 use std::sync::LazyLock;
@@ -242,7 +242,7 @@ const TABLE: &[Line] = &[
     },
     Line {
         name: "postgres",
-        description: "A PostgreSQL database",
+        description: "A PostgreSQL database; known, but nothing works in it yet",
         addable: true,
         arguments: &[(
             "url",
@@ -252,7 +252,6 @@ const TABLE: &[Line] = &[
         )],
         handler: Some("database"),
         strategy: Some(SandboxStrategy::TransactionRollback),
-        able: Able::All,
         ..BLANK
     },
     Line {

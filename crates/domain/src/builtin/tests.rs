@@ -46,13 +46,13 @@ fn strategies_of_the_types_people_register() {
 
 /// Report 5874: a type declared no checkpoints while its handler made them.
 #[test]
-fn defect_5874_databases_declare_their_checkpoints_and_containers_declare_nothing() {
+fn defect_5874_types_declare_what_is_done_with_them_and_no_more() {
     let able = |name: &str| {
         let name = name.parse().expect("a name");
         let found = inherit(&name, ResourceType::find_built_in).expect("it is there");
         found.whole.capabilities.expect("declared")
     };
-    for name in ["git-checkout", "fs-directory", "sqlite", "postgres"] {
+    for name in ["git-checkout", "fs-directory", "fs-file", "sqlite"] {
         let able = able(name);
         assert!(
             able.read && able.write && able.sandbox && able.checkpoint,
@@ -62,6 +62,7 @@ fn defect_5874_databases_declare_their_checkpoints_and_containers_declare_nothin
     for name in [
         "container-instance",
         "devcontainer-instance",
+        "postgres",
         "mysql",
         "git",
     ] {
