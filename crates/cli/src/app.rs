@@ -18,7 +18,7 @@ pub fn run(arguments: &[OsString]) -> u8 {
     let timing = Timing::start();
     let environment = Environment::of_process();
     let surface = Surface::detect(&environment);
-    let parsed = match Arguments::try_parse_from(arguments) {
+    let parsed = match Arguments::try_parse_from(arguments).and_then(Arguments::gather) {
         Ok(parsed) => parsed,
         Err(error) => return usage(&error, arguments, &environment, &surface, timing),
     };
@@ -188,6 +188,16 @@ fn usage(
         surface,
     )
     .unwrap_or_else(|_| Format::automatic(surface));
+    finish(
+        &Printer::new(format, surface),
+        "agents",
+        Err(usage_error(error)),
+        timing,
+    )
+}
+
+/// A command line that cannot be parsed, as an error of ours.
+pub(crate) fn usage_error(error: &clap::Error) -> CommandError {
     let code = match error.kind() {
         ErrorKind::InvalidUtf8 => Code::InvalidUtf8,
         _ => Code::Usage,
@@ -217,13 +227,7 @@ fn usage(
         .or(tip)
         .or(usage)
         .unwrap_or_else(|| "run `agents --help`".to_owned());
-    let failure = CommandError::new(code, message).with_hint(hint);
-    finish(
-        &Printer::new(format, surface),
-        "agents",
-        Err(failure),
-        timing,
-    )
+    CommandError::new(code, message).with_hint(hint)
 }
 
 /// The format asked for on a command line that cannot be parsed.

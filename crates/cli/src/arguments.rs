@@ -1,5 +1,7 @@
 //! The command line as a tree of commands, with the help people read.
 
+mod project;
+mod resource;
 mod sandbox;
 
 use std::path::PathBuf;
@@ -7,6 +9,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::project::{Project, ProjectCreate};
+pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 use crate::output::Format;
 
 pub(crate) use sandbox::{
@@ -55,6 +59,18 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// Takes the options that every command has from behind a type's flags, where only `resource
+    /// add` would see them.
+    pub(crate) fn gather(mut self) -> Result<Self, clap::Error> {
+        if let Command::Resource(Resource::Add(add)) = &mut self.command {
+            let behind = resource::Behind::of(std::mem::take(&mut add.rest))?;
+            add.rest = behind.rest;
+            self.format = behind.format.or(self.format);
+            self.database_url = behind.database_url.or(self.database_url);
+        }
+        Ok(self)
+    }
+
     /// The format of the report. `markdown` names the document of an export instead.
     pub(crate) fn report_format(&self) -> Option<Format> {
         self.format.as_deref().and_then(|name| name.parse().ok())
@@ -83,6 +99,12 @@ pub(crate) enum Command {
     /// Keep conversations
     #[command(subcommand)]
     Session(Session),
+    /// Keep what plans work on: repositories, folders, databases
+    #[command(subcommand)]
+    Resource(Resource),
+    /// Keep projects, which link resources
+    #[command(subcommand)]
+    Project(Project),
     /// Work in copies and apply the result whole or not at all
     #[command(subcommand)]
     Sandbox(Sandbox),

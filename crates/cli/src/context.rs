@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_engine::{SandboxService, SessionService};
+use cleveragents_engine::{ProjectService, ResourceService, SandboxService, SessionService};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
 use crate::config::{Configuration, Environment, Home, Level, Settings, keys};
@@ -63,6 +63,14 @@ impl Context {
             self.engine()?,
             self.settings.max_message_bytes(),
         ))
+    }
+
+    pub(crate) fn resources(&self) -> Result<ResourceService, CommandError> {
+        Ok(ResourceService::new(self.engine()?))
+    }
+
+    pub(crate) fn projects(&self) -> Result<ProjectService, CommandError> {
+        Ok(ProjectService::new(self.engine()?))
     }
 
     pub(crate) fn sandboxes(&self) -> Result<SandboxService, CommandError> {

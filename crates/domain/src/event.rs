@@ -78,6 +78,32 @@ kinds! {
     LeaseTakenOver = "lease.taken_over";
     /// A lease was given back.
     LeaseReleased = "lease.released";
+    /// A resource type was registered.
+    ResourceTypeRegistered = "resource_type.registered";
+    /// A resource type was registered again with another definition.
+    ResourceTypeUpdated = "resource_type.updated";
+    /// A resource type was removed.
+    ResourceTypeRemoved = "resource_type.removed";
+    /// A resource was registered by a person.
+    ResourceRegistered = "resource.registered";
+    /// A resource was found below another.
+    ResourceDiscovered = "resource.discovered";
+    /// A resource was registered again with other facts.
+    ResourceUpdated = "resource.updated";
+    /// A resource was removed.
+    ResourceRemoved = "resource.removed";
+    /// A resource was put below another.
+    ResourceLinked = "resource.linked";
+    /// A resource was taken away from below another.
+    ResourceUnlinked = "resource.unlinked";
+    /// A project was made.
+    ProjectCreated = "project.created";
+    /// A project was removed.
+    ProjectDeleted = "project.deleted";
+    /// A resource was linked to a project.
+    ProjectResourceLinked = "project.resource_linked";
+    /// A resource was taken out of a project.
+    ProjectResourceUnlinked = "project.resource_unlinked";
     /// Old rows were removed.
     CleanupRan = "cleanup.ran";
 }

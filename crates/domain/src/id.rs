@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use ulid::{Generator, Ulid};
 
 /// The shortest prefix accepted as input.
@@ -110,6 +111,26 @@ ids! {
     SandboxId;
     /// Names one run of the program: the owner of leases.
     ProcessId;
+    /// Names a resource.
+    ResourceId;
+    /// Names a project.
+    ProjectId;
+}
+
+impl ResourceId {
+    /// The id of what was discovered below this resource: the same for the same key every time, and
+    /// made at the same moment as far as sorting goes.
+    #[must_use]
+    pub fn child(self, key: &str) -> Self {
+        let hash = Sha256::new_with_prefix(self.0.to_bytes())
+            .chain_update(key.as_bytes())
+            .finalize();
+        let random = hash
+            .iter()
+            .take(10)
+            .fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));
+        Self(Ulid::from_parts(self.0.timestamp_ms(), random))
+    }
 }
 
 /// Checks that a text can be the beginning of an id and gives it in the stored spelling.

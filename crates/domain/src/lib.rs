@@ -5,23 +5,29 @@
 //! what is done with it is `cleveragents-engine`.
 //!
 //! Main types: [`SessionId`] and its siblings, [`Name`], [`Session`], [`Message`], [`Changeset`],
-//! [`ChangeEntry`], [`Lease`], [`Event`], and the error vocabulary [`Code`], [`Kind`],
+//! [`ChangeEntry`], [`Lease`], [`Event`], [`ResourceType`], [`Resource`], [`Project`], and the error vocabulary [`Code`], [`Kind`],
 //! [`Diagnose`].
 
+mod builtin;
 mod changeset;
 mod error;
 mod event;
 mod file_state;
 mod hash;
 mod id;
+mod inheritance;
 mod invocation;
 mod lease;
 mod message;
 mod name;
 mod plan;
+mod project;
+mod resource;
+mod resource_type;
 mod sandbox;
 mod search;
 mod session;
+mod strategy;
 mod time;
 mod tree_path;
 mod usage;
@@ -34,9 +40,10 @@ pub use event::{Event, EventKind, NewEvent, Position};
 pub use file_state::{FileKind, FileMode, FileState};
 pub use hash::{ContentHash, HashError};
 pub use id::{
-    ChangesetId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, SandboxId, SessionId,
-    ToolInvocationId, check_prefix, shortest_prefix,
+    ChangesetId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, ResourceId,
+    SandboxId, SessionId, ToolInvocationId, check_prefix, shortest_prefix,
 };
+pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
 pub use invocation::{InvocationOutcome, ToolInvocation};
 pub use lease::{Lease, LeaseSubject, LeaseToken, Owner, Ttl, TtlError};
 pub use message::{
@@ -45,12 +52,19 @@ pub use message::{
 };
 pub use name::{ActorName, Name, NameError};
 pub use plan::{LinkedPlan, Plan};
+pub use project::{Alias, Project, ProjectLink, ProjectPartError, ProjectRules};
+pub use resource::{Boundary, Properties, Resource, ResourceName};
+pub use resource_type::{
+    Activation, Argument, ArgumentType, AutoDiscovery, Capabilities, ChildType, MAXIMUM_SCAN_DEPTH,
+    RESERVED_ARGUMENTS, ResourceKind, ResourceType, TypeName, TypeRuleError,
+};
 pub use sandbox::{
     Checkpoint, CheckpointNumber, CheckpointReason, Sandbox, SandboxName, SandboxNameError,
     SandboxState,
 };
 pub use search::{SearchQuery, SearchQueryError, Term};
 pub use session::{Session, SessionName, SessionNameError, Version};
+pub use strategy::{SandboxStrategy, StrategyError};
 pub use time::{Timestamp, TimestampError};
 pub use tree_path::{TreePath, TreePathError};
 pub use usage::{MicroUsd, TokenUsage, Tokens};

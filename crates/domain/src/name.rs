@@ -86,7 +86,8 @@ impl Name {
     }
 }
 
-fn is_plain_segment(segment: &str) -> bool {
+/// Whether a text can be one segment of a name.
+pub(crate) fn is_plain_segment(segment: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     segment.len() <= SEGMENT_MAXIMUM
         && segment.bytes().next().is_some_and(legal)

@@ -2,12 +2,14 @@
 //! front end.
 //!
 //! [`SessionService`] keeps conversations, [`PlanExecutionContext`] records what a plan run changes,
-//! [`SandboxService`] keeps the copies in which work is done and carries it to the user, and
-//! [`LeaseService`] gives one owner at a time the right to work on something.
+//! [`LeaseService`] gives one owner at a time the right to work on something, [`ResourceService`] and
+//! [`ProjectService`] keep what plans work on, [`SandboxService`] the copies in which they do.
 
 mod lease;
 mod plan;
 mod process;
+mod project;
+mod resource;
 mod sandbox;
 mod session;
 mod sync;
@@ -15,6 +17,12 @@ mod sync;
 pub use lease::{HeldLease, LeaseError, LeaseService};
 pub use plan::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use process::{Liveness, current_owner, liveness};
+pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};
+pub use resource::{
+    GitProbe, GitProblem, GitState, Holder, Inspection, NewResource, Outcome, Presence, Register,
+    Registered, RegisteredType, ResourceDetails, ResourceError, ResourceFilter, ResourceService,
+    TreeNode, TypeRegistry, git_probe,
+};
 pub use sandbox::{
     Applied, ApplyRequest, CaptureReport, ExecReport, ExecRequest, MemberChanges, OpenSandbox,
     Recovered, RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService, SandboxView,

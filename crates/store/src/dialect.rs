@@ -32,6 +32,17 @@ impl Dialect {
         }
     }
 
+    /// A lock that orders changes of resource types, resources and projects, held to the end of the
+    /// transaction. SQLite has one writer at a time and needs none.
+    pub(crate) const fn lock_registry(self) -> Option<&'static str> {
+        match self {
+            Self::Sqlite => None,
+            Self::Postgres => {
+                Some("SELECT 1 FROM (SELECT pg_advisory_xact_lock(7120732675660002)) AS locked")
+            }
+        }
+    }
+
     /// Appended to a `SELECT` whose row must not change until the transaction ends.
     pub(crate) const fn for_update(self) -> &'static str {
         match self {

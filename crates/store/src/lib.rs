@@ -3,7 +3,7 @@
 //! An [`EngineCache`] gives the one [`Engine`] of a [`DatabaseUrl`]. An engine runs units of work:
 //! closures over a [`UnitOfWork`] whose writes and events become true together or not at all. What
 //! is stored is read and written through the repositories, one module per noun: [`sessions`],
-//! [`messages`], [`changesets`], [`leases`], [`events`] and so on. They take a unit of work or a
+//! [`messages`], [`changesets`], [`leases`], [`resources`], [`projects`], [`events`] and so on. They take a unit of work or a
 //! [`Reader`] and can neither commit nor roll back.
 //!
 //! SQLite is embedded and the default, PostgreSQL serves teams. Statements are written once in the
@@ -32,7 +32,8 @@ pub use error::Error;
 pub use maintenance::{Check, Cleanup, Freed, Retention, SalvageReport, Severity, Status, salvage};
 pub use migrate::{AppliedMigration, Migration};
 pub use repository::{
-    blobs, changesets, events, invocations, leases, messages, plans, sandboxes, search, sessions,
+    blobs, changesets, events, invocations, leases, messages, plans, projects, resource_types,
+    resources, sandboxes, search, sessions,
 };
 pub use transaction::{Reader, UnitOfWork};
 pub use url::{DatabaseUrl, redact};

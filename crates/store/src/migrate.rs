@@ -46,7 +46,8 @@ macro_rules! migrations {
 const MIGRATIONS: &[Migration] = migrations! {
     1 "0001_foundation";
     2 "0002_cheap_checks";
-    3 "0004_sandboxes";
+    3 "0003_resources";
+    4 "0004_sandboxes";
 };
 
 impl Migration {

@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use cleveragents_domain::{
-    ChangesetId, ContentHash, MessageId, PlanId, ProcessId, SandboxId, SessionId, Timestamp,
-    ToolInvocationId,
+    ChangesetId, ContentHash, MessageId, PlanId, ProcessId, ProjectId, ResourceId, SandboxId,
+    SessionId, Timestamp, ToolInvocationId,
 };
 
 use crate::Error;
@@ -39,6 +39,12 @@ impl From<u64> for Param<'_> {
 
 impl From<u32> for Param<'_> {
     fn from(value: u32) -> Self {
+        Self::Integer(i64::from(value))
+    }
+}
+
+impl From<bool> for Param<'_> {
+    fn from(value: bool) -> Self {
         Self::Integer(i64::from(value))
     }
 }
@@ -102,6 +108,8 @@ printed!(
     ChangesetId,
     ToolInvocationId,
     ProcessId,
+    ResourceId,
+    ProjectId,
     SandboxId,
     ContentHash
 );
@@ -182,6 +190,16 @@ impl FromColumn for u32 {
     }
 }
 
+impl FromColumn for bool {
+    fn from_column(value: Value) -> Result<Self, Error> {
+        match i64::from_column(value)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(unexpected("0 or 1", &Value::Integer(other))),
+        }
+    }
+}
+
 impl FromColumn for f64 {
     #[expect(
         clippy::cast_precision_loss,
@@ -247,11 +265,16 @@ parsed!(
     ChangesetId,
     ToolInvocationId,
     ProcessId,
+    ResourceId,
+    ProjectId,
     SandboxId,
     ContentHash
 );
 parsed!(
     cleveragents_domain::Role,
     cleveragents_domain::Name,
-    cleveragents_domain::SessionName
+    cleveragents_domain::SessionName,
+    cleveragents_domain::ResourceName,
+    cleveragents_domain::TypeName,
+    cleveragents_domain::Alias
 );

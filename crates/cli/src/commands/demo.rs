@@ -130,7 +130,8 @@ fn one_engine(_: &Tour) -> Result<Stop, CommandError> {
         title: "1. One engine per database",
         promise: "Threads that open one database at the same instant share one engine, migrated once",
         seen: format!(
-            "{THREADS} threads got {same} handles of 1 engine; {migrations} migration ran"
+            "{THREADS} threads got {same} handles of 1 engine; {} ran once",
+            super::counted(migrations, "migration")
         ),
         facts: json!({"threads": THREADS, "engines": 1, "migrations": migrations}),
     })

@@ -6,6 +6,8 @@ pub(crate) mod db;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod init;
+pub(crate) mod project;
+pub(crate) mod resource;
 pub(crate) mod sandbox;
 pub(crate) mod session;
 pub(crate) mod system;
@@ -15,7 +17,9 @@ use std::io::{IsTerminal, Write};
 use clap::CommandFactory;
 use cleveragents_domain::Code;
 
-use crate::arguments::{Arguments, Cleanup, Command, Config, Db, Sandbox, Session};
+use crate::arguments::{
+    Arguments, Cleanup, Command, Config, Db, Project, Resource, ResourceType, Sandbox, Session,
+};
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
@@ -43,6 +47,24 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Session(Session::Import(_)) => "session import",
         Command::Session(Session::Fork { .. }) => "session fork",
         Command::Session(Session::Search(_)) => "session search",
+        Command::Resource(Resource::Add(_)) => "resource add",
+        Command::Resource(Resource::List { .. }) => "resource list",
+        Command::Resource(Resource::Show { .. }) => "resource show",
+        Command::Resource(Resource::Inspect { .. }) => "resource inspect",
+        Command::Resource(Resource::Tree { .. }) => "resource tree",
+        Command::Resource(Resource::Remove { .. }) => "resource remove",
+        Command::Resource(Resource::LinkChild { .. }) => "resource link-child",
+        Command::Resource(Resource::UnlinkChild { .. }) => "resource unlink-child",
+        Command::Resource(Resource::Type(ResourceType::Add { .. })) => "resource type add",
+        Command::Resource(Resource::Type(ResourceType::List)) => "resource type list",
+        Command::Resource(Resource::Type(ResourceType::Show { .. })) => "resource type show",
+        Command::Resource(Resource::Type(ResourceType::Remove { .. })) => "resource type remove",
+        Command::Project(Project::Create(_)) => "project create",
+        Command::Project(Project::List) => "project list",
+        Command::Project(Project::Show { .. }) => "project show",
+        Command::Project(Project::Delete { .. }) => "project delete",
+        Command::Project(Project::LinkResource { .. }) => "project link-resource",
+        Command::Project(Project::UnlinkResource { .. }) => "project unlink-resource",
         Command::Sandbox(Sandbox::Create(_)) => "sandbox create",
         Command::Sandbox(Sandbox::List { .. }) => "sandbox list",
         Command::Sandbox(Sandbox::Show { .. }) => "sandbox show",
@@ -76,6 +98,8 @@ pub(crate) fn run(
         Command::Diagnostics(arguments) => diagnostics::run(context, &arguments)?,
         Command::Config(command) => config::show(context, &command)?,
         Command::Session(command) => return session::run(context, command, is_markdown),
+        Command::Resource(command) => return resource::run(context, command),
+        Command::Project(command) => project::run(context, command)?,
         Command::Sandbox(command) => return sandbox::run(context, command),
         Command::Db(command) => db::run(context, &command)?,
         Command::Cleanup(command) => cleanup::run(context, &command)?,

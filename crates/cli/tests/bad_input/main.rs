@@ -6,6 +6,7 @@ mod configuration;
 mod databases;
 mod disk;
 mod documents;
+mod resources;
 mod sessions;
 mod streams;
 

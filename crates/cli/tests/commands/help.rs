@@ -77,6 +77,11 @@ fn commands_that_take_much_have_examples() {
         vec!["session", "messages"],
         vec!["session", "export"],
         vec!["session", "search"],
+        vec!["resource", "add"],
+        vec!["resource", "list"],
+        vec!["resource", "type", "add"],
+        vec!["project", "create"],
+        vec!["project", "link-resource"],
         vec!["config", "set"],
         vec!["completion"],
     ] {

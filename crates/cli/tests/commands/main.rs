@@ -6,7 +6,9 @@ mod formats;
 mod help;
 mod init;
 mod maintenance;
+mod projects;
 mod references;
+mod resources;
 mod sessions;
 
 use std::collections::BTreeMap;
@@ -101,6 +103,7 @@ fn assert_shown(name: &str, text: &str) {
         (r"ok(\s+)3\.\d+\.\d+", "ok$1[sqlite]"),
         (r"\b(x86_64|aarch64)-(linux|macos)\b", "[platform]"),
         (r"init-\d{16}", "init-[stamp]"),
+        (r"\b[0-9a-f]{40}\b", "[commit]"),
         (r#"(Version: |"version": ")\d+\.\d+\.\d+"#, "${1}[version]"),
     ] {
         settings.add_filter(pattern, replacement);

@@ -15,6 +15,7 @@
 mod engine;
 mod leases;
 mod program;
+mod resources;
 mod sandboxes;
 mod sessions;
 mod world;

@@ -36,7 +36,7 @@ const BELIEVABLE: i64 = 100_000;
 ///
 /// Events are saved with their positions: a reader that resumes after one must find the next behind
 /// it, so positions may not begin anew.
-const TABLES: [(&str, &str); 10] = [
+const TABLES: [(&str, &str); 15] = [
     ("sessions", "session_id"),
     ("messages", "position"),
     ("session_plans", "session_id, plan_id"),
@@ -46,6 +46,11 @@ const TABLES: [(&str, &str); 10] = [
     ("change_entries", "changeset_id, number"),
     ("leases", "kind, subject_id"),
     ("blobs", "hash"),
+    ("resource_types", "name"),
+    ("resources", "resource_id"),
+    ("resource_links", "parent_id, child_id"),
+    ("projects", "project_id"),
+    ("project_links", "project_id, resource_id"),
     ("events", "position"),
 ];
 
@@ -65,6 +70,12 @@ const MEND: &str = "
     UPDATE change_entries SET invocation_id = NULL WHERE invocation_id NOT IN (SELECT invocation_id FROM tool_invocations);
     UPDATE changesets SET next_entry = COALESCE((SELECT MAX(number) + 1 FROM change_entries
         WHERE change_entries.changeset_id = changesets.changeset_id), 0);
+    UPDATE resource_types SET inherits_custom = NULL WHERE inherits_custom NOT IN (SELECT name FROM resource_types);
+    UPDATE resources SET custom_type = NULL WHERE custom_type NOT IN (SELECT name FROM resource_types);
+    DELETE FROM resource_links WHERE parent_id NOT IN (SELECT resource_id FROM resources)
+        OR child_id NOT IN (SELECT resource_id FROM resources);
+    DELETE FROM project_links WHERE project_id NOT IN (SELECT project_id FROM projects)
+        OR resource_id NOT IN (SELECT resource_id FROM resources);
 ";
 
 /// Renames a damaged database and saves what can be read into a new one.
@@ -108,6 +119,10 @@ fn copy_all(
 ) -> rusqlite::Result<u64> {
     fresh.execute_batch("PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE")?;
     for (table, key) in TABLES {
+        if !has_table(old, table) {
+            saved.push((table.to_owned(), 0));
+            continue;
+        }
         let forward = copy_table(old, fresh, table, key, "ASC");
         let mut count = forward.rows;
         if !forward.complete {
@@ -120,6 +135,17 @@ fn copy_all(
     let lost = fill_gaps(fresh)?;
     fresh.execute_batch("COMMIT; PRAGMA foreign_keys = ON")?;
     Ok(lost)
+}
+
+/// Whether the old file has a table at all: one of an older program has fewer. When even that cannot
+/// be read, the table is taken to be there, and its reading fails.
+fn has_table(old: &Connection, table: &str) -> bool {
+    let count = old.query_row(
+        "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1",
+        [table],
+        |row| row.get::<_, i64>(0),
+    );
+    count.map_or(true, |count| count > 0)
 }
 
 /// Puts a mark under every number whose message is gone and says how many.

@@ -1,0 +1,79 @@
+use crate::SandboxStrategy;
+use crate::inheritance::inherit;
+use crate::resource_type::{ResourceKind, ResourceType, TypeName};
+use std::collections::HashSet;
+
+#[test]
+fn every_built_in_type_keeps_the_rules() {
+    let mut names = HashSet::new();
+    for declared in ResourceType::built_in() {
+        let name = &declared.name;
+        assert!(names.insert(name), "{name} stands twice");
+        assert!(name.is_bare() && !declared.description.is_empty(), "{name}");
+        let found = inherit(name, ResourceType::find_built_in).expect("inherits");
+        assert_eq!(found.whole.check_whole(), Ok(()), "{name}");
+        let related = declared
+            .parent_types
+            .iter()
+            .chain(declared.child_types.iter().map(|child| &child.name));
+        for other in related {
+            assert!(
+                ResourceType::find_built_in(other).is_some(),
+                "{name}: {other}"
+            );
+        }
+    }
+}
+
+#[test]
+fn strategies_of_the_types_people_register() {
+    for (name, strategy) in [
+        ("git-checkout", Some(SandboxStrategy::GitWorktree)),
+        ("fs-mount", Some(SandboxStrategy::CopyOnWrite)),
+        ("fs-directory", Some(SandboxStrategy::CopyOnWrite)),
+        ("fs-file", Some(SandboxStrategy::CopyOnWrite)),
+        ("sqlite", Some(SandboxStrategy::TransactionRollback)),
+        ("postgres", Some(SandboxStrategy::TransactionRollback)),
+        ("container-instance", Some(SandboxStrategy::Snapshot)),
+        ("devcontainer-instance", Some(SandboxStrategy::Snapshot)),
+        ("git", None),
+    ] {
+        let name: TypeName = name.parse().expect("a name");
+        let found = inherit(&name, ResourceType::find_built_in).expect("it is there");
+        assert_eq!(found.whole.sandbox_strategy, strategy, "{name}");
+    }
+}
+
+/// Report 5874: a type declared no checkpoints while its handler made them.
+#[test]
+fn defect_5874_types_declare_what_is_done_with_them_and_no_more() {
+    let able = |name: &str| {
+        let name = name.parse().expect("a name");
+        let found = inherit(&name, ResourceType::find_built_in).expect("it is there");
+        found.whole.capabilities.expect("declared")
+    };
+    for name in ["git-checkout", "fs-directory", "fs-file", "sqlite"] {
+        let able = able(name);
+        assert!(
+            able.read && able.write && able.sandbox && able.checkpoint,
+            "{name}"
+        );
+    }
+    for name in [
+        "container-instance",
+        "devcontainer-instance",
+        "postgres",
+        "mysql",
+        "git",
+    ] {
+        assert_eq!(able(name), crate::Capabilities::default(), "{name}");
+    }
+}
+
+#[test]
+fn there_are_nine_identities() {
+    let identities = ResourceType::built_in()
+        .iter()
+        .filter(|declared| declared.kind == ResourceKind::Virtual);
+    assert_eq!(identities.count(), 9);
+}

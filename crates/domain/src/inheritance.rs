@@ -1,0 +1,272 @@
+//! Single inheritance of resource types, worked out by one pure function.
+//!
+//! [`inherit`] follows `inherits` from a type to its last ancestor and merges on the way back:
+//! arguments and child types add up and a nearer declaration replaces a farther one of the same
+//! name; handler, strategy, capabilities, discovery and equivalence come from the nearest type that
+//! declares them.
+
+use crate::resource_type::{ResourceKind, ResourceType, TypeName};
+
+/// How many types a chain may have, the type itself included.
+pub const MAXIMUM_CHAIN: usize = 5;
+
+/// Why what a type inherits cannot be worked out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InheritanceError {
+    /// The type, or one it inherits from, does not exist.
+    #[error("the resource type `{0}` does not exist")]
+    Unknown(TypeName),
+    /// The chain has more than [`MAXIMUM_CHAIN`] types, or never ends.
+    #[error("`{0}` inherits through more than {MAXIMUM_CHAIN} types")]
+    TooLong(TypeName),
+    /// A physical type cannot be a special case of a virtual one, nor the reverse.
+    #[error("`{child}` is {} and cannot inherit from `{parent}`", .kind.as_str())]
+    OtherKind {
+        /// The type.
+        child: TypeName,
+        /// What it inherits from.
+        parent: TypeName,
+        /// The kind of the child.
+        kind: ResourceKind,
+    },
+}
+
+/// A type together with what it inherits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InheritedType {
+    /// The type with everything it inherits.
+    pub whole: ResourceType,
+    /// The type itself, then what it inherits from, nearest first.
+    pub chain: Vec<TypeName>,
+}
+
+impl InheritedType {
+    /// Whether it is this type or a special case of it.
+    pub fn is_a(&self, name: &TypeName) -> bool {
+        self.chain.contains(name)
+    }
+}
+
+/// Works out what a type inherits. `find` gives the declaration of a name.
+pub fn inherit<'t>(
+    name: &TypeName,
+    find: impl Fn(&TypeName) -> Option<&'t ResourceType>,
+) -> Result<InheritedType, InheritanceError> {
+    let mut declarations: Vec<&ResourceType> = Vec::new();
+    let mut next = Some(name);
+    while let Some(wanted) = next {
+        if declarations.len() == MAXIMUM_CHAIN {
+            return Err(InheritanceError::TooLong(name.clone()));
+        }
+        let found = find(wanted).ok_or_else(|| InheritanceError::Unknown(wanted.clone()))?;
+        if let Some(child) = declarations.last()
+            && child.kind != found.kind
+        {
+            return Err(InheritanceError::OtherKind {
+                child: child.name.clone(),
+                parent: found.name.clone(),
+                kind: child.kind,
+            });
+        }
+        declarations.push(found);
+        next = found.inherits.as_ref();
+    }
+    let chain = declarations
+        .iter()
+        .map(|declaration| declaration.name.clone())
+        .collect();
+    let whole = declarations
+        .into_iter()
+        .rev()
+        .cloned()
+        .reduce(merge)
+        .ok_or_else(|| InheritanceError::Unknown(name.clone()))?;
+    Ok(InheritedType { whole, chain })
+}
+
+/// An ancestor, changed by what a nearer type declares.
+fn merge(ancestor: ResourceType, own: ResourceType) -> ResourceType {
+    ResourceType {
+        arguments: add_up(ancestor.arguments, own.arguments, |argument| {
+            argument.name.clone()
+        }),
+        child_types: add_up(ancestor.child_types, own.child_types, |child| {
+            child.name.clone()
+        }),
+        parent_types: add_up(ancestor.parent_types, own.parent_types, Clone::clone),
+        auto_discovery: own.auto_discovery.or(ancestor.auto_discovery),
+        equivalence: if own.equivalence.is_empty() {
+            ancestor.equivalence
+        } else {
+            own.equivalence
+        },
+        handler: own.handler.or(ancestor.handler),
+        sandbox_strategy: own.sandbox_strategy.or(ancestor.sandbox_strategy),
+        capabilities: own.capabilities.or(ancestor.capabilities),
+        description: if own.description.is_empty() {
+            ancestor.description
+        } else {
+            own.description
+        },
+        name: own.name,
+        kind: own.kind,
+        user_addable: own.user_addable,
+        inherits: own.inherits,
+    }
+}
+
+/// Both lists; a nearer entry takes the place of a farther one with the same key.
+fn add_up<T, K: PartialEq>(farther: Vec<T>, nearer: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
+    let mut all = farther;
+    for entry in nearer {
+        match all.iter_mut().find(|known| key(known) == key(&entry)) {
+            Some(known) => *known = entry,
+            None => all.push(entry),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InheritanceError, MAXIMUM_CHAIN, inherit};
+    use crate::SandboxStrategy;
+    use crate::resource_type::{
+        Argument, ArgumentType, Capabilities, ChildType, ResourceKind, ResourceType, TypeName,
+    };
+    use proptest::prelude::*;
+
+    fn name(text: &str) -> TypeName {
+        text.parse().expect("a name")
+    }
+
+    /// Types `local/t0`, `local/t1`…, each inheriting from the one before.
+    fn chain(length: usize) -> Vec<ResourceType> {
+        (0..length)
+            .map(|level| ResourceType {
+                inherits: level
+                    .checked_sub(1)
+                    .map(|below| name(&format!("local/t{below}"))),
+                ..ResourceType::new(name(&format!("local/t{level}")))
+            })
+            .collect()
+    }
+
+    fn find<'t>(types: &'t [ResourceType]) -> impl Fn(&TypeName) -> Option<&'t ResourceType> {
+        |wanted| types.iter().find(|declared| declared.name == *wanted)
+    }
+
+    #[test]
+    fn five_levels_are_allowed_and_six_are_not() {
+        let types = chain(MAXIMUM_CHAIN + 1);
+        let fifth = inherit(&name("local/t4"), find(&types)).expect("allowed");
+        assert_eq!(fifth.chain.len(), MAXIMUM_CHAIN);
+        assert_eq!(
+            inherit(&name("local/t5"), find(&types)),
+            Err(InheritanceError::TooLong(name("local/t5")))
+        );
+    }
+
+    #[test]
+    fn a_chain_that_never_ends_is_refused() {
+        let mut types = chain(2);
+        types[0].inherits = Some(name("local/t1"));
+        assert!(matches!(
+            inherit(&name("local/t1"), find(&types)),
+            Err(InheritanceError::TooLong(_))
+        ));
+    }
+
+    #[test]
+    fn a_missing_ancestor_and_another_kind_are_named() {
+        let mut types = chain(2);
+        types[1].inherits = Some(name("local/gone"));
+        assert_eq!(
+            inherit(&name("local/t1"), find(&types)),
+            Err(InheritanceError::Unknown(name("local/gone")))
+        );
+        let mut types = chain(2);
+        types[0].kind = ResourceKind::Virtual;
+        assert!(matches!(
+            inherit(&name("local/t1"), find(&types)),
+            Err(InheritanceError::OtherKind { .. })
+        ));
+    }
+
+    fn argument(text: &str, description: &str) -> Argument {
+        Argument {
+            name: text.to_owned(),
+            kind: ArgumentType::String,
+            required: false,
+            description: description.to_owned(),
+            default: None,
+            validation_pattern: None,
+        }
+    }
+
+    /// Report 9136: inherited fields and handlers were missing.
+    #[test]
+    fn defect_9136_a_subtype_has_what_its_ancestors_declare() {
+        let mut types = chain(3);
+        types[0].arguments = vec![argument("path", "far"), argument("mode", "far")];
+        types[0].child_types = vec![ChildType {
+            name: name("fs-file"),
+            auto_discover: false,
+        }];
+        types[0].handler = Some("far".to_owned());
+        types[0].sandbox_strategy = Some(SandboxStrategy::Overlay);
+        types[0].capabilities = Some(Capabilities {
+            read: true,
+            ..Capabilities::default()
+        });
+        types[2].arguments = vec![argument("mode", "near"), argument("size", "near")];
+        let found = inherit(&name("local/t2"), find(&types)).expect("inherits");
+        let arguments: Vec<_> = found
+            .whole
+            .arguments
+            .iter()
+            .map(|argument| (argument.name.as_str(), argument.description.as_str()))
+            .collect();
+        assert_eq!(
+            arguments,
+            [("path", "far"), ("mode", "near"), ("size", "near")]
+        );
+        assert_eq!(found.whole.child_types.len(), 1);
+        assert_eq!(found.whole.handler.as_deref(), Some("far"));
+        assert_eq!(found.whole.sandbox_strategy, Some(SandboxStrategy::Overlay));
+        assert!(found.whole.capabilities.expect("inherited").read);
+        assert_eq!(found.whole.name, name("local/t2"));
+        assert!(found.is_a(&name("local/t0")) && !found.is_a(&name("fs-file")));
+    }
+
+    proptest! {
+        /// No argument is lost and none is doubled, however the levels declare them.
+        #[test]
+        fn arguments_add_up(levels in proptest::collection::vec(
+            proptest::collection::btree_set("[a-f]", 0..5), 1..=MAXIMUM_CHAIN)) {
+            let mut types = chain(levels.len());
+            for (declared, names) in types.iter_mut().zip(&levels) {
+                declared.arguments = names.iter().map(|text| argument(text, "")).collect();
+            }
+            let last = name(&format!("local/t{}", levels.len() - 1));
+            let found = inherit(&last, find(&types)).expect("inherits");
+            let mut names: Vec<_> = found.whole.arguments.iter().map(|argument| argument.name.clone()).collect();
+            names.sort_unstable();
+            let expected: std::collections::BTreeSet<_> = levels.into_iter().flatten().collect();
+            prop_assert_eq!(names, expected.into_iter().collect::<Vec<_>>());
+        }
+
+        /// What the nearest type declares wins.
+        #[test]
+        fn the_nearest_declaration_wins(declared in proptest::collection::vec(any::<bool>(), 1..=MAXIMUM_CHAIN)) {
+            let mut types = chain(declared.len());
+            for (level, (kind, has)) in types.iter_mut().zip(&declared).enumerate() {
+                kind.handler = has.then(|| format!("handler {level}"));
+            }
+            let last = name(&format!("local/t{}", declared.len() - 1));
+            let found = inherit(&last, find(&types)).expect("inherits");
+            let nearest = declared.iter().rposition(|has| *has).map(|level| format!("handler {level}"));
+            prop_assert_eq!(found.whole.handler, nearest);
+        }
+    }
+}

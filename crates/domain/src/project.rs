@@ -1,0 +1,234 @@
+//! Projects: a named scope that links resources and carries the rules for plans that work on them.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::name::is_plain_segment;
+use crate::resource::Resource;
+use crate::{ActorName, Name, ProjectId, ResourceId, Timestamp, TypeName, Version};
+
+const TEXT_MAXIMUM: usize = 4_096;
+const TAG_MAXIMUM: usize = 64;
+
+/// What is wrong with a part of a project.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProjectPartError {
+    /// An alias is one segment of a name.
+    #[error("`{0}` is not an alias: letters, digits, `_` or `-`, beginning with a letter or digit")]
+    Alias(String),
+    /// A tag is one short word or line.
+    #[error("`{0}` is not a tag: one line of at most {TAG_MAXIMUM} characters")]
+    Tag(String),
+    /// An invariant is a sentence.
+    #[error(
+        "an invariant cannot be empty, hold a control character or more than {TEXT_MAXIMUM} characters"
+    )]
+    Invariant,
+    /// The same thing twice.
+    #[error("`{0}` is given twice")]
+    Twice(String),
+    /// A profile is named by a bare word or with its namespace.
+    #[error("`{0}` is not the name of an automation profile")]
+    Profile(String),
+}
+
+/// What a resource is called inside one project.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Alias(String);
+
+impl Alias {
+    /// The alias as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The alias that suits a resource when none is given: the last segment of its name, with a
+    /// number behind it when it is taken.
+    pub fn for_resource(resource: &Resource, is_taken: impl Fn(&str) -> bool) -> Self {
+        let plain = resource.name.last_segment();
+        let mut alias = plain.to_owned();
+        let mut number = 2_u64;
+        while is_taken(&alias) {
+            alias = format!("{plain}-{number}");
+            number += 1;
+        }
+        Self(alias)
+    }
+}
+
+impl FromStr for Alias {
+    type Err = ProjectPartError;
+
+    fn from_str(text: &str) -> Result<Self, ProjectPartError> {
+        let lower = text.to_ascii_lowercase();
+        if is_plain_segment(&lower) {
+            Ok(Self(lower))
+        } else {
+            Err(ProjectPartError::Alias(text.to_owned()))
+        }
+    }
+}
+
+impl fmt::Display for Alias {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl Serialize for Alias {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Alias {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A resource that a project links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectLink {
+    /// The resource.
+    pub resource: ResourceId,
+    /// What it is called in the project.
+    pub alias: Alias,
+    /// Whether plans of the project may only read it.
+    pub read_only: bool,
+}
+
+/// What a project says about itself, besides its name and its links.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProjectRules {
+    /// What it is, for people.
+    pub description: Option<String>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// What every plan of it must keep true.
+    pub invariants: Vec<String>,
+    /// The actor that reconciles invariants.
+    pub invariant_actor: Option<ActorName>,
+    /// The automation profile its plans start with.
+    pub automation_profile: Option<String>,
+}
+
+impl ProjectRules {
+    /// Checks every part and gives the rules in the form in which they are stored.
+    pub fn checked(mut self) -> Result<Self, ProjectPartError> {
+        for tag in &mut self.tags {
+            let trimmed = tag.trim();
+            let length = trimmed.chars().count();
+            if length == 0 || length > TAG_MAXIMUM || trimmed.chars().any(char::is_control) {
+                return Err(ProjectPartError::Tag(tag.clone()));
+            }
+            *tag = trimmed.to_owned();
+        }
+        for invariant in &mut self.invariants {
+            let trimmed = invariant.trim();
+            let length = trimmed.chars().count();
+            let holds_control = trimmed
+                .chars()
+                .any(|character| character.is_control() && character != '\n' && character != '\t');
+            if length == 0 || length > TEXT_MAXIMUM || holds_control {
+                return Err(ProjectPartError::Invariant);
+            }
+            *invariant = trimmed.to_owned();
+        }
+        for list in [&self.tags, &self.invariants] {
+            let mut seen = HashSet::new();
+            if let Some(twice) = list.iter().find(|entry| !seen.insert(*entry)) {
+                return Err(ProjectPartError::Twice(twice.clone()));
+            }
+        }
+        // Profiles are named as types are: the built-in ones by a bare word.
+        if let Some(profile) = &mut self.automation_profile {
+            let name: TypeName = profile
+                .parse()
+                .map_err(|_| ProjectPartError::Profile(profile.clone()))?;
+            *profile = name.to_string();
+        }
+        Ok(self)
+    }
+}
+
+/// A named scope of resources.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Project {
+    /// Its id.
+    pub id: ProjectId,
+    /// Its name, unique among projects.
+    pub name: Name,
+    /// What it says about itself.
+    pub rules: ProjectRules,
+    /// The resources it links, by alias.
+    pub links: Vec<ProjectLink>,
+    /// The version of this row.
+    pub version: Version,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed, links included.
+    pub updated_at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Alias, ProjectPartError, ProjectRules};
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_alias_is_one_segment() {
+        assert_eq!("API".parse::<Alias>().expect("an alias").as_str(), "api");
+        for text in ["", "a/b", "a b", "-x", "é"] {
+            assert_eq!(
+                text.parse::<Alias>(),
+                Err(ProjectPartError::Alias(text.to_owned()))
+            );
+        }
+    }
+
+    #[test]
+    fn wrong_parts_are_refused() {
+        let rules = |tag: &str, invariant: &str| ProjectRules {
+            tags: vec![tag.to_owned()],
+            invariants: vec![invariant.to_owned()],
+            ..ProjectRules::default()
+        };
+        assert!(rules("web", "keep it").checked().is_ok());
+        assert!(rules("", "keep it").checked().is_err());
+        assert!(rules("a\nb", "keep it").checked().is_err());
+        assert_eq!(
+            rules("web", " ").checked(),
+            Err(ProjectPartError::Invariant)
+        );
+        let twice = ProjectRules {
+            tags: vec!["a".to_owned(), " a".to_owned()],
+            ..ProjectRules::default()
+        };
+        assert_eq!(
+            twice.checked(),
+            Err(ProjectPartError::Twice("a".to_owned()))
+        );
+        let profile = |text: &str| ProjectRules {
+            automation_profile: Some(text.to_owned()),
+            ..ProjectRules::default()
+        };
+        assert!(profile("supervised").checked().is_ok());
+        assert!(profile("team/own").checked().is_ok());
+        assert!(profile("no such thing").checked().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn checked_rules_stay_as_they_are(tags in proptest::collection::vec("\\PC{0,20}", 0..4), invariants in proptest::collection::vec("\\PC{0,20}", 0..4)) {
+            let rules = ProjectRules { tags, invariants, ..ProjectRules::default() };
+            if let Ok(checked) = rules.checked() {
+                prop_assert_eq!(checked.clone().checked(), Ok(checked));
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Sandbox strategies: how the content of a resource is isolated while a plan works on it.
+//!
+//! The names are those of type files and reports. What a strategy does is the sandbox's business;
+//! here stands only which ones there are and which of them isolate at all.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A text that is not a sandbox strategy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a sandbox strategy")]
+pub struct StrategyError(pub String);
+
+/// How a resource is isolated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SandboxStrategy {
+    /// A worktree and branch of its own.
+    GitWorktree,
+    /// A copy that shares unchanged blocks where the file system can.
+    CopyOnWrite,
+    /// Another word for [`Self::CopyOnWrite`], kept because type files use it.
+    FilesystemCopy,
+    /// A layer above the untouched original.
+    Overlay,
+    /// A database transaction that is rolled back unless it is applied.
+    TransactionRollback,
+    /// A point-in-time image, as of a container.
+    Snapshot,
+    /// No isolation.
+    None,
+}
+
+impl SandboxStrategy {
+    /// Every strategy.
+    pub const ALL: [Self; 7] = [
+        Self::GitWorktree,
+        Self::CopyOnWrite,
+        Self::FilesystemCopy,
+        Self::Overlay,
+        Self::TransactionRollback,
+        Self::Snapshot,
+        Self::None,
+    ];
+
+    /// The strategy as written in type files and reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::GitWorktree => "git_worktree",
+            Self::CopyOnWrite => "copy_on_write",
+            Self::FilesystemCopy => "filesystem_copy",
+            Self::Overlay => "overlay",
+            Self::TransactionRollback => "transaction_rollback",
+            Self::Snapshot => "snapshot",
+            Self::None => "none",
+        }
+    }
+
+    /// Whether it isolates anything.
+    pub const fn isolates(self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    /// The strategy that does the work: an alias becomes what it stands for.
+    #[must_use]
+    pub const fn effective(self) -> Self {
+        match self {
+            Self::FilesystemCopy => Self::CopyOnWrite,
+            other => other,
+        }
+    }
+}
+
+impl fmt::Display for SandboxStrategy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl FromStr for SandboxStrategy {
+    type Err = StrategyError;
+
+    fn from_str(text: &str) -> Result<Self, StrategyError> {
+        Self::ALL
+            .into_iter()
+            .find(|strategy| strategy.as_str() == text)
+            // The word that one description of development containers uses.
+            .or_else(|| (text == "container_snapshot").then_some(Self::Snapshot))
+            .ok_or_else(|| StrategyError(text.to_owned()))
+    }
+}
+
+impl Serialize for SandboxStrategy {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for SandboxStrategy {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SandboxStrategy;
+
+    #[test]
+    fn a_strategy_survives_printing_and_json() {
+        for strategy in SandboxStrategy::ALL {
+            assert_eq!(strategy.as_str().parse(), Ok(strategy));
+            let json = serde_json::to_string(&strategy).expect("json");
+            assert_eq!(json, format!("\"{strategy}\""));
+            assert_eq!(
+                serde_json::from_str::<SandboxStrategy>(&json).expect("read"),
+                strategy
+            );
+        }
+        assert!("GIT_WORKTREE".parse::<SandboxStrategy>().is_err());
+        assert!("".parse::<SandboxStrategy>().is_err());
+    }
+
+    #[test]
+    fn the_alias_does_what_it_stands_for() {
+        assert_eq!(
+            SandboxStrategy::FilesystemCopy.effective(),
+            SandboxStrategy::CopyOnWrite
+        );
+        assert_eq!("container_snapshot".parse(), Ok(SandboxStrategy::Snapshot));
+        for strategy in SandboxStrategy::ALL {
+            assert_eq!(strategy.effective().effective(), strategy.effective());
+            assert_eq!(strategy.effective().isolates(), strategy.isolates());
+        }
+    }
+}

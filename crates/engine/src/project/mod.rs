@@ -1,0 +1,9 @@
+//! Projects: named scopes that link resources and carry the rules for plans that work on them.
+
+mod error;
+mod service;
+
+pub use error::ProjectError;
+pub use service::{LinkRequest, NewProject, ProjectService, ProjectTarget};
+
+pub(crate) use service::find as find_project;

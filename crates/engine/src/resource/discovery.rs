@@ -1,0 +1,279 @@
+//! Finding what lies below a resource, by looking at its files.
+//!
+//! A checkout has its object database and its working tree. Every other type is found by its own
+//! `auto_discovery`: a path whose presence below the parent means that there is one. What is found
+//! depends on the files alone, and so do the keys from which ids and names are made.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::{AutoDiscovery, InheritedType, Properties, TypeName};
+use regex::Regex;
+use serde_json::{Value, json};
+
+use super::arguments::{Checked, is_a, repository};
+use super::error::ResourceError;
+use super::jsonc::plain_json;
+use super::registry::TypeRegistry;
+
+/// How many folders a search looks into before it stops.
+const FOLDERS_MAXIMUM: usize = 10_000;
+
+/// The largest `devcontainer.json` that is read.
+const FILE_MAXIMUM: u64 = 1 << 20;
+
+/// Something found below a resource.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Found {
+    /// What tells it from its siblings, the same every time.
+    pub(super) key: String,
+    /// The last segment of its name.
+    pub(super) segment: String,
+    pub(super) type_name: TypeName,
+    pub(super) location: String,
+    pub(super) properties: Properties,
+}
+
+/// What was found, and what could not be looked at.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Findings {
+    pub(super) found: Vec<Found>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Looks below a resource of this type.
+pub(super) fn look(
+    kind: &InheritedType,
+    checked: &Checked,
+    types: &TypeRegistry,
+) -> Result<Findings, ResourceError> {
+    let mut findings = Findings::default();
+    let Some(path) = checked.properties.get("path").and_then(Value::as_str) else {
+        return Ok(findings);
+    };
+    let path = Path::new(path);
+    let looks_for = |name: &str| {
+        let mut children = kind.whole.child_types.iter();
+        children.any(|child| child.auto_discover && child.name.as_str() == name)
+    };
+    if is_a(kind, "git-checkout") {
+        let probe = repository(path)?;
+        if looks_for("git") {
+            findings.add("git", "git", &probe.common_dir)?;
+        }
+        if looks_for("fs-directory") && !probe.is_bare {
+            findings.add("fs-directory", "worktree", path)?;
+        }
+    }
+    if path.is_dir() {
+        for declared in types.all() {
+            let Ok(child) = types.inherited(&declared.name) else {
+                continue;
+            };
+            let Some(discovery) = child.whole.auto_discovery.as_ref() else {
+                continue;
+            };
+            let below = discovery.parent_types.iter().any(|name| kind.is_a(name));
+            let wanted = discovery.enabled && (below || looks_for(declared.name.as_str()));
+            // A type that only inherits its discovery would find the same things twice.
+            if wanted && declared.auto_discovery.is_some() {
+                findings.scan(path, &child, discovery);
+            }
+        }
+    }
+    Ok(findings)
+}
+
+impl Findings {
+    fn add(&mut self, type_name: &str, segment: &str, path: &Path) -> Result<(), ResourceError> {
+        let location = super::arguments::canonical(path)?.display().to_string();
+        self.found.push(Found {
+            key: type_name.to_owned(),
+            segment: segment.to_owned(),
+            type_name: type_name.parse()?,
+            properties: Properties::from([("path".to_owned(), json!(location))]),
+            location,
+        });
+        Ok(())
+    }
+
+    /// Looks for the paths of one type in the parent's folder and those below it.
+    fn scan(&mut self, root: &Path, child: &InheritedType, discovery: &AutoDiscovery) {
+        let name = &child.whole.name;
+        let patterns = Patterns::new(discovery);
+        for folder in folders(root, discovery.scan_depth, &patterns) {
+            let inside = folder.strip_prefix(root).unwrap_or(&folder);
+            // One folder has one such thing, at the first place where it may be.
+            let present = discovery
+                .scan_paths
+                .iter()
+                .map(|path| folder.join(path))
+                .find(|path| path.exists());
+            let Some(path) = present else { continue };
+            let described = if is_a(child, "devcontainer-instance") {
+                read_devcontainer(&path)
+            } else {
+                Ok(Properties::new())
+            };
+            match described.and_then(|properties| Ok((properties, stored_path(&path)?))) {
+                Ok((mut properties, location)) => {
+                    properties.insert("path".to_owned(), json!(location));
+                    properties.insert("state".to_owned(), json!("discovered"));
+                    let place = inside.display().to_string();
+                    self.found.push(Found {
+                        key: format!("{name}:{place}"),
+                        segment: segment(name, inside),
+                        type_name: name.clone(),
+                        location,
+                        properties,
+                    });
+                }
+                Err(problem) => self
+                    .warnings
+                    .push(format!("{} was not taken in: {problem}", path.display())),
+            }
+        }
+    }
+}
+
+/// A path as it is stored. A link that leads out of the parent is followed: it was put there.
+fn stored_path(path: &Path) -> Result<String, String> {
+    super::arguments::canonical(path)
+        .map(|path| path.display().to_string())
+        .map_err(|error| error.to_string())
+}
+
+/// The name of what was found: the type's, behind the folder when it is not the parent's own.
+fn segment(name: &TypeName, inside: &Path) -> String {
+    let word = name.last_segment().trim_end_matches("-instance");
+    let folder = inside
+        .file_name()
+        .map(|folder| folder.to_string_lossy().into_owned());
+    match folder {
+        Some(folder) => {
+            let folder = cleveragents_domain::ResourceName::for_file(&folder);
+            format!("{}-{word}", folder.last_segment())
+        }
+        None => word.to_owned(),
+    }
+}
+
+/// Reads what a development container is called. Comments are allowed there.
+fn read_devcontainer(path: &Path) -> Result<Properties, String> {
+    // Opening something else, such as a pipe, could wait for ever.
+    if !path.is_file() {
+        return Err("it is not a file".to_owned());
+    }
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    let read = file
+        .take(FILE_MAXIMUM + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| error.to_string())?;
+    if read as u64 > FILE_MAXIMUM {
+        return Err(format!("it has more than {FILE_MAXIMUM} bytes"));
+    }
+    let described: Value = serde_json::from_str(&plain_json(&text))
+        .map_err(|error| format!("it is not JSON: {error}"))?;
+    let Some(described) = described.as_object() else {
+        return Err("it is not a JSON object".to_owned());
+    };
+    let mut properties = Properties::new();
+    for key in ["name", "image"] {
+        if let Some(text) = described.get(key).and_then(Value::as_str) {
+            properties.insert(key.to_owned(), json!(text));
+        }
+    }
+    Ok(properties)
+}
+
+/// Which folders to look into.
+struct Patterns {
+    include: Vec<Regex>,
+    exclude: Vec<Regex>,
+}
+
+impl Patterns {
+    fn new(discovery: &AutoDiscovery) -> Self {
+        let all = |list: &[String]| list.iter().filter_map(|pattern| glob(pattern)).collect();
+        Self {
+            include: all(&discovery.include_patterns),
+            exclude: all(&discovery.exclude_patterns),
+        }
+    }
+
+    fn includes(&self, inside: &str) -> bool {
+        self.include.is_empty() || self.include.iter().any(|pattern| pattern.is_match(inside))
+    }
+
+    fn excludes(&self, inside: &str) -> bool {
+        self.exclude.iter().any(|pattern| pattern.is_match(inside))
+    }
+}
+
+/// A pattern of paths: `*` and `?` stay within a segment, `**` does not.
+fn glob(pattern: &str) -> Option<Regex> {
+    let escaped = regex::escape(pattern.trim_end_matches('/'))
+        .replace(r"\*\*/", "(?:.*/)?")
+        .replace(r"\*\*", ".*")
+        .replace(r"\*", "[^/]*")
+        .replace(r"\?", "[^/]");
+    Regex::new(&format!("^{escaped}$")).ok()
+}
+
+/// The folder itself and those below it, by name, as deep and as many as allowed.
+fn folders(root: &Path, depth: u32, patterns: &Patterns) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = vec![(root.to_owned(), 0)];
+    let mut seen = 0;
+    while let Some((folder, level)) = waiting.pop() {
+        seen += 1;
+        if seen > FOLDERS_MAXIMUM {
+            break;
+        }
+        let inside = folder
+            .strip_prefix(root)
+            .map(|inside| inside.display().to_string())
+            .unwrap_or_default();
+        if patterns.excludes(&inside) {
+            continue;
+        }
+        if level < depth {
+            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+            let mut below: Vec<PathBuf> = entries
+                // Links are not followed: they may lead out or in circles.
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                .filter(|entry| entry.file_name() != ".git")
+                .map(|entry| entry.path())
+                .collect();
+            below.sort_unstable_by(|left, right| right.cmp(left));
+            waiting.extend(below.into_iter().map(|folder| (folder, level + 1)));
+        }
+        if patterns.includes(&inside) {
+            found.push(folder);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glob;
+
+    #[test]
+    fn patterns_match_whole_paths() {
+        for (pattern, path, fits) in [
+            ("packages/*", "packages/a", true),
+            ("packages/*", "packages/a/b", false),
+            ("packages/**", "packages/a/b", true),
+            ("**/node_modules", "a/b/node_modules", true),
+            ("**/node_modules", "node_modules", true),
+            ("a?c", "abc", true),
+            ("a.c", "abc", false),
+            ("vendor/", "vendor", true),
+        ] {
+            let pattern_found = glob(pattern).expect("a pattern");
+            assert_eq!(pattern_found.is_match(path), fits, "{pattern} {path}");
+        }
+    }
+}

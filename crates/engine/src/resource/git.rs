@@ -1,0 +1,144 @@
+//! Reading a git repository with the `git` program.
+//!
+//! Git runs without the variables that would point it elsewhere, without hooks and without the
+//! monitor that a repository's configuration could start. Nothing here changes a repository.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// What a folder is to git.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitProbe {
+    /// The root of the working tree, when there is one and the folder is in it.
+    pub root: Option<PathBuf>,
+    /// The folder that holds objects and refs.
+    pub common_dir: PathBuf,
+    /// Whether the repository has no working tree.
+    pub is_bare: bool,
+}
+
+/// Why a folder could not be read as a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GitProblem {
+    /// Git says that it is none, or will not read it.
+    NotARepository(String),
+    /// Git cannot be started.
+    Unavailable(String),
+}
+
+/// The state of a repository.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct GitState {
+    /// The branch that is checked out, none when a commit is.
+    pub branch: Option<String>,
+    /// The commit that is checked out, none before the first.
+    pub commit: Option<String>,
+    /// How many paths differ from the commit, untracked ones included; none in a bare repository.
+    pub dirty: Option<u64>,
+}
+
+fn run(path: &Path, arguments: &[&str]) -> Result<Output, GitProblem> {
+    let mut command = Command::new("git");
+    // Set by a surrounding git command, such variables would name another repository.
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"GIT_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env("LC_ALL", "C")
+        .env("GIT_OPTIONAL_LOCKS", "0")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .arg("-C")
+        .arg(path)
+        .args([
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "core.hooksPath=/dev/null",
+        ])
+        .args(arguments.iter().map(OsStr::new))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| GitProblem::Unavailable(error.to_string()))
+}
+
+/// The first line of what git complained about.
+fn complaint(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = text.lines().next().unwrap_or("it gave no reason");
+    line.strip_prefix("fatal: ").unwrap_or(line).to_owned()
+}
+
+/// Asks git what a folder is.
+pub fn git_probe(path: &Path) -> Result<GitProbe, GitProblem> {
+    // The root comes last: without a working tree git answers the others and then fails.
+    let output = run(
+        path,
+        &[
+            "rev-parse",
+            "--path-format=absolute",
+            "--is-bare-repository",
+            "--git-common-dir",
+            "--show-toplevel",
+        ],
+    )?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines = text.lines();
+    match (lines.next(), lines.next(), lines.next()) {
+        (Some(is_bare @ ("true" | "false")), Some(common_dir), root) => Ok(GitProbe {
+            root: root.map(PathBuf::from),
+            common_dir: PathBuf::from(common_dir),
+            is_bare: is_bare == "true",
+        }),
+        _ => Err(GitProblem::NotARepository(complaint(&output))),
+    }
+}
+
+/// Whether a repository has a branch.
+pub(super) fn has_branch(path: &Path, branch: &str) -> Result<bool, GitProblem> {
+    let reference = format!("refs/heads/{branch}");
+    let output = run(
+        path,
+        &[
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            &reference,
+        ],
+    )?;
+    Ok(output.status.success())
+}
+
+fn line(output: &Output) -> Option<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    output
+        .status
+        .success()
+        .then(|| text.trim().to_owned())
+        .filter(|text| !text.is_empty())
+}
+
+/// What is checked out, and how much of it was changed.
+pub(super) fn state(path: &Path, probe: &GitProbe) -> Result<GitState, GitProblem> {
+    let branch = line(&run(path, &["symbolic-ref", "--quiet", "--short", "HEAD"])?);
+    let commit = line(&run(path, &["rev-parse", "--verify", "--quiet", "HEAD"])?);
+    let dirty = if probe.is_bare {
+        None
+    } else {
+        let output = run(path, &["status", "--porcelain=v1", "-z", "--no-renames"])?;
+        if !output.status.success() {
+            return Err(GitProblem::NotARepository(complaint(&output)));
+        }
+        // Every entry ends with a zero byte.
+        let entries = output.stdout.split(|byte| *byte == 0).count() - 1;
+        Some(entries as u64)
+    };
+    Ok(GitState {
+        branch,
+        commit,
+        dirty,
+    })
+}

@@ -1,0 +1,99 @@
+//! [`TypeRegistry`]: the types of one moment, built-in and registered, with what they inherit.
+
+use cleveragents_domain::{
+    InheritanceError, InheritedType, ResourceType, SandboxStrategy, TypeName, inherit,
+};
+use cleveragents_store::{Reader, resource_types};
+
+use super::error::ResourceError;
+
+/// Every type there is at one moment.
+#[derive(Debug, Clone)]
+pub struct TypeRegistry {
+    custom: Vec<ResourceType>,
+}
+
+impl TypeRegistry {
+    /// Reads the registered types.
+    pub(super) fn load(reader: &mut dyn Reader) -> Result<Self, cleveragents_store::Error> {
+        Ok(Self {
+            custom: resource_types::list(reader)?,
+        })
+    }
+
+    /// Every type: the built-in ones first, then the registered ones by name.
+    pub fn all(&self) -> impl Iterator<Item = &ResourceType> {
+        ResourceType::built_in().iter().chain(&self.custom)
+    }
+
+    /// What a type declares.
+    pub fn find(&self, name: &TypeName) -> Option<&ResourceType> {
+        self.all().find(|declared| declared.name == *name)
+    }
+
+    /// A type with what it inherits.
+    pub fn inherited(&self, name: &TypeName) -> Result<InheritedType, InheritanceError> {
+        inherit(name, |wanted| self.find(wanted))
+    }
+
+    /// The type that a person means: a built-in one, or one in `local/`.
+    pub fn resolve(&self, reference: &str) -> Result<InheritedType, ResourceError> {
+        let name = self.name_of(reference)?;
+        Ok(self.inherited(&name)?)
+    }
+
+    /// The whole name of the type that a person means.
+    pub(super) fn name_of(&self, reference: &str) -> Result<TypeName, ResourceError> {
+        let unknown = || ResourceError::TypeNotFound {
+            name: reference.to_owned(),
+            nearest: self.nearest(reference),
+        };
+        let name: TypeName = reference.parse().map_err(|_| unknown())?;
+        [name.clone(), name.in_local()]
+            .into_iter()
+            .find(|name| self.find(name).is_some())
+            .ok_or_else(unknown)
+    }
+
+    /// Whether a type is another one or a special case of it.
+    pub fn is_a(&self, name: &TypeName, ancestor: &TypeName) -> bool {
+        self.inherited(name)
+            .is_ok_and(|inherited| inherited.is_a(ancestor))
+    }
+
+    /// How resources of a type are isolated, its own way or an inherited one.
+    pub fn strategy(&self, name: &TypeName) -> Option<SandboxStrategy> {
+        self.inherited(name).ok()?.whole.sandbox_strategy
+    }
+
+    fn nearest(&self, reference: &str) -> Option<String> {
+        nearest(reference, self.all().map(|declared| declared.name.as_str()))
+    }
+
+    /// The same with one type more, or with another definition of it.
+    pub(super) fn with(mut self, declared: ResourceType) -> Self {
+        self.custom.retain(|known| known.name != declared.name);
+        self.custom.push(declared);
+        self
+    }
+
+    /// The registered types.
+    pub(super) fn custom(&self) -> &[ResourceType] {
+        &self.custom
+    }
+}
+
+/// The word among those known that a misspelt one probably stands for.
+pub(super) fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<String> {
+    let word = word.to_lowercase();
+    known
+        .map(|known| {
+            let last = known.rsplit('/').next().unwrap_or(known);
+            let likeness = strsim::normalized_damerau_levenshtein(&word, known)
+                .max(strsim::normalized_damerau_levenshtein(&word, last));
+            (likeness, known)
+        })
+        .filter(|(likeness, _)| *likeness >= 0.5)
+        .max_by(|left, right| left.0.total_cmp(&right.0))
+        .map(|(_, known)| known.to_owned())
+}

@@ -1,0 +1,44 @@
+Feature: Projects
+  A project is a named scope: it links resources under aliases, and carries tags, invariants and the
+  profile its plans start with. It is made whole or not at all.
+
+  Background:
+    Given a new home
+    And a folder "docs"
+    And a folder "web"
+    And the resource "docs" of type fs-directory at "docs"
+    And the resource "web" of type fs-directory at "web"
+
+  Scenario: A project links resources under aliases
+    When I run "project create site --resource docs --resource web:front --tag public"
+    Then the command succeeds and mentions "front"
+    And the project "site" links 2 resources
+    When I run "project link-resource site web --alias other"
+    Then the command fails with exit code 4 and error CA-0635
+    When I run "resource list --project site"
+    Then the command succeeds and mentions "local/web"
+
+  @defect_7776
+  Scenario: A project with a part that is wrong is not made at all
+    When I run "project create site --resource docs --resource nobody --invariant safe"
+    Then the command fails with exit code 3 and error CA-0601
+    And there are 0 projects
+    When I run "project create site --resource docs:x --resource web:x"
+    Then the command fails with exit code 4 and error CA-0634
+    And there are 0 projects
+
+  @defect_3628
+  Scenario: A text is stored as it is, whatever it holds
+    When I run "project create site --description ';DROP"
+    Then the command succeeds and mentions "';DROP"
+    And there are 1 projects
+
+  @defect_3609
+  Scenario: Deleting a project leaves the resources it linked
+    Given the project "site" that links "docs"
+    When I run "project delete site"
+    Then the command fails with exit code 5 and error CA-0106
+    When I run "project delete site --yes"
+    Then the command succeeds and mentions "resources_unlinked"
+    And there are 0 projects
+    And the resources are "local/docs, local/web"
