@@ -53,6 +53,9 @@ pub enum SandboxError {
     /// Its files.
     #[error(transparent)]
     Files(#[from] cleveragents_sandbox::Error),
+    /// A resource it shall hold.
+    #[error(transparent)]
+    Resource(#[from] crate::resource::ResourceError),
     /// A command in it.
     #[error(transparent)]
     Process(#[from] cleveragents_process::ProcessError),
@@ -74,6 +77,7 @@ impl Diagnose for SandboxError {
             Self::Lease(error) => error.code(),
             Self::Files(error) => error.code(),
             Self::Process(error) => error.code(),
+            Self::Resource(error) => error.code(),
             Self::Store(error) => error.code(),
         }
     }
@@ -105,6 +109,7 @@ impl Diagnose for SandboxError {
             Self::Lease(error) => error.hint(),
             Self::Files(error) => error.hint(),
             Self::Process(error) => error.hint(),
+            Self::Resource(error) => error.hint(),
             Self::Store(error) => error.hint(),
         }
     }
@@ -125,6 +130,7 @@ impl Diagnose for SandboxError {
             Self::Lease(error) => error.details(),
             Self::Files(error) => error.details(),
             Self::Process(error) => error.details(),
+            Self::Resource(error) => error.details(),
             Self::Store(error) => error.details(),
             Self::Name(_) => Value::Null,
         }

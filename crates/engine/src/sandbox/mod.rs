@@ -11,6 +11,7 @@ mod history;
 mod recover;
 mod rollback;
 mod service;
+mod target;
 
 pub use apply::{Applied, ApplyRequest};
 pub use error::SandboxError;
@@ -18,4 +19,5 @@ pub use exec::{ExecReport, ExecRequest};
 pub use history::{CaptureReport, MemberChanges, SandboxDiff};
 pub use recover::Recovered;
 pub use rollback::{RollbackTarget, RolledBack};
-pub use service::{OpenSandbox, SandboxService, SandboxView, Target};
+pub use service::{OpenSandbox, SandboxService, SandboxView};
+pub use target::Target;

@@ -12,24 +12,8 @@ use cleveragents_store::sandboxes::{NewSandbox, StoredMember};
 use cleveragents_store::{Engine, changesets, sandboxes};
 
 use super::error::SandboxError;
+use super::target::Target;
 use crate::lease::{HeldLease, LeaseService};
-
-/// A resource to be put into a sandbox.
-#[derive(Debug, Clone)]
-pub struct Target {
-    /// What it is called in the sandbox.
-    pub alias: String,
-    /// The name of the resource.
-    pub resource: String,
-    /// How it is isolated, as printed.
-    pub strategy: String,
-    /// What kind of thing it is.
-    pub source: Source,
-    /// Where it is.
-    pub location: PathBuf,
-    /// Whether its changes may never be applied.
-    pub is_read_only: bool,
-}
 
 /// A sandbox with all that belongs to it.
 #[derive(Debug, Clone)]

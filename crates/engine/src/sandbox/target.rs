@@ -1,0 +1,146 @@
+//! What a sandbox is made of: resources, each by its nearest boundary.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::{Resource, SandboxStrategy};
+use cleveragents_sandbox::Source;
+
+use super::error::SandboxError;
+use crate::project::ProjectTarget;
+use crate::resource::ResourceService;
+
+/// A resource to be put into a sandbox.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// What it is called in the sandbox.
+    pub alias: String,
+    /// The name of the resource.
+    pub resource: String,
+    /// How it is isolated, as printed.
+    pub strategy: String,
+    /// What kind of thing it is.
+    pub source: Source,
+    /// Where it is.
+    pub location: PathBuf,
+    /// Whether its changes may never be applied.
+    pub is_read_only: bool,
+}
+
+impl Target {
+    /// A resource, isolated at its boundary. `alias` is made plain.
+    pub fn of(
+        resources: &ResourceService,
+        resource: &Resource,
+        alias: &str,
+        is_read_only: bool,
+    ) -> Result<Self, SandboxError> {
+        let boundary = resources.boundary(resource.id)?;
+        let cannot = |reason: &str, hint: Option<&str>| {
+            SandboxError::Files(cleveragents_sandbox::Error::CannotSandbox {
+                what: format!("resource `{}`", resource.name),
+                reason: reason.to_owned(),
+                hint: hint.map(str::to_owned),
+            })
+        };
+        let Some(location) = boundary.resource.location.as_deref().map(PathBuf::from) else {
+            return Err(cannot("it has no place in the file system", None));
+        };
+        let source = match boundary.strategy.effective() {
+            SandboxStrategy::GitWorktree => Source::Git,
+            SandboxStrategy::CopyOnWrite
+            | SandboxStrategy::FilesystemCopy
+            | SandboxStrategy::Overlay => {
+                if location.is_dir() {
+                    Source::Directory
+                } else {
+                    Source::File
+                }
+            }
+            SandboxStrategy::TransactionRollback if location.is_file() => Source::Sqlite,
+            SandboxStrategy::TransactionRollback => {
+                return Err(cannot(
+                    "only SQLite databases can be worked on in a sandbox yet",
+                    Some("leave it out, or work on an SQLite copy"),
+                ));
+            }
+            SandboxStrategy::Snapshot => {
+                return Err(cannot(
+                    "containers cannot be worked on in a sandbox yet",
+                    Some("leave it out"),
+                ));
+            }
+            SandboxStrategy::None => return Err(cannot("its type isolates nothing", None)),
+        };
+        Ok(Self {
+            alias: plain(alias),
+            resource: boundary.resource.name.to_string(),
+            strategy: boundary.strategy.as_str().to_owned(),
+            source,
+            location,
+            is_read_only: is_read_only || boundary.resource.read_only || resource.read_only,
+        })
+    }
+
+    /// Something in the file system, registered if it is not yet.
+    pub fn at(resources: &ResourceService, path: &Path) -> Result<Self, SandboxError> {
+        let resource = resources.ensure_path(path)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Self::of(resources, &resource, &name, false)
+    }
+
+    /// All that a project links; what shares a boundary is one.
+    pub fn of_project(
+        resources: &ResourceService,
+        links: &[ProjectTarget],
+    ) -> Result<Vec<Self>, SandboxError> {
+        let mut targets: Vec<Self> = Vec::new();
+        let mut places: HashMap<PathBuf, usize> = HashMap::new();
+        for link in links {
+            let target = Self::of(
+                resources,
+                &link.resource,
+                &link.alias.to_string(),
+                link.read_only,
+            )?;
+            match places.get(&target.location) {
+                // One of the links allows writing, so the files may be written.
+                Some(at) => targets[*at].is_read_only &= target.is_read_only,
+                None => {
+                    places.insert(target.location.clone(), targets.len());
+                    targets.push(target);
+                }
+            }
+        }
+        Ok(targets)
+    }
+
+    /// Gives every part a name of its own.
+    pub fn make_distinct(targets: &mut [Self]) {
+        let mut names = HashSet::new();
+        for target in targets {
+            let first = target.alias.clone();
+            let mut count = 1;
+            while !names.insert(target.alias.clone()) {
+                count += 1;
+                target.alias = format!("{first}-{count}");
+            }
+        }
+    }
+}
+
+/// A plain word for the folder of a part.
+fn plain(name: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    let word: String = name
+        .chars()
+        .map(|letter| if is_plain(letter) { letter } else { '-' })
+        .take(64)
+        .collect();
+    let word = word.trim_matches(['.', '-']).to_owned();
+    if word.is_empty() {
+        "part".to_owned()
+    } else {
+        word
+    }
+}
