@@ -219,7 +219,6 @@ impl Part<'_> {
             alias: &self.member.alias,
             checkout: &checkout,
             base,
-            base_index: &self.member.base_index(),
             work_tree: &self.member.root,
             changes: self.changes,
             scratch: self.folder,
