@@ -80,7 +80,14 @@ pub(crate) fn plan_files(
                 .during("reading", &place)?
                 .map(|(state, _)| state);
             let from_sandbox = by_path.get(&update.path).filter(|_| update.is_sandboxed);
+            let folder = from_sandbox
+                .and_then(|change| change.after)
+                .filter(|after| after.kind() == FileKind::Directory);
             match (from_sandbox, &update.new) {
+                // For git the file is gone; for the user a folder took its place.
+                (_, None) if folder.is_some() => {
+                    planned.push((update.path.clone(), found, folder));
+                }
                 (_, None) => planned.push((update.path.clone(), found, None)),
                 (Some(change), Some(_)) => {
                     planned.push((update.path.clone(), found, with_mode(change, found)))

@@ -274,18 +274,29 @@ impl Steps {
         root: &Root,
         changes: &mut Vec<(TreePath, Option<FileState>, Option<FileState>)>,
     ) -> io::Result<()> {
-        let made: BTreeMap<TreePath, bool> = changes
+        let made: BTreeMap<TreePath, Option<FileState>> = changes
             .iter()
-            .map(|(path, _, after)| (path.clone(), is_folder(*after)))
+            .map(|(path, _, after)| (path.clone(), *after))
             .collect();
         let mut missing = BTreeSet::new();
         for (path, _, after) in changes.iter() {
             let mut near = path.parent().filter(|_| after.is_some());
             while let Some(parent) = near {
-                if !made.contains_key(&parent) && root.stat(&parent)?.is_none() {
+                let is_made = match made.get(&parent) {
+                    Some(after) => after.is_some(),
+                    None => root.stat(&parent)?.is_some(),
+                };
+                if !is_made {
                     missing.insert(parent.clone());
                 }
                 near = parent.parent();
+            }
+        }
+        // What is taken away there makes room for the folder.
+        for (path, before, after) in changes.iter_mut() {
+            if missing.remove(path) {
+                let kept = before.filter(|before| before.kind() == FileKind::Directory);
+                *after = kept.or_else(|| Some(FileState::directory(0o755)));
             }
         }
         changes.extend(
