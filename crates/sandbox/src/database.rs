@@ -36,9 +36,23 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
     Ok(connection)
 }
 
+/// Opens a database to read it. Where a writer died in mid-transaction, reading begins with taking
+/// back what it left, and that is writing.
+fn open_to_read(path: &Path) -> Result<Connection, Error> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    match connection.query_row("PRAGMA schema_version", [], |_| Ok(())) {
+        Err(rusqlite::Error::SqliteFailure(error, _))
+            if error.code == rusqlite::ErrorCode::ReadOnly =>
+        {
+            open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        }
+        _ => Ok(connection),
+    }
+}
+
 /// Copies a database, whatever others do with it, into a new file.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
-    let source = open(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let source = open_to_read(from)?;
     let mut target = open(
         to,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -155,7 +169,7 @@ impl DatabaseChange {
     /// Replaces the content in one transaction, provided that it is still what is expected.
     fn carry(&self, expected: ContentHash, from: &Path, wanted: ContentHash) -> Result<(), Error> {
         let wrong = failed(&self.location);
-        let watcher = open(&self.location, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let watcher = open_to_read(&self.location)?;
         let version = || -> Result<i64, Error> {
             watcher
                 .query_row("PRAGMA data_version", [], |row| row.get(0))
@@ -190,6 +204,7 @@ impl DatabaseChange {
                     if version()? != before {
                         return Err(changed());
                     }
+                    fault::boundary();
                     pages = i32::MAX;
                 }
                 _ if std::time::Instant::now() > deadline => {

@@ -85,37 +85,76 @@ fn make_anything(place: &Path, dice: &mut Dice) {
     }
 }
 
+/// Makes an edit where permissions forbid it, as an owner does who grants them for a moment.
+fn granted<T>(root: &Path, edit: impl FnOnce(&Tree) -> T) -> T {
+    let tree = walk(root);
+    if rustix::process::geteuid().is_root() {
+        return edit(&tree);
+    }
+    let is_closed = |entry: &Entry| match entry {
+        Entry::Folder(mode) | Entry::File(mode, _) => mode & 0o200 == 0,
+        Entry::Link(_) => false,
+    };
+    let closed: Vec<&Vec<u8>> = tree
+        .iter()
+        .filter(|(_, entry)| is_closed(entry))
+        .map(|(path, _)| path)
+        .collect();
+    for path in &closed {
+        set_mode(
+            &at(root, path),
+            tree[*path].state().mode.permissions() | 0o200,
+        );
+    }
+    let answer = edit(&tree);
+    for path in closed.iter().rev() {
+        let place = at(root, path);
+        let is_as_before = |found: &fs::Metadata| {
+            found.is_dir() == tree[*path].is_folder()
+                && found.mode() & 0o7777 == tree[*path].state().mode.permissions() | 0o200
+        };
+        // Seen from its folder: the place may be beyond a link by now.
+        if fs::symlink_metadata(&place).is_ok_and(|found| is_as_before(&found)) {
+            set_mode(&place, tree[*path].state().mode.permissions());
+        }
+    }
+    answer
+}
+
 /// One edit, as a shell would make it; nothing when the tree has no place for it.
 pub(crate) fn shell(root: &Path, dice: &mut Dice) {
-    let tree = walk(root);
+    granted(root, |tree| shell_in(root, tree, dice));
+}
+
+fn shell_in(root: &Path, tree: &Tree, dice: &mut Dice) {
     let done = match dice.roll(14) {
-        0..=2 => fresh(&tree, dice).map(|path| make_anything(&at(root, &path), dice)),
-        3 => file(&tree, dice).map(|path| {
+        0..=2 => fresh(tree, dice).map(|path| make_anything(&at(root, &path), dice)),
+        3 => file(tree, dice).map(|path| {
             fs::write(at(root, &path), content(dice)).expect("written");
         }),
-        4 => file(&tree, dice).map(|path| {
+        4 => file(tree, dice).map(|path| {
             let mut file = fs::OpenOptions::new()
                 .append(true)
                 .open(at(root, &path))
                 .expect("opened");
             file.write_all(b"appended\n").expect("appended");
         }),
-        5 => file(&tree, dice).map(|path| edit_in_secret(&at(root, &path))),
-        6 => file(&tree, dice).map(|path| {
+        5 => file(tree, dice).map(|path| edit_in_secret(&at(root, &path))),
+        6 => file(tree, dice).map(|path| {
             let file = fs::OpenOptions::new()
                 .write(true)
                 .open(at(root, &path))
                 .expect("opened");
             file.set_len(dice.roll(10)).expect("truncated");
         }),
-        7 => rename(root, &tree, dice),
-        8 => some(&tree, dice, |_| true).map(|path| remove(&at(root, &path))),
-        9 => some(&tree, dice, |_| true).map(|path| {
+        7 => rename(root, tree, dice),
+        8 => some(tree, dice, |_| true).map(|path| remove(&at(root, &path))),
+        9 => some(tree, dice, |_| true).map(|path| {
             // A file becomes a folder or a link, and the other way round.
             remove(&at(root, &path));
             make_anything(&at(root, &path), dice);
         }),
-        10 => some(&tree, dice, |entry| !matches!(entry, Entry::Link(_))).map(|path| {
+        10 => some(tree, dice, |entry| !matches!(entry, Entry::Link(_))).map(|path| {
             let modes: &[u32] = if tree[&path].is_folder() {
                 &FOLDER_MODES
             } else {
@@ -123,13 +162,13 @@ pub(crate) fn shell(root: &Path, dice: &mut Dice) {
             };
             set_mode(&at(root, &path), *dice.pick(modes));
         }),
-        11 => fresh(&tree, dice).map(|path| {
+        11 => fresh(tree, dice).map(|path| {
             symlink(OsStr::from_bytes(&target(dice)), at(root, &path)).expect("a link");
         }),
-        12 => file(&tree, dice).zip(fresh(&tree, dice)).map(|(from, to)| {
+        12 => file(tree, dice).zip(fresh(tree, dice)).map(|(from, to)| {
             fs::hard_link(at(root, &from), at(root, &to)).expect("a second name");
         }),
-        _ => change_case(root, &tree, dice),
+        _ => change_case(root, tree, dice),
     };
     let () = done.unwrap_or_default();
 }
@@ -165,9 +204,12 @@ fn change_case(root: &Path, tree: &Tree, dice: &mut Dice) -> Option<()> {
 
 /// One edit as a file tool makes it, and the paths it tells of.
 pub(crate) fn tool(root: &Path, dice: &mut Dice) -> Vec<Vec<u8>> {
-    let tree = walk(root);
+    granted(root, |tree| tool_in(root, tree, dice))
+}
+
+fn tool_in(root: &Path, tree: &Tree, dice: &mut Dice) -> Vec<Vec<u8>> {
     match dice.roll(4) {
-        0 => match fresh(&tree, dice) {
+        0 => match fresh(tree, dice) {
             Some(mut path) => {
                 // The tool makes the folders on the way and tells only of its file.
                 for _ in 0..dice.roll(3) {
@@ -181,17 +223,17 @@ pub(crate) fn tool(root: &Path, dice: &mut Dice) -> Vec<Vec<u8>> {
             }
             None => Vec::new(),
         },
-        1 => file(&tree, dice).map_or_else(Vec::new, |path| {
+        1 => file(tree, dice).map_or_else(Vec::new, |path| {
             // A new file in its place: other names of the old one are not the tool's to change.
             remove(&at(root, &path));
             fs::write(at(root, &path), content(dice)).expect("written");
             vec![path]
         }),
-        2 => file(&tree, dice).map_or_else(Vec::new, |path| {
+        2 => file(tree, dice).map_or_else(Vec::new, |path| {
             remove(&at(root, &path));
             vec![path]
         }),
-        _ => match file(&tree, dice).zip(fresh(&tree, dice)) {
+        _ => match file(tree, dice).zip(fresh(tree, dice)) {
             Some((from, to)) => {
                 fs::rename(at(root, &from), at(root, &to)).expect("renamed");
                 vec![from, to]

@@ -179,7 +179,10 @@ fn assert_patch(patch: &[u8], base: &Tree, wanted: &Tree, folder: &Path) {
     let files: Tree = base
         .iter()
         .filter(|(path, entry)| !entry.is_folder() || holds_files(path))
-        .map(|(path, entry)| (path.clone(), entry.clone()))
+        .map(|(path, entry)| match entry {
+            Entry::Folder(_) => (path.clone(), Entry::Folder(0o755)),
+            other => (path.clone(), other.clone()),
+        })
         .collect();
     tree::write(&files, folder);
     if !patch.is_empty() {
@@ -250,6 +253,7 @@ fn run(service: &SandboxService, home: &Path, seed: u64, source: Source) {
         case.act(dice);
     }
     finish(case, &real, folder.path(), home);
+    cleveragents_sandbox::remove_folder(&folder.keep()).expect("the folder can be removed");
 }
 
 /// The difference, the preview and the apply of a case.

@@ -64,7 +64,11 @@ impl Real {
         git(&place, &["add", "-A"]);
         git(&place, &["commit", "-q", "--allow-empty", "-m", "first"]);
         // Once more as git itself writes it.
-        for path in walk(&place).keys().rev() {
+        let written = walk(&place);
+        for (path, _) in written.iter().filter(|(_, entry)| entry.is_folder()) {
+            tree::set_mode(&tree::at(&place, path), 0o755);
+        }
+        for path in written.keys().rev() {
             let place = tree::at(&place, path);
             std::fs::remove_file(&place)
                 .or_else(|_| std::fs::remove_dir(&place))

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cleveragents_domain::{FileKind, FileState, TreePath};
+use cleveragents_domain::{FileKind, FileMode, FileState, TreePath};
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,9 @@ use crate::error::{During as _, Error};
 use crate::fault;
 use crate::objects::Objects;
 use crate::state::read_state;
+
+/// What the owner needs to change what is in a folder.
+const OPEN: u32 = 0o300;
 
 /// One change to one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +48,9 @@ pub(crate) struct Steps {
     pub(crate) root: PathBuf,
     stage: PathBuf,
     pub(crate) steps: Vec<Step>,
+    /// Folders that may not be written, with their permissions: opened while the steps are made.
+    #[serde(default)]
+    closed: Vec<(TreePath, FileMode)>,
 }
 
 fn is_folder(state: Option<FileState>) -> bool {
@@ -98,6 +104,7 @@ impl Steps {
             root: root.to_owned(),
             stage: root.join(stage_name),
             steps,
+            closed: Vec::new(),
         }
     }
 
@@ -112,12 +119,13 @@ impl Steps {
     }
 
     /// Writes every new file into the staging folder.
-    pub(crate) fn stage(&self, objects: &Objects) -> Result<(), Error> {
+    pub(crate) fn stage(&mut self, objects: &Objects) -> Result<(), Error> {
         if self.is_empty() {
             return Ok(());
         }
         std::fs::create_dir(&self.stage).during("making", &self.stage)?;
         let (root, stage) = self.roots()?;
+        self.closed = self.find_closed(&root)?;
         for step in &self.steps {
             self.check_file_system(&root, step)?;
             let Some(after) = step
@@ -197,8 +205,8 @@ impl Steps {
             .st_dev;
         let parent = match root.parent(&step.path) {
             Ok(parent) => parent,
-            // Its folder is yet to be made.
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            // Its folder is yet to be made, perhaps in the place of a file or link.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             Err(error) => {
                 return Err(error).during("opening", &self.root.join(step.path.as_path()));
             }
@@ -219,27 +227,85 @@ impl Steps {
         })
     }
 
+    /// The folders of changed paths in which nothing can be changed as they are.
+    fn find_closed(&self, root: &Root) -> Result<Vec<(TreePath, FileMode)>, Error> {
+        let folders: BTreeSet<TreePath> = self
+            .steps
+            .iter()
+            .filter_map(|step| step.path.parent())
+            .collect();
+        let mut closed = Vec::new();
+        for folder in folders {
+            let mode = root
+                .stat(&folder)
+                .during("reading", &self.root.join(folder.as_path()))?
+                .and_then(|stat| stat.mode);
+            if let Some(mode) = mode
+                && mode.kind() == FileKind::Directory
+                && mode.permissions() & OPEN != OPEN
+            {
+                closed.push((folder, mode));
+            }
+        }
+        Ok(closed)
+    }
+
+    /// Gives the closed folders permissions for a while, or their own back. One that is something
+    /// else by now is left alone.
+    fn set_closed(&self, root: &Root, more: u32) -> Result<(), Error> {
+        for (folder, mode) in self.closed.iter().rev() {
+            let place = self.root.join(folder.as_path());
+            let found = root.stat(folder).during("reading", &place)?;
+            let is_folder = found
+                .and_then(|stat| stat.mode)
+                .is_some_and(|mode| mode.kind() == FileKind::Directory);
+            if is_folder {
+                let mode = FileMode::new(FileKind::Directory, mode.permissions() | more);
+                root.set_mode(folder, mode)
+                    .during("setting the permissions of", &place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives folders the permissions that they shall have.
+    fn set_folder_modes(
+        &self,
+        root: &Root,
+        wanted: impl Fn(&Step) -> Option<FileState>,
+    ) -> Result<(), Error> {
+        for step in self.steps.iter().rev() {
+            let Some(state) = wanted(step).filter(|state| state.kind() == FileKind::Directory)
+            else {
+                continue;
+            };
+            let place = self.root.join(step.path.as_path());
+            let found = root.stat(&step.path).during("reading", &place)?;
+            let is_folder = found
+                .and_then(|stat| stat.mode)
+                .is_some_and(|mode| mode.kind() == FileKind::Directory);
+            if is_folder {
+                root.set_mode(&step.path, state.mode)
+                    .during("setting the permissions of", &place)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes every change that is not made yet.
     pub(crate) fn forward(&self) -> Result<(), Error> {
         if self.is_empty() {
             return Ok(());
         }
         let (root, stage) = self.roots()?;
+        self.set_closed(&root, OPEN)?;
         for step in &self.steps {
             forward_one(&root, &stage, step)
                 .map_err(|error| error.at(&self.root.join(step.path.as_path())))?;
             fault::boundary();
         }
-        for step in self.steps.iter().rev() {
-            if let Some(after) = step
-                .after
-                .filter(|state| state.kind() == FileKind::Directory)
-            {
-                let place = self.root.join(step.path.as_path());
-                root.set_mode(&step.path, after.mode)
-                    .during("setting the permissions of", &place)?;
-            }
-        }
+        self.set_closed(&root, 0)?;
+        self.set_folder_modes(&root, |step| step.after)?;
         rustix::fs::syncfs(root.handle()).during("writing", &self.root)?;
         Ok(())
     }
@@ -252,6 +318,7 @@ impl Steps {
             return Ok(kept);
         }
         let (root, stage) = self.roots()?;
+        self.set_closed(&root, OPEN)?;
         for step in self.steps.iter().rev() {
             let is_back = backward_one(&root, &stage, step)
                 .map_err(|error| error.at(&self.root.join(step.path.as_path())))?;
@@ -260,6 +327,8 @@ impl Steps {
             }
             fault::boundary();
         }
+        self.set_folder_modes(&root, |step| step.before)?;
+        self.set_closed(&root, 0)?;
         rustix::fs::syncfs(root.handle()).during("writing", &self.root)?;
         Ok(kept)
     }
@@ -447,8 +516,8 @@ fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepErro
             if found.is_some_and(|found| found.kind() != FileKind::Directory) {
                 return Ok(false);
             }
+            // Its permissions come last: they may forbid what is still to be put back into it.
             root.make_folder(&step.path)?;
-            root.set_mode(&step.path, before.mode)?;
             Ok(true)
         }
         (None, Some(after)) if after.kind() == FileKind::Directory => {
