@@ -169,13 +169,8 @@ impl DatabaseChange {
     /// Replaces the content in one transaction, provided that it is still what is expected.
     fn carry(&self, expected: ContentHash, from: &Path, wanted: ContentHash) -> Result<(), Error> {
         let wrong = failed(&self.location);
-        let watcher = open_to_read(&self.location)?;
-        let version = || -> Result<i64, Error> {
-            watcher
-                .query_row("PRAGMA data_version", [], |row| row.get(0))
-                .map_err(failed(&self.location))
-        };
-        let before = version()?;
+        let watch = Watch::new(&self.location)?;
+        let before = watch.version()?;
         let found = digest(&self.location, &self.temporary)?;
         if found == wanted {
             return Ok(());
@@ -198,10 +193,12 @@ impl DatabaseChange {
         let mut pages = 1;
         loop {
             match backup.step(pages).map_err(&wrong)? {
-                StepResult::Done if pages == 1 && version()? != before => return Err(changed()),
+                StepResult::Done if pages == 1 && watch.version()? != before => {
+                    return Err(changed());
+                }
                 StepResult::Done => return Ok(()),
                 StepResult::More => {
-                    if version()? != before {
+                    if watch.version()? != before {
                         return Err(changed());
                     }
                     fault::boundary();
@@ -216,5 +213,46 @@ impl DatabaseChange {
                 _ => std::thread::sleep(Duration::from_millis(10)),
             }
         }
+    }
+}
+
+/// Tells whether somebody wrote to a database, also while a writer of ours locks readers out.
+struct Watch {
+    /// Held open to the end: closing any handle of a file gives up the locks that SQLite holds on it.
+    file: std::fs::File,
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl Watch {
+    fn new(path: &Path) -> Result<Self, Error> {
+        Ok(Self {
+            connection: open_to_read(path)?,
+            file: std::fs::File::open(path).during("reading", path)?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// A pair that differs after each commit of another connection.
+    fn version(&self) -> Result<(u32, i64), Error> {
+        use std::os::unix::fs::FileExt as _;
+        // Bytes of the file's header: how it is written, and the count of changes.
+        let mut header = [0; 28];
+        if self.file.metadata().during("reading", &self.path)?.len() > 0 {
+            self.file
+                .read_exact_at(&mut header, 0)
+                .during("reading", &self.path)?;
+        }
+        let [.., a, b, c, d] = header;
+        // With a log beside it the count stands still, but readers are never locked out.
+        let has_log = header[18] == 2;
+        let version = if has_log {
+            self.connection
+                .query_row("PRAGMA data_version", [], |row| row.get(0))
+                .map_err(failed(&self.path))?
+        } else {
+            0
+        };
+        Ok((u32::from_be_bytes([a, b, c, d]), version))
     }
 }

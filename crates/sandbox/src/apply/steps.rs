@@ -31,6 +31,10 @@ pub(crate) struct Step {
     pub(crate) after: Option<FileState>,
     /// The name in the staging folder.
     slot: u64,
+    /// The far side, when the way of the path is two steps: what it holds after both for the first,
+    /// before both for the second.
+    #[serde(default)]
+    far: Option<FileState>,
 }
 
 /// When a step's turn comes: room is made before it is filled.
@@ -57,6 +61,14 @@ fn is_folder(state: Option<FileState>) -> bool {
     state.is_some_and(|state| state.kind() == FileKind::Directory)
 }
 
+impl Step {
+    /// Whether the path is on the far side, so that this half of its way is made, or not begun.
+    fn is_far(&self, found: Option<FileState>) -> bool {
+        // A folder is known by being one: its permissions change while steps are made.
+        self.far.is_some() && (found == self.far || (is_folder(found) && is_folder(self.far)))
+    }
+}
+
 fn turn(step: &Step) -> Turn {
     match (step.before, step.after) {
         (before, None) if is_folder(before) => Turn::RemoveFolder,
@@ -74,21 +86,22 @@ impl Steps {
         changes: Vec<(TreePath, Option<FileState>, Option<FileState>)>,
     ) -> Self {
         let mut steps = Vec::new();
-        let mut push = |path: TreePath, before, after| {
+        let mut push = |path: TreePath, before, after, far| {
             let slot = steps.len() as u64;
             steps.push(Step {
                 path,
                 before,
                 after,
                 slot,
+                far,
             });
         };
         for (path, before, after) in changes {
             if before.is_some() && after.is_some() && is_folder(before) != is_folder(after) {
-                push(path.clone(), before, None);
-                push(path, None, after);
+                push(path.clone(), before, None, after);
+                push(path, None, after, before);
             } else if before != after {
-                push(path, before, after);
+                push(path, before, after, None);
             }
         }
         steps.sort_by(|left, right| {
@@ -432,7 +445,7 @@ fn state(root: &Root, path: &TreePath) -> io::Result<Option<FileState>> {
 fn forward_one(root: &Root, stage: &Root, step: &Step) -> Result<(), StepError> {
     let (slot, old) = slots(step)?;
     let found = state(root, &step.path)?;
-    if found == step.after {
+    if found == step.after || (step.after.is_none() && step.is_far(found)) {
         return Ok(());
     }
     match (step.before, step.after) {
@@ -508,7 +521,7 @@ fn replace(
 fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepError> {
     let (slot, old) = slots(step)?;
     let found = state(root, &step.path)?;
-    if found == step.before {
+    if found == step.before || (step.before.is_none() && step.is_far(found)) {
         return Ok(true);
     }
     match (step.before, step.after) {
