@@ -170,7 +170,8 @@ impl Root {
     fn unlink(&self, path: &TreePath, flags: AtFlags) -> io::Result<()> {
         let parent = match self.parent(path) {
             Ok(parent) => parent,
-            Err(Errno::NOENT) => return Ok(()),
+            // Something else than a folder is on the way, so nothing is at the path itself.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         match fs::unlinkat(parent, path.name(), flags) {

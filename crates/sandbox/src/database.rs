@@ -36,9 +36,23 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
     Ok(connection)
 }
 
+/// Opens a database to read it. Where a writer died in mid-transaction, reading begins with taking
+/// back what it left, and that is writing.
+fn open_to_read(path: &Path) -> Result<Connection, Error> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    match connection.query_row("PRAGMA schema_version", [], |_| Ok(())) {
+        Err(rusqlite::Error::SqliteFailure(error, _))
+            if error.code == rusqlite::ErrorCode::ReadOnly =>
+        {
+            open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        }
+        _ => Ok(connection),
+    }
+}
+
 /// Copies a database, whatever others do with it, into a new file.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
-    let source = open(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let source = open_to_read(from)?;
     let mut target = open(
         to,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -155,13 +169,8 @@ impl DatabaseChange {
     /// Replaces the content in one transaction, provided that it is still what is expected.
     fn carry(&self, expected: ContentHash, from: &Path, wanted: ContentHash) -> Result<(), Error> {
         let wrong = failed(&self.location);
-        let watcher = open(&self.location, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        let version = || -> Result<i64, Error> {
-            watcher
-                .query_row("PRAGMA data_version", [], |row| row.get(0))
-                .map_err(failed(&self.location))
-        };
-        let before = version()?;
+        let watch = Watch::new(&self.location)?;
+        let before = watch.version()?;
         let found = digest(&self.location, &self.temporary)?;
         if found == wanted {
             return Ok(());
@@ -184,12 +193,15 @@ impl DatabaseChange {
         let mut pages = 1;
         loop {
             match backup.step(pages).map_err(&wrong)? {
-                StepResult::Done if pages == 1 && version()? != before => return Err(changed()),
+                StepResult::Done if pages == 1 && watch.version()? != before => {
+                    return Err(changed());
+                }
                 StepResult::Done => return Ok(()),
                 StepResult::More => {
-                    if version()? != before {
+                    if watch.version()? != before {
                         return Err(changed());
                     }
+                    fault::boundary();
                     pages = i32::MAX;
                 }
                 _ if std::time::Instant::now() > deadline => {
@@ -201,5 +213,46 @@ impl DatabaseChange {
                 _ => std::thread::sleep(Duration::from_millis(10)),
             }
         }
+    }
+}
+
+/// Tells whether somebody wrote to a database, also while a writer of ours locks readers out.
+struct Watch {
+    /// Held open to the end: closing any handle of a file gives up the locks that SQLite holds on it.
+    file: std::fs::File,
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl Watch {
+    fn new(path: &Path) -> Result<Self, Error> {
+        Ok(Self {
+            connection: open_to_read(path)?,
+            file: std::fs::File::open(path).during("reading", path)?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// A pair that differs after each commit of another connection.
+    fn version(&self) -> Result<(u32, i64), Error> {
+        use std::os::unix::fs::FileExt as _;
+        // Bytes of the file's header: how it is written, and the count of changes.
+        let mut header = [0; 28];
+        if self.file.metadata().during("reading", &self.path)?.len() > 0 {
+            self.file
+                .read_exact_at(&mut header, 0)
+                .during("reading", &self.path)?;
+        }
+        let [.., a, b, c, d] = header;
+        // With a log beside it the count stands still, but readers are never locked out.
+        let has_log = header[18] == 2;
+        let version = if has_log {
+            self.connection
+                .query_row("PRAGMA data_version", [], |row| row.get(0))
+                .map_err(failed(&self.path))?
+        } else {
+            0
+        };
+        Ok((u32::from_be_bytes([a, b, c, d]), version))
     }
 }

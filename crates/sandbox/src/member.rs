@@ -1,6 +1,6 @@
 //! [`Member`]: one resource in a sandbox, its copy and what is known of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -168,7 +168,7 @@ impl Member {
     }
 
     /// The index git made for the worktree.
-    pub(crate) fn base_index(&self) -> PathBuf {
+    fn base_index(&self) -> PathBuf {
         self.state.join("base.index")
     }
 
@@ -393,7 +393,8 @@ impl Member {
         })
     }
 
-    /// Finds the changes of single paths, at a cost that does not grow with the tree.
+    /// Finds the changes of single paths, at a cost that does not grow with the tree. The folders on
+    /// the way belong to a path: without them it could be neither taken back nor restored.
     pub fn capture_paths(
         &self,
         paths: &[TreePath],
@@ -402,15 +403,19 @@ impl Member {
         let root = self.work_root()?;
         let place = self.manifest_place();
         let mut known = HashMap::new();
-        for path in paths {
-            let last = recent.iter().rev().find(|change| change.path == *path);
+        for path in with_folders(paths) {
+            let last = recent.iter().rev().find(|change| change.path == path);
             let what = match last {
                 Some(change) => change
                     .after
                     .map(|state| Known::recorded(state.mode, state.size, state.hash)),
-                None => Manifest::look_up(&place, path).during("reading", &place)?.1,
+                None => {
+                    Manifest::look_up(&place, &path)
+                        .during("reading", &place)?
+                        .1
+                }
             };
-            known.insert(path.clone(), what);
+            known.insert(path, what);
         }
         let mut objects = self.open_objects()?;
         capture_paths(&root, known, &First(self), &mut objects)
@@ -540,6 +545,19 @@ impl Member {
     fn remove_from(&self, checkout: &Checkout, id: &str) -> Result<(), Error> {
         remove_worktree(checkout, &self.root, id, &self.alias)
     }
+}
+
+/// Paths with every folder that they lie in.
+fn with_folders(paths: &[TreePath]) -> BTreeSet<TreePath> {
+    let mut all = BTreeSet::new();
+    for path in paths {
+        let mut near = Some(path.clone());
+        while let Some(path) = near {
+            near = path.parent();
+            all.insert(path);
+        }
+    }
+    all
 }
 
 /// What a capture found.

@@ -144,7 +144,14 @@ impl Loosened<'_> {
     fn tighten(self) -> Result<(), Error> {
         for (path, mode) in self.folders.iter().rev() {
             let place = self.root.path().join(path.as_path());
-            if self.root.stat(path).during("reading", &place)?.is_some() {
+            let is_folder = self
+                .root
+                .stat(path)
+                .during("reading", &place)?
+                .and_then(|stat| stat.mode)
+                .is_some_and(|mode| mode.kind() == FileKind::Directory);
+            // A file or link that took its place has permissions of its own.
+            if is_folder {
                 self.root
                     .set_mode(path, *mode)
                     .during("setting the permissions of", &place)?;

@@ -116,6 +116,18 @@ impl TestDatabase {
         }
     }
 
+    /// Changes any SQLite file, which is made when it is not there.
+    pub fn write_file(path: &Path, sql: &str) {
+        connect_file(path)
+            .execute_batch(sql)
+            .expect("the statement runs");
+    }
+
+    /// What a query of any SQLite file answers.
+    pub fn read_file(path: &Path, sql: &str) -> Vec<Vec<String>> {
+        ask_file(&connect_file(path), sql).expect("the query runs")
+    }
+
     /// What a query really answers, behind the store's back: rows of columns as text, NULL empty.
     pub fn ask(&self, sql: &str) -> Vec<Vec<String>> {
         match &self.guard {

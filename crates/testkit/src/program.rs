@@ -245,7 +245,8 @@ pub fn not_run(what: &str, why: &str) {
     );
 }
 
-/// Numbers that differ in every run, for instants at which something is killed.
+/// Numbers that differ in every run, for instants at which something is killed, or that come from a
+/// seed, for cases that can be run again.
 #[derive(Debug)]
 pub struct Dice(u64);
 
@@ -257,6 +258,23 @@ impl Default for Dice {
 }
 
 impl Dice {
+    /// Numbers that a seed decides.
+    pub const fn seeded(seed: u64) -> Self {
+        // Seeds are often small and near each other; their numbers must not be.
+        Self((seed.wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// One of these.
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        let at = self.roll(choices.len() as u64);
+        &choices[usize::try_from(at).unwrap_or(0)]
+    }
+
+    /// Whether it happens, once in so many times.
+    pub fn once_in(&mut self, times: u64) -> bool {
+        self.roll(times) == 0
+    }
+
     /// A number below `limit`.
     pub fn roll(&mut self, limit: u64) -> u64 {
         // xorshift64: good enough to pick an instant.

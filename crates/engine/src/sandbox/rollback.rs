@@ -87,6 +87,10 @@ impl SandboxService {
         let (id, number) = (open.view.sandbox.id, checkpoint.number);
         self.engine
             .write(move |unit| sandboxes::mark_undone(unit, id, number))?;
+        // A second redo of the same sandbox must not find the same rollback again.
+        open.view.checkpoints = self
+            .engine
+            .read(|reader| sandboxes::checkpoints(reader, id))?;
         Ok(RolledBack {
             checkpoint,
             before: None,

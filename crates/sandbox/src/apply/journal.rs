@@ -106,16 +106,21 @@ impl Journal {
     /// Does everything, or takes back what was done.
     pub(super) fn carry_out(&mut self, place: &Path) -> Result<(), Error> {
         let begun = self.save(place).and_then(|()| self.prepare());
-        let committed = begun.and_then(|()| self.advance(Phase::Committing, place));
-        match committed.and_then(|()| self.forward()) {
-            Ok(()) => self.finish(place),
+        if let Err(error) = begun.and_then(|()| self.advance(Phase::Committing, place)) {
+            return self.call_off(place, error);
+        }
+        match self.forward() {
+            // All is in place: what fails now is for the next command to tidy up.
+            Ok(()) => self.finish(place).map_err(|error| {
+                Error::Stuck(format!("everything is applied, tidying up failed: {error}"))
+            }),
             Err(error) => self.give_up(place, error),
         }
     }
 
-    fn prepare(&self) -> Result<(), Error> {
+    fn prepare(&mut self) -> Result<(), Error> {
         let objects = Objects::open(&self.objects).during("opening", &self.objects)?;
-        for steps in &self.trees {
+        for steps in &mut self.trees {
             steps.stage(&objects)?;
             fault::boundary();
         }
@@ -132,6 +137,28 @@ impl Journal {
             }
         }
         Ok(())
+    }
+
+    /// Gives up what was only prepared. The real resources hold nothing new, so none is looked at:
+    /// what is there is the user's.
+    fn abandon(&self) -> Result<(), Error> {
+        for reference in &self.references {
+            reference.unlock()?;
+            fault::boundary();
+        }
+        for steps in &self.trees {
+            steps.clean()?;
+            fault::boundary();
+        }
+        Ok(())
+    }
+
+    /// Ends an apply before it was begun and says why.
+    fn call_off(&self, place: &Path, cause: Error) -> Result<(), Error> {
+        self.abandon()
+            .map_err(|error| Error::Stuck(format!("{cause}; then: {error}")))?;
+        remove(place)?;
+        Err(told(cause))
     }
 
     /// Databases first: of all parts they are the most likely to refuse.
@@ -193,12 +220,8 @@ impl Journal {
                 names.join(", ")
             )));
         }
-        std::fs::remove_file(place).during("removing", place)?;
-        Err(match cause {
-            // Said before anything was changed, or saying already that it was taken back.
-            Error::RepositoryBusy { .. } | Error::Raced(_) | Error::CannotApply { .. } => cause,
-            other => Error::TakenBack(other.to_string()),
-        })
+        remove(place)?;
+        Err(told(cause))
     }
 
     /// Finishes or takes back an apply whose process is gone.
@@ -215,7 +238,13 @@ impl Journal {
                 }
                 Err(_) => false,
             },
-            Phase::Preparing | Phase::Undoing => false,
+            Phase::Undoing => false,
+            Phase::Preparing => {
+                self.abandon()
+                    .map_err(|error| Error::Stuck(error.to_string()))?;
+                remove(place)?;
+                return Ok(Recovery::TakenBack(Vec::new()));
+            }
         };
         if is_finished {
             return Ok(Recovery::Finished);
@@ -223,12 +252,29 @@ impl Journal {
         let kept = self
             .backward(place)
             .map_err(|error| Error::Stuck(error.to_string()))?;
-        std::fs::remove_file(place).during("removing", place)?;
+        remove(place)?;
         Ok(Recovery::TakenBack(kept))
     }
 
     /// The folder with what the apply was worked out in.
     pub fn scratch(&self) -> &Path {
         &self.scratch
+    }
+}
+
+/// Forgets an apply that is taken back.
+fn remove(place: &Path) -> Result<(), Error> {
+    match std::fs::remove_file(place) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.during("removing", place),
+    }
+}
+
+/// Why an apply came to nothing.
+fn told(cause: Error) -> Error {
+    match cause {
+        // Said before anything was changed, or saying already that it was taken back.
+        Error::RepositoryBusy { .. } | Error::Raced(_) | Error::CannotApply { .. } => cause,
+        other => Error::TakenBack(other.to_string()),
     }
 }

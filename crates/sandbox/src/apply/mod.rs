@@ -194,8 +194,13 @@ impl Part<'_> {
             .changes
             .iter()
             .partition(|change| is_protected(&change.path));
-        let (mut files, conflicts) =
-            tree::plan_tree(&self.member.alias, &root, &changes, self.objects)?;
+        let (mut files, conflicts) = tree::plan_tree(
+            &self.member.alias,
+            &root,
+            &changes,
+            &Vec::new(),
+            self.objects,
+        )?;
         Steps::add_missing_parents(&root, &mut files).during("reading", root.path())?;
         let preview = self.preview(
             &files,
@@ -219,7 +224,6 @@ impl Part<'_> {
             alias: &self.member.alias,
             checkout: &checkout,
             base,
-            base_index: &self.member.base_index(),
             work_tree: &self.member.root,
             changes: self.changes,
             scratch: self.folder,
@@ -254,7 +258,7 @@ impl Part<'_> {
                 .filter(|change| !settled.contains(&change.path))
                 .filter(|change| !change.path.names().any(|name| name == b".git"))
                 .collect();
-            let (more, found) = tree::plan_tree(alias, &root, &besides, self.objects)?;
+            let (more, found) = tree::plan_tree(alias, &root, &besides, &files, self.objects)?;
             files.extend(more);
             conflicts.extend(found);
             Steps::add_missing_parents(&root, &mut files).during("reading", root.path())?;

@@ -80,7 +80,14 @@ pub(crate) fn plan_files(
                 .during("reading", &place)?
                 .map(|(state, _)| state);
             let from_sandbox = by_path.get(&update.path).filter(|_| update.is_sandboxed);
+            let folder = from_sandbox
+                .and_then(|change| change.after)
+                .filter(|after| after.kind() == FileKind::Directory);
             match (from_sandbox, &update.new) {
+                // For git the file is gone; for the user a folder took its place.
+                (_, None) if folder.is_some() => {
+                    planned.push((update.path.clone(), found, folder));
+                }
                 (_, None) => planned.push((update.path.clone(), found, None)),
                 (Some(change), Some(_)) => {
                     planned.push((update.path.clone(), found, with_mode(change, found)))
@@ -107,7 +114,7 @@ pub(crate) fn plan_files(
     checked_out(plan, merged, objects, temporary, &mut planned)?;
     let removed: BTreeSet<&TreePath> = planned
         .iter()
-        .filter(|(_, _, after)| after.is_none())
+        .filter(|(_, _, after)| after.is_none_or(|after| after.kind() == FileKind::Directory))
         .map(|(path, _, _)| path)
         .chain(
             changes
@@ -270,22 +277,14 @@ impl RefChange {
         let mut is_same = true;
         if let Some(index) = &self.index {
             let lock = lock_of(&index.place);
-            let mut file = match File::create_new(&lock) {
-                Ok(file) => file,
+            match self.place_lock(index, &lock) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     return Err(Error::RepositoryBusy {
                         repository: self.location.clone(),
                         lock,
                     });
                 }
-                Err(error) => return Err(error).during("making", &lock),
-            };
-            let copied = std::fs::read(&index.fresh)
-                .and_then(|bytes| file.write_all(&bytes))
-                .and_then(|()| file.sync_data());
-            if let Err(error) = copied {
-                let _gone = std::fs::remove_file(&lock);
-                return Err(error).during("writing", &lock);
+                other => other.during("making", &lock)?,
             }
             is_same = hash_file(&index.place).during("reading", &index.place)? == index.before;
         }
@@ -296,6 +295,31 @@ impl RefChange {
             )));
         }
         Ok(())
+    }
+
+    /// The lock has its whole content from the moment it is there: by that it is known as ours.
+    fn place_lock(&self, index: &IndexChange, lock: &Path) -> io::Result<()> {
+        let draft = self.draft_of(index);
+        let written = || -> io::Result<()> {
+            let mut file = File::create(&draft)?;
+            file.write_all(&std::fs::read(&index.fresh)?)?;
+            file.sync_data()?;
+            std::fs::hard_link(&draft, lock)
+        };
+        let placed = written();
+        // Also when it failed, so that nothing is left of it.
+        match std::fs::remove_file(&draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => placed.and(Err(error)),
+            _ => placed,
+        }
+    }
+
+    /// Where the lock is written before it has its name. The same for every process that may have to
+    /// remove it.
+    fn draft_of(&self, index: &IndexChange) -> PathBuf {
+        let mut name = index.place.as_os_str().to_owned();
+        name.push(format!(".cleveragents-{}", &self.new));
+        PathBuf::from(name)
     }
 
     fn head(&self, checkout: &Checkout) -> Result<String, Error> {
@@ -367,6 +391,10 @@ impl RefChange {
             let lock = lock_of(&index.place);
             if hash_file(&lock).ok() == Some(index.after) {
                 std::fs::remove_file(&lock).during("removing", &lock)?;
+            }
+            let draft = self.draft_of(index);
+            if draft.exists() {
+                std::fs::remove_file(&draft).during("removing", &draft)?;
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cleveragents_domain::{FileKind, FileState, TreePath};
+use cleveragents_domain::{FileKind, FileMode, FileState, TreePath};
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,9 @@ use crate::fault;
 use crate::objects::Objects;
 use crate::state::read_state;
 
+/// What the owner needs to change what is in a folder.
+const OPEN: u32 = 0o300;
+
 /// One change to one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Step {
@@ -28,6 +31,10 @@ pub(crate) struct Step {
     pub(crate) after: Option<FileState>,
     /// The name in the staging folder.
     slot: u64,
+    /// The far side, when the way of the path is two steps: what it holds after both for the first,
+    /// before both for the second.
+    #[serde(default)]
+    far: Option<FileState>,
 }
 
 /// When a step's turn comes: room is made before it is filled.
@@ -45,10 +52,21 @@ pub(crate) struct Steps {
     pub(crate) root: PathBuf,
     stage: PathBuf,
     pub(crate) steps: Vec<Step>,
+    /// Folders that may not be written, with their permissions: opened while the steps are made.
+    #[serde(default)]
+    closed: Vec<(TreePath, FileMode)>,
 }
 
 fn is_folder(state: Option<FileState>) -> bool {
     state.is_some_and(|state| state.kind() == FileKind::Directory)
+}
+
+impl Step {
+    /// Whether the path is on the far side, so that this half of its way is made, or not begun.
+    fn is_far(&self, found: Option<FileState>) -> bool {
+        // A folder is known by being one: its permissions change while steps are made.
+        self.far.is_some() && (found == self.far || (is_folder(found) && is_folder(self.far)))
+    }
 }
 
 fn turn(step: &Step) -> Turn {
@@ -68,21 +86,22 @@ impl Steps {
         changes: Vec<(TreePath, Option<FileState>, Option<FileState>)>,
     ) -> Self {
         let mut steps = Vec::new();
-        let mut push = |path: TreePath, before, after| {
+        let mut push = |path: TreePath, before, after, far| {
             let slot = steps.len() as u64;
             steps.push(Step {
                 path,
                 before,
                 after,
                 slot,
+                far,
             });
         };
         for (path, before, after) in changes {
             if before.is_some() && after.is_some() && is_folder(before) != is_folder(after) {
-                push(path.clone(), before, None);
-                push(path, None, after);
+                push(path.clone(), before, None, after);
+                push(path, None, after, before);
             } else if before != after {
-                push(path, before, after);
+                push(path, before, after, None);
             }
         }
         steps.sort_by(|left, right| {
@@ -98,6 +117,7 @@ impl Steps {
             root: root.to_owned(),
             stage: root.join(stage_name),
             steps,
+            closed: Vec::new(),
         }
     }
 
@@ -112,12 +132,13 @@ impl Steps {
     }
 
     /// Writes every new file into the staging folder.
-    pub(crate) fn stage(&self, objects: &Objects) -> Result<(), Error> {
+    pub(crate) fn stage(&mut self, objects: &Objects) -> Result<(), Error> {
         if self.is_empty() {
             return Ok(());
         }
         std::fs::create_dir(&self.stage).during("making", &self.stage)?;
         let (root, stage) = self.roots()?;
+        self.closed = self.find_closed(&root)?;
         for step in &self.steps {
             self.check_file_system(&root, step)?;
             let Some(after) = step
@@ -197,8 +218,8 @@ impl Steps {
             .st_dev;
         let parent = match root.parent(&step.path) {
             Ok(parent) => parent,
-            // Its folder is yet to be made.
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            // Its folder is yet to be made, perhaps in the place of a file or link.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             Err(error) => {
                 return Err(error).during("opening", &self.root.join(step.path.as_path()));
             }
@@ -219,27 +240,85 @@ impl Steps {
         })
     }
 
+    /// The folders of changed paths in which nothing can be changed as they are.
+    fn find_closed(&self, root: &Root) -> Result<Vec<(TreePath, FileMode)>, Error> {
+        let folders: BTreeSet<TreePath> = self
+            .steps
+            .iter()
+            .filter_map(|step| step.path.parent())
+            .collect();
+        let mut closed = Vec::new();
+        for folder in folders {
+            let mode = root
+                .stat(&folder)
+                .during("reading", &self.root.join(folder.as_path()))?
+                .and_then(|stat| stat.mode);
+            if let Some(mode) = mode
+                && mode.kind() == FileKind::Directory
+                && mode.permissions() & OPEN != OPEN
+            {
+                closed.push((folder, mode));
+            }
+        }
+        Ok(closed)
+    }
+
+    /// Gives the closed folders permissions for a while, or their own back. One that is something
+    /// else by now is left alone.
+    fn set_closed(&self, root: &Root, more: u32) -> Result<(), Error> {
+        for (folder, mode) in self.closed.iter().rev() {
+            let place = self.root.join(folder.as_path());
+            let found = root.stat(folder).during("reading", &place)?;
+            let is_folder = found
+                .and_then(|stat| stat.mode)
+                .is_some_and(|mode| mode.kind() == FileKind::Directory);
+            if is_folder {
+                let mode = FileMode::new(FileKind::Directory, mode.permissions() | more);
+                root.set_mode(folder, mode)
+                    .during("setting the permissions of", &place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives folders the permissions that they shall have.
+    fn set_folder_modes(
+        &self,
+        root: &Root,
+        wanted: impl Fn(&Step) -> Option<FileState>,
+    ) -> Result<(), Error> {
+        for step in self.steps.iter().rev() {
+            let Some(state) = wanted(step).filter(|state| state.kind() == FileKind::Directory)
+            else {
+                continue;
+            };
+            let place = self.root.join(step.path.as_path());
+            let found = root.stat(&step.path).during("reading", &place)?;
+            let is_folder = found
+                .and_then(|stat| stat.mode)
+                .is_some_and(|mode| mode.kind() == FileKind::Directory);
+            if is_folder {
+                root.set_mode(&step.path, state.mode)
+                    .during("setting the permissions of", &place)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes every change that is not made yet.
     pub(crate) fn forward(&self) -> Result<(), Error> {
         if self.is_empty() {
             return Ok(());
         }
         let (root, stage) = self.roots()?;
+        self.set_closed(&root, OPEN)?;
         for step in &self.steps {
             forward_one(&root, &stage, step)
                 .map_err(|error| error.at(&self.root.join(step.path.as_path())))?;
             fault::boundary();
         }
-        for step in self.steps.iter().rev() {
-            if let Some(after) = step
-                .after
-                .filter(|state| state.kind() == FileKind::Directory)
-            {
-                let place = self.root.join(step.path.as_path());
-                root.set_mode(&step.path, after.mode)
-                    .during("setting the permissions of", &place)?;
-            }
-        }
+        self.set_closed(&root, 0)?;
+        self.set_folder_modes(&root, |step| step.after)?;
         rustix::fs::syncfs(root.handle()).during("writing", &self.root)?;
         Ok(())
     }
@@ -252,6 +331,7 @@ impl Steps {
             return Ok(kept);
         }
         let (root, stage) = self.roots()?;
+        self.set_closed(&root, OPEN)?;
         for step in self.steps.iter().rev() {
             let is_back = backward_one(&root, &stage, step)
                 .map_err(|error| error.at(&self.root.join(step.path.as_path())))?;
@@ -260,6 +340,8 @@ impl Steps {
             }
             fault::boundary();
         }
+        self.set_folder_modes(&root, |step| step.before)?;
+        self.set_closed(&root, 0)?;
         rustix::fs::syncfs(root.handle()).during("writing", &self.root)?;
         Ok(kept)
     }
@@ -274,18 +356,29 @@ impl Steps {
         root: &Root,
         changes: &mut Vec<(TreePath, Option<FileState>, Option<FileState>)>,
     ) -> io::Result<()> {
-        let made: BTreeMap<TreePath, bool> = changes
+        let made: BTreeMap<TreePath, Option<FileState>> = changes
             .iter()
-            .map(|(path, _, after)| (path.clone(), is_folder(*after)))
+            .map(|(path, _, after)| (path.clone(), *after))
             .collect();
         let mut missing = BTreeSet::new();
         for (path, _, after) in changes.iter() {
             let mut near = path.parent().filter(|_| after.is_some());
             while let Some(parent) = near {
-                if !made.contains_key(&parent) && root.stat(&parent)?.is_none() {
+                let is_made = match made.get(&parent) {
+                    Some(after) => after.is_some(),
+                    None => root.stat(&parent)?.is_some(),
+                };
+                if !is_made {
                     missing.insert(parent.clone());
                 }
                 near = parent.parent();
+            }
+        }
+        // What is taken away there makes room for the folder.
+        for (path, before, after) in changes.iter_mut() {
+            if missing.remove(path) {
+                let kept = before.filter(|before| before.kind() == FileKind::Directory);
+                *after = kept.or_else(|| Some(FileState::directory(0o755)));
             }
         }
         changes.extend(
@@ -352,7 +445,7 @@ fn state(root: &Root, path: &TreePath) -> io::Result<Option<FileState>> {
 fn forward_one(root: &Root, stage: &Root, step: &Step) -> Result<(), StepError> {
     let (slot, old) = slots(step)?;
     let found = state(root, &step.path)?;
-    if found == step.after {
+    if found == step.after || (step.after.is_none() && step.is_far(found)) {
         return Ok(());
     }
     match (step.before, step.after) {
@@ -428,7 +521,7 @@ fn replace(
 fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepError> {
     let (slot, old) = slots(step)?;
     let found = state(root, &step.path)?;
-    if found == step.before {
+    if found == step.before || (step.before.is_none() && step.is_far(found)) {
         return Ok(true);
     }
     match (step.before, step.after) {
@@ -436,8 +529,8 @@ fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepErro
             if found.is_some_and(|found| found.kind() != FileKind::Directory) {
                 return Ok(false);
             }
+            // Its permissions come last: they may forbid what is still to be put back into it.
             root.make_folder(&step.path)?;
-            root.set_mode(&step.path, before.mode)?;
             Ok(true)
         }
         (None, Some(after)) if after.kind() == FileKind::Directory => {

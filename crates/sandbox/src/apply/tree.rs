@@ -23,11 +23,13 @@ pub(crate) fn is_protected(path: &TreePath) -> bool {
     path.names().any(|name| PROTECTED.contains(&name))
 }
 
-/// Compares changes with the real tree and says what is to be done, or what is in the way.
+/// Compares changes with the real tree and says what is to be done, or what is in the way. What was
+/// planned already makes room too.
 pub(crate) fn plan_tree(
     alias: &str,
     root: &Root,
     changes: &[&Change],
+    already: &TreeChanges,
     objects: &Objects,
 ) -> Result<(TreeChanges, Vec<Conflict>), Error> {
     let mut planned = Vec::new();
@@ -66,6 +68,7 @@ pub(crate) fn plan_tree(
     }
     let removed: BTreeSet<&TreePath> = planned
         .iter()
+        .chain(already)
         .filter(|(_, _, after)| after.is_none_or(|after| after.kind() == FileKind::Directory))
         .map(|(path, _, _)| path)
         .collect();

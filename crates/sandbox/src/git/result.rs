@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use cleveragents_domain::{FileKind, TreePath};
+use cleveragents_domain::{FileKind, FileState, TreePath};
 use serde::{Deserialize, Serialize};
 
 use super::program::Git;
@@ -88,7 +88,6 @@ pub(crate) struct GitRequest<'a> {
     pub(crate) alias: &'a str,
     pub(crate) checkout: &'a Checkout,
     pub(crate) base: &'a GitBase,
-    pub(crate) base_index: &'a Path,
     /// The sandbox's files.
     pub(crate) work_tree: &'a Path,
     pub(crate) changes: &'a [Change],
@@ -103,7 +102,6 @@ pub(crate) struct GitRequest<'a> {
 pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     let checkout = request.checkout;
     let scratch_index = request.scratch.join("sandbox.index");
-    std::fs::copy(request.base_index, &scratch_index).during("copying", request.base_index)?;
     let mut git = checkout.scratch(&scratch_index, request.work_tree);
     if !request.keep_objects {
         let own = request.scratch.join("objects");
@@ -114,6 +112,9 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
         );
     }
     let git = with_identity(git)?;
+    // From the commit, not a copy of the worktree's index: one that remembers times lets git take a
+    // file for unchanged whose time was set back within the same second.
+    git.run(&["read-tree", &request.base.commit])?;
     let head = checkout.head()?;
     let (paths, ignored) = tracked_paths(request, &git)?;
     check_paths(request, &git, &paths)?;
@@ -131,16 +132,7 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     if paths.is_empty() {
         return Ok(plan);
     }
-    let there = request.work_tree;
-    let update = [
-        "update-index",
-        "-z",
-        "--add",
-        "--remove",
-        "--replace",
-        "--stdin",
-    ];
-    succeed(plan.git.start_in(there, &update, &joined(&paths))?, &update)?;
+    add_to_index(request, &plan.git, &paths)?;
     let tree = plan.git.line(&["write-tree"])?;
     let base_tree = plan
         .git
@@ -196,6 +188,42 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     Ok(plan)
 }
 
+/// Brings the changed paths into the index: first what is gone, by name alone, since git does not
+/// look for a path where a folder on the way became a link.
+fn add_to_index(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Result<(), Error> {
+    let there: HashSet<&TreePath> = request
+        .changes
+        .iter()
+        .filter(|change| change.after.as_ref().is_some_and(is_content))
+        .map(|change| &change.path)
+        .collect();
+    let (kept, gone): (Vec<&TreePath>, Vec<&TreePath>) =
+        paths.iter().partition(|path| there.contains(path));
+    let mut input = Vec::new();
+    for path in gone {
+        input.extend_from_slice(&removal(path, &request.base.commit));
+    }
+    git.run_with(&["update-index", "-z", "--index-info"], &input)?;
+    let arguments = ["update-index", "-z", "--add", "--replace", "--stdin"];
+    succeed(
+        git.start_in(request.work_tree, &arguments, &joined(kept))?,
+        &arguments,
+    )?;
+    Ok(())
+}
+
+/// The line of `--index-info` that takes a path out. Names of objects are as long as `like`.
+fn removal(path: &TreePath, like: &str) -> Vec<u8> {
+    let mut line = format!("0 {}\t", "0".repeat(like.len())).into_bytes();
+    line.extend_from_slice(path.as_bytes());
+    line.push(0);
+    line
+}
+
+fn is_content(state: &FileState) -> bool {
+    state.kind() != FileKind::Directory
+}
+
 fn succeed(answer: super::program::Answer, arguments: &[&str]) -> Result<Vec<u8>, Error> {
     if answer.code == Some(0) {
         Ok(answer.stdout)
@@ -222,9 +250,14 @@ fn tracked_paths(
     if request.changes.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    // With the index at hand git never calls a tracked path ignored.
+    // What the commit has is never ignored, and may lie where git does not look any more: below a
+    // folder that became a link.
     let arguments = ["check-ignore", "-z", "--stdin"];
-    let input = joined(request.changes.iter().map(|change| &change.path));
+    let new = request
+        .changes
+        .iter()
+        .filter(|change| change.before.is_none());
+    let input = joined(new.map(|change| &change.path));
     let answer = git.start_in(request.work_tree, &arguments, &input)?;
     if !matches!(answer.code, Some(0 | 1)) {
         return Err(answer.failure(&arguments));
@@ -232,7 +265,6 @@ fn tracked_paths(
     let ignored: HashSet<TreePath> = records(&answer.stdout)
         .filter_map(|path| TreePath::from_bytes(path).ok())
         .collect();
-    let is_content = |state: &cleveragents_domain::FileState| state.kind() != FileKind::Directory;
     let paths = request
         .changes
         .iter()
@@ -480,9 +512,7 @@ impl GitPlan {
         let (gone, kept): (Vec<&Update>, Vec<&Update>) =
             self.updates.iter().partition(|update| update.new.is_none());
         for update in gone {
-            input.extend_from_slice(format!("0 {}\t", "0".repeat(self.old.len())).as_bytes());
-            input.extend_from_slice(update.path.as_bytes());
-            input.push(0);
+            input.extend_from_slice(&removal(&update.path, &self.old));
         }
         for update in &kept {
             if let Some(blob) = &update.new {

@@ -1,0 +1,157 @@
+//! `kill -9` at random instants of every command that works with a sandbox, and a disk that fills up
+//! in mid-apply.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use cleveragents_testkit::{Dice, not_run, proof_size};
+
+use super::world::{World, agents, create, names, read, write};
+
+/// Runs a command and kills it at a random instant of about the time it needs.
+fn killed(world: &World, arguments: &[&str], needs: Duration, dice: &mut Dice) -> Option<i32> {
+    let limit = u64::try_from(needs.as_micros()).expect("a short time");
+    let mut child = world
+        .agents
+        .command(arguments)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    std::thread::sleep(Duration::from_micros(dice.roll(limit + limit / 4)));
+    child
+        .kill()
+        .expect("a program that is not reaped can be killed");
+    child.wait().expect("a killed program is reaped").code()
+}
+
+#[test]
+fn any_command_killed_at_any_instant_is_recovered_by_the_next() {
+    let world = World::new(agents());
+    let old = world.state();
+    let places = ["one", "two", "plain", "data.db"].map(|name| world.place(name));
+    let text = |place: &Path| place.to_str().expect("a path").to_owned();
+    let paths = places.each_ref().map(|place| text(place));
+    let create = vec![
+        "sandbox", "create", "other", "--path", &paths[0], "--path", &paths[1], "--path", &paths[2],
+    ];
+    let script = "echo x >> edit; rm -rf gone new; mkdir d; echo y > d/e";
+    let commands: [Vec<&str>; 6] = [
+        create,
+        vec![
+            "sandbox",
+            "exec",
+            "all",
+            "--unconfined",
+            "--in",
+            "one",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ],
+        vec!["sandbox", "checkpoint", "all"],
+        vec!["sandbox", "rollback", "all", "--to", "1"],
+        vec!["sandbox", "apply", "all"],
+        vec!["sandbox", "discard", "all", "--yes"],
+    ];
+    world.work();
+    world.keep();
+    let mut dice = Dice::default();
+    for command in &commands {
+        world.put_back();
+        let started = Instant::now();
+        world.agents.data(command);
+        let needs = started.elapsed();
+        let new = world.state();
+        for round in 0..proof_size(3, 25) {
+            world.put_back();
+            let code = killed(&world, command, needs, &mut dice);
+            let here = format!("{command:?}, round {round}");
+            let left = names(&world.agents);
+            let state = world.state();
+            assert!(
+                state == old || state == new,
+                "{here}: a mixture:\n{state:#?}\ninstead of\n{old:#?}\nor\n{new:#?}"
+            );
+            world.assert_nothing_leaked_but(&left);
+            if code == Some(0) && command[1] == "create" {
+                assert!(left.contains(&"other".to_owned()), "{here}: it is there");
+            }
+            // Whatever is left works: what was in it can still be applied.
+            if left.contains(&"all".to_owned()) {
+                world
+                    .agents
+                    .data(&["sandbox", "rollback", "all", "--to", "2"]);
+                world.agents.data(&["sandbox", "apply", "all"]);
+                assert_eq!(read(world.place("plain/edit")), "after\n", "{here}");
+            } else {
+                assert!(
+                    ["apply", "discard"].contains(&command[1]),
+                    "{here}: it is lost"
+                );
+            }
+        }
+    }
+}
+
+/// A small file system, gone with its value.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn new(place: &Path, kibibytes: u32) -> Option<Self> {
+        std::fs::create_dir(place).expect("a folder");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={kibibytes}k"), "tmpfs"])
+            .arg(place)
+            .output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self(place.to_owned()));
+        }
+        not_run(
+            "a full disk in mid-apply",
+            "a small tmpfs cannot be mounted",
+        );
+        None
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _unmounted = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn apply_onto_a_full_disk_changes_nothing_and_works_once_there_is_room() {
+    let agents = agents();
+    let small = agents.work().join("small");
+    let Some(_disk) = SmallDisk::new(&small, 1024) else {
+        return;
+    };
+    let (real, other) = (small.join("real"), agents.work().join("other"));
+    write(real.join("edit"), "before\n");
+    write(real.join("ballast"), &"x".repeat(300_000));
+    write(other.join("edit"), "before\n");
+    let parts = create(&agents, "full", &[&other, &real]);
+    write(parts[0].join("edit"), "after\n");
+    write(parts[1].join("edit"), "after\n");
+    write(parts[1].join("large"), &"y".repeat(900_000));
+    let answer = agents.run(&["--format", "json", "sandbox", "apply", "full"]);
+    assert_ne!(answer.code, Some(0), "{answer:?}");
+    assert!(answer.out.contains("No space left"), "{answer:?}");
+    for place in [&real, &other] {
+        assert_eq!(read(place.join("edit")), "before\n");
+        let count = std::fs::read_dir(place).expect("a folder").count();
+        assert_eq!(count, if *place == real { 2 } else { 1 }, "nothing is left");
+    }
+    assert_eq!(names(&agents), ["full"], "the sandbox is there");
+    std::fs::remove_file(real.join("ballast")).expect("removed");
+    agents.data(&["sandbox", "apply", "full"]);
+    for place in [&real, &other] {
+        assert_eq!(read(place.join("edit")), "after\n");
+    }
+    assert_eq!(read(real.join("large")).len(), 900_000);
+    assert!(names(&agents).is_empty());
+}

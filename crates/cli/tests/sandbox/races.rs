@@ -1,0 +1,86 @@
+//! Two applies at once: of one sandbox, and of two sandboxes of one repository.
+
+use cleveragents_testkit::{Answer, Gate, proof_size};
+
+use super::world::{agents, assert_nothing_leaked, create, git, read, repository, write};
+
+#[test]
+fn of_two_applies_of_one_sandbox_exactly_one_succeeds() {
+    let agents = agents();
+    for round in 0..proof_size(5, 100) {
+        let real = agents.work().join(format!("real-{round}"));
+        repository(&real, &[("edit", "before\n"), ("other", "before\n")]);
+        let part = create(&agents, "fix", &[&real]).remove(0);
+        write(part.join("edit"), "after\n");
+        write(part.join("new"), "new\n");
+        let gate = Gate::default();
+        let apply = ["--format", "json", "sandbox", "apply", "fix"];
+        let running = [(); 2].map(|()| agents.behind(&gate, &apply));
+        gate.open();
+        let answers =
+            running.map(|child| Answer::of(&child.wait_with_output().expect("the program ends")));
+        let mut codes = answers.each_ref().map(|answer| answer.code);
+        codes.sort_unstable();
+        assert_eq!(codes, [Some(0), Some(4)], "round {round}: {answers:#?}");
+        assert_eq!(read(real.join("edit")), "after\n");
+        assert_eq!(read(real.join("new")), "new\n");
+        assert_eq!(git(&real, &["rev-list", "--count", "HEAD"]), "2\n");
+        assert_eq!(git(&real, &["status", "--porcelain"]), "");
+        assert_nothing_leaked(&agents, &[&real], &[]);
+    }
+}
+
+#[test]
+fn two_sandboxes_of_one_repository_are_applied_in_turn_or_one_is_refused() {
+    let agents = agents();
+    for round in 0..proof_size(5, 100) {
+        let real = agents.work().join(format!("real-{round}"));
+        repository(
+            &real,
+            &[("a", "before\n"), ("b", "before\n"), ("both", "before\n")],
+        );
+        for name in ["a", "b"] {
+            let part = create(&agents, name, &[&real]).remove(0);
+            write(part.join(name), "after\n");
+            write(part.join(format!("new-{name}")), "new\n");
+            // Every other time the two cannot both be applied.
+            if round % 2 == 1 {
+                write(part.join("both"), name);
+            }
+        }
+        let gate = Gate::default();
+        let running = ["a", "b"]
+            .map(|name| agents.behind(&gate, &["--format", "json", "sandbox", "apply", name]));
+        gate.open();
+        let answers =
+            running.map(|child| Answer::of(&child.wait_with_output().expect("the program ends")));
+        let mut won = 0;
+        for (name, answer) in ["a", "b"].iter().zip(&answers) {
+            let is_there = answer.code == Some(0);
+            assert!(
+                is_there || answer.code == Some(4),
+                "round {round}: {answer:?}"
+            );
+            won += usize::from(is_there);
+            let wanted = if is_there { "after\n" } else { "before\n" };
+            assert_eq!(
+                read(real.join(name)),
+                wanted,
+                "round {round}: wholly or not at all"
+            );
+            assert_eq!(real.join(format!("new-{name}")).exists(), is_there);
+        }
+        assert!((1..=2).contains(&won), "round {round}: {answers:#?}");
+        assert!(
+            round % 2 == 0 || won == 1,
+            "round {round}: a conflict is seen"
+        );
+        let count = git(&real, &["rev-list", "--count", "HEAD"]);
+        assert_eq!(count, format!("{}\n", 1 + won), "one commit each");
+        assert_eq!(git(&real, &["status", "--porcelain"]), "");
+        for name in ["a", "b"] {
+            agents.run(&["sandbox", "discard", name, "--yes"]);
+        }
+        assert_nothing_leaked(&agents, &[&real], &[]);
+    }
+}
