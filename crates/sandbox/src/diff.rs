@@ -47,7 +47,14 @@ pub fn patch(
         "a",
         "b",
     ];
-    let answer = Git::at(folder.path()).try_run(&arguments)?;
+    // Byte for byte: no conversion of line ends, and no repository around the folder has a say.
+    let git = Git::at(folder.path())
+        .disarmed()?
+        .set("core.autocrlf=false")
+        .set("core.attributesFile=/dev/null")
+        .with("GIT_ATTR_NOSYSTEM", "1")
+        .with("GIT_DIR", "/dev/null");
+    let answer = git.try_run(&arguments)?;
     match answer.code {
         Some(0 | 1) => Ok(answer.stdout),
         _ => Err(answer.failure(&arguments)),

@@ -164,7 +164,7 @@ type Planned = (MemberPreview, Vec<Conflict>);
 
 impl Part<'_> {
     fn stage_name(&self) -> String {
-        format!(".cleveragents-apply-{}", self.id.to_ascii_lowercase())
+        stage_name(self.id)
     }
 
     fn preview(&self, files: &tree::TreeChanges, left_out: Vec<TreePath>) -> MemberPreview {
@@ -215,6 +215,7 @@ impl Part<'_> {
         };
         let checkout = open_checkout(&self.member.location)?;
         checkout.check_idle()?;
+        checkout.check_base(base)?;
         let result = plan_result(&GitRequest {
             alias: &self.member.alias,
             checkout: &checkout,
@@ -335,6 +336,11 @@ impl ApplyPlan {
             .map(|preview| preview.files.len())
             .sum()
     }
+}
+
+/// The folder beside the real files in which those of a sandbox are staged.
+pub(crate) fn stage_name(id: &str) -> String {
+    format!(".cleveragents-apply-{}", id.to_ascii_lowercase())
 }
 
 /// Where the journal of an apply lies.

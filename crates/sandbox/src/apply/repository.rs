@@ -21,6 +21,7 @@ use crate::state::read_state;
 /// The part of an apply that concerns branch and index.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RefChange {
+    #[serde(with = "crate::path_text")]
     location: PathBuf,
     old: String,
     new: String,
@@ -30,10 +31,13 @@ pub(crate) struct RefChange {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct IndexChange {
+    #[serde(with = "crate::path_text")]
     place: PathBuf,
     /// The index as it was, kept to be put back.
+    #[serde(with = "crate::path_text")]
     saved: PathBuf,
     /// The index as it shall be.
+    #[serde(with = "crate::path_text")]
     fresh: PathBuf,
     before: ContentHash,
     after: ContentHash,

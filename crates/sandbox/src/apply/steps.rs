@@ -40,9 +40,11 @@ enum Turn {
 }
 
 /// All changes to one tree, in the order in which they are made.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Steps {
+    #[serde(with = "crate::path_text")]
     pub(crate) root: PathBuf,
+    #[serde(with = "crate::path_text")]
     stage: PathBuf,
     pub(crate) steps: Vec<Step>,
 }
@@ -197,8 +199,8 @@ impl Steps {
             .st_dev;
         let parent = match root.parent(&step.path) {
             Ok(parent) => parent,
-            // Its folder is yet to be made.
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            // Its folder is yet to be made, perhaps in place of a file or link.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             Err(error) => {
                 return Err(error).during("opening", &self.root.join(step.path.as_path()));
             }
@@ -282,7 +284,11 @@ impl Steps {
         for (path, _, after) in changes.iter() {
             let mut near = path.parent().filter(|_| after.is_some());
             while let Some(parent) = near {
-                if !made.contains_key(&parent) && root.stat(&parent)?.is_none() {
+                let is_missing = match made.get(&parent) {
+                    Some(is_folder) => !is_folder,
+                    None => root.stat(&parent)?.is_none(),
+                };
+                if is_missing {
                     missing.insert(parent.clone());
                 }
                 near = parent.parent();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use cleveragents_domain::{FileKind, TreePath};
+use cleveragents_domain::{FileKind, FileState, TreePath};
 use serde::{Deserialize, Serialize};
 
 use super::program::Git;
@@ -110,11 +110,12 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
         std::fs::create_dir_all(&own).during("making", &own)?;
         git = git.with("GIT_OBJECT_DIRECTORY", &own).with(
             "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-            checkout.common_dir.join("objects"),
+            super::object_folder(&checkout.common_dir.join("objects")),
         );
     }
     let git = with_identity(git)?;
     let head = checkout.head()?;
+    check_submodules(request, &git)?;
     let (paths, ignored) = tracked_paths(request, &git)?;
     check_paths(request, &git, &paths)?;
     let mut plan = GitPlan {
@@ -131,16 +132,7 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     if paths.is_empty() {
         return Ok(plan);
     }
-    let there = request.work_tree;
-    let update = [
-        "update-index",
-        "-z",
-        "--add",
-        "--remove",
-        "--replace",
-        "--stdin",
-    ];
-    succeed(plan.git.start_in(there, &update, &joined(&paths))?, &update)?;
+    update_index(request, &plan.git, &paths)?;
     let tree = plan.git.line(&["write-tree"])?;
     let base_tree = plan
         .git
@@ -159,7 +151,19 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     let merged_tree = if head.commit == request.base.commit {
         tree.clone()
     } else {
-        match merge(&plan.git, &head.commit, &work)? {
+        let ours = match request.landing {
+            Landing::Merge => head.commit.clone(),
+            // What the sandbox changed is told from where it began, wherever the branch is now.
+            Landing::Commit => plan.git.line(&[
+                "commit-tree",
+                &format!("{}^{{tree}}", head.commit),
+                "-p",
+                &request.base.commit,
+                "-m",
+                "the branch as it is",
+            ])?,
+        };
+        match merge(&plan.git, &ours, &work)? {
             Ok(tree) => tree,
             Err(unmerged) => {
                 plan.unmerged = unmerged;
@@ -196,6 +200,51 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     Ok(plan)
 }
 
+/// Brings the index of the sandbox up to its files.
+fn update_index(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Result<(), Error> {
+    let is_there: HashSet<&TreePath> = request
+        .changes
+        .iter()
+        .filter(|change| change.after.is_some_and(|state| is_content(&state)))
+        .map(|change| &change.path)
+        .collect();
+    let (kept, gone): (Vec<&TreePath>, Vec<&TreePath>) =
+        paths.iter().partition(|path| is_there.contains(path));
+    // By name only: what took the place of its folder may lead elsewhere.
+    let arguments = ["update-index", "-z", "--force-remove", "--stdin"];
+    succeed(
+        git.start_in(request.work_tree, &arguments, &joined(gone))?,
+        &arguments,
+    )?;
+    let arguments = ["update-index", "-z", "--add", "--replace", "--stdin"];
+    let answer = git.start_in(request.work_tree, &arguments, &joined(kept))?;
+    // It only says so when it does not take a name.
+    let told = answer.stderr.clone();
+    succeed(answer, &arguments)?;
+    let problems: Vec<_> = told
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.strip_prefix(b"Ignoring path "))
+        .filter_map(|path| TreePath::from_bytes(path).ok())
+        .map(|path| (path, "git does not allow this name".to_owned()))
+        .collect();
+    refuse(request, problems)
+}
+
+fn is_content(state: &FileState) -> bool {
+    state.kind() != FileKind::Directory
+}
+
+fn refuse(request: &GitRequest<'_>, problems: Vec<(TreePath, String)>) -> Result<(), Error> {
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::CannotApply {
+            alias: request.alias.to_owned(),
+            problems,
+        })
+    }
+}
+
 fn succeed(answer: super::program::Answer, arguments: &[&str]) -> Result<Vec<u8>, Error> {
     if answer.code == Some(0) {
         Ok(answer.stdout)
@@ -222,9 +271,13 @@ fn tracked_paths(
     if request.changes.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    // With the index at hand git never calls a tracked path ignored.
+    // With the index at hand git never calls a tracked path ignored. What is gone was tracked.
     let arguments = ["check-ignore", "-z", "--stdin"];
-    let input = joined(request.changes.iter().map(|change| &change.path));
+    let there = request
+        .changes
+        .iter()
+        .filter(|change| change.after.is_some());
+    let input = joined(there.map(|change| &change.path));
     let answer = git.start_in(request.work_tree, &arguments, &input)?;
     if !matches!(answer.code, Some(0 | 1)) {
         return Err(answer.failure(&arguments));
@@ -232,7 +285,6 @@ fn tracked_paths(
     let ignored: HashSet<TreePath> = records(&answer.stdout)
         .filter_map(|path| TreePath::from_bytes(path).ok())
         .collect();
-    let is_content = |state: &cleveragents_domain::FileState| state.kind() != FileKind::Directory;
     let paths = request
         .changes
         .iter()
@@ -245,26 +297,42 @@ fn tracked_paths(
     Ok((paths, ignored))
 }
 
-/// Refuses what git could not carry: repositories inside, submodules, filters that run commands.
-fn check_paths(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Result<(), Error> {
-    let mut problems = Vec::new();
-    let submodules: Vec<TreePath> = records(&git.run(&["ls-files", "-z", "--stage"])?)
+/// Refuses changes to submodules and in them.
+fn check_submodules(request: &GitRequest<'_>, git: &Git) -> Result<(), Error> {
+    let staged = git.run(&["ls-files", "-z", "--stage"])?;
+    let submodules: Vec<TreePath> = records(&staged)
         .filter(|record| record.starts_with(b"160000 "))
         .filter_map(|record| {
-            let path = record.split(|byte| *byte == b'\t').nth(1)?;
-            TreePath::from_bytes(path).ok()
+            let at = record.iter().position(|byte| *byte == b'\t')?;
+            TreePath::from_bytes(&record[at + 1..]).ok()
         })
         .collect();
-    for path in paths {
-        if path.names().any(|name| name.eq_ignore_ascii_case(b".git")) {
-            problems.push((
-                path.clone(),
-                "it belongs to another git repository".to_owned(),
-            ));
-        } else if let Some(module) = submodules.iter().find(|module| path.is_within(module)) {
-            problems.push((path.clone(), format!("it is in the submodule `{module}`")));
+    let mut problems = Vec::new();
+    for path in request.changes.iter().map(|change| &change.path) {
+        if let Some(module) = submodules.iter().find(|module| path.is_within(module)) {
+            let reason = if path == module {
+                "it is a submodule".to_owned()
+            } else {
+                format!("it is in the submodule `{module}`")
+            };
+            problems.push((path.clone(), reason));
         }
     }
+    refuse(request, problems)
+}
+
+/// Refuses what git could not carry: repositories inside, filters that run commands.
+fn check_paths(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Result<(), Error> {
+    let mut problems: Vec<_> = paths
+        .iter()
+        .filter(|path| path.names().any(|name| name.eq_ignore_ascii_case(b".git")))
+        .map(|path| {
+            (
+                path.clone(),
+                "it belongs to another git repository".to_owned(),
+            )
+        })
+        .collect();
     let arguments = ["check-attr", "-z", "--stdin", "filter"];
     let told = succeed(
         git.start_in(request.work_tree, &arguments, &joined(paths))?,
@@ -272,24 +340,17 @@ fn check_paths(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Resul
     )?;
     let fields: Vec<&[u8]> = told.split(|byte| *byte == 0).collect();
     for [path, _, value] in fields.as_chunks().0 {
-        let name = String::from_utf8_lossy(value);
-        if git.has_filter(&name)
+        if git.has_filter(value)
             && let Ok(path) = TreePath::from_bytes(*path)
         {
+            let name = String::from_utf8_lossy(value);
             problems.push((
                 path,
                 format!("its git filter `{name}` would have to run a command"),
             ));
         }
     }
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::CannotApply {
-            alias: request.alias.to_owned(),
-            problems,
-        })
-    }
+    refuse(request, problems)
 }
 
 /// Merges two commits without a work tree.
