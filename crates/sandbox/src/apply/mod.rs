@@ -195,7 +195,7 @@ impl Part<'_> {
             .iter()
             .partition(|change| is_protected(&change.path));
         let (mut files, conflicts) =
-            tree::plan_tree(&self.member.alias, &root, &changes, self.objects)?;
+            tree::plan_tree(&self.member.alias, &root, &changes, &[], self.objects)?;
         Steps::add_missing_parents(&root, &mut files).during("reading", root.path())?;
         let preview = self.preview(
             &files,
@@ -223,8 +223,8 @@ impl Part<'_> {
             base_index: &self.member.base_index(),
             work_tree: &self.member.root,
             changes: self.changes,
+            content: self.objects,
             scratch: self.folder,
-            keep_objects: !self.options.is_preview,
             landing: self.options.landing,
             message: &self.options.message,
         })?;
@@ -255,7 +255,12 @@ impl Part<'_> {
                 .filter(|change| !settled.contains(&change.path))
                 .filter(|change| !change.path.names().any(|name| name == b".git"))
                 .collect();
-            let (more, found) = tree::plan_tree(alias, &root, &besides, self.objects)?;
+            let cleared: Vec<TreePath> = files
+                .iter()
+                .filter(|(_, _, after)| after.is_none())
+                .map(|(path, _, _)| path.clone())
+                .collect();
+            let (more, found) = tree::plan_tree(alias, &root, &besides, &cleared, self.objects)?;
             files.extend(more);
             conflicts.extend(found);
             Steps::add_missing_parents(&root, &mut files).during("reading", root.path())?;

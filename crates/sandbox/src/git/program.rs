@@ -150,6 +150,15 @@ impl Git {
         }
     }
 
+    /// Runs git with something to read, whatever its exit code.
+    pub(crate) fn start_with<S: AsRef<OsStr>>(
+        &self,
+        arguments: &[S],
+        input: &[u8],
+    ) -> Result<Answer, Error> {
+        self.start(arguments, input)
+    }
+
     /// Runs git and gives its first line.
     pub(crate) fn line<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, Error> {
         let printed = self.run(arguments)?;

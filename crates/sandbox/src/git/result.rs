@@ -12,7 +12,9 @@ use super::worktree::{Checkout, GitBase};
 use super::{joined, records};
 use crate::beneath::Root;
 use crate::capture::Change;
+use crate::diff::as_git_knows;
 use crate::error::{During as _, Error};
+use crate::objects::Objects;
 
 /// How the result arrives on the user's branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -80,6 +82,8 @@ pub(crate) struct GitPlan {
     pub(crate) ignored: Vec<TreePath>,
     /// An index with the new commit, for conversions.
     pub(crate) result_index: PathBuf,
+    /// The new objects, which the user's repository does not have yet.
+    pub(crate) objects: PathBuf,
     pub(crate) git: Git,
 }
 
@@ -92,32 +96,32 @@ pub(crate) struct GitRequest<'a> {
     /// The sandbox's files.
     pub(crate) work_tree: &'a Path,
     pub(crate) changes: &'a [Change],
-    /// An empty folder for indexes, and for objects when nothing may be left behind.
+    /// The content of the changes.
+    pub(crate) content: &'a Objects,
+    /// An empty folder for indexes and new objects.
     pub(crate) scratch: &'a Path,
-    pub(crate) keep_objects: bool,
     pub(crate) landing: Landing,
     pub(crate) message: &'a str,
 }
 
-/// Computes the result. The user's repository gets at most new objects, which nothing refers to.
+/// Computes the result. The user's repository is only read.
 pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     let checkout = request.checkout;
     let scratch_index = request.scratch.join("sandbox.index");
     std::fs::copy(request.base_index, &scratch_index).during("copying", request.base_index)?;
-    let mut git = checkout.scratch(&scratch_index, request.work_tree);
-    if !request.keep_objects {
-        let own = request.scratch.join("objects");
-        std::fs::create_dir_all(&own).during("making", &own)?;
-        git = git.with("GIT_OBJECT_DIRECTORY", &own).with(
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-            super::object_folder(&checkout.common_dir.join("objects")),
-        );
-    }
+    let git = checkout.scratch(&scratch_index, request.work_tree);
+    // The repository gets the new objects when nothing can be in the way any more.
+    let objects = request.scratch.join("objects");
+    std::fs::create_dir_all(&objects).during("making", &objects)?;
+    let theirs = checkout.common_dir.join("objects");
+    let git = git.with("GIT_OBJECT_DIRECTORY", &objects).with(
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        super::object_folder(&theirs),
+    );
     let git = with_identity(git)?;
     let head = checkout.head()?;
     check_submodules(request, &git)?;
     let (paths, ignored) = tracked_paths(request, &git)?;
-    check_paths(request, &git, &paths)?;
     let mut plan = GitPlan {
         old: head.commit.clone(),
         branch: head.branch,
@@ -127,12 +131,15 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
         unmerged: Vec::new(),
         ignored,
         result_index: request.scratch.join("result.index"),
+        objects,
         git,
     };
     if paths.is_empty() {
         return Ok(plan);
     }
-    update_index(request, &plan.git, &paths)?;
+    let files = stage_files(request, &paths)?;
+    let staging = plan.git.with("GIT_WORK_TREE", &files).moved_to(&files);
+    update_index(request, &staging, &paths)?;
     let tree = plan.git.line(&["write-tree"])?;
     let base_tree = plan
         .git
@@ -200,6 +207,46 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     Ok(plan)
 }
 
+/// Writes the changed files as they were captured: what is committed is what was looked at, whatever
+/// happens in the sandbox's folder meanwhile. Attributes that did not change are in the index.
+fn stage_files(request: &GitRequest<'_>, paths: &[TreePath]) -> Result<PathBuf, Error> {
+    let folder = request.scratch.join("files");
+    std::fs::create_dir_all(&folder).during("making", &folder)?;
+    let root = Root::open(&folder).during("opening", &folder)?;
+    let wanted: HashSet<&TreePath> = paths.iter().collect();
+    for change in request.changes {
+        let Some(state) = change.after.filter(is_content) else {
+            continue;
+        };
+        if !wanted.contains(&change.path) {
+            continue;
+        }
+        let lost = || Error::ContentLost(vec![change.path.clone()]);
+        let write = || -> std::io::Result<bool> {
+            root.make_parents(&change.path)?;
+            let Some(mut content) = request.content.open_object(state.hash)? else {
+                return Ok(false);
+            };
+            if state.kind() == FileKind::Symlink {
+                let mut target = Vec::new();
+                std::io::Read::read_to_end(&mut content, &mut target)?;
+                root.write_link(&change.path, &target)?;
+            } else {
+                root.write_file(&change.path, as_git_knows(&state), &mut content)?;
+            }
+            Ok(true)
+        };
+        match write() {
+            Ok(true) => {}
+            Err(error) if request.content.is_sound(state.hash) => {
+                return Err(error).during("writing", &folder.join(change.path.as_path()));
+            }
+            Ok(false) | Err(_) => return Err(lost()),
+        }
+    }
+    Ok(folder)
+}
+
 /// Brings the index of the sandbox up to its files.
 fn update_index(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Result<(), Error> {
     let is_there: HashSet<&TreePath> = request
@@ -212,12 +259,10 @@ fn update_index(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Resu
         paths.iter().partition(|path| is_there.contains(path));
     // By name only: what took the place of its folder may lead elsewhere.
     let arguments = ["update-index", "-z", "--force-remove", "--stdin"];
-    succeed(
-        git.start_in(request.work_tree, &arguments, &joined(gone))?,
-        &arguments,
-    )?;
+    git.run_with(&arguments, &joined(gone))?;
+    check_paths(request, git, paths)?;
     let arguments = ["update-index", "-z", "--add", "--replace", "--stdin"];
-    let answer = git.start_in(request.work_tree, &arguments, &joined(kept))?;
+    let answer = git.start_with(&arguments, &joined(kept))?;
     // It only says so when it does not take a name.
     let told = answer.stderr.clone();
     succeed(answer, &arguments)?;
@@ -334,10 +379,7 @@ fn check_paths(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Resul
         })
         .collect();
     let arguments = ["check-attr", "-z", "--stdin", "filter"];
-    let told = succeed(
-        git.start_in(request.work_tree, &arguments, &joined(paths))?,
-        &arguments,
-    )?;
+    let told = git.run_with(&arguments, &joined(paths))?;
     let fields: Vec<&[u8]> = told.split(|byte| *byte == 0).collect();
     for [path, _, value] in fields.as_chunks().0 {
         if git.has_filter(value)
