@@ -108,7 +108,10 @@ impl SandboxState {
             (Self::Creating | Self::Applying, Self::Active)
                 | (Self::Active, Self::Applying)
                 | (Self::Applying, Self::Applied)
-                | (Self::Creating | Self::Active, Self::Discarding)
+                | (
+                    Self::Creating | Self::Active | Self::Applying,
+                    Self::Discarding
+                )
                 | (Self::Discarding, Self::Discarded)
         )
     }

@@ -145,6 +145,18 @@ impl Root {
         }
     }
 
+    /// Makes every folder on the way to a path.
+    pub(crate) fn make_parents(&self, path: &TreePath) -> io::Result<()> {
+        let Some(parent) = path.parent() else {
+            return Ok(());
+        };
+        if self.stat(&parent)?.is_none() {
+            self.make_parents(&parent)?;
+            self.make_folder(&parent)?;
+        }
+        Ok(())
+    }
+
     /// Sets the permissions of a file or folder.
     pub(crate) fn set_mode(&self, path: &TreePath, mode: FileMode) -> io::Result<()> {
         if mode.kind() == FileKind::Symlink {

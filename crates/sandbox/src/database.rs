@@ -112,13 +112,17 @@ pub(crate) fn check(path: &Path) -> Result<(), Error> {
 /// The content of a database taken from one file to another.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DatabaseChange {
+    #[serde(with = "crate::path_text")]
     pub(crate) location: PathBuf,
     /// The database as it was, kept to be put back.
+    #[serde(with = "crate::path_text")]
     saved: PathBuf,
     /// The database as it shall be.
+    #[serde(with = "crate::path_text")]
     fresh: PathBuf,
     before: ContentHash,
     after: ContentHash,
+    #[serde(with = "crate::path_text")]
     temporary: PathBuf,
 }
 

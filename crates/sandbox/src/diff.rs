@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cleveragents_domain::{FileKind, FileState};
+use cleveragents_domain::{FileKind, FileMode, FileState};
 
 use crate::beneath::Root;
 use crate::capture::Change;
@@ -47,7 +47,14 @@ pub fn patch(
         "a",
         "b",
     ];
-    let answer = Git::at(folder.path()).try_run(&arguments)?;
+    // Byte for byte: no conversion of line ends, and no repository around the folder has a say.
+    let git = Git::at(folder.path())
+        .disarmed()?
+        .set("core.autocrlf=false")
+        .set("core.attributesFile=/dev/null")
+        .with("GIT_ATTR_NOSYSTEM", "1")
+        .with("GIT_DIR", "/dev/null");
+    let answer = git.try_run(&arguments)?;
     match answer.code {
         Some(0 | 1) => Ok(answer.stdout),
         _ => Err(answer.failure(&arguments)),
@@ -59,19 +66,21 @@ fn write(member: &Member, root: &Root, change: &Change, state: &FileState) -> Re
     let content = member
         .content(state)?
         .ok_or_else(|| Error::ContentLost(vec![change.path.clone()]))?;
-    if let Some(parent) = place.parent() {
-        std::fs::create_dir_all(parent).during("making", parent)?;
-    }
-    // Only the bit that a patch knows, and always readable for the one who compares.
-    let permissions = if state.mode.is_executable() {
-        0o755
-    } else {
-        0o644
-    };
-    let mode = cleveragents_domain::FileMode::new(state.kind(), permissions);
+    root.make_parents(&change.path).during("making", &place)?;
+    let mode = as_git_knows(state);
     match state.kind() {
         FileKind::Symlink => root.write_link(&change.path, &content),
         _ => root.write_file(&change.path, mode, &mut content.as_slice()),
     }
     .during("writing", &place)
+}
+
+/// Only the bit that git knows, and always readable for the one who compares.
+pub(crate) fn as_git_knows(state: &FileState) -> FileMode {
+    let permissions = if state.mode.is_executable() {
+        0o755
+    } else {
+        0o644
+    };
+    FileMode::new(state.kind(), permissions)
 }

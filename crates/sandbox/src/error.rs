@@ -57,10 +57,10 @@ pub enum Error {
     #[error("the sandbox is damaged: {0}")]
     Damaged(String),
     /// Content that is needed is not kept anywhere.
-    #[error("the earlier content of {} is lost: {}", .0.len(), list(.0))]
+    #[error("the earlier content of these paths is lost: {}", list(.0))]
     ContentLost(Vec<TreePath>),
     /// A change cannot be carried to the real resource.
-    #[error("{alias}: {} cannot be applied: {}", .problems.len(), .problems.iter().map(|(path, why)| format!("{path} ({why})")).collect::<Vec<_>>().join(", "))]
+    #[error("{alias}: {} of the changed paths cannot be applied: {}; nothing was applied", .problems.len(), some(.problems))]
     CannotApply {
         /// The part of the sandbox.
         alias: String,
@@ -95,6 +95,20 @@ fn list(paths: &[TreePath]) -> String {
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+/// The first few paths, each with its reason; `details` has them all.
+fn some(problems: &[(TreePath, String)]) -> String {
+    const SHOWN: usize = 10;
+    let mut named: Vec<_> = problems
+        .iter()
+        .take(SHOWN)
+        .map(|(path, why)| format!("{path} ({why})"))
+        .collect();
+    if problems.len() > SHOWN {
+        named.push(format!("and {} more", problems.len() - SHOWN));
+    }
+    named.join(", ")
 }
 
 /// Says what was being done when the system refused.
@@ -151,7 +165,7 @@ impl Diagnose for Error {
             )),
             Self::CannotSandbox { hint, .. } => hint.clone(),
             Self::Damaged(_) => Some("save what you need from its folder, then run `agents sandbox discard NAME`".to_owned()),
-            Self::ContentLost(_) => Some("the original changed while a command ran; discard the sandbox and make a new one".to_owned()),
+            Self::ContentLost(_) => Some("the original changed while a command ran, or kept content was removed or damaged: choose another checkpoint, or save what you need and discard the sandbox".to_owned()),
             Self::CannotApply { .. } => Some("take those changes back in the sandbox, then apply again".to_owned()),
             Self::Conflicts(_) => Some("settle your own changes (commit, stash or undo them) or take the sandbox's back, then apply again".to_owned()),
             Self::Raced(_) => Some("apply again".to_owned()),

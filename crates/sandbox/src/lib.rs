@@ -17,6 +17,7 @@ mod git;
 mod manifest;
 mod member;
 mod objects;
+mod path_text;
 mod restore;
 mod scan;
 mod state;
@@ -25,7 +26,7 @@ pub use capture::Change;
 pub use diff::patch;
 pub use error::Error;
 pub use git::{GitBase, Landing};
-pub use member::{Base, Capture, Folders, GitFolders, Member, Source};
+pub use member::{Base, Capture, Folders, Member, Source};
 
 /// Removes a folder and all it holds, also where its folders may not be written; nothing there is fine.
 pub fn remove_folder(folder: &std::path::Path) -> std::io::Result<()> {

@@ -14,12 +14,11 @@ use crate::copy::{Original, copy_tree, split_file};
 use crate::database;
 use crate::error::{During as _, Error};
 use crate::git::{
-    Checkout, CommittedContent, GitBase, create_worktree, open_checkout, registration_of,
-    remove_worktree,
+    CommittedContent, GitBase, create_worktree, open_checkout, remove_worktree, write_link,
 };
 use crate::manifest::{Known, Manifest};
 use crate::objects::Objects;
-use crate::restore::restore;
+use crate::restore::{restore, wanted};
 use crate::scan::Extent;
 
 /// What the copy started from.
@@ -67,6 +66,8 @@ pub struct Member {
     pub root: PathBuf,
     /// What is known of it.
     state: PathBuf,
+    /// The repository of a worktree. Written by git commands in it, so never trusted.
+    notes: PathBuf,
     objects: PathBuf,
     temporary: PathBuf,
 }
@@ -99,6 +100,10 @@ impl Folders {
         self.state().join("objects")
     }
 
+    fn notes(&self) -> PathBuf {
+        self.whole.join("git")
+    }
+
     fn scratch(&self) -> PathBuf {
         self.state().join("scratch")
     }
@@ -111,6 +116,7 @@ impl Folders {
             &self.work(),
             &self.state(),
             &self.temporary(),
+            &self.notes(),
             &self.scratch(),
             &self.objects(),
         ] {
@@ -131,7 +137,8 @@ impl Folders {
             is_read_only,
             base,
             root: self.work().join(alias),
-            state: self.state().join(alias),
+            state: self.state().join("parts").join(alias),
+            notes: self.notes().join(alias),
             objects: self.objects(),
             temporary: self.scratch(),
         }
@@ -146,9 +153,8 @@ impl Folders {
         location: &Path,
         is_read_only: bool,
     ) -> Result<Member, Error> {
-        let state = self.state().join(alias);
-        std::fs::create_dir_all(&state).during("making", &state)?;
         let mut member = self.member(alias, location, is_read_only, Base::Directory);
+        std::fs::create_dir_all(&member.state).during("making", &member.state)?;
         member.base = match source {
             Source::Git => member.create_git(id)?,
             Source::Directory => member.create_directory()?,
@@ -194,7 +200,17 @@ impl Member {
             Base::File | Base::Sqlite { .. } => self.location.parent().unwrap_or(&self.location),
             Base::Git(_) | Base::Directory => &self.location,
         };
-        Root::open(folder).during("opening", folder)
+        Root::open(folder).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+                let place = folder.display();
+                Error::Damaged(format!("the original `{place}` is not there any more"))
+            }
+            _ => Error::Files {
+                action: "opening",
+                path: folder.to_owned(),
+                source: error,
+            },
+        })
     }
 
     fn file_name(&self) -> &[u8] {
@@ -228,10 +244,8 @@ impl Member {
     fn create_git(&self, id: &str) -> Result<Base, Error> {
         let checkout = open_checkout(&self.location)?;
         let base = checkout.head()?;
-        create_worktree(&checkout, &base, &self.root, id, &self.alias)?;
-        let registration = registration_of(&checkout, &self.root)?
-            .ok_or_else(|| Error::Damaged("git did not register the worktree".to_owned()))?;
-        let index = registration.join("index");
+        create_worktree(&checkout, &base, &self.root, &self.notes, id, &self.alias)?;
+        let index = self.notes.join("index");
         std::fs::copy(&index, self.base_index()).during("copying", &index)?;
         let git = Self {
             base: Base::Git(base.clone()),
@@ -433,6 +447,15 @@ impl Member {
             .during("writing", &self.manifest_place())
     }
 
+    /// Whether paths can be brought to earlier states; touches nothing.
+    pub fn check_restore(
+        &self,
+        targets: &BTreeMap<TreePath, Option<FileState>>,
+    ) -> Result<(), Error> {
+        wanted(&self.work_root()?, targets, &self.open_objects()?)?;
+        Ok(())
+    }
+
     /// Brings paths to earlier states and says what changed.
     pub fn restore(
         &self,
@@ -468,44 +491,26 @@ impl Member {
             .during("writing", &self.manifest_place())
     }
 
-    /// The content of a state of the history.
+    /// The content of a state of the history. `None` when it is lost or damaged.
     pub fn content(&self, state: &FileState) -> Result<Option<Vec<u8>>, Error> {
-        self.open_objects()?
-            .read(state.hash)
-            .during("reading", &self.objects)
+        let objects = self.open_objects()?;
+        match objects.read(state.hash) {
+            Err(_) if !objects.is_sound(state.hash) => Ok(None),
+            other => other.during("reading", &self.objects),
+        }
     }
 
-    /// Makes the copy ready for git commands in it: they write to folders of their own, and the
-    /// repository's objects are only read. `None` for what is no worktree, or no longer registered.
-    pub fn prepare_git(&self) -> Result<Option<GitFolders>, Error> {
+    /// Makes the copy ready for git commands in it and gives the folder that they write to besides.
+    /// `None` for what is no worktree, or has lost its repository.
+    pub fn prepare_git(&self) -> Result<Option<&Path>, Error> {
         let Base::Git(_) = self.base else {
             return Ok(None);
         };
-        let checkout = open_checkout(&self.location)?;
-        let Some(registration) = registration_of(&checkout, &self.root)? else {
+        if !self.notes.is_dir() {
             return Ok(None);
-        };
-        // Whatever ran before could have written this file.
-        let link = self.root.join(".git");
-        let mut target = b"gitdir: ".to_vec();
-        target.extend_from_slice(registration.as_os_str().as_bytes());
-        target.push(b'\n');
-        if std::fs::symlink_metadata(&link).is_ok_and(|found| found.is_dir()) {
-            crate::remove_folder(&link).during("removing", &link)?;
         }
-        let name =
-            TreePath::from_bytes(".git").map_err(|error| Error::Damaged(error.to_string()))?;
-        let mode = cleveragents_domain::FileMode::REGULAR;
-        self.work_root()?
-            .write_file(&name, mode, &mut target.as_slice())
-            .during("writing", &link)?;
-        let objects = self.objects.with_file_name("git-objects");
-        std::fs::create_dir_all(&objects).during("making", &objects)?;
-        Ok(Some(GitFolders {
-            registration,
-            objects,
-            shared_objects: checkout.common_dir.join("objects"),
-        }))
+        write_link(&self.root, &self.notes)?;
+        Ok(Some(&self.notes))
     }
 
     /// How many paths of the user's checkout are changed and not committed, so not in the copy.
@@ -533,17 +538,23 @@ impl Member {
             && self.location.exists()
         {
             match open_checkout(&self.location) {
-                Ok(checkout) => return self.remove_from(&checkout, id),
-                // The repository is gone, and its notes with it.
-                Err(Error::CannotSandbox { .. }) => {}
+                Ok(checkout) => return remove_worktree(&checkout, &self.root, id, &self.alias),
+                // The repository is gone, and the name that kept the commit with it.
+                Err(Error::CannotSandbox { .. } | Error::Damaged(_)) => {}
                 Err(error) => return Err(error),
             }
         }
         crate::remove_folder(&self.root).during("removing", &self.root)
     }
 
-    fn remove_from(&self, checkout: &Checkout, id: &str) -> Result<(), Error> {
-        remove_worktree(checkout, &self.root, id, &self.alias)
+    /// What an apply that stopped halfway has left beside the real files.
+    pub fn left_staged(&self, id: &str) -> Option<PathBuf> {
+        let folder = match self.base {
+            Base::File | Base::Sqlite { .. } => self.location.parent()?,
+            Base::Git(_) | Base::Directory => &self.location,
+        };
+        let place = folder.join(crate::apply::stage_name(id));
+        place.is_dir().then_some(place)
     }
 }
 
@@ -568,17 +579,6 @@ pub struct Capture {
     /// Devices, sockets and pipes, which are not captured.
     pub special: Vec<TreePath>,
     captured: Captured,
-}
-
-/// What git needs to work inside a sandbox without touching the user's repository.
-#[derive(Debug, Clone)]
-pub struct GitFolders {
-    /// The repository's notes of this worktree.
-    pub registration: PathBuf,
-    /// Where new objects go.
-    pub objects: PathBuf,
-    /// Where the repository's objects are read from.
-    pub shared_objects: PathBuf,
 }
 
 /// The place where the first content of a copy comes from, opened when it is needed.

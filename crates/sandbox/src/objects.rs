@@ -103,10 +103,23 @@ impl Objects {
         Ok(())
     }
 
-    /// Opens kept content. `None` when it is not kept.
+    /// Whether kept content can be read and is what its name says.
+    pub(crate) fn is_sound(&self, hash: ContentHash) -> bool {
+        self.open_object(hash)
+            .ok()
+            .flatten()
+            .is_some_and(|mut object| io::copy(&mut object, &mut io::sink()).is_ok())
+    }
+
+    /// Opens kept content. `None` when it is not kept. Reading it to the end fails when it is not what
+    /// its name says.
     pub(crate) fn open_object(&self, hash: ContentHash) -> io::Result<Option<impl Read + use<>>> {
         match File::open(self.place(hash)) {
-            Ok(file) => Ok(Some(zstd::stream::Decoder::new(file)?)),
+            Ok(file) => Ok(Some(Checked {
+                content: zstd::stream::Decoder::new(file)?,
+                hasher: Sha256::new(),
+                hash,
+            })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -136,6 +149,27 @@ impl Objects {
             }
         }
         Ok(())
+    }
+}
+
+/// Content that is compared with its name as it is read.
+struct Checked<R> {
+    content: R,
+    hasher: Sha256,
+    hash: ContentHash,
+}
+
+impl<R: Read> Read for Checked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.content.read(buffer)?;
+        self.hasher.update(&buffer[..count]);
+        if count == 0 && !buffer.is_empty() && ContentHash::from(self.hasher.clone()) != self.hash {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the kept content is damaged",
+            ));
+        }
+        Ok(count)
     }
 }
 

@@ -18,27 +18,7 @@ pub(crate) fn restore(
     targets: &BTreeMap<TreePath, Option<FileState>>,
     objects: &Objects,
 ) -> Result<Vec<Change>, Error> {
-    let mut changes = Vec::new();
-    for (path, target) in targets {
-        let found =
-            read_state(root, path, None).during("reading", &root.path().join(path.as_path()))?;
-        let before = found.map(|(state, _)| state);
-        if before != *target {
-            changes.push(Change {
-                path: path.clone(),
-                before,
-                after: *target,
-            });
-        }
-    }
-    let lost: Vec<TreePath> = changes
-        .iter()
-        .filter(|change| needs_content(change).is_some_and(|state| !objects.holds(state.hash)))
-        .map(|change| change.path.clone())
-        .collect();
-    if !lost.is_empty() {
-        return Err(Error::ContentLost(lost));
-    }
+    let changes = wanted(root, targets, objects)?;
     let mut loosened = Loosened {
         root,
         folders: Vec::new(),
@@ -63,6 +43,37 @@ pub(crate) fn restore(
         }
     }
     Ok(changes)
+}
+
+/// What restoring would change. Fails when content that is needed is lost or damaged.
+pub(crate) fn wanted(
+    root: &Root,
+    targets: &BTreeMap<TreePath, Option<FileState>>,
+    objects: &Objects,
+) -> Result<Vec<Change>, Error> {
+    let mut changes = Vec::new();
+    for (path, target) in targets {
+        let found =
+            read_state(root, path, None).during("reading", &root.path().join(path.as_path()))?;
+        let before = found.map(|(state, _)| state);
+        if before != *target {
+            changes.push(Change {
+                path: path.clone(),
+                before,
+                after: *target,
+            });
+        }
+    }
+    let lost: Vec<TreePath> = changes
+        .iter()
+        .filter(|change| needs_content(change).is_some_and(|state| !objects.is_sound(state.hash)))
+        .map(|change| change.path.clone())
+        .collect();
+    if lost.is_empty() {
+        Ok(changes)
+    } else {
+        Err(Error::ContentLost(lost))
+    }
 }
 
 /// The state whose bytes must be written, if the change needs any.

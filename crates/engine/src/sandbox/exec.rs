@@ -110,33 +110,8 @@ fn invocation(open: &OpenSandbox, request: &ExecRequest) -> Result<Invocation, S
     set("TMPDIR", temporary.as_os_str());
     set("CLEVERAGENTS_SANDBOX", OsStr::new(&view.sandbox.name));
     set("CLEVERAGENTS_SANDBOX_FOLDER", folders.work().as_os_str());
-    // Git in the sandbox keeps what it makes to itself, and runs no hook of the repository.
-    let mut shared = OsString::new();
     for member in &view.members {
-        if let Some(git) = member.prepare_git()? {
-            writable.push(git.registration.clone());
-            writable.push(git.objects.clone());
-            set("GIT_OBJECT_DIRECTORY", git.objects.as_os_str());
-            if !shared.is_empty() {
-                shared.push(":");
-            }
-            shared.push(git.shared_objects.as_os_str());
-        }
-    }
-    if !shared.is_empty() {
-        set("GIT_ALTERNATE_OBJECT_DIRECTORIES", &shared);
-        for (at, (key, value)) in [
-            ("core.hooksPath", "/dev/null"),
-            ("core.fsmonitor", "false"),
-            ("gc.auto", "0"),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            set(&format!("GIT_CONFIG_KEY_{at}"), OsStr::new(key));
-            set(&format!("GIT_CONFIG_VALUE_{at}"), OsStr::new(value));
-        }
-        set("GIT_CONFIG_COUNT", OsStr::new("3"));
+        writable.extend(member.prepare_git()?.map(PathBuf::from));
     }
     for (name, value) in &request.environment {
         environment.retain(|(there, _)| there != name);

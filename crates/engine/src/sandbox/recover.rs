@@ -1,6 +1,7 @@
 //! What an interrupted command left, brought to an end by the next one.
 
-use cleveragents_domain::{SandboxState, TreePath};
+use cleveragents_domain::{Sandbox, SandboxState, TreePath};
+use cleveragents_sandbox::Error;
 use cleveragents_sandbox::apply::{Journal, Recovery, journal_place};
 use cleveragents_store::sandboxes;
 
@@ -22,18 +23,24 @@ pub enum Recovered {
     RolledBack(String),
     /// A sandbox that was being thrown away is gone.
     Discarded(String),
+    /// It could not be brought to an end; the next command tries again.
+    Failed(String, String),
+}
+
+/// Whether nothing in it was interrupted.
+pub(super) fn is_settled(sandbox: &Sandbox) -> bool {
+    sandbox.state == SandboxState::Active && sandbox.rolling_back_to.is_none()
 }
 
 impl SandboxService {
     /// Finishes or undoes what dead processes left. What others are at is left to them.
     pub fn recover(&self) -> Result<Vec<Recovered>, SandboxError> {
-        self.sweep()?;
+        // What cannot be removed now is tried again next time.
+        let _left = self.sweep();
         let mut done = Vec::new();
         let all = self.engine.read(|reader| sandboxes::list(reader, false))?;
         for sandbox in all {
-            let is_settled =
-                sandbox.state == SandboxState::Active && sandbox.rolling_back_to.is_none();
-            if is_settled {
+            if is_settled(&sandbox) {
                 continue;
             }
             let view = self.view(sandbox.id)?;
@@ -45,30 +52,47 @@ impl SandboxService {
                 Err(SandboxError::Lease(LeaseError::Held { .. })) => continue,
                 Err(error) => return Err(error),
             };
-            let open = OpenSandbox {
+            let mut open = OpenSandbox {
                 view: self.view(sandbox.id)?,
                 lease,
             };
-            done.extend(self.recover_one(open)?);
+            match self.recover_one(&mut open) {
+                Ok(one) => done.extend(one),
+                Err(error @ (SandboxError::Store(_) | SandboxError::Lease(_))) => {
+                    return Err(error);
+                }
+                // One sandbox in trouble must not keep people from all the others.
+                Err(error) => done.push(Recovered::Failed(sandbox.name, error.to_string())),
+            }
         }
         Ok(done)
     }
 
-    fn recover_one(&self, mut open: OpenSandbox) -> Result<Option<Recovered>, SandboxError> {
+    pub(super) fn recover_one(
+        &self,
+        open: &mut OpenSandbox,
+    ) -> Result<Option<Recovered>, SandboxError> {
         let name = open.view.sandbox.name.clone();
         Ok(match open.view.sandbox.state {
             SandboxState::Creating => {
-                self.throw_away(&open, SandboxState::Creating)?;
+                self.throw_away(open, SandboxState::Creating)?;
                 Some(Recovered::Removed(name))
             }
             SandboxState::Discarding => {
-                self.throw_away(&open, SandboxState::Discarding)?;
+                self.throw_away(open, SandboxState::Discarding)?;
                 Some(Recovered::Discarded(name))
             }
-            SandboxState::Applying => Some(self.recover_apply(&open)?),
+            SandboxState::Applying => Some(self.recover_apply(open)?),
             SandboxState::Active => match open.view.sandbox.rolling_back_to {
                 Some(position) => {
-                    self.go_to(&mut open, position, BY_ROLLBACK)?;
+                    let gone = self.go_to(open, position, BY_ROLLBACK);
+                    if let Err(SandboxError::Files(Error::ContentLost(_))) = &gone {
+                        // It can never be ended; the state before it is a checkpoint.
+                        let id = open.view.sandbox.id;
+                        self.engine
+                            .write(move |unit| sandboxes::set_rolling_back(unit, id, None))?;
+                    }
+                    gone?;
                     Some(Recovered::RolledBack(name))
                 }
                 None => None,
@@ -77,7 +101,7 @@ impl SandboxService {
         })
     }
 
-    fn recover_apply(&self, open: &OpenSandbox) -> Result<Recovered, SandboxError> {
+    pub(super) fn recover_apply(&self, open: &OpenSandbox) -> Result<Recovered, SandboxError> {
         let SandboxView { sandbox, .. } = &open.view;
         let name = sandbox.name.clone();
         let state = open.view.folders().state();

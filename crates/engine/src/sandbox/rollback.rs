@@ -162,9 +162,15 @@ impl SandboxService {
         tool: &str,
     ) -> Result<Vec<(String, Change)>, SandboxError> {
         let id = open.view.sandbox.id;
+        let states = self.states_at(open, position)?;
+        // Begun only when it can be ended.
+        for member in &open.view.members {
+            if let Some(targets) = states.get(&member.alias) {
+                member.check_restore(targets)?;
+            }
+        }
         self.engine
             .write(move |unit| sandboxes::set_rolling_back(unit, id, Some(position)))?;
-        let states = self.states_at(open, position)?;
         let mut restored = Vec::new();
         for member in &open.view.members {
             restored.push(match states.get(&member.alias) {

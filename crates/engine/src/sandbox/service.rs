@@ -12,6 +12,7 @@ use cleveragents_store::sandboxes::{NewSandbox, StoredMember};
 use cleveragents_store::{Engine, changesets, sandboxes};
 
 use super::error::SandboxError;
+use super::recover::is_settled;
 use super::target::Target;
 use crate::lease::{HeldLease, LeaseService};
 
@@ -257,23 +258,28 @@ impl SandboxService {
 
     /// Takes a sandbox to work with it alone.
     pub fn open(&self, reference: &str) -> Result<OpenSandbox, SandboxError> {
+        let mut open = self.take(reference)?;
+        if !is_settled(&open.view.sandbox) {
+            // Nobody else is at it, so it was interrupted: ended now, or the reason why not is told.
+            self.recover_one(&mut open)?;
+            open.view = self.view(open.view.sandbox.id)?;
+        }
+        if open.view.sandbox.state != SandboxState::Active {
+            return Err(not_ready(&open.view));
+        }
+        Ok(open)
+    }
+
+    /// Takes a sandbox in whatever state it is, unless it is over.
+    fn take(&self, reference: &str) -> Result<OpenSandbox, SandboxError> {
         let found = self.find(reference)?;
         if found.sandbox.state.is_over() {
-            return Err(SandboxError::NotReady {
-                name: found.sandbox.name,
-                state: found.sandbox.state,
-            });
+            return Err(not_ready(&found));
         }
         self.check_here(&found)?;
         let lease = self.lease(found.sandbox.id)?;
         // Again, now that nobody else can change it.
         let view = self.view(found.sandbox.id)?;
-        if view.sandbox.state != SandboxState::Active {
-            return Err(SandboxError::NotReady {
-                name: view.sandbox.name,
-                state: view.sandbox.state,
-            });
-        }
         Ok(OpenSandbox { view, lease })
     }
 
@@ -288,11 +294,28 @@ impl SandboxService {
         }
     }
 
-    /// Throws a sandbox and all its work away.
+    /// Throws a sandbox and all its work away, also one that is damaged. An apply that was interrupted
+    /// is ended first, as long as that is possible.
     pub fn discard(&self, reference: &str) -> Result<SandboxView, SandboxError> {
-        let open = self.open(reference)?;
-        self.throw_away(&open, SandboxState::Active)?;
-        self.view(open.view.sandbox.id)
+        let mut open = self.take(reference)?;
+        let id = open.view.sandbox.id;
+        if open.view.sandbox.state == SandboxState::Applying {
+            let is_hopeless = |error: &SandboxError| {
+                matches!(
+                    error,
+                    SandboxError::Files(cleveragents_sandbox::Error::Damaged(_))
+                ) || open.view.members.iter().any(|part| !part.location.exists())
+            };
+            match self.recover_apply(&open) {
+                Err(error) if !is_hopeless(&error) => return Err(error),
+                _ => open.view = self.view(id)?,
+            }
+        }
+        if open.view.sandbox.state.is_over() {
+            return Err(not_ready(&open.view));
+        }
+        self.throw_away(&open, open.view.sandbox.state)?;
+        self.view(id)
     }
 
     /// Removes files and traces, then says so.
@@ -349,6 +372,13 @@ impl SandboxService {
             }
         }
         Ok(())
+    }
+}
+
+fn not_ready(view: &SandboxView) -> SandboxError {
+    SandboxError::NotReady {
+        name: view.sandbox.name.clone(),
+        state: view.sandbox.state,
     }
 }
 

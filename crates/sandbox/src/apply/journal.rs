@@ -31,7 +31,9 @@ enum Phase {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Journal {
     phase: Phase,
+    #[serde(with = "crate::path_text")]
     scratch: PathBuf,
+    #[serde(with = "crate::path_text")]
     objects: PathBuf,
     databases: Vec<DatabaseChange>,
     trees: Vec<Steps>,
@@ -105,7 +107,9 @@ impl Journal {
 
     /// Does everything, or takes back what was done.
     pub(super) fn carry_out(&mut self, place: &Path) -> Result<(), Error> {
-        let begun = self.save(place).and_then(|()| self.prepare());
+        // Without a journal nothing is begun, and nothing is to be taken back.
+        self.save(place)?;
+        let begun = self.prepare();
         if let Err(error) = begun.and_then(|()| self.advance(Phase::Committing, place)) {
             return self.call_off(place, error);
         }

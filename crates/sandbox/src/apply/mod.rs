@@ -164,7 +164,7 @@ type Planned = (MemberPreview, Vec<Conflict>);
 
 impl Part<'_> {
     fn stage_name(&self) -> String {
-        format!(".cleveragents-apply-{}", self.id.to_ascii_lowercase())
+        stage_name(self.id)
     }
 
     fn preview(&self, files: &tree::TreeChanges, left_out: Vec<TreePath>) -> MemberPreview {
@@ -194,13 +194,8 @@ impl Part<'_> {
             .changes
             .iter()
             .partition(|change| is_protected(&change.path));
-        let (mut files, conflicts) = tree::plan_tree(
-            &self.member.alias,
-            &root,
-            &changes,
-            &Vec::new(),
-            self.objects,
-        )?;
+        let (mut files, conflicts) =
+            tree::plan_tree(&self.member.alias, &root, &changes, &[], self.objects)?;
         Steps::add_missing_parents(&root, &mut files).during("reading", root.path())?;
         let preview = self.preview(
             &files,
@@ -220,14 +215,15 @@ impl Part<'_> {
         };
         let checkout = open_checkout(&self.member.location)?;
         checkout.check_idle()?;
+        checkout.check_base(base)?;
         let result = plan_result(&GitRequest {
             alias: &self.member.alias,
             checkout: &checkout,
             base,
             work_tree: &self.member.root,
             changes: self.changes,
+            content: self.objects,
             scratch: self.folder,
-            keep_objects: !self.options.is_preview,
             landing: self.options.landing,
             message: &self.options.message,
         })?;
@@ -258,7 +254,12 @@ impl Part<'_> {
                 .filter(|change| !settled.contains(&change.path))
                 .filter(|change| !change.path.names().any(|name| name == b".git"))
                 .collect();
-            let (more, found) = tree::plan_tree(alias, &root, &besides, &files, self.objects)?;
+            let cleared: Vec<TreePath> = files
+                .iter()
+                .filter(|(_, _, after)| after.is_none())
+                .map(|(path, _, _)| path.clone())
+                .collect();
+            let (more, found) = tree::plan_tree(alias, &root, &besides, &cleared, self.objects)?;
             files.extend(more);
             conflicts.extend(found);
             Steps::add_missing_parents(&root, &mut files).during("reading", root.path())?;
@@ -339,6 +340,11 @@ impl ApplyPlan {
             .map(|preview| preview.files.len())
             .sum()
     }
+}
+
+/// The folder beside the real files in which those of a sandbox are staged.
+pub(crate) fn stage_name(id: &str) -> String {
+    format!(".cleveragents-apply-{}", id.to_ascii_lowercase())
 }
 
 /// Where the journal of an apply lies.

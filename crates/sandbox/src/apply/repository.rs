@@ -21,19 +21,26 @@ use crate::state::read_state;
 /// The part of an apply that concerns branch and index.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RefChange {
+    #[serde(with = "crate::path_text")]
     location: PathBuf,
     old: String,
     new: String,
     log: String,
     index: Option<IndexChange>,
+    /// The new objects, in a folder of ours.
+    #[serde(with = "crate::path_text")]
+    objects: PathBuf,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct IndexChange {
+    #[serde(with = "crate::path_text")]
     place: PathBuf,
     /// The index as it was, kept to be put back.
+    #[serde(with = "crate::path_text")]
     saved: PathBuf,
     /// The index as it shall be.
+    #[serde(with = "crate::path_text")]
     fresh: PathBuf,
     before: ContentHash,
     after: ContentHash,
@@ -47,6 +54,31 @@ fn lock_of(index: &Path) -> PathBuf {
 
 fn hash_file(place: &Path) -> io::Result<ContentHash> {
     Ok(crate::objects::hash_of(&mut File::open(place)?)?.0)
+}
+
+/// Copies objects that are not there yet; each is complete from the moment it has its name.
+fn carry_objects(from: &Path, to: &Path) -> io::Result<()> {
+    let mut entries = std::fs::read_dir(from)?.collect::<io::Result<Vec<_>>>()?;
+    // A pack before its list: without the list nobody reads it.
+    entries.sort_by_key(|entry| entry.path().extension().is_some_and(|end| end == "idx"));
+    for entry in entries {
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            match std::fs::create_dir(&target) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => carry_objects(&entry.path(), &target)?,
+            }
+        } else if !target.exists() {
+            let mut fresh = tempfile::NamedTempFile::new_in(to)?;
+            io::copy(&mut File::open(entry.path())?, &mut fresh)?;
+            fresh
+                .as_file()
+                .set_permissions(entry.metadata()?.permissions())?;
+            fresh.as_file().sync_data()?;
+            fresh.persist(&target).map_err(|error| error.error)?;
+        }
+    }
+    Ok(())
 }
 
 /// Compares the new commit's changes with the user's files and index.
@@ -267,6 +299,7 @@ impl RefChange {
             new: new.to_owned(),
             log: log.to_owned(),
             index,
+            objects: plan.objects.clone(),
         })
     }
 
@@ -274,6 +307,9 @@ impl RefChange {
     /// branch changed since they were looked at.
     pub(crate) fn lock(&self) -> Result<(), Error> {
         let checkout = open_checkout(&self.location)?;
+        // Nothing refers to them yet; git throws them away in time if nothing ever does.
+        let theirs = checkout.common_dir.join("objects");
+        carry_objects(&self.objects, &theirs).during("writing", &theirs)?;
         let mut is_same = true;
         if let Some(index) = &self.index {
             let lock = lock_of(&index.place);

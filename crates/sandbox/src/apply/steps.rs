@@ -47,9 +47,11 @@ enum Turn {
 }
 
 /// All changes to one tree, in the order in which they are made.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Steps {
+    #[serde(with = "crate::path_text")]
     pub(crate) root: PathBuf,
+    #[serde(with = "crate::path_text")]
     stage: PathBuf,
     pub(crate) steps: Vec<Step>,
     /// Folders that may not be written, with their permissions: opened while the steps are made.

@@ -23,13 +23,13 @@ pub(crate) fn is_protected(path: &TreePath) -> bool {
     path.names().any(|name| PROTECTED.contains(&name))
 }
 
-/// Compares changes with the real tree and says what is to be done, or what is in the way. What was
-/// planned already makes room too.
+/// Compares changes with the real tree and says what is to be done, or what is in the way. `cleared`
+/// is what is removed there by others.
 pub(crate) fn plan_tree(
     alias: &str,
     root: &Root,
     changes: &[&Change],
-    already: &TreeChanges,
+    cleared: &[TreePath],
     objects: &Objects,
 ) -> Result<(TreeChanges, Vec<Conflict>), Error> {
     let mut planned = Vec::new();
@@ -68,9 +68,9 @@ pub(crate) fn plan_tree(
     }
     let removed: BTreeSet<&TreePath> = planned
         .iter()
-        .chain(already)
         .filter(|(_, _, after)| after.is_none_or(|after| after.kind() == FileKind::Directory))
         .map(|(path, _, _)| path)
+        .chain(cleared)
         .collect();
     let by_path: HashMap<&TreePath, &Change> = changes
         .iter()

@@ -10,13 +10,11 @@ mod result;
 mod worktree;
 
 pub(crate) use base::CommittedContent;
-pub(crate) use program::Git;
+pub(crate) use program::{Git, object_folder};
 pub use result::Landing;
 pub(crate) use result::{Blob, GitPlan, GitRequest, Update, plan_result};
 pub use worktree::GitBase;
-pub(crate) use worktree::{
-    Checkout, create_worktree, open_checkout, registration_of, remove_worktree,
-};
+pub(crate) use worktree::{Checkout, create_worktree, open_checkout, remove_worktree, write_link};
 
 /// Splits what git printed with `-z`.
 pub(crate) fn records(printed: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -5,6 +5,7 @@
 //! environment holds nothing that points git elsewhere.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -44,9 +45,11 @@ const SETTINGS: [&str; 14] = [
 pub(crate) struct Git {
     folder: PathBuf,
     settings: Vec<String>,
+    /// Settings whose names are not ours: any bytes, `=` included.
+    disarming: Vec<(OsString, &'static str)>,
     variables: Vec<(&'static str, OsString)>,
     /// Filters that would run a command.
-    filters: Vec<String>,
+    filters: Vec<Vec<u8>>,
 }
 
 impl Git {
@@ -55,6 +58,7 @@ impl Git {
         Self {
             folder: folder.to_owned(),
             settings: SETTINGS.map(str::to_owned).to_vec(),
+            disarming: Vec::new(),
             variables: Vec::new(),
             filters: Vec::new(),
         }
@@ -67,31 +71,33 @@ impl Git {
             "-z",
             "--name-only",
             "--get-regexp",
-            "^(filter|merge|diff)\\..+\\.",
+            "^(filter|merge|diff|hook)\\..+\\.",
         ])?;
-        let mut names: Vec<String> = configured
-            .stdout
-            .split(|byte| *byte == 0)
-            .filter_map(|name| String::from_utf8(name.to_vec()).ok())
-            .collect();
-        names.sort();
+        let mut names: Vec<&[u8]> = super::records(&configured.stdout).collect();
+        names.sort_unstable();
         names.dedup();
         for name in names {
-            let Some((section, variable)) = name.rsplit_once('.') else {
+            let (Some(start), Some(end)) = (
+                name.iter().position(|byte| *byte == b'.'),
+                name.iter().rposition(|byte| *byte == b'.'),
+            ) else {
                 continue;
             };
-            let (kind, _) = section.split_once('.').unwrap_or((section, ""));
-            match (kind, variable) {
-                ("filter", "clean" | "smudge" | "process") | ("diff", "command" | "textconv") => {
-                    self.settings.push(format!("{section}.{variable}="));
-                    if kind == "filter" {
-                        self.filters
-                            .push(section.trim_start_matches("filter.").to_owned());
-                    }
+            let (section, variable) = (&name[..end], &name[end + 1..]);
+            let mut disarm = |variable: &[u8], value| {
+                let key = [section, b".", variable].concat();
+                self.disarming.push((OsString::from_vec(key), value));
+            };
+            match (&name[..start], variable) {
+                (b"filter", b"clean" | b"smudge" | b"process") => {
+                    disarm(variable, "");
+                    self.filters.push(section[start + 1..].to_vec());
                 }
-                ("filter", "required") => self.settings.push(format!("{section}.required=false")),
+                (b"diff", b"command" | b"textconv") => disarm(variable, ""),
+                (b"filter", b"required") => disarm(variable, "false"),
                 // A driver that always gives up leaves a conflict, which is what we want to see.
-                ("merge", "driver") => self.settings.push(format!("{section}.driver=false")),
+                (b"merge", b"driver") => disarm(variable, "false"),
+                (b"hook", b"command") => disarm(b"enabled", "false"),
                 _ => {}
             }
         }
@@ -99,8 +105,16 @@ impl Git {
     }
 
     /// Whether a filter of this name would run a command, were it not taken out.
-    pub(crate) fn has_filter(&self, name: &str) -> bool {
+    pub(crate) fn has_filter(&self, name: &[u8]) -> bool {
         self.filters.iter().any(|filter| filter == name)
+    }
+
+    /// The same in another folder.
+    #[must_use]
+    pub(crate) fn moved_to(&self, folder: &Path) -> Self {
+        let mut changed = self.clone();
+        folder.clone_into(&mut changed.folder);
+        changed
     }
 
     /// The same with a variable of its environment set.
@@ -144,6 +158,15 @@ impl Git {
         }
     }
 
+    /// Runs git with something to read, whatever its exit code.
+    pub(crate) fn start_with<S: AsRef<OsStr>>(
+        &self,
+        arguments: &[S],
+        input: &[u8],
+    ) -> Result<Answer, Error> {
+        self.start(arguments, input)
+    }
+
     /// Runs git and gives its first line.
     pub(crate) fn line<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, Error> {
         let printed = self.run(arguments)?;
@@ -158,9 +181,7 @@ impl Git {
         arguments: &[S],
         input: &[u8],
     ) -> Result<Answer, Error> {
-        let mut there = self.clone();
-        there.folder = folder.to_owned();
-        there.start(arguments, input)
+        self.moved_to(folder).start(arguments, input)
     }
 
     fn start<S: AsRef<OsStr>>(&self, arguments: &[S], input: &[u8]) -> Result<Answer, Error> {
@@ -184,6 +205,17 @@ impl Git {
             .map(|(name, value)| (name.into(), value.clone()));
         let fixed = fixed.map(|(name, value)| (name.into(), value.into()));
         invocation.environment.extend(fixed.into_iter().chain(own));
+        for (at, (key, value)) in self.disarming.iter().enumerate() {
+            let variables = [("KEY", key.as_os_str()), ("VALUE", OsStr::new(value))];
+            invocation.environment.extend(
+                variables
+                    .map(|(part, text)| (format!("GIT_CONFIG_{part}_{at}").into(), text.into())),
+            );
+        }
+        let count = self.disarming.len().to_string();
+        invocation
+            .environment
+            .push(("GIT_CONFIG_COUNT".into(), count.into()));
         for setting in &self.settings {
             invocation.arguments.push("-c".into());
             invocation.arguments.push(setting.into());
@@ -248,6 +280,23 @@ impl Answer {
     }
 }
 
+/// A folder of objects, as git reads it from a list in the environment.
+pub(crate) fn object_folder(folder: &Path) -> OsString {
+    let bytes = folder.as_os_str().as_bytes();
+    if !bytes.contains(&b':') && !bytes.starts_with(b"\"") {
+        return folder.as_os_str().to_owned();
+    }
+    let mut quoted = vec![b'"'];
+    for byte in bytes {
+        if matches!(byte, b'"' | b'\\') {
+            quoted.push(b'\\');
+        }
+        quoted.push(*byte);
+    }
+    quoted.push(b'"');
+    OsString::from_vec(quoted)
+}
+
 /// Refuses a git that cannot do what we need.
 pub(crate) fn check_version() -> Result<(), Error> {
     static IS_NEW_ENOUGH: AtomicBool = AtomicBool::new(false);
@@ -267,4 +316,21 @@ pub(crate) fn check_version() -> Result<(), Error> {
     }
     IS_NEW_ENOUGH.store(true, Ordering::Relaxed);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::object_folder;
+    use std::path::Path;
+
+    #[test]
+    fn an_object_folder_with_colons_and_quotes_stays_one() {
+        for (folder, written) in [
+            ("/a b", "/a b"),
+            ("/c:d", "\"/c:d\""),
+            ("/e\"f:g\\h", "\"/e\\\"f:g\\\\h\""),
+        ] {
+            assert_eq!(object_folder(Path::new(folder)), written);
+        }
+    }
 }

@@ -12,7 +12,9 @@ use super::worktree::{Checkout, GitBase};
 use super::{joined, records};
 use crate::beneath::Root;
 use crate::capture::Change;
+use crate::diff::as_git_knows;
 use crate::error::{During as _, Error};
+use crate::objects::Objects;
 
 /// How the result arrives on the user's branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -80,6 +82,8 @@ pub(crate) struct GitPlan {
     pub(crate) ignored: Vec<TreePath>,
     /// An index with the new commit, for conversions.
     pub(crate) result_index: PathBuf,
+    /// The new objects, which the user's repository does not have yet.
+    pub(crate) objects: PathBuf,
     pub(crate) git: Git,
 }
 
@@ -91,33 +95,34 @@ pub(crate) struct GitRequest<'a> {
     /// The sandbox's files.
     pub(crate) work_tree: &'a Path,
     pub(crate) changes: &'a [Change],
-    /// An empty folder for indexes, and for objects when nothing may be left behind.
+    /// The content of the changes.
+    pub(crate) content: &'a Objects,
+    /// An empty folder for indexes and new objects.
     pub(crate) scratch: &'a Path,
-    pub(crate) keep_objects: bool,
     pub(crate) landing: Landing,
     pub(crate) message: &'a str,
 }
 
-/// Computes the result. The user's repository gets at most new objects, which nothing refers to.
+/// Computes the result. The user's repository is only read.
 pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     let checkout = request.checkout;
     let scratch_index = request.scratch.join("sandbox.index");
-    let mut git = checkout.scratch(&scratch_index, request.work_tree);
-    if !request.keep_objects {
-        let own = request.scratch.join("objects");
-        std::fs::create_dir_all(&own).during("making", &own)?;
-        git = git.with("GIT_OBJECT_DIRECTORY", &own).with(
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-            checkout.common_dir.join("objects"),
-        );
-    }
+    let git = checkout.scratch(&scratch_index, request.work_tree);
+    // The repository gets the new objects when nothing can be in the way any more.
+    let objects = request.scratch.join("objects");
+    std::fs::create_dir_all(&objects).during("making", &objects)?;
+    let theirs = checkout.common_dir.join("objects");
+    let git = git.with("GIT_OBJECT_DIRECTORY", &objects).with(
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        super::object_folder(&theirs),
+    );
     let git = with_identity(git)?;
     // From the commit, not a copy of the worktree's index: one that remembers times lets git take a
     // file for unchanged whose time was set back within the same second.
     git.run(&["read-tree", &request.base.commit])?;
     let head = checkout.head()?;
+    check_submodules(request, &git)?;
     let (paths, ignored) = tracked_paths(request, &git)?;
-    check_paths(request, &git, &paths)?;
     let mut plan = GitPlan {
         old: head.commit.clone(),
         branch: head.branch,
@@ -127,12 +132,15 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
         unmerged: Vec::new(),
         ignored,
         result_index: request.scratch.join("result.index"),
+        objects,
         git,
     };
     if paths.is_empty() {
         return Ok(plan);
     }
-    add_to_index(request, &plan.git, &paths)?;
+    let files = stage_files(request, &paths)?;
+    let staging = plan.git.with("GIT_WORK_TREE", &files).moved_to(&files);
+    update_index(request, &staging, &paths)?;
     let tree = plan.git.line(&["write-tree"])?;
     let base_tree = plan
         .git
@@ -151,7 +159,19 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     let merged_tree = if head.commit == request.base.commit {
         tree.clone()
     } else {
-        match merge(&plan.git, &head.commit, &work)? {
+        let ours = match request.landing {
+            Landing::Merge => head.commit.clone(),
+            // What the sandbox changed is told from where it began, wherever the branch is now.
+            Landing::Commit => plan.git.line(&[
+                "commit-tree",
+                &format!("{}^{{tree}}", head.commit),
+                "-p",
+                &request.base.commit,
+                "-m",
+                "the branch as it is",
+            ])?,
+        };
+        match merge(&plan.git, &ours, &work)? {
             Ok(tree) => tree,
             Err(unmerged) => {
                 plan.unmerged = unmerged;
@@ -188,28 +208,72 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     Ok(plan)
 }
 
-/// Brings the changed paths into the index: first what is gone, by name alone, since git does not
-/// look for a path where a folder on the way became a link.
-fn add_to_index(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Result<(), Error> {
-    let there: HashSet<&TreePath> = request
+/// Writes the changed files as they were captured: what is committed is what was looked at, whatever
+/// happens in the sandbox's folder meanwhile. Attributes that did not change are in the index.
+fn stage_files(request: &GitRequest<'_>, paths: &[TreePath]) -> Result<PathBuf, Error> {
+    let folder = request.scratch.join("files");
+    std::fs::create_dir_all(&folder).during("making", &folder)?;
+    let root = Root::open(&folder).during("opening", &folder)?;
+    let wanted: HashSet<&TreePath> = paths.iter().collect();
+    for change in request.changes {
+        let Some(state) = change.after.filter(is_content) else {
+            continue;
+        };
+        if !wanted.contains(&change.path) {
+            continue;
+        }
+        let lost = || Error::ContentLost(vec![change.path.clone()]);
+        let write = || -> std::io::Result<bool> {
+            root.make_parents(&change.path)?;
+            let Some(mut content) = request.content.open_object(state.hash)? else {
+                return Ok(false);
+            };
+            if state.kind() == FileKind::Symlink {
+                let mut target = Vec::new();
+                std::io::Read::read_to_end(&mut content, &mut target)?;
+                root.write_link(&change.path, &target)?;
+            } else {
+                root.write_file(&change.path, as_git_knows(&state), &mut content)?;
+            }
+            Ok(true)
+        };
+        match write() {
+            Ok(true) => {}
+            Err(error) if request.content.is_sound(state.hash) => {
+                return Err(error).during("writing", &folder.join(change.path.as_path()));
+            }
+            Ok(false) | Err(_) => return Err(lost()),
+        }
+    }
+    Ok(folder)
+}
+
+/// Brings the index of the sandbox up to its files.
+fn update_index(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Result<(), Error> {
+    let is_there: HashSet<&TreePath> = request
         .changes
         .iter()
-        .filter(|change| change.after.as_ref().is_some_and(is_content))
+        .filter(|change| change.after.is_some_and(|state| is_content(&state)))
         .map(|change| &change.path)
         .collect();
     let (kept, gone): (Vec<&TreePath>, Vec<&TreePath>) =
-        paths.iter().partition(|path| there.contains(path));
-    let mut input = Vec::new();
-    for path in gone {
-        input.extend_from_slice(&removal(path, &request.base.commit));
-    }
-    git.run_with(&["update-index", "-z", "--index-info"], &input)?;
+        paths.iter().partition(|path| is_there.contains(path));
+    // By name only: what took the place of its folder may lead elsewhere.
+    let arguments = ["update-index", "-z", "--force-remove", "--stdin"];
+    git.run_with(&arguments, &joined(gone))?;
+    check_paths(request, git, paths)?;
     let arguments = ["update-index", "-z", "--add", "--replace", "--stdin"];
-    succeed(
-        git.start_in(request.work_tree, &arguments, &joined(kept))?,
-        &arguments,
-    )?;
-    Ok(())
+    let answer = git.start_with(&arguments, &joined(kept))?;
+    // It only says so when it does not take a name.
+    let told = answer.stderr.clone();
+    succeed(answer, &arguments)?;
+    let problems: Vec<_> = told
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.strip_prefix(b"Ignoring path "))
+        .filter_map(|path| TreePath::from_bytes(path).ok())
+        .map(|path| (path, "git does not allow this name".to_owned()))
+        .collect();
+    refuse(request, problems)
 }
 
 /// The line of `--index-info` that takes a path out. Names of objects are as long as `like`.
@@ -222,6 +286,17 @@ fn removal(path: &TreePath, like: &str) -> Vec<u8> {
 
 fn is_content(state: &FileState) -> bool {
     state.kind() != FileKind::Directory
+}
+
+fn refuse(request: &GitRequest<'_>, problems: Vec<(TreePath, String)>) -> Result<(), Error> {
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::CannotApply {
+            alias: request.alias.to_owned(),
+            problems,
+        })
+    }
 }
 
 fn succeed(answer: super::program::Answer, arguments: &[&str]) -> Result<Vec<u8>, Error> {
@@ -277,51 +352,57 @@ fn tracked_paths(
     Ok((paths, ignored))
 }
 
-/// Refuses what git could not carry: repositories inside, submodules, filters that run commands.
-fn check_paths(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Result<(), Error> {
-    let mut problems = Vec::new();
-    let submodules: Vec<TreePath> = records(&git.run(&["ls-files", "-z", "--stage"])?)
+/// Refuses changes to submodules and in them.
+fn check_submodules(request: &GitRequest<'_>, git: &Git) -> Result<(), Error> {
+    let staged = git.run(&["ls-files", "-z", "--stage"])?;
+    let submodules: Vec<TreePath> = records(&staged)
         .filter(|record| record.starts_with(b"160000 "))
         .filter_map(|record| {
-            let path = record.split(|byte| *byte == b'\t').nth(1)?;
-            TreePath::from_bytes(path).ok()
+            let at = record.iter().position(|byte| *byte == b'\t')?;
+            TreePath::from_bytes(&record[at + 1..]).ok()
         })
         .collect();
-    for path in paths {
-        if path.names().any(|name| name.eq_ignore_ascii_case(b".git")) {
-            problems.push((
-                path.clone(),
-                "it belongs to another git repository".to_owned(),
-            ));
-        } else if let Some(module) = submodules.iter().find(|module| path.is_within(module)) {
-            problems.push((path.clone(), format!("it is in the submodule `{module}`")));
+    let mut problems = Vec::new();
+    for path in request.changes.iter().map(|change| &change.path) {
+        if let Some(module) = submodules.iter().find(|module| path.is_within(module)) {
+            let reason = if path == module {
+                "it is a submodule".to_owned()
+            } else {
+                format!("it is in the submodule `{module}`")
+            };
+            problems.push((path.clone(), reason));
         }
     }
+    refuse(request, problems)
+}
+
+/// Refuses what git could not carry: repositories inside, filters that run commands.
+fn check_paths(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Result<(), Error> {
+    let mut problems: Vec<_> = paths
+        .iter()
+        .filter(|path| path.names().any(|name| name.eq_ignore_ascii_case(b".git")))
+        .map(|path| {
+            (
+                path.clone(),
+                "it belongs to another git repository".to_owned(),
+            )
+        })
+        .collect();
     let arguments = ["check-attr", "-z", "--stdin", "filter"];
-    let told = succeed(
-        git.start_in(request.work_tree, &arguments, &joined(paths))?,
-        &arguments,
-    )?;
+    let told = git.run_with(&arguments, &joined(paths))?;
     let fields: Vec<&[u8]> = told.split(|byte| *byte == 0).collect();
     for [path, _, value] in fields.as_chunks().0 {
-        let name = String::from_utf8_lossy(value);
-        if git.has_filter(&name)
+        if git.has_filter(value)
             && let Ok(path) = TreePath::from_bytes(*path)
         {
+            let name = String::from_utf8_lossy(value);
             problems.push((
                 path,
                 format!("its git filter `{name}` would have to run a command"),
             ));
         }
     }
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::CannotApply {
-            alias: request.alias.to_owned(),
-            problems,
-        })
-    }
+    refuse(request, problems)
 }
 
 /// Merges two commits without a work tree.

@@ -1,11 +1,13 @@
 //! The worktree of a sandbox: made from a commit of the user's repository, removed without a trace.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use cleveragents_domain::{FileMode, TreePath};
 use serde::{Deserialize, Serialize};
 
 use super::program::{Git, check_version};
-use crate::beneath::path_of;
+use crate::beneath::{Root, path_of};
 use crate::error::{During as _, Error};
 
 /// The user's repository as it is now.
@@ -20,6 +22,8 @@ pub(crate) struct Checkout {
     pub(crate) git_dir: PathBuf,
     pub(crate) common_dir: PathBuf,
     pub(crate) index: PathBuf,
+    /// How objects are named: `sha1` or `sha256`.
+    object_format: String,
 }
 
 /// What a worktree started from.
@@ -33,31 +37,76 @@ pub struct GitBase {
 
 /// Looks at the repository whose root a folder is.
 pub(crate) fn open_checkout(location: &Path) -> Result<Checkout, Error> {
+    if !location.is_dir() {
+        let place = location.display();
+        return Err(Error::Damaged(format!(
+            "the repository `{place}` is not there any more"
+        )));
+    }
     check_version()?;
     let git = Git::at(location);
+    let refused = |reason: &str, hint: Option<&str>| Error::CannotSandbox {
+        what: format!("`{}`", location.display()),
+        reason: reason.to_owned(),
+        hint: hint.map(str::to_owned),
+    };
     let answer = git.try_run(&[
         "rev-parse",
         "--path-format=absolute",
         "--is-bare-repository",
+        "--is-inside-work-tree",
+        "--show-prefix",
         "--git-dir",
         "--git-common-dir",
         "--git-path",
         "index",
+        "--show-object-format",
     ])?;
     if answer.code != Some(0) {
-        return Err(Error::CannotSandbox {
-            what: format!("`{}`", location.display()),
-            reason: answer.failure(&["rev-parse"]).to_string(),
-            hint: Some("name the folder of a git repository".to_owned()),
-        });
+        let reason = answer.failure(&["rev-parse"]).to_string();
+        let hint = if reason.contains("dubious ownership") {
+            "if you trust it, run the command that git names"
+        } else {
+            "name the folder of a git repository"
+        };
+        return Err(refused(&reason, Some(hint)));
     }
-    let mut lines = answer.stdout.split(|byte| *byte == b'\n');
-    let mut path = || path_of(lines.next().unwrap_or_default().to_vec());
-    let is_bare = path() == Path::new("true");
+    let lines: Vec<&[u8]> = answer.stdout.split(|byte| *byte == b'\n').collect();
+    let [
+        bare,
+        inside,
+        prefix,
+        git_dir,
+        common_dir,
+        index,
+        format,
+        b"",
+    ] = lines[..]
+    else {
+        return Err(refused(
+            "its path holds a line break",
+            Some("rename its folder"),
+        ));
+    };
+    let git_dir = path_of(git_dir.to_vec());
+    let is_bare = bare == b"true";
+    let is_root = if is_bare {
+        git_dir == location
+    } else {
+        inside == b"true" && prefix.is_empty()
+    };
+    if !is_root {
+        // Git looks for a repository further up, or is told by it that its files are elsewhere.
+        return Err(refused(
+            "it is not the folder of a repository's files",
+            Some("name the top folder of the checkout, or the folder of a bare repository"),
+        ));
+    }
     Ok(Checkout {
-        git_dir: path(),
-        common_dir: path(),
-        index: path(),
+        git_dir,
+        common_dir: path_of(common_dir.to_vec()),
+        index: path_of(index.to_vec()),
+        object_format: String::from_utf8_lossy(format).into_owned(),
         git: git.disarmed()?,
         location: location.to_owned(),
         is_bare,
@@ -83,6 +132,19 @@ impl Checkout {
             commit: text(&commit.stdout),
             branch: (branch.code == Some(0)).then(|| text(&branch.stdout)),
         })
+    }
+
+    /// Whether the commit that a sandbox started from is still there.
+    pub(crate) fn check_base(&self, base: &GitBase) -> Result<(), Error> {
+        let name = format!("{}^{{commit}}", base.commit);
+        if self.git.try_run(&["cat-file", "-e", &name])?.code == Some(0) {
+            return Ok(());
+        }
+        Err(Error::Damaged(format!(
+            "the commit {} that it started from is gone from `{}`",
+            base.commit,
+            self.location.display()
+        )))
     }
 
     /// Git with an index of our own and the files of a sandbox.
@@ -118,86 +180,148 @@ impl Checkout {
     }
 }
 
+/// Where our own names are.
+const KEEPERS: &[u8] = b" refs/cleveragents/";
+
 /// The name under which the commit of a sandbox is kept alive.
 fn keeper(id: &str, alias: &str) -> String {
+    // Dots are not allowed everywhere in such a name.
     format!(
-        "refs/cleveragents/sandboxes/{}/{alias}",
-        id.to_ascii_lowercase()
+        "refs/cleveragents/sandboxes/{}/{}",
+        id.to_ascii_lowercase(),
+        alias.replace('.', "%2e")
     )
 }
 
-/// Makes the worktree of a sandbox at a folder that does not exist yet.
+/// Checks a commit out at a folder that does not exist yet. The folder has a repository of its own,
+/// `notes`, which reads the user's objects and starts with its branches and settings: git commands
+/// in the sandbox do all they can do anywhere, and the user's repository never hears of it.
 pub(crate) fn create_worktree(
     checkout: &Checkout,
     base: &GitBase,
     folder: &Path,
+    notes: &Path,
     id: &str,
     alias: &str,
 ) -> Result<(), Error> {
-    let reason = format!("sandbox {id}");
-    checkout
+    checkout.git.set("core.logAllRefUpdates=false").run(&[
+        "update-ref",
+        "--no-deref",
+        &keeper(id, alias),
+        &base.commit,
+    ])?;
+    let references = checkout
         .git
-        .run(&["update-ref", "--no-deref", &keeper(id, alias), &base.commit])?;
-    let git = checkout
-        .git
+        .run(&["for-each-ref", "--format=%(objectname) %(refname)"])?;
+    let references: Vec<u8> = references
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| !line.windows(KEEPERS.len()).any(|part| part == KEEPERS))
+        .flatten()
+        .copied()
+        .collect();
+    std::fs::create_dir(folder).during("making", folder)?;
+    write_repository(checkout, base, notes, &references).during("writing", notes)?;
+    write_link(folder, notes)?;
+    // Configuration may depend on the folder git works in, so it is looked at again there.
+    Git::at(folder)
+        .disarmed()?
         .set("checkout.workers=0")
-        .set("checkout.thresholdForParallelism=500");
-    let arguments = [
-        "worktree".as_ref(),
-        "add".as_ref(),
-        "--quiet".as_ref(),
-        "--detach".as_ref(),
-        "--lock".as_ref(),
-        "--reason".as_ref(),
-        reason.as_ref(),
-        folder.as_os_str(),
-        base.commit.as_ref(),
-    ];
-    git.run(&arguments)?;
+        .set("checkout.thresholdForParallelism=500")
+        .run(&["reset", "--hard", "--quiet", "--no-recurse-submodules"])?;
     Ok(())
 }
 
-/// Removes a worktree, its registration and the name that kept its commit, whatever is left of them.
+/// Writes a repository without commits of its own.
+fn write_repository(
+    checkout: &Checkout,
+    base: &GitBase,
+    notes: &Path,
+    references: &[u8],
+) -> std::io::Result<()> {
+    for folder in ["objects/info", "refs/heads", "info"] {
+        std::fs::create_dir_all(notes.join(folder))?;
+    }
+    let objects = checkout.common_dir.join("objects");
+    let line = [objects.as_os_str().as_bytes(), b"\n"].concat();
+    std::fs::write(notes.join("objects/info/alternates"), line)?;
+    std::fs::write(notes.join("packed-refs"), references)?;
+    let head = match &base.branch {
+        Some(branch) if branch.starts_with("refs/heads/") && !branch.contains('\u{fffd}') => {
+            let place = notes.join(branch);
+            std::fs::create_dir_all(place.parent().unwrap_or(notes))?;
+            std::fs::write(place, format!("{}\n", base.commit))?;
+            format!("ref: {branch}\n")
+        }
+        _ => format!("{}\n", base.commit),
+    };
+    std::fs::write(notes.join("HEAD"), head)?;
+    for (from, name) in [
+        (&checkout.common_dir, "info/exclude"),
+        (&checkout.common_dir, "info/attributes"),
+        (&checkout.git_dir, "info/sparse-checkout"),
+        (&checkout.common_dir, "shallow"),
+    ] {
+        match std::fs::copy(from.join(name), notes.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    let mut config = Vec::new();
+    for theirs in [
+        checkout.common_dir.join("config"),
+        checkout.git_dir.join("config.worktree"),
+    ] {
+        config.extend(b"[include]\n\tpath = \"");
+        for byte in theirs.as_os_str().as_bytes() {
+            if matches!(byte, b'"' | b'\\') {
+                config.push(b'\\');
+            }
+            config.push(*byte);
+        }
+        config.extend(b"\"\n");
+    }
+    // After theirs, so that this holds. No hook of the repository runs, nothing works in the background.
+    config.extend(
+        format!(
+            "[core]\n\trepositoryformatversion = 1\n\tbare = false\n\tlogallrefupdates = true\n\
+             \thooksPath = /dev/null\n\tfsmonitor = false\n[extensions]\n\tobjectFormat = {}\n\
+             [gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n",
+            checkout.object_format
+        )
+        .into_bytes(),
+    );
+    std::fs::write(notes.join("config"), config)
+}
+
+/// Writes the file that tells git where the notes of a worktree are.
+pub(crate) fn write_link(folder: &Path, notes: &Path) -> Result<(), Error> {
+    let link = folder.join(".git");
+    // Whatever ran before could have made anything of it.
+    if std::fs::symlink_metadata(&link).is_ok_and(|found| found.is_dir()) {
+        crate::remove_folder(&link).during("removing", &link)?;
+    }
+    let name = TreePath::from_bytes(".git").map_err(|error| Error::Damaged(error.to_string()))?;
+    let target = [b"gitdir: ", notes.as_os_str().as_bytes(), b"\n"].concat();
+    Root::open(folder)
+        .and_then(|root| root.write_file(&name, FileMode::REGULAR, &mut target.as_slice()))
+        .during("writing", &link)
+}
+
+/// Removes a worktree and the name that kept its commit, whatever is left of them.
 pub(crate) fn remove_worktree(
     checkout: &Checkout,
     folder: &Path,
     id: &str,
     alias: &str,
 ) -> Result<(), Error> {
-    let registration = registration_of(checkout, folder)?;
     crate::remove_folder(folder).during("removing", folder)?;
-    if let Some(registration) = registration {
-        crate::remove_folder(&registration).during("removing", &registration)?;
-    }
     checkout
         .git
         .run(&["update-ref", "--no-deref", "-d", &keeper(id, alias)])?;
-    Ok(())
-}
-
-/// The folder in which the repository keeps what it knows of a worktree.
-pub(crate) fn registration_of(
-    checkout: &Checkout,
-    folder: &Path,
-) -> Result<Option<PathBuf>, Error> {
-    let all = checkout.common_dir.join("worktrees");
-    let entries = match std::fs::read_dir(&all) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).during("reading", &all),
-    };
-    let wanted = folder.join(".git");
-    for entry in entries {
-        let place = entry.during("reading", &all)?.path();
-        let Ok(mut target) = std::fs::read(place.join("gitdir")) else {
-            continue;
-        };
-        while target.last() == Some(&b'\n') {
-            target.pop();
-        }
-        if path_of(target) == wanted {
-            return Ok(Some(place));
-        }
+    // The folders of the name, where there are any; those of other sandboxes stay.
+    let name = PathBuf::from(keeper(id, alias));
+    for folder in name.ancestors().skip(1).take(3) {
+        let _kept = std::fs::remove_dir(checkout.common_dir.join(folder));
     }
-    Ok(None)
+    Ok(())
 }

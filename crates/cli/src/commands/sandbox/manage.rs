@@ -198,7 +198,18 @@ pub(super) fn discard(
         yes,
     )?;
     let view = service.discard(reference)?;
-    Ok(Report::new("sandbox discard")
+    let id = view.sandbox.id.to_string();
+    let left = view
+        .members
+        .iter()
+        .filter_map(|member| member.left_staged(&id));
+    let report = Report::new("sandbox discard")
         .data(json!({"sandbox": sandbox_json(&view)}))
-        .ok(format!("Sandbox `{}` discarded", view.sandbox.name)))
+        .ok(format!("Sandbox `{}` discarded", view.sandbox.name));
+    Ok(left.fold(report, |report, place| {
+        report.warn(format!(
+            "its apply had stopped halfway: `{}` may hold files of yours; look at them, then remove it",
+            place.display()
+        ))
+    }))
 }

@@ -1,0 +1,147 @@
+//! Commands that a repository or a configuration would have git run: none of them runs for us.
+
+use std::path::{Path, PathBuf};
+
+use super::{Bench, read, set_mode};
+
+const HOOKS: [&str; 12] = [
+    "post-checkout",
+    "pre-commit",
+    "prepare-commit-msg",
+    "commit-msg",
+    "post-commit",
+    "reference-transaction",
+    "pre-merge-commit",
+    "post-merge",
+    "post-index-change",
+    "post-rewrite",
+    "pre-auto-gc",
+    "fsmonitor-watchman",
+];
+
+/// Fills a folder with hooks that leave traces.
+fn hooks(folder: &Path, traces: &Path) {
+    std::fs::create_dir_all(folder).expect("a folder");
+    for hook in HOOKS {
+        let script = format!("#!/bin/sh\ntouch '{}/{hook}'\nexit 1\n", traces.display());
+        std::fs::write(folder.join(hook), script).expect("a hook");
+        set_mode(&folder.join(hook), 0o755);
+    }
+}
+
+/// Everything in a configuration that git would run.
+fn arm(bench: &Bench, repository: &Path) -> PathBuf {
+    let traces = bench.user().join("traces");
+    std::fs::create_dir(&traces).expect("a folder");
+    hooks(&repository.join(".git/hooks"), &traces);
+    let elsewhere = bench.user().join("hooks");
+    hooks(&elsewhere, &traces);
+    let trace = |name: &str| format!("sh -c \"touch '{}/{name}'; cat; false\"", traces.display());
+    let included = bench.user().join("included");
+    let hidden = format!(
+        "[filter \"hidden\"]\n\tclean = \"touch '{}/hidden'; cat\"\n",
+        traces.display()
+    );
+    std::fs::write(&included, hidden).expect("a file");
+    for (name, value) in [
+        ("core.fsmonitor", trace("fsmonitor")),
+        ("core.sshCommand", trace("ssh")),
+        ("core.pager", trace("pager")),
+        ("core.editor", trace("editor")),
+        ("core.gitProxy", trace("proxy")),
+        ("core.alternateRefsCommand", trace("alternates")),
+        ("gpg.program", trace("gpg")),
+        ("commit.gpgSign", "true".to_owned()),
+        ("tag.gpgSign", "true".to_owned()),
+        ("diff.external", trace("external")),
+        ("diff.mine.command", trace("diff")),
+        ("diff.mine.textconv", trace("textconv")),
+        ("merge.mine.driver", trace("merge")),
+        ("alias.status", format!("!{}", trace("alias"))),
+        ("alias.cat-file", format!("!{}", trace("alias"))),
+        ("credential.helper", trace("credential")),
+        ("trailer.x.cmd", trace("trailer")),
+        ("sequence.editor", trace("sequence")),
+        ("hook.mine.command", trace("hook")),
+        ("hook.mine.event", "post-index-change".to_owned()),
+        ("include.path", included.display().to_string()),
+    ] {
+        bench.git(repository, &["config", name, &value]);
+    }
+    bench.config("core.hooksPath", elsewhere.to_str().expect("UTF-8"));
+    traces
+}
+
+fn assert_no_trace(traces: &Path) {
+    let left: Vec<_> = std::fs::read_dir(traces)
+        .expect("a folder")
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
+    assert!(left.is_empty(), "these ran: {left:?}");
+}
+
+#[test]
+fn nothing_that_a_repository_would_run_runs() {
+    for form in ["commit", "merge"] {
+        let bench = Bench::new();
+        let repository = bench.repository("r");
+        let attributes = "*.txt diff=mine merge=mine\n*.hid filter=hidden\n";
+        std::fs::write(repository.join(".gitattributes"), attributes).expect("a file");
+        std::fs::write(repository.join("x.hid"), "hidden\n").expect("a file");
+        bench.commit(&repository, "attributes");
+        std::fs::write(repository.join("run.sh"), "#!/bin/sh\ntrue\n").expect("a file");
+        bench.commit(&repository, "one more");
+        bench.git(&repository, &["branch", "later"]);
+        bench.git(&repository, &["reset", "-q", "--hard", "HEAD~1"]);
+        // From here on git in this repository runs things, so the user moves the branch by hand.
+        let traces = arm(&bench, &repository);
+        bench.create(&repository);
+        assert_no_trace(&traces);
+        bench.sh("echo changed > a.txt; rm d/b.txt; echo new > new.txt");
+        bench.done(["sandbox", "diff", "s"]);
+        bench.done(["sandbox", "checkpoint", "s", "--label", "here"]);
+        bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+        bench.done(["sandbox", "redo", "s"]);
+        bench.done(["sandbox", "apply", "s", "--dry-run"]);
+        assert_no_trace(&traces);
+        let later = read(repository.join(".git/refs/heads/later"));
+        std::fs::write(repository.join(".git/refs/heads/main"), later).expect("a file");
+        std::fs::write(repository.join("run.sh"), "#!/bin/sh\ntrue\n").expect("a file");
+        let index = repository.join(".git/index");
+        std::fs::remove_file(&index).expect("a file");
+        let plain = [
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "core.hooksPath=/dev/null",
+        ];
+        bench.git(&repository, &[&plain[..], &["read-tree", "HEAD"]].concat());
+        assert_no_trace(&traces);
+        bench.done(["sandbox", "apply", "s", "--as", form]);
+        assert_no_trace(&traces);
+        assert_eq!(read(repository.join("a.txt")), "changed\n");
+        assert_eq!(read(repository.join("run.sh")), "#!/bin/sh\ntrue\n");
+        bench.create(&repository);
+        bench.discard();
+        assert_no_trace(&traces);
+        bench.assert_nothing_left(&repository);
+    }
+}
+
+/// The commit has a name also where the user told git none, and one that insists on it.
+#[test]
+fn a_user_without_a_name_gets_a_commit() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    std::fs::write(
+        bench.user().join(".gitconfig"),
+        "[user]\n\tuseConfigOnly = true\n",
+    )
+    .expect("a file");
+    bench.create(&repository);
+    bench.sh("echo changed > a.txt");
+    bench.apply_and_check(&repository);
+    let author = bench.git(&repository, &["log", "-1", "--format=%an <%ae>"]);
+    assert_eq!(author, "CleverAgents <agents@localhost>");
+}

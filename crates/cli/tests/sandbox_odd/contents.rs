@@ -1,0 +1,283 @@
+//! What git does to content on its way in and out: filters, line ends, encodings, permissions, links.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::{Bench, files, read, set_mode};
+
+/// A filter that leaves a trace when it runs.
+fn arm_filter(bench: &Bench, name: &str) -> PathBuf {
+    let trace = bench.user().join("trace");
+    for variable in ["clean", "smudge", "process"] {
+        let command = format!("touch '{}'; cat", trace.display());
+        bench.config(&format!("filter.{name}.{variable}"), &command);
+    }
+    bench.config(&format!("filter.{name}.required"), "true");
+    trace
+}
+
+const POINTER: &str = "version https://git-lfs.github.com/spec/v1\n\
+    oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
+
+#[test]
+fn pointers_of_large_files_stay_and_changing_one_is_refused() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    std::fs::write(
+        repository.join(".gitattributes"),
+        "*.bin filter=lfs -text\n",
+    )
+    .expect("a file");
+    std::fs::write(repository.join("large.bin"), POINTER).expect("a file");
+    bench.commit(&repository, "a pointer");
+    // The user's file is the large one; their index knows it.
+    let trace = arm_filter(&bench, "lfs");
+    bench.create(&repository);
+    bench.sh("grep -q git-lfs large.bin; echo changed > a.txt");
+    bench.apply();
+    assert_eq!(read(repository.join("large.bin")), POINTER);
+
+    for script in ["echo x >> large.bin", "rm large.bin", "echo x > new.bin"] {
+        bench.create(&repository);
+        bench.sh(script);
+        let message = bench.apply_refused(&repository, 1, "CA-0647");
+        assert!(message.contains("filter `lfs`"), "{message}");
+        bench.done(["sandbox", "diff", "s"]);
+        bench.done(["sandbox", "rollback", "s"]);
+        bench.discard();
+    }
+    assert!(!trace.exists(), "the filter never ran");
+    bench.assert_nothing_left(&repository);
+}
+
+/// Drivers whose names would confuse whoever takes them apart.
+#[test]
+fn filters_of_any_name_never_run() {
+    for name in ["plain", "a=b", "filter.x", "ünï", "with space"] {
+        let bench = Bench::new();
+        let repository = bench.repository("r");
+        if !name.contains(' ') {
+            // In the repository from the start, and so on at checkout.
+            std::fs::write(
+                repository.join(".gitattributes"),
+                format!("*.txt filter={name}\n"),
+            )
+            .expect("a file");
+            bench.git(&repository, &["add", ".gitattributes"]);
+            bench.git(&repository, &["commit", "-q", "-m", "attributes"]);
+        }
+        let trace = arm_filter(&bench, name);
+        bench.create(&repository);
+        bench.sh("echo changed > a.txt; echo x > run.sh");
+        bench.done(["sandbox", "diff", "s"]);
+        if !name.contains(' ') {
+            let message = bench.apply_refused(&repository, 1, "CA-0647");
+            assert!(message.contains(&format!("filter `{name}`")), "{message}");
+        }
+        bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+        assert!(bench.diff().is_empty());
+        assert!(!trace.exists(), "the filter `{name}` never ran");
+    }
+}
+
+/// Configuration that is there only where git works in a sandbox.
+#[test]
+fn a_filter_that_depends_on_the_folder_never_runs() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    std::fs::write(repository.join(".gitattributes"), "*.txt filter=late\n").expect("a file");
+    bench.commit(&repository, "attributes");
+    let trace = bench.user().join("trace");
+    let late = bench.user().join("late");
+    let command = format!("touch '{}'; cat", trace.display());
+    std::fs::write(
+        &late,
+        format!("[filter \"late\"]\n\tsmudge = \"{command}\"\n"),
+    )
+    .expect("a file");
+    let here = format!("includeIf.gitdir:{}/**.path", bench.agents.home().display());
+    bench.config(&here, late.to_str().expect("UTF-8"));
+    bench.create(&repository);
+    bench.sh("echo changed > run.sh");
+    bench.apply();
+    assert!(!trace.exists());
+}
+
+#[test]
+fn attributes_written_in_the_sandbox_arm_nothing() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    let trace = arm_filter(&bench, "mine");
+    bench.config(
+        "diff.mine.textconv",
+        &format!("touch '{}'; cat", trace.display()),
+    );
+    bench.config(
+        "diff.mine.command",
+        &format!("touch '{}'; cat", trace.display()),
+    );
+    bench.config(
+        "merge.mine.driver",
+        &format!("touch '{}'; true", trace.display()),
+    );
+    bench.create(&repository);
+    bench.sh("echo '* filter=mine diff=mine merge=mine' > .gitattributes; echo changed > a.txt");
+    bench.done(["sandbox", "diff", "s"]);
+    let message = bench.apply_refused(&repository, 1, "CA-0647");
+    assert!(message.contains("filter `mine`"), "{message}");
+    bench.sh("echo '* diff=mine merge=mine' > .gitattributes");
+    std::fs::write(repository.join("d/b.txt"), "the user's\n").expect("a file");
+    bench.git(
+        &repository,
+        &["-c", "merge.mine.driver=", "commit", "-qam", "meanwhile"],
+    );
+    bench.apply();
+    assert!(!trace.exists(), "nothing ran");
+}
+
+/// Every conversion of line ends: the sandbox holds what git checks out, and goes back as it is.
+#[test]
+fn line_ends_are_converted_as_git_does() {
+    for (settings, attributes, is_converted) in [
+        (Some(("core.autocrlf", "true")), "", true),
+        (Some(("core.autocrlf", "input")), "", false),
+        (None, "*.txt text eol=crlf\n", true),
+        (None, "* text=auto\n", false),
+        (None, "*.txt -text\n", false),
+    ] {
+        let bench = Bench::new();
+        let repository = bench.repository("r");
+        std::fs::write(repository.join(".gitattributes"), attributes).expect("a file");
+        bench.commit(&repository, "attributes");
+        if let Some((name, value)) = settings {
+            bench.config(name, value);
+        }
+        for name in ["a.txt", "d/b.txt"] {
+            std::fs::remove_file(repository.join(name)).expect("a file");
+        }
+        bench.git(&repository, &["checkout", "-q", "--", "."]);
+        bench.create(&repository);
+        let first = bench.sandbox().join("work/r/a.txt");
+        assert_eq!(read(&first), read(repository.join("a.txt")));
+        assert_eq!(read(&first).contains('\r'), is_converted, "{attributes:?}");
+        assert!(bench.diff().is_empty(), "nothing changed yet");
+        bench.sh("printf 'two\\r\\nlines\\r\\n' > a.txt; printf 'x\\n' > new.txt");
+        bench.done(["sandbox", "rollback", "s"]);
+        assert_eq!(read(&first), read(repository.join("a.txt")), "rolled back");
+        bench.done(["sandbox", "redo", "s"]);
+        bench.apply();
+        assert_eq!(read(repository.join("a.txt")), "two\r\nlines\r\n");
+        assert_eq!(read(repository.join("new.txt")), "x\n");
+        assert_eq!(
+            bench.git(&repository, &["status", "--porcelain"]),
+            "",
+            "{attributes:?}"
+        );
+    }
+}
+
+/// A change of line ends only is a change of the file, and told byte for byte.
+#[test]
+fn the_diff_shows_line_ends_whatever_git_is_told() {
+    let bench = Bench::new();
+    bench.config("core.autocrlf", "true");
+    let repository = bench.repository("r");
+    bench.create(&repository);
+    bench.sh("printf 'one\\n' > a.txt");
+    let shown = bench.done(["sandbox", "diff", "s"]).out;
+    assert!(shown.contains("-one\r\n+one\n"), "{shown:?}");
+}
+
+#[test]
+fn encodings_and_idents_are_converted_as_git_does() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    let attributes = "*.utf16 text working-tree-encoding=UTF-16LE\n*.id ident\n";
+    std::fs::write(repository.join(".gitattributes"), attributes).expect("a file");
+    let wide = |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
+    std::fs::write(repository.join("w.utf16"), wide("first\n")).expect("a file");
+    std::fs::write(repository.join("x.id"), "$Id$\n").expect("a file");
+    bench.commit(&repository, "converted");
+    bench.git(&repository, &["rm", "-q", "--cached", "x.id"]);
+    bench.git(&repository, &["reset", "-q", "--hard"]);
+    bench.create(&repository);
+    let work = bench.sandbox().join("work/r");
+    assert_eq!(
+        std::fs::read(work.join("w.utf16")).expect("a file"),
+        wide("first\n")
+    );
+    assert!(bench.diff().is_empty());
+    std::fs::write(work.join("w.utf16"), wide("second\n")).expect("a file");
+    bench.sh("echo more >> x.id");
+    bench.apply();
+    assert_eq!(bench.git(&repository, &["show", "HEAD:w.utf16"]), "second");
+    assert_eq!(bench.git(&repository, &["show", "HEAD:x.id"]), "$Id$\nmore");
+    assert_eq!(
+        std::fs::read(repository.join("w.utf16")).expect("a file"),
+        wide("second\n")
+    );
+    assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).expect("facts").permissions().mode() & 0o777
+}
+
+#[test]
+fn the_executable_bit_is_carried_also_where_git_does_not_look() {
+    for file_mode in ["true", "false"] {
+        let bench = Bench::new();
+        let repository = bench.repository("r");
+        bench.git(&repository, &["config", "core.fileMode", file_mode]);
+        bench.create(&repository);
+        bench.sh("chmod +x a.txt; chmod -x run.sh; echo x > new; chmod 755 new");
+        bench.apply();
+        for (name, wanted) in [("a.txt", 0o755), ("run.sh", 0o644), ("new", 0o755)] {
+            assert_eq!(mode(&repository.join(name)), wanted, "{file_mode}: {name}");
+        }
+        assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+        let staged = bench.git(&repository, &["ls-files", "-s", "a.txt", "run.sh"]);
+        let is_recorded = staged.starts_with("100755") && staged.contains("\n100644");
+        assert_eq!(is_recorded, file_mode == "true", "{staged}");
+    }
+}
+
+#[test]
+fn permissions_that_git_does_not_know_are_carried_too() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    set_mode(&repository.join("d"), 0o700);
+    bench.create(&repository);
+    bench.sh("chmod 600 a.txt; mkdir -m 750 e; echo x > e/f; chmod 640 e/f");
+    bench.apply();
+    for (name, wanted) in [("a.txt", 0o600), ("e", 0o750), ("e/f", 0o640), ("d", 0o700)] {
+        assert_eq!(mode(&repository.join(name)), wanted, "{name}");
+    }
+}
+
+#[test]
+fn links_become_files_and_folders_and_the_other_way_round() {
+    for script in [
+        "rm link; echo file > link",
+        "rm a.txt; ln -s run.sh a.txt",
+        "rm -r d; ln -s a.txt d",
+        "mkdir e; echo 1 > e/b.txt; rm -r d; ln -s e d",
+        "rm link; mkdir link; echo 1 > link/x; echo 2 > link/y",
+        "rm -r d; echo file > d",
+        "rm a.txt; mkdir -p a.txt/deep/er; echo 1 > a.txt/deep/er/f",
+        "ln -sfn /etc/passwd link; ln -s ../../.. out; ln -s missing dangling; ln -s self self",
+    ] {
+        let bench = Bench::new();
+        let repository = bench.repository("r");
+        let before = files(&repository);
+        bench.create(&repository);
+        bench.sh(script);
+        let after = files(&bench.sandbox().join("work/r"));
+        bench.done(["sandbox", "rollback", "s"]);
+        assert_eq!(files(&bench.sandbox().join("work/r")), before, "{script}");
+        bench.done(["sandbox", "redo", "s"]);
+        assert_eq!(files(&bench.sandbox().join("work/r")), after, "{script}");
+        bench.apply_and_check(&repository);
+        assert_eq!(files(&repository), after, "{script}");
+    }
+}

@@ -1,0 +1,163 @@
+//! Disks that fill up while a sandbox is made, recorded or applied, as small file systems in memory.
+//! Only root can mount them; elsewhere these tests say that they did not run.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cleveragents_testkit::{Agents, not_run};
+
+use super::{Bench, assert_same, read, tree};
+
+/// A small file system, gone with its value.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn new(place: &Path, kibibytes: u32, what: &str) -> Option<Self> {
+        std::fs::create_dir(place).expect("a folder");
+        let disk = Self(place.to_owned());
+        if disk.mount(&["-t", "tmpfs", "-o", &format!("size={kibibytes}k"), "tmpfs"]) {
+            Some(disk)
+        } else {
+            not_run(what, "a small tmpfs cannot be mounted");
+            None
+        }
+    }
+
+    fn mount(&self, arguments: &[&str]) -> bool {
+        let output = Command::new("mount").args(arguments).arg(&self.0).output();
+        output.is_ok_and(|output| output.status.success())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a program that a failing test left behind may still be there.
+        let _unmounted = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+/// A home on a small disk, and beside it a repository with three mebibytes that do not compress.
+fn furnished(what: &str) -> Option<(Bench, SmallDisk, PathBuf)> {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    for index in 0..12_u32 {
+        let noise = noise(index, 256 << 10);
+        std::fs::write(repository.join(format!("f{index}")), noise).expect("a file");
+    }
+    bench.commit(&repository, "large");
+    let disk = SmallDisk::new(&bench.user().join("disk"), 2048, what)?;
+    let home = disk.0.join("home");
+    let Bench { agents } = bench;
+    let agents: Agents = agents.at_home(home);
+    Some((Bench { agents }, disk, repository))
+}
+
+fn noise(seed: u32, length: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_le_bytes()[1]
+    })
+    .take(length)
+    .collect()
+}
+
+#[test]
+fn a_disk_that_fills_while_a_sandbox_is_made_leaves_nothing() {
+    let Some((bench, disk, repository)) = furnished("a full disk while a sandbox is made") else {
+        return;
+    };
+    let plain = bench.folder().join("plain");
+    std::fs::create_dir(&plain).expect("a folder");
+    for index in 0..12_u32 {
+        std::fs::copy(
+            repository.join(format!("f{index}")),
+            plain.join(index.to_string()),
+        )
+        .expect("a file");
+    }
+    for (place, codes) in [
+        (&repository, ["CA-0206", "CA-0650"]),
+        (&plain, ["CA-0206", "CA-0206"]),
+    ] {
+        let before = tree(place);
+        let text = place.to_str().expect("UTF-8");
+        let answer = bench.run(["--format", "json", "sandbox", "create", "s", "--path", text]);
+        assert_eq!(answer.code, Some(1), "{answer:?}");
+        let error = answer.json()["data"]["error"].clone();
+        assert!(codes.iter().any(|code| error["code"] == *code), "{error}");
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains("No space left"), "{message}");
+        assert_same(&before, &tree(place));
+        bench.assert_nothing_left(place);
+    }
+    assert!(disk.mount(&["-o", "remount,size=32m"]));
+    bench.create(&repository);
+    bench.sh("echo changed > a.txt");
+    bench.apply();
+    assert_eq!(read(repository.join("a.txt")), "changed\n");
+}
+
+#[test]
+fn a_disk_that_fills_while_changes_are_recorded_loses_nothing() {
+    let Some((bench, disk, repository)) = furnished("a full disk while changes are recorded")
+    else {
+        return;
+    };
+    assert!(disk.mount(&["-o", "remount,size=8m"]));
+    bench.create(&repository);
+    let before = tree(&repository);
+    let fill = "for i in 0 1 2 3 4 5 6 7 8 9 10 11; do cat f$i >> f0; done || true; echo x > a.txt || true";
+    let answer = bench.run(["sandbox", "exec", "s", "--", "sh", "-c", fill]);
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert!(answer.err.contains("error[CA-0206]"), "{answer:?}");
+    for command in [
+        vec!["sandbox", "checkpoint", "s"],
+        vec!["sandbox", "apply", "s"],
+    ] {
+        bench.refused(&command, 1, "CA-0206");
+    }
+    assert_same(&before, &tree(&repository));
+    // Room again: the work is still there.
+    assert!(disk.mount(&["-o", "remount,size=64m"]));
+    assert!(bench.diff().contains_key("f0"));
+    assert!(disk.mount(&["-o", "remount,size=12m"]));
+    bench.discard();
+    bench.assert_nothing_left(&repository);
+    assert_same(&before, &tree(&repository));
+}
+
+/// The disk of the real files is full: nothing of the apply stays there.
+#[test]
+fn a_disk_that_fills_while_an_apply_is_staged_is_as_before() {
+    let what = "a full disk of the real files";
+    let bench = Bench::new();
+    let Some(_disk) = SmallDisk::new(&bench.folder().join("disk"), 1024, what) else {
+        return;
+    };
+    let repository = bench.repository("disk/r");
+    let plain = bench.folder().join("disk/plain");
+    std::fs::create_dir(&plain).expect("a folder");
+    std::fs::write(plain.join("f"), "1").expect("a file");
+    for place in [&repository, &plain] {
+        bench.create(place);
+        let part = bench.agents.data(&["sandbox", "show", "s"])["sandbox"]["parts"][0].clone();
+        let work = PathBuf::from(part["folder"].as_str().expect("a folder"));
+        std::fs::write(work.join("large"), noise(7, 4 << 20)).expect("a file");
+        let before = tree(&bench.folder().join("disk"));
+        bench.refused(&["sandbox", "apply", "s"], 1, "CA-0655");
+        let after = tree(&bench.folder().join("disk"));
+        assert_same(
+            &before,
+            &after
+                .into_iter()
+                .filter(|(path, _)| {
+                    before.contains_key(path) || !path.to_string_lossy().contains("/objects/")
+                })
+                .collect(),
+        );
+        bench.discard();
+    }
+}

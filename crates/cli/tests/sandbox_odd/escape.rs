@@ -1,0 +1,194 @@
+//! Ways out that a command in a sandbox prepares for whoever works with it afterwards: links, its own
+//! repository, attributes, names. Our commands follow none of them.
+
+use std::path::{Path, PathBuf};
+
+use super::{Bench, assert_same, read, tree};
+
+/// A folder outside, with a secret under the names that the sandbox has.
+fn outside(bench: &Bench) -> PathBuf {
+    let folder = bench.user().join("outside");
+    std::fs::create_dir_all(folder.join("d")).expect("a folder");
+    for name in ["a.txt", "b.txt", "d/b.txt", "new"] {
+        std::fs::write(folder.join(name), "SECRET\n").expect("a file");
+    }
+    folder
+}
+
+/// Every command of ours that touches the sandbox, whatever comes of it; nothing tells the secret.
+fn use_it(bench: &Bench) {
+    for command in [
+        vec!["sandbox", "diff", "s"],
+        vec!["sandbox", "checkpoint", "s"],
+        vec!["sandbox", "rollback", "s", "--to", "1"],
+        vec!["sandbox", "redo", "s"],
+        vec!["sandbox", "exec", "s", "--", "true"],
+        vec!["sandbox", "apply", "s", "--dry-run"],
+        vec!["sandbox", "apply", "s"],
+        vec!["sandbox", "discard", "s", "--yes"],
+    ] {
+        let answer = bench.run(&command);
+        assert!(
+            matches!(answer.code, Some(0 | 1 | 4)),
+            "{command:?}: {answer:?}"
+        );
+        assert!(!answer.err.contains("panicked"), "{answer:?}");
+        assert!(!answer.out.contains("SECRET"), "{command:?}: {answer:?}");
+    }
+}
+
+#[test]
+fn links_that_lead_out_are_never_followed() {
+    for script in [
+        "rm -r d; ln -s OUT d",
+        "rm -r d; ln -s ../../../../../../outside d",
+        "ln -sf OUT/a.txt a.txt; ln -s OUT/new new",
+        "rm -r d; ln -s one d; ln -s two one; ln -s OUT two",
+        "rm -r d; ln -s /proc/self/fd/3 d; ln -s /proc/self/root x; ln -s /proc/self/cwd y",
+        "rm -r d; ln -s / d; ln -s OUT/missing dangling",
+        "mkdir e; ln -s OUT e/d; ln -s e/d f; rm -r d; mv e d",
+    ] {
+        for is_repository in [true, false] {
+            let bench = Bench::new();
+            let outside = outside(&bench);
+            let place = bench.repository("r");
+            if !is_repository {
+                std::fs::remove_dir_all(place.join(".git")).expect("a folder");
+            }
+            let before = tree(&outside);
+            bench.create(&place);
+            bench.sh(&script.replace("OUT", outside.to_str().expect("UTF-8")));
+            use_it(&bench);
+            assert_same(&before, &tree(&outside));
+            // What is applied are the links themselves.
+            assert!(tree(&place).values().all(|(_, bytes)| bytes != b"SECRET\n"));
+        }
+    }
+}
+
+/// The user's own folder became a link meanwhile: applying into it would leave the tree.
+#[test]
+fn a_real_folder_that_became_a_link_is_a_conflict() {
+    for is_repository in [true, false] {
+        let bench = Bench::new();
+        let outside = outside(&bench);
+        let place = bench.repository("r");
+        if !is_repository {
+            std::fs::remove_dir_all(place.join(".git")).expect("a folder");
+        }
+        bench.create(&place);
+        bench.sh("echo changed > d/b.txt; echo new > d/new");
+        std::fs::remove_dir_all(place.join("d")).expect("a folder");
+        std::os::unix::fs::symlink(outside.join("d"), place.join("d")).expect("a link");
+        let before = tree(&bench.user().join("outside"));
+        let answer = bench.run(["sandbox", "apply", "s"]);
+        assert_eq!(answer.code, Some(4), "{answer:?}");
+        assert_same(&before, &tree(&outside));
+        assert!(place.join("d").is_symlink());
+    }
+}
+
+/// A file that has a second name outside, as only the user can make one: putting it back replaces
+/// the name and never writes the file.
+#[test]
+fn a_second_name_outside_is_never_written() {
+    let bench = Bench::new();
+    let place = bench.repository("r");
+    let outside = outside(&bench);
+    bench.create(&place);
+    let work = bench.sandbox().join("work/r");
+    std::fs::remove_file(work.join("a.txt")).expect("a file");
+    std::fs::hard_link(outside.join("a.txt"), work.join("a.txt")).expect("a second name");
+    bench.done(["sandbox", "checkpoint", "s"]);
+    bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    assert_eq!(read(work.join("a.txt")), "one\n");
+    assert_eq!(read(outside.join("a.txt")), "SECRET\n");
+    bench.sh("ln a.txt twin; echo x >> twin");
+    bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    assert_eq!(read(work.join("a.txt")), "one\n");
+    bench.discard();
+}
+
+/// A git folder whose every setting runs something.
+fn evil_config(trace: &Path) -> String {
+    let run = format!("sh -c 'touch {}; cat'", trace.display());
+    format!(
+        "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = \"{run}\"\n\
+         \thooksPath = ../hooks\n\tworktree = /\n\tsshCommand = \"{run}\"\n\tpager = \"{run}\"\n\
+         [filter \"evil\"]\n\tclean = \"{run}\"\n\tsmudge = \"{run}\"\n\tprocess = \"{run}\"\n\
+         \trequired = true\n[diff]\n\texternal = \"{run}\"\n[diff \"evil\"]\n\tcommand = \"{run}\"\n\
+         \ttextconv = \"{run}\"\n[merge \"evil\"]\n\tdriver = \"{run}\"\n[alias]\n\tstatus = \"!{run}\"\n\
+         [submodule]\n\trecurse = true\n[include]\n\tpath = ../evil\n"
+    )
+}
+
+#[test]
+fn a_git_folder_written_by_the_command_is_never_used_by_us() {
+    for script in [
+        // Its own repository, altered.
+        "cp evil \"$(git rev-parse --git-dir)/config\"",
+        "d=$(git rev-parse --git-dir); mkdir -p $d/hooks; cp evil $d/config; echo junk > $d/HEAD",
+        "d=$(git rev-parse --git-dir); echo /nowhere > $d/objects/info/alternates; rm -f $d/index",
+        "d=$(git rev-parse --git-dir); echo REPO/.git > $d/commondir; echo / > $d/gitdir",
+        "d=$(git rev-parse --git-dir); ln -sf REPO/.git/index $d/index; ln -sf REPO/.git/HEAD $d/HEAD",
+        "d=$(git rev-parse --git-dir); cp evil $d/config.worktree; rm -rf $d/refs $d/objects",
+        // Another one in its place.
+        "rm .git; git init -q .; cp evil .git/config; mkdir -p .git/hooks",
+        "git init -q sub; cp evil sub/.git/config; rm .git; echo 'gitdir: sub/.git' > .git",
+        "rm .git; ln -s REPO/.git .git",
+        "rm .git; echo 'gitdir: REPO/.git' > .git",
+    ] {
+        let bench = Bench::new();
+        let repository = bench.repository("r");
+        let trace = bench.user().join("trace");
+        bench.create(&repository);
+        let git = tree(&repository.join(".git"));
+        let work = bench.sandbox().join("work/r");
+        std::fs::write(work.join("evil"), evil_config(&trace)).expect("a file");
+        let attributes = "* filter=evil diff=evil merge=evil\n";
+        std::fs::write(work.join(".gitattributes"), attributes).expect("a file");
+        let script = script.replace("REPO", repository.to_str().expect("UTF-8"));
+        bench.sh(&format!("{script}\necho changed > a.txt"));
+        for command in [
+            vec!["sandbox", "diff", "s"],
+            vec!["sandbox", "rollback", "s", "--to", "1"],
+            vec!["sandbox", "redo", "s"],
+            vec!["sandbox", "exec", "s", "--", "true"],
+            vec!["sandbox", "apply", "s", "--dry-run"],
+        ] {
+            let answer = bench.run(&command);
+            assert!(!answer.err.contains("panicked"), "{answer:?}");
+            assert!(!trace.exists(), "{script}: {command:?} ran something");
+        }
+        assert_same(&git, &tree(&repository.join(".git")));
+        bench.run(["sandbox", "apply", "s"]);
+        bench.run(["sandbox", "discard", "s", "--yes"]);
+        assert!(!trace.exists(), "{script}");
+        assert_eq!(
+            bench.git(&repository, &["status", "--porcelain"]),
+            "",
+            "{script}"
+        );
+        bench.git(&repository, &["fsck", "--strict"]);
+        bench.assert_nothing_left(&repository);
+    }
+}
+
+#[test]
+fn addresses_of_submodules_are_never_visited() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    let trace = bench.user().join("trace");
+    bench.config("protocol.ext.allow", "always");
+    bench.config("submodule.recurse", "true");
+    bench.create(&repository);
+    let url = format!("ext::sh -c touch% {}", trace.display());
+    let script = format!(
+        "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = {url}\\n\\tupdate = !touch {}\\n' > .gitmodules; mkdir x; echo 1 > x/f",
+        trace.display()
+    );
+    bench.sh(&script.replace("% ", "%% "));
+    bench.done(["sandbox", "diff", "s"]);
+    bench.apply_and_check(&repository);
+    assert!(!trace.exists());
+}

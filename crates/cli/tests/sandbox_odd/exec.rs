@@ -1,0 +1,344 @@
+//! `agents sandbox exec`: what goes in and out of the command, how it ends, and what it may not do.
+
+use std::io::{Read as _, Write as _};
+use std::process::Stdio;
+
+use super::{Bench, assert_same, read, tree};
+
+fn ready() -> Bench {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    bench.create(&repository);
+    bench
+}
+
+fn exec(bench: &Bench, options: &[&str], script: &str) -> cleveragents_testkit::Answer {
+    bench.run(
+        [
+            &["sandbox", "exec", "s"],
+            options,
+            &["--", "sh", "-c", script],
+        ]
+        .concat(),
+    )
+}
+
+#[test]
+fn exit_codes_and_signals_pass_through() {
+    let bench = ready();
+    for code in [0, 1, 2, 3, 42, 124, 255] {
+        let answer = exec(&bench, &[], &format!("exit {code}"));
+        assert_eq!(answer.code, Some(code), "{answer:?}");
+    }
+    for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11)] {
+        let answer = exec(
+            &bench,
+            &[],
+            &format!("echo x > before-{name}; kill -{name} $$"),
+        );
+        assert_eq!(answer.code, Some(128 + number), "{answer:?}");
+        assert!(
+            answer.err.contains(&format!("signal {number} ended")),
+            "{answer:?}"
+        );
+        assert!(
+            bench.diff().contains_key(&format!("before-{name}")),
+            "it is recorded"
+        );
+    }
+}
+
+#[test]
+fn what_is_read_and_written_passes_unchanged() {
+    let bench = ready();
+    let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    let mut child = bench
+        .agents
+        .command(["sandbox", "exec", "s", "--", "cat"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut input = child.stdin.take().expect("a pipe");
+    let output = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            input.write_all(&bytes).expect("it reads");
+            drop(input);
+        });
+        child.wait_with_output().expect("it ends")
+    });
+    assert!(output.status.success());
+    assert_eq!(output.stdout, bytes);
+}
+
+#[test]
+fn output_in_a_document_is_capped_and_counted() {
+    let bench = ready();
+    let script = "head -c 12000000 /dev/zero | tr '\\0' x; echo problem >&2; exit 7";
+    let answer = bench.run([
+        "--format", "json", "sandbox", "exec", "s", "--", "sh", "-c", script,
+    ]);
+    assert_eq!(answer.code, Some(7));
+    let data = answer.json()["data"].clone();
+    let kept = data["stdout"].as_str().expect("text").len();
+    let dropped = data["stdout_dropped"].as_u64().expect("a number");
+    assert_eq!(kept as u64 + dropped, 12_000_000);
+    assert_eq!(kept, 8 << 20);
+    assert_eq!(data["stderr"], "problem\n");
+    assert_eq!(data["exit_code"], 7);
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_our_error() {
+    let bench = ready();
+    let error = bench.refused(
+        &["sandbox", "exec", "s", "--", "no-such-program"],
+        3,
+        "CA-0701",
+    );
+    assert!(
+        error["message"]
+            .as_str()
+            .expect("text")
+            .contains("no-such-program")
+    );
+    assert!(bench.diff().is_empty());
+}
+
+#[test]
+fn the_environment_is_clean_but_for_what_is_given() {
+    let bench = ready()
+        .with("OPENAI_API_KEY", "secret")
+        .with("GIVEN", "from here")
+        .with("LD_PRELOAD", "");
+    let script = "test -z \"$OPENAI_API_KEY\"; test \"$A\" = 'b c=d'; test \"$GIVEN\" = 'from here'; \
+        test \"$CLEVERAGENTS_SANDBOX\" = s; test -w \"$TMPDIR\"; test -z \"$CLEVERAGENTS_HOME\"";
+    let options = ["--env", "A=b c=d", "--env", "GIVEN"];
+    let answer = exec(&bench, &options, &format!("set -e; {script}"));
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    bench.refused(
+        &["sandbox", "exec", "s", "--env", "UNSET", "--", "true"],
+        2,
+        "CA-0102",
+    );
+}
+
+#[test]
+fn a_command_past_its_time_is_killed_with_all_it_started() {
+    let bench = ready();
+    let script = "echo x > started; (setsid sleep 3141 &) ; sleep 3141";
+    let answer = exec(&bench, &["--timeout", "1"], script);
+    assert_eq!(answer.code, Some(124), "{answer:?}");
+    assert!(
+        bench.diff().contains_key("started"),
+        "what it did is recorded"
+    );
+    assert_not_running("3141");
+}
+
+/// No process has this word as an argument.
+fn assert_not_running(word: &str) {
+    for entry in std::fs::read_dir("/proc").expect("a folder").flatten() {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let is_it = line
+            .split(|byte| *byte == 0)
+            .any(|part| part == word.as_bytes());
+        assert!(!is_it, "still running: {}", String::from_utf8_lossy(&line));
+    }
+}
+
+#[test]
+fn a_daemon_ends_with_the_command() {
+    let bench = ready();
+    let script = "(setsid sh -c 'trap \"\" TERM HUP; sleep 2718' >/dev/null 2>&1 &); echo done";
+    let answer = exec(&bench, &[], script);
+    assert_eq!(
+        (answer.code, answer.out.as_str()),
+        (Some(0), "done\n"),
+        "{answer:?}"
+    );
+    assert_not_running("2718");
+}
+
+#[test]
+fn nothing_outside_can_be_written() {
+    let bench = ready();
+    let repository = bench.folder().join("r");
+    let secret = bench.user().join("secret");
+    std::fs::write(&secret, "the user's").expect("a file");
+    let twin = bench.agents.home().join("sandboxes-evil");
+    std::fs::create_dir(&twin).expect("a folder");
+    let sandbox = bench.sandbox();
+    let work = tree(&sandbox.join("state"));
+    let before = tree(&bench.folder());
+    let places = [
+        repository.join("a.txt"),
+        repository.join("new"),
+        repository.join(".git/config"),
+        repository.join(".git/hooks/post-checkout"),
+        secret.clone(),
+        twin.join("x"),
+        sandbox.join("state/x"),
+        sandbox.join("work/x"),
+        sandbox.join("git/x"),
+        bench.agents.database(),
+        "/tmp/cleveragents-was-here".into(),
+        "/dev/shm/cleveragents-was-here".into(),
+    ];
+    for place in &places {
+        let place = place.display();
+        for attempt in [
+            format!("echo evil >> '{place}'"),
+            format!("cd / && echo evil >> '..{place}'"),
+            format!("ln -sf '{place}' l; echo evil >> l"),
+            format!("rm -f '{place}' && exit 0; exit 1"),
+            format!("mv a.txt '{place}'"),
+            format!("ln '{place}' hard && echo evil >> hard"),
+            format!("chmod 777 '{place}'"),
+            format!("truncate -s 0 '{place}'"),
+            format!("touch -d 2000-01-01 '{place}'"),
+        ] {
+            // Removing what is not there succeeds; everything else must fail.
+            let answer = exec(&bench, &[], &attempt);
+            let is_harmless = attempt.starts_with("rm") && answer.code == Some(0);
+            assert!(
+                is_harmless || answer.code != Some(0),
+                "{attempt}: {answer:?}"
+            );
+        }
+        bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    }
+    assert_same(&before, &tree(&bench.folder()));
+    assert_eq!(read(&secret), "the user's");
+    assert!(tree(&twin).is_empty());
+    for path in work.keys().filter(|path| path.ends_with("manifest")) {
+        assert!(path.exists());
+    }
+    for place in &places[10..] {
+        assert!(!place.exists(), "{}", place.display());
+    }
+    bench.agents.assert_sound();
+}
+
+/// Whoever could put a file of outside under a second name inside could write it through that name.
+#[test]
+fn files_of_outside_cannot_be_linked_in() {
+    let bench = ready();
+    let target = bench.folder().join("r/a.txt");
+    for attempt in [
+        format!("ln '{}' hard", target.display()),
+        format!("exec 9< '{}'; ln -L /proc/self/fd/9 hard", target.display()),
+        format!("cp -l '{}' hard", target.display()),
+        format!("mv '{}' hard", target.display()),
+    ] {
+        let answer = exec(&bench, &[], &attempt);
+        assert_ne!(answer.code, Some(0), "{attempt}");
+    }
+    assert!(bench.diff().is_empty());
+    assert_eq!(read(&target), "one\n");
+}
+
+const CONNECT: &str = "import socket, sys\ns = socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5)\n\
+    s.sendall(b'hello')\n";
+
+#[test]
+fn the_network_is_off_unless_it_is_allowed() {
+    let bench = ready();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let port = listener
+        .local_addr()
+        .expect("an address")
+        .port()
+        .to_string();
+    let connect = |options: &[&str]| {
+        let command = ["--", "python3", "-c", CONNECT, &port];
+        bench.run([&["sandbox", "exec", "s"], options, &command].concat())
+    };
+    let answer = connect(&[]);
+    assert_ne!(answer.code, Some(0), "no connection: {answer:?}");
+    listener.set_nonblocking(true).expect("it can");
+    assert!(listener.accept().is_err(), "nobody came");
+    listener.set_nonblocking(false).expect("it can");
+    let answer = connect(&["--network"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let mut said = String::new();
+    let (mut stream, _) = listener.accept().expect("somebody came");
+    stream.read_to_string(&mut said).expect("text");
+    assert_eq!(said, "hello");
+}
+
+/// Held until the command says that it runs.
+fn start_and_wait(bench: &Bench, script: &str) -> std::process::Child {
+    use std::os::unix::process::CommandExt as _;
+    let mut child = bench
+        .agents
+        .command(["sandbox", "exec", "s", "--", "sh", "-c", script])
+        .process_group(0)
+        .spawn()
+        .expect("it starts");
+    let mut word = [0; 6];
+    let output = child.stdout.as_mut().expect("a pipe");
+    output.read_exact(&mut word).expect("it says that it runs");
+    assert_eq!(&word, b"ready\n");
+    child
+}
+
+#[test]
+fn two_commands_at_once_in_one_sandbox_are_refused() {
+    let bench = ready();
+    let mut child = start_and_wait(&bench, "echo ready; sleep 1618");
+    bench.refused(&["sandbox", "exec", "s", "--", "true"], 4, "CA-0411");
+    bench.refused(&["sandbox", "apply", "s"], 4, "CA-0411");
+    bench.refused(&["sandbox", "discard", "s", "--yes"], 4, "CA-0411");
+    send(&child, "TERM", false);
+    child.wait().expect("it ends");
+    bench.sh("true");
+}
+
+fn send(child: &std::process::Child, signal: &str, to_group: bool) {
+    let target = if to_group {
+        format!("-{}", child.id())
+    } else {
+        child.id().to_string()
+    };
+    let status = std::process::Command::new("kill")
+        .args([&format!("-{signal}"), "--", &target])
+        .status();
+    assert!(status.expect("kill runs").success());
+}
+
+/// A person presses Ctrl-C: the command ends, and what it had done is recorded.
+#[test]
+fn an_interrupted_command_is_recorded() {
+    for (signal, to_group) in [
+        ("INT", false),
+        ("INT", true),
+        ("TERM", false),
+        ("HUP", true),
+    ] {
+        let bench = ready();
+        let script = "echo half > a.txt; echo ready; sleep 1414";
+        let child = start_and_wait(&bench, script);
+        send(&child, signal, to_group);
+        let output = child.wait_with_output().expect("it ends");
+        assert!(!output.status.success(), "{signal}");
+        assert!(
+            output.status.code().is_some(),
+            "{signal}: we live to record it"
+        );
+        let shown = bench.agents.data(&["sandbox", "show", "s"]);
+        assert_eq!(shown["sandbox"]["entries"], 1, "{signal}: recorded at once");
+        assert!(bench.diff().contains_key("a.txt"));
+        assert_not_running("1414");
+    }
+}
+
+#[test]
+fn devices_sockets_and_pipes_are_told_and_not_captured() {
+    let bench = ready();
+    let answer = exec(&bench, &[], "mkfifo pipe; echo 2 > a.txt");
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(answer.err.contains("r/pipe"), "{answer:?}");
+    assert_eq!(bench.diff().len(), 1);
+    bench.apply();
+    assert!(!bench.folder().join("r/pipe").exists());
+}

@@ -1,0 +1,118 @@
+//! Git inside a sandbox: it does what git does anywhere, and the user's repository never hears of it.
+
+use super::{Bench, assert_same, tree};
+
+#[test]
+fn git_works_in_a_sandbox_and_never_writes_the_repository() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    bench.git(&repository, &["tag", "v1"]);
+    bench.git(
+        &repository,
+        &["remote", "add", "origin", "https://localhost/nowhere"],
+    );
+    bench.create(&repository);
+    // Made once the sandbox is there: from now on nothing may change.
+    let before = tree(&repository);
+    let script = "test -z \"$(git status --porcelain)\"
+        test \"$(git symbolic-ref --short HEAD)\" = main
+        git describe --tags | grep -q v1
+        git remote -v | grep -q nowhere
+        echo 2 >> a.txt; git diff --stat | grep -q a.txt
+        git stash -q; grep -qx one a.txt; git stash pop -q; grep -q 2 a.txt
+        git add -A; git commit -qm 'in the sandbox'
+        git log --oneline | grep -q 'in the sandbox'
+        git checkout -q -b topic; echo 3 > new; git add new; git commit -qm topic
+        git checkout -q main; git merge -q --no-edit topic; git tag v2; git branch -d topic
+        git config user.name Someone; git gc -q; git fsck --strict
+        git rebase -q HEAD~1; git revert --no-edit HEAD; git reset -q --hard HEAD~1
+        git rm -q d/b.txt; git mv run.sh go.sh";
+    bench.sh(script);
+    assert_same(&before, &tree(&repository));
+    let changed: Vec<String> = bench.diff().into_keys().collect();
+    assert_eq!(changed, ["a.txt", "d", "d/b.txt", "go.sh", "new", "run.sh"]);
+    bench.apply_and_check(&repository);
+    assert_eq!(
+        bench.git(&repository, &["branch", "--format=%(refname:short)"]),
+        "main"
+    );
+    assert_eq!(bench.git(&repository, &["tag"]), "v1");
+    assert_eq!(
+        bench.git(&repository, &["rev-list", "--count", "main"]),
+        "2"
+    );
+}
+
+/// Repositories that a command makes for itself, as the tests of many programs do.
+#[test]
+fn repositories_made_in_a_sandbox_are_whole() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    bench.create(&repository);
+    let script = "cd \"$TMPDIR\"; git init -q one; cd one; echo 1 > f; git add f; git commit -qm 1
+        test -n \"$(find .git/objects -type f)\"; git fsck --strict
+        cd ..; git clone -q one two; test \"$(cat two/f)\" = 1; rm -rf one two";
+    bench.sh(script);
+    assert!(bench.diff().is_empty());
+    bench.discard();
+}
+
+#[test]
+fn hooks_of_the_repository_do_not_run_for_git_in_the_sandbox() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    let hook = repository.join(".git/hooks/pre-commit");
+    std::fs::create_dir_all(hook.parent().expect("a folder")).expect("a folder");
+    std::fs::write(&hook, "#!/bin/sh\nexit 1\n").expect("a hook");
+    super::set_mode(&hook, 0o755);
+    bench.create(&repository);
+    bench.sh("echo 2 > a.txt; git commit -qam 'no hook stops it'");
+    bench.apply_and_check(&repository);
+}
+
+/// Several repositories in one sandbox, and a directory beside them.
+#[test]
+fn each_part_has_a_git_of_its_own() {
+    let bench = Bench::new();
+    let (one, two) = (bench.repository("one"), bench.repository("two"));
+    let plain = bench.folder().join("plain");
+    std::fs::create_dir(&plain).expect("a folder");
+    let mut arguments = vec!["sandbox", "create", "s"];
+    for place in [&one, &two, &plain] {
+        arguments.extend(["--path", place.to_str().expect("UTF-8")]);
+    }
+    bench.done(&arguments);
+    let before = (tree(&one), tree(&two));
+    bench.sh("ls | tr '\\n' ' ' | grep -qx 'one plain two '");
+    for part in ["one", "two"] {
+        let script = format!("echo {part} > a.txt; git commit -qam {part}; git log --oneline");
+        bench.done([
+            "sandbox", "exec", "s", "--in", part, "--", "sh", "-ec", &script,
+        ]);
+    }
+    bench.done([
+        "sandbox",
+        "exec",
+        "s",
+        "--in",
+        "plain",
+        "--",
+        "sh",
+        "-c",
+        "echo x > f",
+    ]);
+    bench.refused(
+        &["sandbox", "exec", "s", "--in", "none", "--", "true"],
+        3,
+        "CA-0640",
+    );
+    assert_same(&before.0, &tree(&one));
+    assert_same(&before.1, &tree(&two));
+    bench.apply();
+    for (place, content) in [(&one, "one"), (&two, "two")] {
+        assert_eq!(super::read(place.join("a.txt")), format!("{content}\n"));
+        assert_eq!(bench.git(place, &["rev-list", "--count", "HEAD"]), "2");
+        bench.assert_nothing_left(place);
+    }
+    assert_eq!(super::read(plain.join("f")), "x\n");
+}

@@ -1,0 +1,285 @@
+//! Sandboxes of odd repositories, damaged sandboxes, and commands that try to get out: each is
+//! handled right or refused with an error that says what to do, and what is the user's stays as it is.
+
+mod commands;
+mod contents;
+mod damage;
+mod disk;
+mod escape;
+mod exec;
+mod inside;
+mod names;
+mod paths;
+mod races;
+mod repositories;
+mod terminal;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use cleveragents_testkit::{Agents, Answer};
+use serde_json::Value;
+
+/// What is at a path: permissions and bytes, or the target of a link.
+type Tree = BTreeMap<PathBuf, (u32, Vec<u8>)>;
+
+/// A home, and beside it the user's files.
+struct Bench {
+    agents: Agents,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let bench = Self {
+            agents: Agents::new(env!("CARGO_BIN_EXE_agents")),
+        };
+        bench.config("user.name", "A User");
+        bench.config("user.email", "user@localhost");
+        bench.config("init.defaultBranch", "main");
+        bench
+    }
+
+    fn with(self, name: &str, value: impl Into<String>) -> Self {
+        Self {
+            agents: self.agents.with(name, value),
+        }
+    }
+
+    /// The folder of the user's files.
+    fn folder(&self) -> PathBuf {
+        self.agents.work()
+    }
+
+    /// The user's own folder, where git looks for their configuration.
+    fn user(&self) -> PathBuf {
+        self.folder().parent().expect("it is in one").to_owned()
+    }
+
+    /// Sets something in the user's own git configuration.
+    fn config(&self, name: &str, value: &str) {
+        self.git(&self.folder(), &["config", "--global", name, value]);
+    }
+
+    fn start_git<S: AsRef<OsStr>>(&self, folder: &Path, arguments: &[S]) -> Output {
+        Command::new("git")
+            .current_dir(folder)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.user())
+            .args(arguments)
+            .output()
+            .expect("git starts")
+    }
+
+    /// Git as the user runs it; it must succeed.
+    fn git<S: AsRef<OsStr> + std::fmt::Debug>(&self, folder: &Path, arguments: &[S]) -> String {
+        let output = self.start_git(folder, arguments);
+        assert!(
+            output.status.success(),
+            "git {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned()
+    }
+
+    fn commit(&self, folder: &Path, message: &str) {
+        self.git(folder, &["add", "-A"]);
+        self.git(folder, &["commit", "-q", "--no-gpg-sign", "-m", message]);
+    }
+
+    /// A repository with a few files and one commit.
+    fn repository(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        self.repository_of(name, &[])
+    }
+
+    /// The same, made with options of `git init`.
+    fn repository_of(&self, name: impl AsRef<OsStr>, options: &[&str]) -> PathBuf {
+        let folder = self.folder().join(name.as_ref());
+        std::fs::create_dir_all(folder.join("d")).expect("a folder");
+        self.git(&folder, &[&["init", "-q"], options].concat());
+        std::fs::write(folder.join("a.txt"), "one\n").expect("a file");
+        std::fs::write(folder.join("d/b.txt"), "two\n").expect("a file");
+        std::fs::write(folder.join("run.sh"), "#!/bin/sh\n").expect("a file");
+        set_mode(&folder.join("run.sh"), 0o755);
+        std::os::unix::fs::symlink("a.txt", folder.join("link")).expect("a link");
+        self.commit(&folder, "first");
+        folder
+    }
+
+    fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Answer {
+        let output = self.agents.command(arguments).output();
+        Answer::of(&output.expect("the program starts"))
+    }
+
+    fn done<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Answer {
+        let answer = self.run(arguments);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        assert!(!answer.err.contains("panicked"), "{answer:?}");
+        answer
+    }
+
+    /// Makes the sandbox `s` of a place.
+    fn create(&self, place: &Path) {
+        self.done([
+            OsStr::new("sandbox"),
+            "create".as_ref(),
+            "s".as_ref(),
+            "--path".as_ref(),
+            place.as_os_str(),
+        ]);
+    }
+
+    /// Runs a script in the sandbox, which must succeed.
+    fn sh(&self, script: &str) -> Answer {
+        self.done(["sandbox", "exec", "s", "--", "sh", "-ec", script])
+    }
+
+    /// The paths that differ, with what happened to each.
+    fn diff(&self) -> BTreeMap<String, String> {
+        let data = self.agents.data(&["sandbox", "diff", "s", "--stat"]);
+        let changes = data["parts"][0]["changes"]
+            .as_array()
+            .expect("a list")
+            .clone();
+        changes
+            .iter()
+            .map(|change| {
+                let text = |name: &str| change[name].as_str().expect("text").to_owned();
+                (text("path"), text("operation"))
+            })
+            .collect()
+    }
+
+    fn apply(&self) -> Value {
+        self.agents.data(&["sandbox", "apply", "s"])
+    }
+
+    /// A command that must be refused, in a form for people and one for programs; gives the error.
+    fn refused(&self, arguments: &[&str], exit: i32, code: &str) -> Value {
+        let people = self.run([&["--format", "plain"], arguments].concat());
+        assert_eq!(people.code, Some(exit), "{arguments:?}: {people:?}");
+        assert!(
+            people.err.contains(&format!("error[{code}]: ")),
+            "{people:?}"
+        );
+        let programs = self.run([&["--format", "json"], arguments].concat());
+        assert_eq!(programs.code, Some(exit), "{arguments:?}: {programs:?}");
+        let error = programs.json()["data"]["error"].clone();
+        assert_eq!(error["code"], code, "{programs:?}");
+        for part in ["message", "hint"] {
+            let text = error[part].as_str().unwrap_or_default();
+            assert!(!text.trim().is_empty(), "{part} is there: {programs:?}");
+        }
+        error
+    }
+
+    /// An apply that must be refused and change nothing; gives the message.
+    fn apply_refused(&self, place: &Path, exit: i32, code: &str) -> String {
+        let before = tree(place);
+        let error = self.refused(&["sandbox", "apply", "s"], exit, code);
+        assert_same(&before, &tree(place));
+        error["message"].as_str().expect("text").to_owned()
+    }
+
+    fn discard(&self) {
+        self.done(["sandbox", "discard", "s", "--yes"]);
+    }
+
+    /// The sandbox's own folder.
+    fn sandbox(&self) -> PathBuf {
+        let data = self.agents.data(&["sandbox", "show", "s"]);
+        let work = PathBuf::from(data["sandbox"]["folder"].as_str().expect("a folder"));
+        work.parent().expect("it is in one").to_owned()
+    }
+
+    /// Nothing of any sandbox is left, neither in the home nor in a repository.
+    fn assert_nothing_left(&self, repository: &Path) {
+        let sandboxes = self.agents.home().join("sandboxes");
+        let left: Vec<_> = std::fs::read_dir(&sandboxes)
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+            .unwrap_or_default();
+        assert!(left.is_empty(), "left in the home: {left:?}");
+        for path in tree(repository).keys() {
+            let name = path.to_string_lossy();
+            assert!(!name.contains("cleveragents"), "left: {name}");
+            assert!(!name.contains("worktrees/s"), "left: {name}");
+            assert!(!name.ends_with("index.lock"), "left: {name}");
+        }
+    }
+
+    /// Applies, and asserts that the repository is sound, clean, one commit further and equal to
+    /// what the sandbox was.
+    fn apply_and_check(&self, repository: &Path) -> Value {
+        let count = |bench: &Self| bench.git(repository, &["rev-list", "--count", "HEAD"]);
+        let before: u32 = count(self).parse().expect("a number");
+        let part = self.agents.data(&["sandbox", "show", "s"])["sandbox"]["parts"][0].clone();
+        let wanted = files(Path::new(part["folder"].as_str().expect("a folder")));
+        let applied = self.apply();
+        assert_eq!(count(self), (before + 1).to_string(), "one commit more");
+        assert_eq!(files(repository), wanted, "the tree is the sandbox's");
+        assert_eq!(self.git(repository, &["status", "--porcelain"]), "");
+        self.git(repository, &["fsck", "--strict"]);
+        self.assert_nothing_left(repository);
+        applied
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("permissions");
+}
+
+/// Everything beneath a folder.
+fn tree(folder: &Path) -> Tree {
+    let mut found = Tree::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else {
+            continue;
+        };
+        for entry in entries {
+            let path = entry.expect("an entry").path();
+            let facts = std::fs::symlink_metadata(&path).expect("facts");
+            let bytes = if facts.is_symlink() {
+                use std::os::unix::ffi::OsStringExt as _;
+                let target = std::fs::read_link(&path).expect("a target");
+                target.into_os_string().into_vec()
+            } else if facts.is_file() {
+                std::fs::read(&path).expect("a file can be read")
+            } else {
+                folders.push(path.clone());
+                Vec::new()
+            };
+            found.insert(path, (facts.permissions().mode(), bytes));
+        }
+    }
+    found
+}
+
+/// The files and links beneath a folder, without git's, by their paths in it.
+fn files(folder: &Path) -> Tree {
+    tree(folder)
+        .into_iter()
+        .filter(|(path, _)| !path.is_dir() || path.is_symlink())
+        .map(|(path, what)| (path.strip_prefix(folder).expect("it is").to_owned(), what))
+        .filter(|(path, _)| !path.starts_with(".git"))
+        .collect()
+}
+
+/// Two trees are the same, or the first difference is told.
+fn assert_same(before: &Tree, after: &Tree) {
+    for (path, what) in before {
+        assert_eq!(after.get(path), Some(what), "{} changed", path.display());
+    }
+    for path in after.keys() {
+        assert!(before.contains_key(path), "{} is new", path.display());
+    }
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).expect("a file")).into_owned()
+}

@@ -1,0 +1,160 @@
+//! Names of files: long, of any bytes, differing in case, ignored, or not allowed by git.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use super::{Bench, assert_same, files, read, tree};
+
+#[test]
+fn long_names_and_long_paths_are_carried() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    bench.create(&repository);
+    let script = "n=$(printf '%0255d' 0); echo long > $n; \
+        for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do \
+        m=$(printf '%0250d' $i); mkdir $m; cd $m; done; echo deep > f";
+    bench.sh(script);
+    assert_eq!(bench.diff().len(), 17);
+    bench.done(["sandbox", "diff", "s"]);
+    bench.done(["sandbox", "rollback", "s"]);
+    assert!(bench.diff().is_empty());
+    bench.done(["sandbox", "redo", "s"]);
+    bench.apply();
+    let longest = bench.git(&repository, &["ls-tree", "-r", "--name-only", "HEAD"]);
+    assert!(longest.lines().any(|name| name.len() == 15 * 251 + 1));
+    assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn names_of_any_bytes_are_carried() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    let names: [&[u8]; 9] = [
+        b"n\xe9l",
+        b"new\nline",
+        b"tab\tand \"quote\"",
+        b"back\\slash",
+        b"-dash",
+        b" ",
+        b"*.txt",
+        b":(top)x",
+        b"\x01\x7f",
+    ];
+    bench.create(&repository);
+    let work = bench.sandbox().join("work/r");
+    for name in names {
+        std::fs::write(work.join(OsStr::from_bytes(name)), "x\n").expect("a file");
+    }
+    assert_eq!(bench.diff().len(), names.len());
+    let patch = bench
+        .agents
+        .command(["sandbox", "diff", "s"])
+        .output()
+        .expect("it runs");
+    std::fs::write(bench.folder().join("patch"), &patch.stdout).expect("a file");
+    bench.git(&repository, &["apply", "--check", "../patch"]);
+    bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    assert_eq!(files(&work), files(&repository));
+    bench.done(["sandbox", "redo", "s"]);
+    bench.apply_and_check(&repository);
+}
+
+#[test]
+fn names_that_differ_in_case_only_are_two() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    bench.create(&repository);
+    bench.sh("mv a.txt A.TXT; mv d D; echo x > Link");
+    bench.apply_and_check(&repository);
+    assert!(!repository.join("a.txt").exists() && repository.join("A.TXT").exists());
+    assert!(!repository.join("d").exists() && repository.join("D/b.txt").exists());
+}
+
+#[test]
+fn what_git_ignores_stays_behind_and_what_the_user_has_there_stays() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    std::fs::write(repository.join(".gitignore"), "*.log\n/build/\n").expect("a file");
+    std::fs::write(repository.join("tracked.log"), "tracked\n").expect("a file");
+    bench.git(&repository, &["add", "-f", "tracked.log"]);
+    bench.commit(&repository, "ignore");
+    std::fs::create_dir(repository.join("build")).expect("a folder");
+    std::fs::write(repository.join("build/out"), "the user's\n").expect("a file");
+    std::fs::write(repository.join("x.log"), "the user's\n").expect("a file");
+    bench.create(&repository);
+    bench.sh(
+        "test ! -e build; mkdir build; echo other > build/out; echo other > x.log; \
+         echo more >> tracked.log; echo '*.tmp' >> .gitignore; echo x > y.tmp; echo kept > kept",
+    );
+    let applied = bench.apply();
+    let left: Vec<_> = applied["parts"][0]["left_out"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|path| path.as_str().expect("text").to_owned())
+        .collect();
+    for name in ["build/out", "x.log", "y.tmp"] {
+        assert!(
+            left.iter().any(|path| path == name),
+            "{name} is told: {left:?}"
+        );
+    }
+    assert_eq!(read(repository.join("build/out")), "the user's\n");
+    assert_eq!(read(repository.join("x.log")), "the user's\n");
+    assert!(!repository.join("y.tmp").exists());
+    assert_eq!(
+        bench.git(&repository, &["show", "HEAD:tracked.log"]),
+        "tracked\nmore"
+    );
+    assert_eq!(read(repository.join("kept")), "kept\n");
+    assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+}
+
+/// Names that git takes for its own folder on some system: it leaves them out without failing.
+#[test]
+fn names_that_git_does_not_allow_are_refused() {
+    for (script, name) in [
+        ("echo x > '.git '", ".git "),
+        ("echo x > git~1", "git~1"),
+        ("mkdir .GIT; echo x > .GIT/config", ".GIT/config"),
+        ("mkdir d/.git; echo x > d/.git/config", "d/.git/config"),
+        ("echo 'gitdir: /nowhere' > d/.git", "d/.git"),
+        ("ln -s a.txt .gitmodules", ".gitmodules"),
+        ("git init -q nested; echo x > nested/f", "nested/.git"),
+    ] {
+        let bench = Bench::new();
+        let repository = bench.repository("r");
+        bench.create(&repository);
+        bench.sh(script);
+        let message = bench.apply_refused(&repository, 1, "CA-0647");
+        assert!(message.contains(name), "{script}: {message}");
+        assert!(message.contains("nothing was applied"), "{message}");
+        bench.done(["sandbox", "rollback", "s"]);
+        assert!(bench.diff().is_empty(), "{script}");
+        let before = tree(&repository);
+        bench.discard();
+        assert_eq!(
+            before.keys().filter(|path| path.ends_with("a.txt")).count(),
+            1
+        );
+        bench.assert_nothing_left(&repository);
+    }
+}
+
+/// In a plain directory nothing is special but the folders of programs.
+#[test]
+fn a_git_folder_made_in_a_directory_is_left_out() {
+    let bench = Bench::new();
+    let folder = bench.folder().join("plain");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("f"), "1").expect("a file");
+    bench.create(&folder);
+    bench.sh("git init -q .; echo 2 > f; git add f; git commit -qm x; git fsck; echo 3 > .gitx");
+    let before = tree(&folder);
+    bench.apply();
+    let mut after = tree(&folder);
+    assert_eq!(read(folder.join("f")), "2\n");
+    after.remove(&folder.join(".gitx")).expect("it is there");
+    after.insert(folder.join("f"), before[&folder.join("f")].clone());
+    assert_same(&before, &after);
+}

@@ -1,0 +1,202 @@
+//! What `--path` can be: folders with odd names, folders inside repositories, and folders that only
+//! look like repositories; and variables that point git elsewhere.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+
+use super::{Bench, assert_same, files, read, tree};
+
+#[test]
+fn repositories_with_odd_names_are_carried() {
+    let names: [&[u8]; 12] = [
+        b"with space",
+        b"-dash",
+        b"n\xe9l",
+        "ünïcode".as_bytes(),
+        b"c:d",
+        b"\"quoted\":",
+        b"a..b",
+        b"x.lock",
+        b"back\\slash",
+        b"apply",
+        b"objects",
+        b"...",
+    ];
+    for name in names {
+        let bench = Bench::new();
+        let repository = bench.repository(OsString::from_vec(name.to_vec()));
+        bench.create(&repository);
+        bench.sh("echo changed > a.txt; git add -A; git commit -qm inside; git fsck");
+        bench.done(["sandbox", "apply", "s", "--dry-run"]);
+        assert_eq!(bench.diff().len(), 1, "{name:?}");
+        bench.apply_and_check(&repository);
+    }
+}
+
+#[test]
+fn directories_with_odd_names_are_carried() {
+    for name in [
+        b"a\nb".as_slice(),
+        b"n\xe9l",
+        b"apply",
+        b"parts",
+        b"scratch",
+        b" ",
+    ] {
+        let bench = Bench::new();
+        let folder = bench.folder().join(OsString::from_vec(name.to_vec()));
+        std::fs::create_dir(&folder).expect("a folder");
+        std::fs::write(folder.join("f"), "first").expect("a file");
+        bench.create(&folder);
+        bench.sh("echo second > f");
+        bench.done(["sandbox", "apply", "s", "--dry-run"]);
+        bench.apply();
+        assert_eq!(read(folder.join("f")), "second\n", "{name:?}");
+        bench.assert_nothing_left(&folder);
+    }
+}
+
+#[test]
+fn a_line_break_in_the_path_of_a_repository_is_refused() {
+    let bench = Bench::new();
+    let repository = bench.repository("a\nb");
+    let before = tree(&repository);
+    let place = repository.to_str().expect("UTF-8");
+    let error = bench.refused(&["sandbox", "create", "s", "--path", place], 1, "CA-0646");
+    assert!(
+        error["message"]
+            .as_str()
+            .expect("text")
+            .contains("line break")
+    );
+    assert_same(&before, &tree(&repository));
+    bench.assert_nothing_left(&repository);
+}
+
+/// A folder in a repository is a plain folder: its files change, nothing is committed.
+#[test]
+fn a_subfolder_of_a_repository_is_a_plain_directory() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    let git = tree(&repository.join(".git"));
+    bench.create(&repository.join("d"));
+    bench.sh("echo changed > b.txt; test ! -e .git");
+    bench.apply();
+    assert_same(&git, &tree(&repository.join(".git")));
+    assert_eq!(
+        bench.git(&repository, &["status", "--porcelain"]),
+        " M d/b.txt"
+    );
+    assert_eq!(read(repository.join("d/b.txt")), "changed\n");
+}
+
+/// A directory that holds repositories: their files are carried, their `.git` never.
+#[test]
+fn repositories_inside_a_directory_keep_their_git_folder() {
+    let bench = Bench::new();
+    let repository = bench.repository("parent/r");
+    let git = tree(&repository.join(".git"));
+    bench.create(&bench.folder().join("parent"));
+    bench.sh("cd r; echo changed > a.txt; git commit -qam inside; echo evil >> .git/config");
+    let applied = bench.apply();
+    assert!(
+        !applied["parts"][0]["left_out"]
+            .as_array()
+            .expect("a list")
+            .is_empty()
+    );
+    assert_same(&git, &tree(&repository.join(".git")));
+    assert_eq!(read(repository.join("a.txt")), "changed\n");
+}
+
+#[test]
+fn what_only_looks_like_a_repository_is_refused() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    std::fs::create_dir(repository.join("d/.git")).expect("a folder");
+    let moved = bench.repository("moved");
+    std::fs::create_dir(bench.folder().join("elsewhere")).expect("a folder");
+    bench.git(&moved, &["config", "core.worktree", "../../elsewhere"]);
+    let broken = bench.folder().join("broken");
+    std::fs::create_dir_all(&broken).expect("a folder");
+    std::fs::write(broken.join(".git"), "gitdir: /nowhere\n").expect("a file");
+    for place in [repository.join(".git"), repository.join("d"), moved, broken] {
+        let before = tree(&bench.folder());
+        let text = place.to_str().expect("UTF-8");
+        bench.refused(&["sandbox", "create", "s", "--path", text], 1, "CA-0646");
+        assert_same(&before, &tree(&bench.folder()));
+        bench.assert_nothing_left(&repository);
+    }
+}
+
+/// The repository goes away after the sandbox was made, and git would find the one around it.
+#[test]
+fn the_repository_around_a_lost_one_is_not_taken_for_it() {
+    let bench = Bench::new();
+    let outer = bench.repository("outer");
+    let inner = bench.repository("outer/inner");
+    bench.create(&inner);
+    bench.sh("echo changed > a.txt");
+    std::fs::remove_dir_all(inner.join(".git")).expect("it can be removed");
+    let before = tree(&outer);
+    bench.refused(&["sandbox", "apply", "s"], 1, "CA-0646");
+    bench.discard();
+    assert_same(&before, &tree(&outer));
+}
+
+#[test]
+fn variables_that_point_git_elsewhere_are_not_heard() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    let other = bench.repository("other");
+    let before = tree(&other);
+    let text = |name: &str| other.join(name).display().to_string();
+    let bench = bench
+        .with("GIT_DIR", text(".git"))
+        .with("GIT_WORK_TREE", text(""))
+        .with("GIT_INDEX_FILE", text(".git/index"))
+        .with("GIT_OBJECT_DIRECTORY", text(".git/objects"))
+        .with("GIT_NAMESPACE", "elsewhere")
+        .with("GIT_CONFIG_COUNT", "1")
+        .with("GIT_CONFIG_KEY_0", "core.bare")
+        .with("GIT_CONFIG_VALUE_0", "true")
+        .with("GIT_TRACE", text("trace"));
+    bench.create(&repository);
+    bench.sh(
+        "test -z \"$GIT_DIR$GIT_INDEX_FILE$GIT_CONFIG_COUNT\"; echo changed > a.txt; git status",
+    );
+    assert_eq!(bench.diff().len(), 1);
+    bench.apply_and_check(&repository);
+    assert_same(&before, &tree(&other));
+    assert_eq!(files(&other).len(), 4);
+}
+
+#[test]
+fn branches_and_tags_with_odd_names_are_carried() {
+    for branch in ["HEAD-x", "ünï/çode", "a/b.c@d", "refs/heads/x", "-"] {
+        let bench = Bench::new();
+        let repository = bench.repository("r");
+        let name = format!("refs/heads/{branch}");
+        if branch == "-" {
+            // Git makes no such branch by its name, but has nothing against one that is there.
+            bench.git(
+                &repository,
+                &["update-ref", "refs/heads/-", "HEAD^{commit}"],
+            );
+        } else {
+            bench.git(&repository, &["branch", branch]);
+        }
+        for tag in ["refs/tags/main", "refs/tags/x"] {
+            bench.git(&repository, &["update-ref", tag, "refs/heads/main"]);
+        }
+        bench.git(&repository, &["symbolic-ref", "HEAD", &name]);
+        bench.create(&repository);
+        bench.sh("echo changed > a.txt; git commit -qam inside");
+        let applied = bench.apply();
+        assert_eq!(applied["parts"][0]["commit"]["branch"], *name);
+        let count = |of: &str| bench.git(&repository, &["rev-list", "--count", of, "--"]);
+        assert_eq!(count(&name), "2");
+        assert_eq!(count("refs/heads/main"), "1");
+        assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+    }
+}

@@ -1,0 +1,131 @@
+//! A second process that exchanges a folder for a link, again and again, while our commands work
+//! beneath it: nothing outside changes, and nothing of outside is read.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cleveragents_testkit::proof_size;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use super::{Bench, assert_same, read, tree};
+
+const FILES: usize = 60;
+
+/// A plain folder with a folder of files in it, and an outside that has the same names.
+fn furnished(bench: &Bench) -> (PathBuf, PathBuf) {
+    let folder = bench.folder().join("plain");
+    let outside = bench.user().join("outside");
+    for place in [folder.join("p"), outside.clone()] {
+        std::fs::create_dir_all(&place).expect("a folder");
+    }
+    for index in 0..FILES {
+        let name = format!("f{index}");
+        std::fs::write(folder.join("p").join(&name), "first\n").expect("a file");
+        std::fs::write(outside.join(&name), "SECRET\n").expect("a file");
+    }
+    (folder, outside)
+}
+
+/// Exchanges a folder for a link to outside as fast as it can while `work` goes on; the folder is
+/// back in its place afterwards. Gives how often it was exchanged.
+fn while_flipping(place: &Path, outside: &Path, work: impl FnOnce()) -> u64 {
+    let decoy = place.with_extension("decoy");
+    std::os::unix::fs::symlink(outside, &decoy).expect("a link");
+    let (is_over, flips) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                // Both there and back, so that it ends as it began.
+                for _ in 0..2 {
+                    renameat_with(CWD, place, CWD, &decoy, RenameFlags::EXCHANGE)
+                        .expect("both are there");
+                }
+                flips.fetch_add(2, Ordering::Relaxed);
+            }
+        });
+        let work = std::panic::AssertUnwindSafe(work);
+        let outcome = std::panic::catch_unwind(work);
+        is_over.store(true, Ordering::Relaxed);
+        if let Err(panic) = outcome {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    std::fs::remove_file(&decoy).expect("the link");
+    flips.into_inner()
+}
+
+fn harmless(bench: &Bench, command: &[&str]) {
+    let answer = bench.run(command);
+    assert!(
+        matches!(answer.code, Some(0 | 1 | 4)),
+        "{command:?}: {answer:?}"
+    );
+    assert!(!answer.err.contains("panicked"), "{answer:?}");
+    assert!(!answer.out.contains("SECRET"), "{command:?}: {answer:?}");
+}
+
+#[test]
+fn a_flipping_folder_in_the_sandbox_leads_nobody_out() {
+    let bench = Bench::new();
+    let (folder, outside) = furnished(&bench);
+    let before = tree(&outside);
+    bench.create(&folder);
+    let work = bench.sandbox().join("work/plain/p");
+    let mut flips = 0;
+    for round in 0..proof_size(3, 30) {
+        for index in 0..FILES {
+            std::fs::write(work.join(format!("f{index}")), format!("{round}\n")).expect("a file");
+        }
+        flips += while_flipping(&work, &outside, || {
+            harmless(&bench, &["sandbox", "diff", "s"]);
+            harmless(&bench, &["sandbox", "checkpoint", "s"]);
+            harmless(&bench, &["sandbox", "rollback", "s", "--to", "1"]);
+        });
+        assert_same(&before, &tree(&outside));
+    }
+    assert!(flips > 1000, "{flips} flips");
+    // In peace everything is as it should be.
+    bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    for index in 0..FILES {
+        assert_eq!(read(work.join(format!("f{index}"))), "first\n");
+    }
+    let kept = tree(&bench.sandbox().join("state"));
+    assert!(kept.len() > 1);
+    bench.discard();
+}
+
+#[test]
+fn a_flipping_folder_of_the_user_leads_no_apply_out() {
+    let mut flips = 0;
+    for _ in 0..proof_size(3, 30) {
+        let bench = Bench::new();
+        let (folder, outside) = furnished(&bench);
+        let before = tree(&outside);
+        bench.create(&folder);
+        bench.sh("for f in p/*; do echo changed > $f; done; rm p/f1; echo new > p/new");
+        flips += while_flipping(&folder.join("p"), &outside, || {
+            for _ in 0..3 {
+                harmless(&bench, &["sandbox", "apply", "s"]);
+                harmless(&bench, &["sandbox", "list"]);
+            }
+        });
+        assert_same(&before, &tree(&outside));
+        // In peace it is finished or taken back, and never a mixture.
+        harmless(&bench, &["sandbox", "list"]);
+        let state = bench.agents.data(&["sandbox", "show", "s"])["sandbox"]["state"].clone();
+        let wanted = if state == "applied" {
+            "changed\n"
+        } else {
+            "first\n"
+        };
+        for index in 2..FILES {
+            let found = read(folder.join(format!("p/f{index}")));
+            assert_eq!(found, wanted, "f{index}, {state}");
+        }
+        if state != "applied" {
+            bench.apply();
+            assert_eq!(read(folder.join("p/f2")), "changed\n");
+        }
+    }
+    assert!(flips > 1000, "{flips} flips");
+}

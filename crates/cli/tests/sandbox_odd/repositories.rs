@@ -1,0 +1,417 @@
+//! Kinds of repositories: bare, shallow, linked, without commits, of other formats.
+
+use std::path::Path;
+
+use cleveragents_testkit::not_run;
+
+use super::{Bench, assert_same, files, read, tree};
+
+#[test]
+fn making_using_and_discarding_a_sandbox_leaves_a_repository_byte_for_byte() {
+    let bench = Bench::new();
+    bench.config("core.logAllRefUpdates", "always");
+    let repository = bench.repository("r");
+    let before = tree(&repository);
+    bench.create(&repository);
+    bench.sh("echo 2 > a.txt; git add -A; git commit -qm inside; git branch b; echo 3 > new");
+    bench.done(["sandbox", "diff", "s"]);
+    bench.done(["sandbox", "apply", "s", "--dry-run"]);
+    bench.done(["sandbox", "checkpoint", "s"]);
+    bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    bench.discard();
+    assert_same(&before, &tree(&repository));
+    bench.assert_nothing_left(&repository);
+}
+
+#[test]
+fn a_bare_repository_gets_the_commit_and_no_files() {
+    let bench = Bench::new();
+    let origin = bench.repository("origin");
+    let bare = bench.folder().join("bare.git");
+    bench.git(
+        &bench.folder(),
+        &["clone", "-q", "--bare", "origin", "bare.git"],
+    );
+    let before = files(&bare);
+    bench.create(&bare);
+    bench.sh("echo changed > a.txt; git status --short");
+    let applied = bench.apply();
+    assert_eq!(applied["parts"][0]["commit"]["branch"], "refs/heads/main");
+    assert_eq!(bench.git(&bare, &["show", "main:a.txt"]), "changed");
+    assert_eq!(bench.git(&bare, &["rev-list", "--count", "main"]), "2");
+    assert!(!bare.join("a.txt").exists() && !bare.join("index").exists());
+    assert!(files(&bare).len() > before.len(), "objects only");
+    bench.git(&bare, &["fsck", "--strict"]);
+    bench.assert_nothing_left(&bare);
+    assert_eq!(bench.git(&origin, &["rev-list", "--count", "main"]), "1");
+}
+
+#[test]
+fn a_shallow_clone_is_carried_on() {
+    let bench = Bench::new();
+    let origin = bench.repository("origin");
+    std::fs::write(origin.join("a.txt"), "later\n").expect("a file");
+    bench.commit(&origin, "second");
+    let url = format!("file://{}", origin.display());
+    bench.git(
+        &bench.folder(),
+        &["clone", "-q", "--depth", "1", &url, "shallow"],
+    );
+    let shallow = bench.folder().join("shallow");
+    bench.create(&shallow);
+    bench.sh("test $(git rev-list --count HEAD) = 1; echo x > new; git add new; git commit -qm x");
+    bench.apply_and_check(&shallow);
+    assert!(shallow.join(".git/shallow").exists(), "it is still shallow");
+}
+
+#[test]
+fn of_linked_worktrees_only_the_one_named_changes() {
+    let bench = Bench::new();
+    let main = bench.repository("main");
+    bench.git(&main, &["worktree", "add", "-q", "../one", "-b", "one"]);
+    let one = bench.folder().join("one");
+    bench.git(&one, &["worktree", "add", "-q", "../two", "-b", "two"]);
+    let two = bench.folder().join("two");
+    let registrations = || {
+        bench
+            .git(&main, &["worktree", "list", "--porcelain"])
+            .matches("worktree ")
+            .count()
+    };
+    let (first, others) = (registrations(), (files(&main), files(&one)));
+    bench.create(&two);
+    bench.sh("echo changed > a.txt; git log --oneline two");
+    assert_eq!(registrations(), first, "the sandbox is not registered");
+    bench.apply();
+    assert_eq!(read(two.join("a.txt")), "changed\n");
+    assert_eq!(bench.git(&two, &["status", "--porcelain"]), "");
+    assert_eq!((files(&main), files(&one)), others);
+    for (branch, count) in [("main", "1"), ("one", "1"), ("two", "2")] {
+        assert_eq!(bench.git(&main, &["rev-list", "--count", branch]), count);
+    }
+    assert_eq!(registrations(), first);
+    bench.assert_nothing_left(&main);
+}
+
+#[test]
+fn a_repository_without_a_commit_is_refused() {
+    let bench = Bench::new();
+    let empty = bench.folder().join("empty");
+    bench.git(&bench.folder(), &["init", "-q", "empty"]);
+    let unborn = bench.repository("unborn");
+    bench.git(&unborn, &["checkout", "-q", "--orphan", "fresh"]);
+    for repository in [empty, unborn] {
+        let before = tree(&repository);
+        let place = repository.to_str().expect("UTF-8");
+        let error = bench.refused(&["sandbox", "create", "s", "--path", place], 1, "CA-0646");
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains("has no commit yet"), "{message}");
+        assert_same(&before, &tree(&repository));
+        bench.assert_nothing_left(&repository);
+    }
+}
+
+#[test]
+fn a_detached_head_moves_and_branches_stay() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    bench.git(&repository, &["checkout", "-q", "--detach"]);
+    bench.create(&repository);
+    bench.sh("echo changed > a.txt");
+    let applied = bench.apply_and_check(&repository);
+    assert!(applied["parts"][0]["commit"]["branch"].is_null());
+    assert_eq!(
+        bench.git(&repository, &["rev-list", "--count", "main"]),
+        "1"
+    );
+}
+
+#[test]
+fn the_branch_that_is_checked_out_when_applying_gets_the_commit() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    bench.create(&repository);
+    bench.sh("echo changed > a.txt");
+    bench.git(&repository, &["branch", "-m", "renamed"]);
+    bench.apply_and_check(&repository);
+    assert_eq!(
+        bench.git(&repository, &["rev-list", "--count", "renamed"]),
+        "2"
+    );
+    assert_eq!(
+        bench.git(&repository, &["branch", "--format=%(refname:short)"]),
+        "renamed"
+    );
+}
+
+#[test]
+fn what_the_user_took_out_by_amending_does_not_come_back() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    std::fs::write(repository.join("secret"), "x").expect("a file");
+    bench.commit(&repository, "with a secret");
+    bench.create(&repository);
+    bench.sh("echo changed > a.txt");
+    bench.git(&repository, &["rm", "-q", "secret"]);
+    bench.git(
+        &repository,
+        &["commit", "-q", "--amend", "--allow-empty", "-m", "without"],
+    );
+    bench.apply();
+    assert!(!repository.join("secret").exists(), "it stays out");
+    assert_eq!(read(repository.join("a.txt")), "changed\n");
+    assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+}
+
+/// The first commit itself rewritten: the histories have nothing in common any more.
+#[test]
+fn a_history_that_was_rewritten_to_its_root_still_takes_the_change() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    bench.create(&repository);
+    bench.sh("echo changed > a.txt");
+    bench.git(
+        &repository,
+        &["commit", "-q", "--amend", "-m", "another root"],
+    );
+    bench.apply_and_check(&repository);
+}
+
+#[test]
+fn object_and_reference_formats_are_kept() {
+    for options in [["--object-format=sha256"], ["--ref-format=reftable"]] {
+        let bench = Bench::new();
+        let probe = bench.start_git(&bench.folder(), &["init", "-q", options[0], "probe"]);
+        if !probe.status.success() {
+            not_run(options[0], "this git does not have it");
+            continue;
+        }
+        let repository = bench.repository_of("r", &options);
+        bench.create(&repository);
+        bench.sh(
+            "echo changed > a.txt; git add a.txt; git commit -qm inside; echo 2 > n; git stash -u",
+        );
+        bench.sh("git stash pop");
+        assert_eq!(bench.diff().len(), 2);
+        bench.apply_and_check(&repository);
+    }
+}
+
+#[test]
+fn a_clone_that_borrows_objects_is_carried_on() {
+    let bench = Bench::new();
+    bench.repository("origin");
+    bench.git(
+        &bench.folder(),
+        &["clone", "-q", "--shared", "origin", "borrower"],
+    );
+    let repository = bench.folder().join("borrower");
+    bench.create(&repository);
+    bench.sh("git fsck; git log --oneline; echo changed > d/b.txt");
+    bench.apply_and_check(&repository);
+}
+
+#[test]
+fn every_form_of_the_index_is_read_and_left_valid() {
+    let settings: [&[(&str, &str)]; 4] = [
+        &[("core.splitIndex", "true")],
+        &[("core.untrackedCache", "true")],
+        &[("index.version", "4")],
+        &[
+            ("extensions.worktreeConfig", "true"),
+            ("feature.manyFiles", "true"),
+        ],
+    ];
+    for settings in settings {
+        let bench = Bench::new();
+        let repository = bench.repository("r");
+        for (name, value) in settings {
+            bench.git(&repository, &["config", name, value]);
+        }
+        bench.git(&repository, &["update-index", "--force-write-index"]);
+        bench.git(&repository, &["status"]);
+        bench.create(&repository);
+        bench.sh("echo changed > a.txt; rm d/b.txt; echo 1 > new; git status");
+        bench.apply_and_check(&repository);
+    }
+}
+
+fn sparse(bench: &Bench, options: &[&str]) -> std::path::PathBuf {
+    let repository = bench.repository("r");
+    for folder in ["in", "out"] {
+        std::fs::create_dir(repository.join(folder)).expect("a folder");
+        std::fs::write(repository.join(folder).join("f"), "first\n").expect("a file");
+    }
+    bench.commit(&repository, "folders");
+    bench.git(
+        &repository,
+        &[&["sparse-checkout", "set"], options].concat(),
+    );
+    assert!(!repository.join("out").exists(), "it is sparse");
+    repository
+}
+
+#[test]
+fn what_a_sparse_checkout_leaves_out_stays_out_and_stays_in_the_commit() {
+    let forms: [&[&str]; 3] = [
+        &["--cone", "in", "d"],
+        &["--cone", "--sparse-index", "in", "d"],
+        &["--no-cone", "/in/", "/d/", "/*.txt", "/run.sh", "/link"],
+    ];
+    for options in forms {
+        let bench = Bench::new();
+        let repository = sparse(&bench, options);
+        bench.create(&repository);
+        bench.sh("test ! -e out; echo changed > in/f; echo new > in/g");
+        bench.apply_and_check(&repository);
+        assert!(!repository.join("out").exists(), "{options:?}");
+        assert_eq!(bench.git(&repository, &["show", "HEAD:out/f"]), "first");
+        let tags = bench.git(&repository, &["ls-files", "-t", "out"]);
+        assert!(tags.starts_with("S out"), "{options:?}: {tags}");
+    }
+}
+
+/// The branch brought a change to what is left out, and the sandbox another one elsewhere.
+#[test]
+fn a_merge_under_a_sparse_checkout_brings_no_file_back() {
+    let bench = Bench::new();
+    let repository = sparse(&bench, &["--cone", "in", "d"]);
+    bench.create(&repository);
+    bench.sh("echo changed > in/f");
+    std::fs::write(repository.join("d/b.txt"), "the user's\n").expect("a file");
+    bench.commit(&repository, "meanwhile");
+    bench.apply();
+    assert!(!repository.join("out").exists());
+    assert_eq!(read(repository.join("in/f")), "changed\n");
+    assert_eq!(read(repository.join("d/b.txt")), "the user's\n");
+    assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn flags_that_hide_a_file_from_git_do_not_hide_it_from_us() {
+    for flag in ["--skip-worktree", "--assume-unchanged"] {
+        let bench = Bench::new();
+        let repository = bench.repository("r");
+        bench.git(&repository, &["update-index", flag, "a.txt", "d/b.txt"]);
+        std::fs::write(repository.join("a.txt"), "hidden edit\n").expect("a file");
+        bench.create(&repository);
+        bench.sh("echo changed > a.txt");
+        let before = tree(&repository);
+        let answer = bench.run(["sandbox", "apply", "s"]);
+        assert_eq!(answer.code, Some(4), "{flag}: {answer:?}");
+        assert_same(&before, &tree(&repository));
+        bench.sh("git checkout -q a.txt; echo other > d/b.txt");
+        bench.apply();
+        assert_eq!(read(repository.join("a.txt")), "hidden edit\n", "{flag}");
+        assert_eq!(read(repository.join("d/b.txt")), "other\n", "{flag}");
+    }
+}
+
+fn with_submodule(bench: &Bench) -> std::path::PathBuf {
+    bench.repository("module");
+    let repository = bench.repository("r");
+    let arguments = [
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+    ];
+    bench.git(
+        &repository,
+        &[&arguments[..], &["../module", "sub"]].concat(),
+    );
+    bench.commit(&repository, "a submodule");
+    repository
+}
+
+#[test]
+fn submodules_stay_as_they_are_and_changes_in_them_are_refused() {
+    let bench = Bench::new();
+    let repository = with_submodule(&bench);
+    let module = |bench: &Bench| {
+        (
+            files(&repository.join("sub")),
+            bench.git(&repository.join("sub"), &["rev-parse", "HEAD"]),
+        )
+    };
+    let before = module(&bench);
+    for (script, path) in [
+        ("echo x > sub/new", "sub/new"),
+        ("rmdir sub", "sub"),
+        ("rmdir sub; echo x > sub", "sub"),
+        ("git rm -q sub", "sub"),
+        ("git init -q sub", "sub/.git"),
+    ] {
+        bench.create(&repository);
+        bench.sh(script);
+        let message = bench.apply_refused(&repository, 1, "CA-0647");
+        assert!(
+            message.contains(path) && message.contains("submodule"),
+            "{message}"
+        );
+        bench.discard();
+    }
+    bench.create(&repository);
+    bench.sh("test -d sub; echo changed > a.txt; echo '# note' >> .gitmodules");
+    bench.apply();
+    assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+    assert_eq!(module(&bench), before, "the submodule is untouched");
+    bench.assert_nothing_left(&repository);
+}
+
+#[test]
+fn a_submodule_that_is_not_there_and_one_as_the_repository_itself() {
+    let bench = Bench::new();
+    let repository = with_submodule(&bench);
+    bench.git(&bench.folder(), &["clone", "-q", "r", "plain"]);
+    let plain = bench.folder().join("plain");
+    bench.create(&plain);
+    bench.sh("echo changed > a.txt");
+    bench.apply();
+    assert_eq!(bench.git(&plain, &["status", "--porcelain"]), "");
+    assert!(
+        plain.join("sub").is_dir(),
+        "its empty folder is still there"
+    );
+
+    let module = repository.join("sub");
+    bench.create(&module);
+    bench.sh("echo changed > a.txt");
+    bench.apply();
+    assert_eq!(bench.git(&module, &["status", "--porcelain"]), "");
+    assert_eq!(bench.git(&repository, &["status", "--porcelain"]), " M sub");
+    assert_eq!(read(repository.join("a.txt")), "one\n");
+}
+
+#[test]
+fn a_repository_of_another_user_is_refused_as_git_does() {
+    let what = "a repository of another user";
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    if !give_away(&repository) {
+        not_run(what, "only root can give files away");
+        return;
+    }
+    let place = repository.to_str().expect("UTF-8");
+    let error = bench.refused(&["sandbox", "create", "s", "--path", place], 1, "CA-0646");
+    let message = error["message"].as_str().expect("text");
+    assert!(message.contains("dubious ownership"), "{message}");
+    bench.config("safe.directory", place);
+    bench.create(&repository);
+    bench.sh("echo changed > a.txt");
+    bench.apply();
+    use std::os::unix::fs::MetadataExt as _;
+    let owner = std::fs::metadata(repository.join("a.txt"))
+        .expect("facts")
+        .uid();
+    assert_eq!(owner, 12_345, "its files keep their owner");
+}
+
+fn give_away(place: &Path) -> bool {
+    tree(place)
+        .keys()
+        .map(std::path::PathBuf::as_path)
+        .chain([place])
+        .all(|path| std::os::unix::fs::lchown(path, Some(12_345), None).is_ok())
+}
