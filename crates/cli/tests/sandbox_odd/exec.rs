@@ -90,7 +90,8 @@ fn output_in_a_document_is_capped_and_counted() {
 
 #[test]
 fn a_program_that_does_not_exist_is_our_error() {
-    let bench = ready();
+    // Folders that this user may not look into would be another error.
+    let bench = ready().with("PATH", "/usr/local/bin:/usr/bin:/bin");
     let error = bench.refused(
         &["sandbox", "exec", "s", "--", "no-such-program"],
         3,
