@@ -127,14 +127,20 @@ fn the_environment_is_clean_but_for_what_is_given() {
 #[test]
 fn a_command_past_its_time_is_killed_with_all_it_started() {
     let bench = ready();
-    let script = "echo x > started; (setsid sleep 3141 &) ; sleep 3141";
-    let answer = exec(&bench, &["--timeout", "1"], script);
+    let time = long(3141);
+    let script = format!("echo x > started; (setsid sleep {time} &) ; sleep {time}");
+    let answer = exec(&bench, &["--timeout", "1"], &script);
     assert_eq!(answer.code, Some(124), "{answer:?}");
     assert!(
         bench.diff().contains_key("started"),
         "what it did is recorded"
     );
-    assert_not_running("3141");
+    assert_not_running(&time);
+}
+
+/// A time to sleep that nobody else on this machine sleeps, to be known by.
+fn long(seconds: u32) -> String {
+    format!("{seconds}.{}", std::process::id())
 }
 
 /// No process has this word as an argument.
@@ -151,14 +157,16 @@ fn assert_not_running(word: &str) {
 #[test]
 fn a_daemon_ends_with_the_command() {
     let bench = ready();
-    let script = "(setsid sh -c 'trap \"\" TERM HUP; sleep 2718' >/dev/null 2>&1 &); echo done";
-    let answer = exec(&bench, &[], script);
+    let time = long(2718);
+    let script =
+        format!("(setsid sh -c 'trap \"\" TERM HUP; sleep {time}' >/dev/null 2>&1 &); echo done");
+    let answer = exec(&bench, &[], &script);
     assert_eq!(
         (answer.code, answer.out.as_str()),
         (Some(0), "done\n"),
         "{answer:?}"
     );
-    assert_not_running("2718");
+    assert_not_running(&time);
 }
 
 #[test]
@@ -318,8 +326,9 @@ fn an_interrupted_command_is_recorded() {
     ] {
         let bench = ready();
         // The shell itself would wait for what it runs.
-        let script = "echo half > a.txt; echo ready; exec sleep 1414";
-        let child = start_and_wait(&bench, script);
+        let time = long(1414);
+        let script = format!("echo half > a.txt; echo ready; exec sleep {time}");
+        let child = start_and_wait(&bench, &script);
         send(&child, signal, to_group);
         let output = child.wait_with_output().expect("it ends");
         assert!(!output.status.success(), "{signal}");
@@ -330,7 +339,7 @@ fn an_interrupted_command_is_recorded() {
         let shown = bench.agents.data(&["sandbox", "show", "s"]);
         assert_eq!(shown["sandbox"]["entries"], 1, "{signal}: recorded at once");
         assert!(bench.diff().contains_key("a.txt"));
-        assert_not_running("1414");
+        assert_not_running(&time);
     }
 }
 
