@@ -85,7 +85,7 @@ fn each_part_has_a_git_of_its_own() {
     let before = (tree(&one), tree(&two));
     bench.sh("ls | tr '\\n' ' ' | grep -qx 'one plain two '");
     for part in ["one", "two"] {
-        let script = format!("echo {part} > a.txt; git commit -qam {part}; git log --oneline");
+        let script = format!("echo in-{part} > a.txt; git commit -qam {part}; git log --oneline");
         bench.done([
             "sandbox", "exec", "s", "--in", part, "--", "sh", "-ec", &script,
         ]);
@@ -109,7 +109,7 @@ fn each_part_has_a_git_of_its_own() {
     assert_same(&before.0, &tree(&one));
     assert_same(&before.1, &tree(&two));
     bench.apply();
-    for (place, content) in [(&one, "one"), (&two, "two")] {
+    for (place, content) in [(&one, "in-one"), (&two, "in-two")] {
         assert_eq!(super::read(place.join("a.txt")), format!("{content}\n"));
         assert_eq!(bench.git(place, &["rev-list", "--count", "HEAD"]), "2");
         bench.assert_nothing_left(place);

@@ -12,6 +12,7 @@ mod names;
 mod paths;
 mod races;
 mod repositories;
+mod submodules;
 mod terminal;
 
 use std::collections::BTreeMap;

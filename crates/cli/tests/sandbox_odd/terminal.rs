@@ -92,6 +92,6 @@ fn a_terminal_that_is_not_there_is_refused() {
     bench.refused(
         &["sandbox", "exec", "s", "--tty", "--", "true"],
         2,
-        "CA-0102",
+        "CA-0101",
     );
 }

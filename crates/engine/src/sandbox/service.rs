@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    Checkpoint, CheckpointReason, LeaseSubject, Sandbox, SandboxId, SandboxName, SandboxState,
-    TreePath, Ttl,
+    Checkpoint, CheckpointReason, Code, Diagnose as _, LeaseSubject, Sandbox, SandboxId,
+    SandboxName, SandboxState, TreePath, Ttl,
 };
 use cleveragents_sandbox::{Base, Folders, Member, Source};
 use cleveragents_store::sandboxes::{NewSandbox, StoredMember};
@@ -325,10 +325,20 @@ impl SandboxService {
         from: SandboxState,
     ) -> Result<(), SandboxError> {
         let id = open.view.sandbox.id;
-        if from != SandboxState::Discarding {
+        let begin = || {
             self.engine.write(move |unit| {
                 sandboxes::transition(unit, id, from, SandboxState::Discarding, None)
-            })?;
+            })
+        };
+        if from != SandboxState::Discarding {
+            match begin() {
+                // Nothing can be noted down, and it is these files that fill the disk.
+                Err(error) if error.code() == Code::DiskFull => {
+                    self.remove_files(&open.view)?;
+                    begin()?;
+                }
+                other => drop(other?),
+            }
         }
         self.remove_files(&open.view)?;
         self.engine.write(move |unit| {

@@ -94,9 +94,8 @@ impl Git {
                     self.filters.push(section[start + 1..].to_vec());
                 }
                 (b"diff", b"command" | b"textconv") => disarm(variable, ""),
-                (b"filter", b"required") => disarm(variable, "false"),
                 // A driver that always gives up leaves a conflict, which is what we want to see.
-                (b"merge", b"driver") => disarm(variable, "false"),
+                (b"filter", b"required") | (b"merge", b"driver") => disarm(variable, "false"),
                 (b"hook", b"command") => disarm(b"enabled", "false"),
                 _ => {}
             }
