@@ -22,6 +22,8 @@ pub enum Recovered {
     RolledBack(String),
     /// A sandbox that was being thrown away is gone.
     Discarded(String),
+    /// It could not be brought to an end, and why; the next command tries again.
+    Failed(String, String),
 }
 
 impl SandboxService {
@@ -49,12 +51,21 @@ impl SandboxService {
                 view: self.view(sandbox.id)?,
                 lease,
             };
-            done.extend(self.recover_one(open)?);
+            // One that cannot be helped must not keep the others from being worked with.
+            let name = open.view.sandbox.name.clone();
+            match self.recover_one(open) {
+                Ok(outcome) => done.extend(outcome),
+                Err(SandboxError::Lease(LeaseError::Held { .. })) => {}
+                Err(error) => done.push(Recovered::Failed(name, error.to_string())),
+            }
         }
         Ok(done)
     }
 
-    fn recover_one(&self, mut open: OpenSandbox) -> Result<Option<Recovered>, SandboxError> {
+    pub(super) fn recover_one(
+        &self,
+        mut open: OpenSandbox,
+    ) -> Result<Option<Recovered>, SandboxError> {
         let name = open.view.sandbox.name.clone();
         Ok(match open.view.sandbox.state {
             SandboxState::Creating => {
@@ -78,6 +89,8 @@ impl SandboxService {
     }
 
     fn recover_apply(&self, open: &OpenSandbox) -> Result<Recovered, SandboxError> {
+        // Nobody else may apply to the same resources meanwhile.
+        let _resources = self.lease_resources(open)?;
         let SandboxView { sandbox, .. } = &open.view;
         let name = sandbox.name.clone();
         let state = open.view.folders().state();

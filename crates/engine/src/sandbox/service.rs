@@ -281,9 +281,15 @@ impl SandboxService {
             });
         }
         self.check_here(&found)?;
-        let lease = self.lease(found.sandbox.id)?;
+        let mut lease = self.lease(found.sandbox.id)?;
         // Again, now that nobody else can change it.
-        let view = self.view(found.sandbox.id)?;
+        let mut view = self.view(found.sandbox.id)?;
+        if !view.sandbox.state.is_over() && view.sandbox.state != SandboxState::Active {
+            // Whoever was at it is gone. When it cannot be brought to an end, this says why.
+            self.recover_one(OpenSandbox { view, lease })?;
+            lease = self.lease(found.sandbox.id)?;
+            view = self.view(found.sandbox.id)?;
+        }
         if view.sandbox.state != SandboxState::Active {
             return Err(SandboxError::NotReady {
                 name: view.sandbox.name,

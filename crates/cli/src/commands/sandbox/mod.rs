@@ -64,6 +64,9 @@ fn told(done: &Recovered) -> String {
             format!("the interrupted rollback of sandbox `{name}` is finished")
         }
         Recovered::Discarded(name) => format!("sandbox `{name}` is discarded"),
+        Recovered::Failed(name, why) => {
+            format!("what was interrupted in sandbox `{name}` cannot be brought to an end: {why}")
+        }
     }
 }
 
