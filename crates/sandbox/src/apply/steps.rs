@@ -543,6 +543,10 @@ fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepErro
             }
         }
         (None, after) => {
+            if state(stage, &slot)?.is_some() {
+                // Never put in place: what is there is somebody else's.
+                return Ok(true);
+            }
             if found != after {
                 return Ok(false);
             }
@@ -555,7 +559,8 @@ fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepErro
             } else if state(stage, &slot)? == Some(before) {
                 slot
             } else {
-                return Ok(false);
+                // Never taken away: what is there is somebody else's.
+                return Ok(true);
             };
             if found.is_none() {
                 stage.rename_to(&kept, root, &step.path, RenameFlags::NOREPLACE)?;
