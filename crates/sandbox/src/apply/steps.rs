@@ -265,7 +265,7 @@ impl Steps {
 
     /// Gives the closed folders permissions for a while, or their own back. One that is something
     /// else by now is left alone.
-    fn set_closed(&self, root: &Root, more: u32) -> Result<(), Error> {
+    fn set_closed(&self, root: &Root, added: u32) -> Result<(), Error> {
         for (folder, mode) in self.closed.iter().rev() {
             let place = self.root.join(folder.as_path());
             let found = root.stat(folder).during("reading", &place)?;
@@ -273,7 +273,7 @@ impl Steps {
                 .and_then(|stat| stat.mode)
                 .is_some_and(|mode| mode.kind() == FileKind::Directory);
             if is_folder {
-                let mode = FileMode::new(FileKind::Directory, mode.permissions() | more);
+                let mode = FileMode::new(FileKind::Directory, mode.permissions() | added);
                 root.set_mode(folder, mode)
                     .during("setting the permissions of", &place)?;
             }
