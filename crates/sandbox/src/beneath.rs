@@ -192,6 +192,23 @@ impl Root {
         }
     }
 
+    /// Removes the devices, sockets and pipes in a folder.
+    pub(crate) fn remove_special(&self, path: &TreePath) -> io::Result<()> {
+        let folder = self.folder(Some(path))?;
+        for entry in fs::Dir::read_from(&folder)? {
+            let entry = entry?;
+            let found = match fs::statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(found) => stat_of(&found),
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if found.mode.is_none() {
+                fs::unlinkat(&folder, entry.file_name(), AtFlags::empty())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a new file beside a path and puts it there in one step.
     pub(crate) fn write_file(
         &self,

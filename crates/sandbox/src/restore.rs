@@ -96,7 +96,14 @@ fn remove(root: &Root, change: &Change) -> io::Result<()> {
         return Ok(());
     }
     match before.kind() {
-        FileKind::Directory => root.remove_folder(&change.path),
+        FileKind::Directory => match root.remove_folder(&change.path) {
+            // What no state holds goes with the folder it was made in.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                root.remove_special(&change.path)?;
+                root.remove_folder(&change.path)
+            }
+            other => other,
+        },
         FileKind::File | FileKind::Symlink => root.remove_file(&change.path),
     }
 }

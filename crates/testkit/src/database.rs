@@ -123,6 +123,15 @@ impl TestDatabase {
             .expect("the statement runs");
     }
 
+    /// Reads any SQLite file and does not end: nobody can write until the value is dropped.
+    pub fn keep_reading(path: &Path) -> impl Drop + use<> {
+        let connection = connect_file(path);
+        connection
+            .execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema;")
+            .expect("the file can be read");
+        connection
+    }
+
     /// What a query of any SQLite file answers.
     pub fn read_file(path: &Path, sql: &str) -> Vec<Vec<String>> {
         ask_file(&connect_file(path), sql).expect("the query runs")

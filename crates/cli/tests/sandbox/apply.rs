@@ -1,9 +1,9 @@
-//! Apply to folders with permissions of their own.
+//! Apply to folders with permissions of their own, and of edits that hide.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use super::world::{agents, create, read, write};
+use super::world::{agents, create, git, read, repository, write};
 
 fn set_mode(place: &Path, mode: u32) {
     std::fs::set_permissions(place, std::fs::Permissions::from_mode(mode)).expect("a mode");
@@ -42,5 +42,32 @@ fn a_folder_that_may_not_be_written_is_changed_and_stays_so() {
     assert_eq!(mode(&real.join("closed/inner")), 0o500);
     for name in ["closed", "closed/inner"] {
         set_mode(&real.join(name), 0o755);
+    }
+}
+
+/// Git looks at whole seconds: an edit of the same size in the second of the checkout, with the time
+/// set back, is none to it.
+#[test]
+fn an_edit_that_leaves_size_and_time_alone_is_committed() {
+    let agents = agents();
+    for round in 0..6 {
+        let real = agents.work().join(format!("real-{round}"));
+        repository(&real, &[("edit", "before\n")]);
+        let part = create(&agents, "fix", &[&real]).remove(0);
+        let place = part.join("edit");
+        let time = std::fs::metadata(&place)
+            .and_then(|found| found.modified())
+            .expect("a time");
+        write(&place, "behind\n");
+        std::fs::File::options()
+            .write(true)
+            .open(&place)
+            .and_then(|file| file.set_modified(time))
+            .expect("a time can be set");
+        // An index that is written in a later second trusts the times.
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        agents.data(&["sandbox", "apply", "fix"]);
+        assert_eq!(git(&real, &["show", "HEAD:edit"]), "behind\n");
+        assert_eq!(git(&real, &["status", "--porcelain"]), "");
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cleveragents_testkit::{Dice, not_run, proof_size};
+use cleveragents_testkit::{Dice, TestDatabase, not_run, proof_size};
 
 use super::world::{World, agents, create, names, read, write};
 
@@ -154,4 +154,21 @@ fn apply_onto_a_full_disk_changes_nothing_and_works_once_there_is_room() {
     }
     assert_eq!(read(real.join("large")).len(), 900_000);
     assert!(names(&agents).is_empty());
+}
+
+#[test]
+fn a_database_that_stays_busy_leaves_every_part_as_it_was() {
+    let world = World::new(agents());
+    let old = world.state();
+    world.work();
+    let reader = TestDatabase::keep_reading(&world.place("data.db"));
+    let answer = world.agents.run(&["sandbox", "apply", "all"]);
+    assert_ne!(answer.code, Some(0), "{answer:?}");
+    assert!(answer.err.contains("everything is as before"), "{answer:?}");
+    drop(reader);
+    assert_eq!(world.state(), old);
+    assert_eq!(names(&world.agents), ["all"]);
+    world.agents.data(&["sandbox", "apply", "all"]);
+    assert!(names(&world.agents).is_empty());
+    world.assert_nothing_leaked();
 }

@@ -1,6 +1,9 @@
-//! Two applies at once: of one sandbox, and of two sandboxes of one repository.
+//! Two applies at once, of one sandbox and of two sandboxes of one repository, and a user who saves a
+//! file while it is being applied.
 
-use cleveragents_testkit::{Answer, Gate, proof_size};
+use std::time::{Duration, Instant};
+
+use cleveragents_testkit::{Answer, Dice, Gate, proof_size};
 
 use super::world::{agents, assert_nothing_leaked, create, git, read, repository, write};
 
@@ -83,4 +86,52 @@ fn two_sandboxes_of_one_repository_are_applied_in_turn_or_one_is_refused() {
         }
         assert_nothing_leaked(&agents, &[&real], &[]);
     }
+}
+
+#[test]
+fn what_a_user_saves_while_it_is_applied_is_never_lost() {
+    let agents = agents();
+    let mut dice = Dice::default();
+    let mut needs = Duration::from_millis(300);
+    let (mut applied, mut refused) = (0, 0);
+    for round in 0..proof_size(20, 200) {
+        let real = agents.work().join(format!("real-{round}"));
+        write(real.join("edit"), "before\n");
+        write(real.join("other"), "before\n");
+        let part = create(&agents, "fix", &[&real]).remove(0);
+        write(part.join("edit"), "after\n");
+        write(part.join("other"), "after\n");
+        agents.data(&["sandbox", "checkpoint", "fix"]);
+        let started = Instant::now();
+        let running = agents
+            .command(["--format", "json", "sandbox", "apply", "fix"])
+            .spawn()
+            .expect("the program starts");
+        let limit = u64::try_from(needs.as_micros()).expect("a short time");
+        std::thread::sleep(Duration::from_micros(dice.roll(limit)));
+        // As editors save: a new file in the place of the old one.
+        let draft = agents.work().join("draft");
+        write(&draft, "mine\n");
+        std::fs::rename(&draft, real.join("edit")).expect("renamed");
+        let answer = Answer::of(&running.wait_with_output().expect("the program ends"));
+        needs = started.elapsed();
+        assert_eq!(
+            read(real.join("edit")),
+            "mine\n",
+            "round {round}: {answer:?}"
+        );
+        match answer.code {
+            Some(0) => {
+                applied += 1;
+                assert_eq!(read(real.join("other")), "after\n");
+            }
+            Some(4) => {
+                refused += 1;
+                assert_eq!(read(real.join("other")), "before\n");
+                agents.data(&["sandbox", "discard", "fix", "--yes"]);
+            }
+            _ => panic!("round {round}: {answer:?}"),
+        }
+    }
+    println!("{applied} applied before the user saved, {refused} refused");
 }

@@ -4,7 +4,7 @@
 use cleveragents_testkit::{TestDatabase, proof_size};
 use serde_json::Value;
 
-use super::world::{World, agents, names};
+use super::world::{World, agents, create, names, write};
 
 /// The whole world before and after, and what the sandbox holds.
 struct Sides {
@@ -148,4 +148,56 @@ fn apply_killed_with_its_history_on_a_server_is_finished_or_taken_back() {
         assert!(names(&world.agents).is_empty(), "step {step}");
         world.assert_nothing_leaked();
     }
+}
+
+#[test]
+fn an_apply_that_cannot_be_brought_to_an_end_keeps_no_other_sandbox_from_work() {
+    let world = World::new(agents());
+    world.work();
+    let part = create(&world.agents, "other", &[&world.place("plain")]).remove(0);
+    write(part.join("mine"), "mine\n");
+    assert!(dies(&world, 12, &APPLY), "it dies halfway");
+    let away = world.place("away");
+    std::fs::rename(world.place("one"), &away).expect("renamed");
+    let listed = world.agents.run(&NEXT);
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    assert!(
+        listed.err.contains("cannot be brought to an end"),
+        "{listed:?}"
+    );
+    let shown = world.agents.run(&["sandbox", "diff", "other", "--stat"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    // Its own commands say why, and nobody applies over what is unfinished.
+    let refused = world.agents.run(&["sandbox", "diff", "all"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("stopped halfway"), "{refused:?}");
+    let refused = world.agents.run(&["sandbox", "apply", "other"]);
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    std::fs::rename(&away, world.place("one")).expect("renamed");
+    names(&world.agents);
+    world.agents.run(&APPLY);
+    world.agents.data(&["sandbox", "apply", "other"]);
+    assert_eq!(
+        std::fs::read(world.place("plain/mine")).expect("a file"),
+        b"mine\n"
+    );
+    assert!(names(&world.agents).is_empty());
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn a_pipe_in_a_new_folder_goes_with_the_folder() {
+    let world = World::new(agents());
+    let part = create(&world.agents, "pipe", &[&world.place("plain")]).remove(0);
+    write(part.join("new/file"), "new\n");
+    let made = std::process::Command::new("mkfifo")
+        .arg(part.join("new/pipe"))
+        .status();
+    assert!(made.expect("mkfifo starts").success());
+    world.agents.data(&["sandbox", "checkpoint", "pipe"]);
+    world
+        .agents
+        .data(&["sandbox", "rollback", "pipe", "--to", "1"]);
+    assert!(!part.join("new").exists(), "the folder is gone");
+    assert_eq!(names(&world.agents), ["pipe"]);
 }

@@ -198,6 +198,7 @@ impl World {
         }
         write(world.place("plain/edit"), "before\n");
         write(world.place("plain/gone"), "away\n");
+        write(world.place("plain/swap"), "a file\n");
         write(world.place("plain/folder/inside"), "inside\n");
         let rows = "CREATE TABLE t (v TEXT); INSERT INTO t VALUES ('old');";
         TestDatabase::write_file(&world.place("data.db"), rows);
@@ -226,6 +227,8 @@ impl World {
         std::fs::remove_file(parts[2].join("gone")).expect("removed");
         std::fs::remove_dir_all(parts[2].join("folder")).expect("removed");
         write(parts[2].join("folder"), "a file now\n");
+        std::fs::remove_file(parts[2].join("swap")).expect("removed");
+        write(parts[2].join("swap/inside"), "a folder now\n");
         std::os::unix::fs::symlink("edit", parts[2].join("link")).expect("a link");
         let rows = "INSERT INTO t VALUES ('new');";
         TestDatabase::write_file(&parts[3].join("data.db"), rows);

@@ -9,7 +9,7 @@ use cleveragents_store::sandboxes;
 use serde_json::{Value, json};
 
 use super::error::SandboxError;
-use super::service::{OpenSandbox, SandboxService};
+use super::service::{OpenSandbox, SandboxService, SandboxView};
 use crate::lease::HeldLease;
 
 /// How to apply.
@@ -98,6 +98,7 @@ impl SandboxService {
         request: &ApplyRequest,
     ) -> Result<Applied, SandboxError> {
         let resources = self.lease_resources(&open)?;
+        self.check_unfinished(&open)?;
         let (planned, scratch) = self.plan_apply(&mut open, request, false)?;
         let report = report_of(&planned.previews);
         let id = open.view.sandbox.id;
@@ -151,8 +152,32 @@ impl SandboxService {
         Ok(())
     }
 
+    /// Refuses while the apply of another sandbox to the same resources is unfinished. Its process is
+    /// gone, for we hold their leases; the next command finishes it or takes it back.
+    fn check_unfinished(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
+        let is_shared = |other: &SandboxView| {
+            other.sandbox.id != open.view.sandbox.id
+                && other.sandbox.machine == open.view.sandbox.machine
+                && other.sandbox.state == SandboxState::Applying
+                && other.stored.iter().any(|theirs| {
+                    let mut ours = open.view.stored.iter();
+                    ours.any(|ours| ours.location == theirs.location)
+                })
+        };
+        match self.list(false)?.into_iter().find(is_shared) {
+            Some(other) => Err(SandboxError::NotReady {
+                name: other.sandbox.name,
+                state: other.sandbox.state,
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// Two sandboxes of one resource are applied one after the other.
-    fn lease_resources(&self, open: &OpenSandbox) -> Result<Vec<HeldLease>, SandboxError> {
+    pub(super) fn lease_resources(
+        &self,
+        open: &OpenSandbox,
+    ) -> Result<Vec<HeldLease>, SandboxError> {
         let mut places: Vec<String> = open
             .view
             .stored

@@ -58,6 +58,8 @@ impl SandboxService {
             };
             match self.recover_one(&mut open) {
                 Ok(one) => done.extend(one),
+                // Somebody else applies to the same resources right now.
+                Err(SandboxError::Lease(LeaseError::Held { .. })) => {}
                 Err(error @ (SandboxError::Store(_) | SandboxError::Lease(_))) => {
                     return Err(error);
                 }
@@ -102,6 +104,8 @@ impl SandboxService {
     }
 
     pub(super) fn recover_apply(&self, open: &OpenSandbox) -> Result<Recovered, SandboxError> {
+        // Nobody else may apply to the same resources meanwhile.
+        let _resources = self.lease_resources(open)?;
         let SandboxView { sandbox, .. } = &open.view;
         let name = sandbox.name.clone();
         let state = open.view.folders().state();

@@ -21,7 +21,7 @@ fn some(tree: &Tree, dice: &mut Dice, wanted: impl Fn(&Entry) -> bool) -> Option
         .filter(|(_, entry)| wanted(entry))
         .map(|(path, _)| path)
         .collect();
-    (!paths.is_empty()).then(|| dice.pick(&paths).to_vec())
+    (!paths.is_empty()).then(|| (*dice.pick(&paths)).clone())
 }
 
 /// A path at which nothing is, in a folder that is there.

@@ -4,6 +4,8 @@
 //!
 //! A failing case names its seed; `CLEVERAGENTS_TEST_SEED` runs that one alone.
 
+#![expect(clippy::print_stdout, reason = "the figures of a proof")]
+
 mod edits;
 mod real;
 mod tree;

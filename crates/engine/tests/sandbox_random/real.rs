@@ -75,10 +75,7 @@ impl Real {
                 .expect("removed");
         }
         git(&place, &["reset", "-q", "--hard"]);
-        for name in ["my own", "mine.ignored"]
-            .iter()
-            .take(dice.roll(3) as usize)
-        {
+        for name in OWN.iter().filter(|_| dice.once_in(2)) {
             std::fs::write(place.join(name), "not committed\n").expect("a file");
         }
         Self {

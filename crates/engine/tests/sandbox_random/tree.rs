@@ -156,14 +156,15 @@ pub(crate) fn name(dice: &mut Dice) -> Vec<u8> {
 pub(crate) fn content(dice: &mut Dice) -> Vec<u8> {
     match dice.roll(8) {
         0 => Vec::new(),
-        1 => (0..dice.roll(3000)).map(|_| dice.roll(256) as u8).collect(),
+        1 => (0..dice.roll(3000))
+            .map(|_| dice.roll(256).to_le_bytes()[0])
+            .collect(),
         2 => vec![b'x'; 200_000],
         3 => b"no newline at the end".to_vec(),
         4 => b"carriage\r\nreturns\r\n".to_vec(),
         _ => (0..dice.roll(40))
-            .map(|_| format!("line {}\n", dice.roll(50)))
-            .collect::<String>()
-            .into_bytes(),
+            .flat_map(|_| format!("line {}\n", dice.roll(50)).into_bytes())
+            .collect(),
     }
 }
 

@@ -267,7 +267,7 @@ impl Steps {
 
     /// Gives the closed folders permissions for a while, or their own back. One that is something
     /// else by now is left alone.
-    fn set_closed(&self, root: &Root, more: u32) -> Result<(), Error> {
+    fn set_closed(&self, root: &Root, added: u32) -> Result<(), Error> {
         for (folder, mode) in self.closed.iter().rev() {
             let place = self.root.join(folder.as_path());
             let found = root.stat(folder).during("reading", &place)?;
@@ -275,7 +275,7 @@ impl Steps {
                 .and_then(|stat| stat.mode)
                 .is_some_and(|mode| mode.kind() == FileKind::Directory);
             if is_folder {
-                let mode = FileMode::new(FileKind::Directory, mode.permissions() | more);
+                let mode = FileMode::new(FileKind::Directory, mode.permissions() | added);
                 root.set_mode(folder, mode)
                     .during("setting the permissions of", &place)?;
             }
@@ -545,6 +545,10 @@ fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepErro
             }
         }
         (None, after) => {
+            if state(stage, &slot)?.is_some() {
+                // Never put in place: what is there is somebody else's.
+                return Ok(true);
+            }
             if found != after {
                 return Ok(false);
             }
@@ -557,7 +561,8 @@ fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepErro
             } else if state(stage, &slot)? == Some(before) {
                 slot
             } else {
-                return Ok(false);
+                // Never taken away: what is there is somebody else's.
+                return Ok(true);
             };
             if found.is_none() {
                 stage.rename_to(&kept, root, &step.path, RenameFlags::NOREPLACE)?;

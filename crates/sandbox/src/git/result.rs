@@ -276,9 +276,9 @@ fn update_index(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Resu
     refuse(request, problems)
 }
 
-/// The line of `--index-info` that takes a path out. Names of objects are as long as `like`.
-fn removal(path: &TreePath, like: &str) -> Vec<u8> {
-    let mut line = format!("0 {}\t", "0".repeat(like.len())).into_bytes();
+/// The line of `--index-info` that takes a path out. Names of objects are all as long as a commit's.
+fn removal(path: &TreePath, commit: &str) -> Vec<u8> {
+    let mut line = format!("0 {}\t", "0".repeat(commit.len())).into_bytes();
     line.extend_from_slice(path.as_bytes());
     line.push(0);
     line
