@@ -218,8 +218,7 @@ impl Root {
     ) -> io::Result<()> {
         let parent = self.parent(path)?;
         let name = temporary_name();
-        let written = self
-            .write_beside(&parent, &name, mode, content)
+        let written = Self::write_beside(&parent, &name, mode, content)
             .and_then(|()| Ok(fs::renameat(&parent, name.as_str(), &parent, path.name())?));
         if written.is_err() {
             let _gone = fs::unlinkat(&parent, name.as_str(), AtFlags::empty());
@@ -228,7 +227,6 @@ impl Root {
     }
 
     fn write_beside(
-        &self,
         parent: &OwnedFd,
         name: &str,
         mode: FileMode,

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use cleveragents_domain::{FileKind, FileState, TreePath};
+use cleveragents_domain::{FileKind, FileMode, FileState, TreePath};
 use rustix::fs::{self, AtFlags, Timespec, Timestamps};
 
 use crate::beneath::{Root, Stat, path_of};
@@ -77,7 +77,7 @@ fn remove(root: &Root, path: &TreePath) -> io::Result<()> {
     match root
         .stat(path)?
         .and_then(|stat| stat.mode)
-        .map(|mode| mode.kind())
+        .map(FileMode::kind)
     {
         None => Ok(()),
         // What is still in it comes later, or stays and the folder with it.
@@ -99,7 +99,7 @@ fn copy_paths(
         stats
             .get(path)
             .and_then(|stat| stat.mode)
-            .map(|mode| mode.kind())
+            .map(FileMode::kind)
     };
     for path in paths
         .iter()
@@ -201,20 +201,15 @@ fn copy_content(
         Mode::from_raw_mode(0o600),
     )?;
     let mut target = std::fs::File::from(target);
-    let is_shared = can_share.load(Ordering::Relaxed)
-        && match fs::ioctl_ficlone(&target, &source) {
-            Ok(()) => true,
-            Err(_) => {
-                can_share.store(false, Ordering::Relaxed);
-                false
-            }
-        };
+    let mut is_shared = can_share.load(Ordering::Relaxed);
+    if is_shared && fs::ioctl_ficlone(&target, &source).is_err() {
+        can_share.store(false, Ordering::Relaxed);
+        is_shared = false;
+    }
     if !is_shared {
         io::copy(&mut source, &mut target)?;
     }
-    let permissions = stat
-        .mode
-        .map_or(0o600, cleveragents_domain::FileMode::permissions);
+    let permissions = stat.mode.map_or(0o600, FileMode::permissions);
     fs::fchmod(&target, Mode::from_raw_mode(permissions))?;
     Ok(())
 }

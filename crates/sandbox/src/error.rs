@@ -68,7 +68,7 @@ pub enum Error {
         problems: Vec<(TreePath, String)>,
     },
     /// The real resources changed in the same places.
-    #[error("{} of the changed paths changed outside the sandbox too: {}; nothing was applied", .0.len(), .0.iter().map(|conflict| conflict.label()).collect::<Vec<_>>().join(", "))]
+    #[error("{} of the changed paths changed outside the sandbox too: {}; nothing was applied", .0.len(), .0.iter().map(Conflict::label).collect::<Vec<_>>().join(", "))]
     Conflicts(Vec<Conflict>),
     /// Somebody changed something while it was being applied; everything was taken back.
     #[error("{0}; nothing was applied")]
@@ -156,7 +156,6 @@ impl Diagnose for Error {
                 std::io::ErrorKind::PermissionDenied => Some("check the permissions of the file and its folder".to_owned()),
                 _ => None,
             },
-            Self::Git { .. } => None,
             Self::Process(error) => error.hint(),
             Self::GitUnusable(_) => Some("install git 2.38 or newer".to_owned()),
             Self::RepositoryBusy { lock, .. } => Some(format!(
@@ -171,7 +170,7 @@ impl Diagnose for Error {
             Self::Raced(_) => Some("apply again".to_owned()),
             Self::TakenBack(_) => Some("remove the cause, then apply again".to_owned()),
             Self::Stuck(_) => Some("remove the cause, then run any `agents sandbox` command: it tries again; nothing is thrown away".to_owned()),
-            Self::Database { .. } => None,
+            Self::Git { .. } | Self::Database { .. } => None,
         }
     }
 

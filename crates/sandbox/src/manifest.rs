@@ -147,18 +147,19 @@ fn path_field(line: &str) -> &str {
 
 fn parse_line(line: &str) -> Option<(TreePath, Option<Known>)> {
     let (path, rest) = line.split_once('\t')?;
-    Some((path.parse().ok()?, parse_known(rest)?))
+    let path = path.parse().ok()?;
+    if rest == GONE {
+        return Some((path, None));
+    }
+    Some((path, Some(parse_known(rest)?)))
 }
 
-/// The facts of a line; the mark of a path that is gone is a fact too.
-fn parse_known(rest: &str) -> Option<Option<Known>> {
-    if rest == GONE {
-        return Some(None);
-    }
+/// The facts of a line. `None` for the mark of a path that is gone, and for what is no fact.
+fn parse_known(rest: &str) -> Option<Known> {
     let mut fields = rest.split('\t');
     let mut next = || fields.next();
     let all = [next()?, next()?, next()?, next()?, next()?, next()?];
-    Known::parse(&all).map(Some)
+    Known::parse(&all)
 }
 
 fn write_line(file: &mut impl Write, path: &str, known: Option<&Known>) -> io::Result<()> {
@@ -491,7 +492,7 @@ impl Visitor for Comparison<'_> {
                 lines.insert(there, facts);
             }
             let rest = rest.or_else(|| lines.remove(shown.as_ref()));
-            let known = rest.and_then(parse_known).flatten();
+            let known = rest.and_then(parse_known);
             if known.is_none_or(|known| !known.is_unchanged(stat)) {
                 self.differ(inside(folder, name)?, known, stat);
             }
@@ -507,9 +508,7 @@ impl Visitor for Comparison<'_> {
             };
             let path: TreePath = whole.parse().map_err(io::Error::other)?;
             if !self.manifest.newer.contains_key(&path) {
-                self.found
-                    .pending
-                    .push((path, parse_known(facts).flatten()));
+                self.found.pending.push((path, parse_known(facts)));
             }
         }
         self.visited.push(text);

@@ -51,9 +51,9 @@ impl Names {
     }
 
     fn push(&mut self, name: &[u8], stat: Stat) {
-        let start = self.bytes.len();
+        let from = self.bytes.len();
         self.bytes.extend_from_slice(name);
-        self.entries.push((start, self.bytes.len(), stat));
+        self.entries.push((from, self.bytes.len(), stat));
     }
 
     /// In the order of the names.

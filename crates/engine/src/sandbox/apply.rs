@@ -138,7 +138,7 @@ impl SandboxService {
 
     /// After the last change is in place: the copies go, then the sandbox is over.
     pub(super) fn complete(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
-        self.remove_files(&open.view)?;
+        Self::remove_files(&open.view)?;
         let id = open.view.sandbox.id;
         self.engine.write(move |unit| {
             sandboxes::transition(

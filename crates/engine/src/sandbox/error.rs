@@ -49,7 +49,7 @@ pub enum SandboxError {
     NothingToRedo(String),
     /// Someone else works with it.
     #[error(transparent)]
-    Lease(#[from] LeaseError),
+    Lease(Box<LeaseError>),
     /// Its files.
     #[error(transparent)]
     Files(#[from] cleveragents_sandbox::Error),
@@ -62,6 +62,19 @@ pub enum SandboxError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] cleveragents_store::Error),
+}
+
+impl From<LeaseError> for SandboxError {
+    fn from(error: LeaseError) -> Self {
+        Self::Lease(Box::new(error))
+    }
+}
+
+impl SandboxError {
+    /// Whether someone else works with it, or with the same resources, right now.
+    pub fn is_held(&self) -> bool {
+        matches!(self, Self::Lease(error) if matches!(**error, LeaseError::Held { .. }))
+    }
 }
 
 impl Diagnose for SandboxError {

@@ -8,7 +8,6 @@ use cleveragents_store::sandboxes;
 use super::error::SandboxError;
 use super::history::BY_ROLLBACK;
 use super::service::{OpenSandbox, SandboxService, SandboxView};
-use crate::lease::LeaseError;
 
 /// What was brought to an end.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,12 +43,12 @@ impl SandboxService {
                 continue;
             }
             let view = self.view(sandbox.id)?;
-            if self.check_here(&view).is_err() {
+            if Self::check_here(&view).is_err() {
                 continue;
             }
             let lease = match self.lease(sandbox.id) {
                 Ok(lease) => lease,
-                Err(SandboxError::Lease(LeaseError::Held { .. })) => continue,
+                Err(error) if error.is_held() => continue,
                 Err(error) => return Err(error),
             };
             let mut open = OpenSandbox {
@@ -59,7 +58,7 @@ impl SandboxService {
             match self.recover_one(&mut open) {
                 Ok(one) => done.extend(one),
                 // Somebody else applies to the same resources right now.
-                Err(SandboxError::Lease(LeaseError::Held { .. })) => {}
+                Err(error) if error.is_held() => {}
                 Err(error @ (SandboxError::Store(_) | SandboxError::Lease(_))) => {
                     return Err(error);
                 }

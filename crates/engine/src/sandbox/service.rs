@@ -276,14 +276,14 @@ impl SandboxService {
         if found.sandbox.state.is_over() {
             return Err(not_ready(&found));
         }
-        self.check_here(&found)?;
+        Self::check_here(&found)?;
         let lease = self.lease(found.sandbox.id)?;
         // Again, now that nobody else can change it.
         let view = self.view(found.sandbox.id)?;
         Ok(OpenSandbox { view, lease })
     }
 
-    pub(super) fn check_here(&self, view: &SandboxView) -> Result<(), SandboxError> {
+    pub(super) fn check_here(view: &SandboxView) -> Result<(), SandboxError> {
         if view.sandbox.machine == machine() {
             Ok(())
         } else {
@@ -334,13 +334,13 @@ impl SandboxService {
             match begin() {
                 // Nothing can be noted down, and it is these files that fill the disk.
                 Err(error) if error.code() == Code::DiskFull => {
-                    self.remove_files(&open.view)?;
+                    Self::remove_files(&open.view)?;
                     begin()?;
                 }
                 other => drop(other?),
             }
         }
-        self.remove_files(&open.view)?;
+        Self::remove_files(&open.view)?;
         self.engine.write(move |unit| {
             sandboxes::transition(
                 unit,
@@ -354,7 +354,7 @@ impl SandboxService {
     }
 
     /// Removes every copy, its traces in the user's repositories, and the folder of the sandbox.
-    pub(super) fn remove_files(&self, view: &SandboxView) -> Result<(), SandboxError> {
+    pub(super) fn remove_files(view: &SandboxView) -> Result<(), SandboxError> {
         for member in &view.members {
             member.remove(&view.sandbox.id.to_string())?;
         }

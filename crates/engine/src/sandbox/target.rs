@@ -103,13 +103,12 @@ impl Target {
                 &link.alias.to_string(),
                 link.read_only,
             )?;
-            match places.get(&target.location) {
+            if let Some(at) = places.get(&target.location) {
                 // One of the links allows writing, so the files may be written.
-                Some(at) => targets[*at].is_read_only &= target.is_read_only,
-                None => {
-                    places.insert(target.location.clone(), targets.len());
-                    targets.push(target);
-                }
+                targets[*at].is_read_only &= target.is_read_only;
+            } else {
+                places.insert(target.location.clone(), targets.len());
+                targets.push(target);
             }
         }
         Ok(targets)

@@ -122,7 +122,7 @@ pub(crate) fn plan_files(
                 }
                 (_, None) => planned.push((update.path.clone(), found, None)),
                 (Some(change), Some(_)) => {
-                    planned.push((update.path.clone(), found, with_mode(change, found)))
+                    planned.push((update.path.clone(), found, with_mode(change, found)));
                 }
                 (None, Some(_)) => merged.push((update.path.clone(), found)),
             }
@@ -324,7 +324,7 @@ impl RefChange {
             }
             is_same = hash_file(&index.place).during("reading", &index.place)? == index.before;
         }
-        if !is_same || self.head(&checkout)? != self.old {
+        if !is_same || checkout.head()?.commit != self.old {
             return Err(Error::Raced(format!(
                 "`{}` was changed by another git command",
                 self.location.display()
@@ -358,14 +358,10 @@ impl RefChange {
         PathBuf::from(name)
     }
 
-    fn head(&self, checkout: &Checkout) -> Result<String, Error> {
-        Ok(checkout.head()?.commit)
-    }
-
     /// Moves the branch, then puts the index in place.
     pub(crate) fn forward(&self) -> Result<(), Error> {
         let checkout = open_checkout(&self.location)?;
-        let head = self.head(&checkout)?;
+        let head = checkout.head()?.commit;
         if head == self.old {
             let moved =
                 checkout
@@ -405,7 +401,7 @@ impl RefChange {
             std::fs::rename(&lock, &index.place).during("writing", &index.place)?;
         }
         fault::boundary();
-        let head = self.head(&checkout)?;
+        let head = checkout.head()?.commit;
         if head == self.new {
             checkout.git.run(&[
                 "update-ref",

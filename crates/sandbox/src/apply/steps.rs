@@ -53,7 +53,7 @@ pub(crate) struct Steps {
     pub(crate) root: PathBuf,
     #[serde(with = "crate::path_text")]
     stage: PathBuf,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) all: Vec<Step>,
     /// Folders that may not be written, with their permissions: opened while the steps are made.
     #[serde(default)]
     closed: Vec<(TreePath, FileMode)>,
@@ -118,13 +118,13 @@ impl Steps {
         Self {
             root: root.to_owned(),
             stage: root.join(stage_name),
-            steps,
+            all: steps,
             closed: Vec::new(),
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.steps.is_empty()
+        self.all.is_empty()
     }
 
     fn roots(&self) -> Result<(Root, Root), Error> {
@@ -141,7 +141,7 @@ impl Steps {
         std::fs::create_dir(&self.stage).during("making", &self.stage)?;
         let (root, stage) = self.roots()?;
         self.closed = self.find_closed(&root)?;
-        for step in &self.steps {
+        for step in &self.all {
             self.check_file_system(&root, step)?;
             let Some(after) = step
                 .after
@@ -167,21 +167,14 @@ impl Steps {
                     .write_file(&slot, after.mode, &mut content)
                     .during("writing", &place)?;
             }
-            self.keep_owner(&root, &stage, step, &slot)
-                .during("setting the owner of", &place)?;
+            Self::keep_owner(&root, &stage, step, &slot).during("setting the owner of", &place)?;
         }
         rustix::fs::syncfs(stage.handle()).during("writing", &self.stage)?;
         Ok(())
     }
 
     /// A file that is replaced keeps its owner; a new one gets its folder's, when the superuser applies.
-    fn keep_owner(
-        &self,
-        root: &Root,
-        stage: &Root,
-        step: &Step,
-        slot: &TreePath,
-    ) -> io::Result<()> {
+    fn keep_owner(root: &Root, stage: &Root, step: &Step, slot: &TreePath) -> io::Result<()> {
         use rustix::fs::{AtFlags, Gid, Uid};
         if !rustix::process::geteuid().is_root() {
             return Ok(());
@@ -245,7 +238,7 @@ impl Steps {
     /// The folders of changed paths in which nothing can be changed as they are.
     fn find_closed(&self, root: &Root) -> Result<Vec<(TreePath, FileMode)>, Error> {
         let folders: BTreeSet<TreePath> = self
-            .steps
+            .all
             .iter()
             .filter_map(|step| step.path.parent())
             .collect();
@@ -289,7 +282,7 @@ impl Steps {
         root: &Root,
         wanted: impl Fn(&Step) -> Option<FileState>,
     ) -> Result<(), Error> {
-        for step in self.steps.iter().rev() {
+        for step in self.all.iter().rev() {
             let Some(state) = wanted(step).filter(|state| state.kind() == FileKind::Directory)
             else {
                 continue;
@@ -314,7 +307,7 @@ impl Steps {
         }
         let (root, stage) = self.roots()?;
         self.set_closed(&root, OPEN)?;
-        for step in &self.steps {
+        for step in &self.all {
             forward_one(&root, &stage, step)
                 .map_err(|error| error.at(&self.root.join(step.path.as_path())))?;
             fault::boundary();
@@ -334,7 +327,7 @@ impl Steps {
         }
         let (root, stage) = self.roots()?;
         self.set_closed(&root, OPEN)?;
-        for step in self.steps.iter().rev() {
+        for step in self.all.iter().rev() {
             let is_back = backward_one(&root, &stage, step)
                 .map_err(|error| error.at(&self.root.join(step.path.as_path())))?;
             if !is_back {
@@ -573,7 +566,7 @@ fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepErro
             }
             match stage.rename_to(&kept, root, &step.path, RenameFlags::EXCHANGE) {
                 Err(Errno::INVAL | Errno::NOSYS) => {
-                    stage.rename_to(&kept, root, &step.path, RenameFlags::empty())?
+                    stage.rename_to(&kept, root, &step.path, RenameFlags::empty())?;
                 }
                 other => other?,
             }

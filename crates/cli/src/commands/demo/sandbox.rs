@@ -46,11 +46,12 @@ pub(super) fn works_in_a_copy(tour: &Tour) -> Result<Stop, CommandError> {
     // The user goes on working in another file.
     written("mine.txt", "my own edit\n")?;
     service.apply(sandbox, &ApplyRequest::default())?;
-    let read = |name: &str| std::fs::read_to_string(real.join(name)).unwrap_or_default();
-    let is_whole = read("kept.txt") == "changed\n"
-        && read("new.txt") == "new\n"
+    let content = |name: &str| std::fs::read_to_string(real.join(name)).unwrap_or_default();
+    let is_whole = content("kept.txt") == "changed\n"
+        && content("new.txt") == "new\n"
         && !real.join("old.txt").exists();
-    if !is_whole || read("mine.txt") != "my own edit\n" || tour.home.join("escaped.txt").exists() {
+    if !is_whole || content("mine.txt") != "my own edit\n" || tour.home.join("escaped.txt").exists()
+    {
         return Err(broken(
             "an apply was not whole, touched another file, or a command wrote outside",
         ));

@@ -145,10 +145,10 @@ fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
     }
     match finished.ending {
         Ending::TimedOut => {
-            report = report.warn("the command ran out of time and was killed with all it started")
+            report = report.warn("the command ran out of time and was killed with all it started");
         }
         Ending::Signalled(signal) => {
-            report = report.warn(format!("signal {signal} ended the command"))
+            report = report.warn(format!("signal {signal} ended the command"));
         }
         Ending::Cancelled => report = report.warn("the command was cancelled"),
         Ending::Exited(_) => {}
