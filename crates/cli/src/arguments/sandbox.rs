@@ -84,9 +84,9 @@ pub(crate) struct SandboxCreate {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The command may write in the sandbox and its temporary folder only, and has no network unless
---network is given. It starts with a clean environment: pass on variables with --env. Everything it
-started ends with it. The exit code is the command's own; 124 means that it ran out of time.
+    after_help = "The command may write in the sandbox and its temporary folder only, and has no network unless that
+is allowed with --network. It starts with a clean environment: pass on variables with --env. All
+that it started ends with it. The exit code is the command's own; 124 means that it ran out of time.
 
 Examples:
   agents sandbox exec fix -- cargo test

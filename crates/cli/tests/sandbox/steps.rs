@@ -162,7 +162,7 @@ fn an_apply_that_cannot_be_brought_to_an_end_keeps_no_other_sandbox_from_work() 
     let listed = world.agents.run(&NEXT);
     assert_eq!(listed.code, Some(0), "{listed:?}");
     assert!(
-        listed.err.contains("cannot be brought to an end"),
+        listed.err.contains("could not be brought to an end"),
         "{listed:?}"
     );
     let shown = world.agents.run(&["sandbox", "diff", "other", "--stat"]);

@@ -82,11 +82,39 @@ impl Target {
         })
     }
 
-    /// Something in the file system, registered if it is not yet.
+    /// Something in the file system, registered if it is not yet. What looks like a repository is
+    /// taken for one, so that one that cannot be used is refused instead of copied. A path that is no
+    /// plain text is not registered.
     pub fn at(resources: &ResourceService, path: &Path) -> Result<Self, SandboxError> {
-        let resource = resources.ensure_path(path)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        Self::of(resources, &resource, &name, false)
+        let is_text = path
+            .to_str()
+            .is_some_and(|text| !text.contains(char::is_control));
+        let mut target = if is_text {
+            let resource = resources.ensure_path(path)?;
+            Self::of(resources, &resource, &name, false)?
+        } else {
+            let (source, strategy) = if path.is_dir() {
+                (Source::Directory, SandboxStrategy::CopyOnWrite)
+            } else {
+                (Source::File, SandboxStrategy::CopyOnWrite)
+            };
+            Self {
+                alias: plain(&name),
+                resource: path.display().to_string(),
+                strategy: strategy.as_str().to_owned(),
+                source,
+                location: path.to_owned(),
+                is_read_only: false,
+            }
+        };
+        if looks_like_a_repository(path) {
+            target.source = Source::Git;
+            SandboxStrategy::GitWorktree
+                .as_str()
+                .clone_into(&mut target.strategy);
+        }
+        Ok(target)
     }
 
     /// All that a project links; what shares a boundary is one.
@@ -126,6 +154,15 @@ impl Target {
             }
         }
     }
+}
+
+fn looks_like_a_repository(path: &Path) -> bool {
+    let is_bare = || {
+        ["objects", "refs"]
+            .iter()
+            .all(|name| path.join(name).is_dir())
+    };
+    path.join(".git").symlink_metadata().is_ok() || (path.join("HEAD").is_file() && is_bare())
 }
 
 /// A plain word for the folder of a part.

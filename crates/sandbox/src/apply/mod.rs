@@ -15,7 +15,7 @@ mod tree;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use cleveragents_domain::{Operation, TreePath};
+use cleveragents_domain::{FileKind, Operation, TreePath};
 use serde::Serialize;
 
 pub use conflict::{Conflict, Side};
@@ -256,7 +256,9 @@ impl Part<'_> {
                 .collect();
             let cleared: Vec<TreePath> = files
                 .iter()
-                .filter(|(_, _, after)| after.is_none())
+                .filter(|(_, _, after)| {
+                    after.is_none_or(|after| after.kind() == FileKind::Directory)
+                })
                 .map(|(path, _, _)| path.clone())
                 .collect();
             let (more, found) = tree::plan_tree(alias, &root, &besides, &cleared, self.objects)?;

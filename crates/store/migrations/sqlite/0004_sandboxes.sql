@@ -50,7 +50,7 @@ CREATE TABLE sandboxes (
     sandbox_id TEXT PRIMARY KEY NOT NULL,
     name TEXT NOT NULL CHECK (name <> ''),
     state TEXT NOT NULL CHECK (state IN ('creating', 'active', 'applying', 'applied', 'discarding', 'discarded')),
-    changeset_id TEXT NOT NULL REFERENCES changesets (changeset_id),
+    changeset_id TEXT NOT NULL REFERENCES changesets (changeset_id) ON DELETE RESTRICT,
     machine TEXT NOT NULL,
     folder TEXT NOT NULL,
     origin TEXT NOT NULL,
