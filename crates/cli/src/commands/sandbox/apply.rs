@@ -103,7 +103,7 @@ fn report(name: &str, applied: &Applied, is_preview: bool) -> Report {
     }
     if left_out > 0 {
         report = report.info(format!(
-            "{} stay in the sandbox: ignored by git or in a protected folder",
+            "not applied, being ignored by git or in a protected folder: {}",
             counted(left_out, "changed path")
         ));
     }
