@@ -116,8 +116,10 @@ impl Known {
 pub(crate) struct Manifest {
     /// How many entries of the history it knows.
     pub(crate) position: u64,
-    /// One line per path, by folder and then by name.
+    /// One line per path, by folder and then by name, after a first line.
     saved: String,
+    /// Where the lines begin.
+    start: usize,
     /// What replaces lines of it; `None` for a path that is gone.
     newer: HashMap<TreePath, Option<Known>>,
     /// Paths of `newer` that the file beside the saved text does not hold yet.
@@ -209,17 +211,22 @@ impl Manifest {
             .and_then(|count| count.trim().parse().ok())
             .ok_or_else(|| malformed(place))?;
         saved.truncate(end + 1);
-        saved.drain(..=header_end);
-        if saved.bytes().filter(|byte| *byte == b'\n').count() != count {
+        let start = header_end + 1;
+        if saved[start..].bytes().filter(|byte| *byte == b'\n').count() != count {
             return Err(malformed(place));
         }
         let mut manifest = Self {
             position,
             saved,
+            start,
             ..Self::default()
         };
         manifest.load_additions(place)?;
         Ok(manifest)
+    }
+
+    fn lines(&self) -> &str {
+        &self.saved[self.start..]
     }
 
     /// What was added beside the text. The end of a line may be missing after a crash; what such a
@@ -254,7 +261,7 @@ impl Manifest {
         }
         let wanted = path.to_string();
         let wanted = split(&wanted);
-        let mut rest = self.saved.as_str();
+        let mut rest = self.lines();
         while !rest.is_empty() {
             // By bytes: the middle may fall into a character.
             let before = rest.as_bytes()[..rest.len() / 2].iter();
@@ -282,7 +289,7 @@ impl Manifest {
     /// Every path, in no order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (TreePath, Known)> + '_ {
         let saved = self
-            .saved
+            .lines()
             .lines()
             .filter_map(parse_line)
             .filter(|(path, _)| !self.newer.contains_key(path));
@@ -376,7 +383,7 @@ impl Manifest {
     /// Compares a tree with what is known of it, without reading content.
     pub(crate) fn compare(&self, root: &Root, extent: Extent<'_>) -> io::Result<Differences> {
         let mut runs: HashMap<&str, &str> = HashMap::new();
-        let mut rest = self.saved.as_str();
+        let mut rest = self.lines();
         while !rest.is_empty() {
             let (folder, _) = split(path_field(rest.split('\n').next().unwrap_or_default()));
             let mut end = 0;
