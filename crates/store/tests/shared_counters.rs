@@ -1,6 +1,7 @@
 //! Units that share a commit take their message numbers from counters in memory. Nobody must be able
 //! to tell: no number is missing or given twice, and whoever looks at a session sees all of it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -86,6 +87,19 @@ fn is_sound(engine: &Engine) {
 
 type Work = Box<dyn FnMut(&mut UnitOfWork<'_>) -> Result<Vec<u64>, Error> + Send>;
 
+/// Waits until a thread sleeps, which it does once its unit is queued. Its state is told by the system.
+fn wait_until_asleep(caller: &Path) {
+    let place = Path::new("/proc").join(caller).join("stat");
+    loop {
+        let stat = std::fs::read_to_string(&place).expect("it lives");
+        let (_, after_name) = stat.rsplit_once(')').expect("a name in brackets");
+        if after_name.trim_start().starts_with('S') {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Runs units in this order and in one batch: they are queued one after the other while the unit
 /// that leads the batch is held up.
 fn in_one_batch(engine: &Arc<Engine>, units: Vec<Work>) -> Vec<Result<Vec<u64>, Error>> {
@@ -106,8 +120,13 @@ fn in_one_batch(engine: &Arc<Engine>, units: Vec<Work>) -> Vec<Result<Vec<u64>, 
         .into_iter()
         .map(|unit| {
             let engine = Arc::clone(engine);
-            let caller = thread::spawn(move || engine.write(unit));
-            thread::sleep(Duration::from_millis(30));
+            let (tell, told) = mpsc::channel();
+            let caller = thread::spawn(move || {
+                let thread = std::fs::read_link("/proc/thread-self").expect("a thread");
+                tell.send(thread).expect("somebody listens");
+                engine.write(unit)
+            });
+            wait_until_asleep(&told.recv().expect("it runs"));
             caller
         })
         .collect();
