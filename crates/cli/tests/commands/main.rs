@@ -61,7 +61,9 @@ fn transcript(agents: &Agents, arguments: &[&str], answer: &Answer) -> String {
         writeln!(text, "--- exit code {:?}", answer.code).expect("a String takes it");
     }
     let folder = agents.home().parent().expect("a home is in a folder");
-    text.replace(&folder.display().to_string(), "[folder]")
+    let work = folder.join("work");
+    text.replace(&work.display().to_string(), "[work]")
+        .replace(&folder.display().to_string(), "[folder]")
 }
 
 /// Runs a command on two homes made alike, as people and as programs see it.
