@@ -158,6 +158,14 @@ fn positions_of_events_are_never_given_again() {
 fn a_vacuum_gives_the_bytes_back_and_says_how_many() {
     for database in TestDatabase::each() {
         let engine = database.open();
+        if database.kind == "postgres" {
+            // Or the server may tidy up by itself before anything is measured.
+            for table in ["messages", "events"] {
+                database.meddle(&format!(
+                    "ALTER TABLE {table} SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)"
+                ));
+            }
+        }
         let kept = add_session(&engine, 10, 100);
         let large = add_session(&engine, 1_000, 2_000);
         engine
@@ -171,7 +179,7 @@ fn a_vacuum_gives_the_bytes_back_and_says_how_many() {
         let freed = engine.vacuum().expect("vacuumed");
         let after = bytes_on_disk(&database);
         assert!(
-            before - after > 1_000_000,
+            after + 1_000_000 < before,
             "{before} → {after} on {}",
             database.kind
         );

@@ -139,6 +139,40 @@ fn resource_inspect() {
     );
 }
 
+/// Comparing a file may mean running its filter, and that would be a command of the repository's.
+#[test]
+fn looking_at_a_repository_runs_no_filter_of_it() {
+    let agents = agents();
+    shop(&agents);
+    let trace = agents.work().join("trace");
+    let filter = format!("sh -c \"touch '{}'; cat\"", trace.display());
+    let shop = agents.work().join("shop");
+    std::fs::write(shop.join(".gitattributes"), "* filter=tracing\n").expect("a file");
+    std::fs::write(shop.join("file.txt"), "first\n").expect("a file");
+    git(&agents, "shop", &["add", "-A"]);
+    git(&agents, "shop", &["commit", "--quiet", "-m", "filtered"]);
+    std::fs::write(shop.join("file.txt"), "later\n").expect("a file");
+    git(
+        &agents,
+        "shop",
+        &["config", "filter.tracing.clean", &filter],
+    );
+    let data = agents.data(&["resource", "inspect", "shop"]);
+    assert_eq!(data["git"]["dirty"], 1);
+    assert!(!trace.exists(), "the filter ran");
+    agents.data(&[
+        "resource",
+        "add",
+        "git-checkout",
+        "shop",
+        "--path",
+        "shop",
+        "--update",
+    ]);
+    agents.data(&["sandbox", "create", "fix", "--path", "shop"]);
+    assert!(!trace.exists(), "the filter ran");
+}
+
 #[test]
 fn resource_tree() {
     let linked = |agents: &Agents| {

@@ -1,11 +1,11 @@
 //! Reading a git repository with the `git` program.
 //!
-//! Git runs without the variables that would point it elsewhere, without hooks and without the
-//! monitor that a repository's configuration could start. Nothing here changes a repository.
+//! Git runs as sandboxes run it: nothing of a repository's configuration can start a command. Nothing
+//! here changes a repository.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+
+use cleveragents_sandbox::{Error, Git, GitAnswer};
 
 /// What a folder is to git.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,34 +38,18 @@ pub struct GitState {
     pub dirty: Option<u64>,
 }
 
-fn run(path: &Path, arguments: &[&str]) -> Result<Output, GitProblem> {
-    let mut command = Command::new("git");
-    // Set by a surrounding git command, such variables would name another repository.
-    for (name, _) in std::env::vars_os() {
-        if name.as_encoded_bytes().starts_with(b"GIT_") {
-            command.env_remove(name);
-        }
-    }
-    command
-        .env("LC_ALL", "C")
-        .env("GIT_OPTIONAL_LOCKS", "0")
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .arg("-C")
-        .arg(path)
-        .args([
-            "-c",
-            "core.fsmonitor=false",
-            "-c",
-            "core.hooksPath=/dev/null",
-        ])
-        .args(arguments.iter().map(OsStr::new))
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| GitProblem::Unavailable(error.to_string()))
+fn unavailable(error: &Error) -> GitProblem {
+    GitProblem::Unavailable(error.to_string())
+}
+
+fn run(path: &Path, arguments: &[&str]) -> Result<GitAnswer, GitProblem> {
+    Git::at(path)
+        .try_run(arguments)
+        .map_err(|error| unavailable(&error))
 }
 
 /// The first line of what git complained about.
-fn complaint(output: &Output) -> String {
+fn complaint(output: &GitAnswer) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().next().unwrap_or("it gave no reason");
     line.strip_prefix("fatal: ").unwrap_or(line).to_owned()
@@ -109,14 +93,12 @@ pub(super) fn has_branch(path: &Path, branch: &str) -> Result<bool, GitProblem> 
             &reference,
         ],
     )?;
-    Ok(output.status.success())
+    Ok(output.code == Some(0))
 }
 
-fn line(output: &Output) -> Option<String> {
+fn line(output: &GitAnswer) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stdout);
-    output
-        .status
-        .success()
+    (output.code == Some(0))
         .then(|| text.trim().to_owned())
         .filter(|text| !text.is_empty())
 }
@@ -128,8 +110,14 @@ pub(super) fn state(path: &Path, probe: &GitProbe) -> Result<GitState, GitProble
     let dirty = if probe.is_bare {
         None
     } else {
-        let output = run(path, &["status", "--porcelain=v1", "-z", "--no-renames"])?;
-        if !output.status.success() {
+        // Comparing a file may mean running its filter, so filters are taken out.
+        let git = Git::at(path)
+            .disarmed()
+            .map_err(|error| unavailable(&error))?;
+        let output = git
+            .try_run(&["status", "--porcelain=v1", "-z", "--no-renames"])
+            .map_err(|error| unavailable(&error))?;
+        if output.code != Some(0) {
             return Err(GitProblem::NotARepository(complaint(&output)));
         }
         // Every entry ends with a zero byte.

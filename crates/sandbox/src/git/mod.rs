@@ -10,7 +10,8 @@ mod result;
 mod worktree;
 
 pub(crate) use base::CommittedContent;
-pub(crate) use program::{Git, object_folder};
+pub(crate) use program::object_folder;
+pub use program::{Answer, Git};
 pub use result::Landing;
 pub(crate) use result::{Blob, GitPlan, GitRequest, Update, plan_result};
 pub use worktree::GitBase;

@@ -42,7 +42,7 @@ const SETTINGS: [&str; 14] = [
 
 /// How to start git for one repository.
 #[derive(Debug, Clone)]
-pub(crate) struct Git {
+pub struct Git {
     folder: PathBuf,
     settings: Vec<String>,
     /// Settings whose names are not ours: any bytes, `=` included.
@@ -54,7 +54,7 @@ pub(crate) struct Git {
 
 impl Git {
     /// Git as started in a folder.
-    pub(crate) fn at(folder: &Path) -> Self {
+    pub fn at(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
             settings: SETTINGS.map(str::to_owned).to_vec(),
@@ -65,7 +65,7 @@ impl Git {
     }
 
     /// The same with the commands of the repository's and the user's configuration taken out.
-    pub(crate) fn disarmed(mut self) -> Result<Self, Error> {
+    pub fn disarmed(mut self) -> Result<Self, Error> {
         let configured = self.try_run(&[
             "config",
             "-z",
@@ -134,7 +134,7 @@ impl Git {
     }
 
     /// Runs git and gives what it printed, whatever its exit code.
-    pub(crate) fn try_run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Answer, Error> {
+    pub fn try_run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Answer, Error> {
         self.start(arguments, b"")
     }
 
@@ -253,10 +253,13 @@ impl Git {
 
 /// What git said.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: Vec<u8>,
-    pub(crate) stderr: Vec<u8>,
+pub struct Answer {
+    /// Its exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// What it printed.
+    pub stdout: Vec<u8>,
+    /// What it complained about.
+    pub stderr: Vec<u8>,
 }
 
 impl Answer {
