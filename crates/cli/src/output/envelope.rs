@@ -117,7 +117,9 @@ fn with_error(data: &Value, error: &CommandError) -> Value {
 /// Escapes the control characters JSON allows unescaped (DEL and C1), which a terminal would obey.
 fn escape(json: String) -> String {
     let is_control = |character: char| matches!(character, '\u{7f}'..='\u{9f}');
-    if !json.contains(is_control) {
+    // Each of them is, or begins with, one of these two bytes: nearly always a look at the bytes is enough.
+    let may_be = |byte: u8| matches!(byte, 0x7f | 0xc2);
+    if !json.bytes().any(may_be) || !json.contains(is_control) {
         return json;
     }
     let mut escaped = String::with_capacity(json.len() + 16);

@@ -1,11 +1,11 @@
 //! Listing sessions and reading their messages.
 
 use cleveragents_domain::{
-    ActorName, Message, MessageId, MessageState, Metadata, Role, Sequence, Session, SessionId,
-    SessionName, Timestamp,
+    ActorName, Message, MessageId, MessageState, Metadata, Role, Sequence, SessionId, SessionName,
+    Timestamp,
 };
 use cleveragents_engine::{SessionError, SessionView};
-use cleveragents_store::sessions::{Direction, SessionFilter, SortKey};
+use cleveragents_store::sessions::{Direction, ListedSession, SessionFilter, SortKey};
 use serde::Serialize;
 use serde_json::json;
 
@@ -55,12 +55,12 @@ fn filter(arguments: &SessionList) -> Result<SessionFilter, CommandError> {
 /// `data` of `session list`.
 #[derive(Serialize)]
 struct SessionListing {
-    sessions: Vec<ListedSession>,
+    sessions: Vec<SessionRecord>,
     summary: ListSummary,
 }
 
 #[derive(Serialize)]
-struct ListedSession {
+struct SessionRecord {
     id: SessionId,
     name: Option<String>,
     actor: Option<ActorName>,
@@ -69,8 +69,8 @@ struct ListedSession {
     updated: Timestamp,
 }
 
-impl From<Session> for ListedSession {
-    fn from(session: Session) -> Self {
+impl From<ListedSession> for SessionRecord {
+    fn from(session: ListedSession) -> Self {
         Self {
             id: session.id,
             name: session.name.map(SessionName::into_string),
@@ -133,7 +133,7 @@ pub(super) fn list(context: &Context, arguments: &SessionList) -> Result<Report,
     let sessions = page.sessions;
     let newest = sessions.iter().max_by_key(|session| session.updated_at);
     let oldest = sessions.iter().min_by_key(|session| session.created_at);
-    let label = |session: &Session| {
+    let label = |session: &ListedSession| {
         session
             .name
             .as_ref()
@@ -178,7 +178,7 @@ pub(super) fn list(context: &Context, arguments: &SessionList) -> Result<Report,
             total_messages: totals.messages,
             storage: totals.content_bytes,
         };
-        let sessions = sessions.into_iter().map(ListedSession::from).collect();
+        let sessions = sessions.into_iter().map(SessionRecord::from).collect();
         Report::new("session list").records(SessionListing { sessions, summary })
     };
     Ok(report.ok(format!("{} listed", counted(count, "session"))))
