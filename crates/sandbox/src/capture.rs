@@ -166,10 +166,11 @@ fn settle(
                 let is_first =
                     known.is_some_and(|known| known.hash.is_none()) && before == Some(*state);
                 let hash = (!is_first).then_some(state.hash);
-                manifest.learn(
-                    path.clone(),
-                    Some(Known::seen(stat, state.mode, hash, moment)),
-                );
+                let known = match state.kind() {
+                    FileKind::Directory => Known::folder(state.mode),
+                    _ => Known::seen(stat, state.mode, hash, moment),
+                };
+                manifest.learn(path.clone(), Some(known));
             }
         }
         if before != state {

@@ -4,22 +4,23 @@
 //! cache beside the history, which is the truth: it carries the position up to which it knows the
 //! history, and a path whose description is missing is read again. One line per path, sorted by
 //! folder and name, so that one path is found without reading the rest and a folder is compared at
-//! once; what is learned later is added in a second file.
+//! once ([`compare`]); what is learned later is added in a second file.
+
+mod compare;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{self, BufWriter, Read as _, Write};
+use std::io::{self, Read as _, Write};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use cleveragents_domain::{ContentHash, FileKind, FileMode, TreePath};
 
-use crate::beneath::{Root, Stat};
-use crate::scan::{Extent, Names, Visitor, inside};
+use crate::beneath::Stat;
 
 const HEADER: &str = "cleveragents-manifest 1";
 
-/// Begins the last line, which says how many lines there must be.
+/// Begins the last line, which says how many lines there must be, and how many bytes before it.
 const END: &str = "cleveragents-manifest-end";
 
 /// Stands for the facts of a path that is gone.
@@ -88,6 +89,27 @@ impl Known {
                 && self.inode == stat.inode)
     }
 
+    /// A folder of which nothing but its mode is known. Its times tell whether the names in it are
+    /// still the same, so they may be taken only before the names are read.
+    pub(crate) const fn folder(mode: FileMode) -> Self {
+        Self {
+            mode,
+            size: 0,
+            modified: UNKNOWN,
+            changed: UNKNOWN,
+            inode: 0,
+            hash: None,
+        }
+    }
+
+    /// Whether the names in a folder are still the same.
+    pub(crate) fn has_same_names(&self, stat: &Stat) -> bool {
+        self.mode.kind() == FileKind::Directory
+            && self.changed == stat.changed
+            && self.modified == stat.modified
+            && self.inode == stat.inode
+    }
+
     /// Whether a look would be needed to be sure of it.
     pub(crate) const fn is_settled(&self) -> bool {
         self.changed != UNKNOWN || matches!(self.mode.kind(), FileKind::Directory)
@@ -120,6 +142,8 @@ pub(crate) struct Manifest {
     saved: String,
     /// Where the lines begin.
     start: usize,
+    /// How many there are.
+    count: usize,
     /// What replaces lines of it; `None` for a path that is gone.
     newer: HashMap<TreePath, Option<Known>>,
     /// Paths of `newer` that the file beside the saved text does not hold yet.
@@ -145,6 +169,17 @@ fn split(path: &str) -> (&str, &str) {
 
 fn path_field(line: &str) -> &str {
     line.split_once('\t').map_or(line, |(path, _)| path)
+}
+
+/// Where the line around a byte begins and ends.
+fn line_around(lines: &str, at: usize) -> (usize, usize) {
+    // By bytes: the place may fall into a character.
+    let bytes = lines.as_bytes();
+    let before = bytes[..at].iter().rev();
+    let start = before.take_while(|byte| **byte != b'\n').count();
+    let after = bytes[at..].iter();
+    let end = after.take_while(|byte| **byte != b'\n').count();
+    (at - start, at + end)
 }
 
 fn parse_line(line: &str) -> Option<(TreePath, Option<Known>)> {
@@ -206,19 +241,21 @@ impl Manifest {
             .trim_end_matches('\n')
             .rfind('\n')
             .ok_or_else(|| malformed(place))?;
-        let count = saved[end + 1..].trim_end().strip_prefix(END);
-        let count: usize = count
-            .and_then(|count| count.trim().parse().ok())
+        let told = saved[end + 1..].trim_end().strip_prefix(END);
+        let (count, length): (usize, usize) = told
+            .and_then(|told| told.trim().split_once(' '))
+            .and_then(|(count, length)| Some((count.parse().ok()?, length.parse().ok()?)))
             .ok_or_else(|| malformed(place))?;
         saved.truncate(end + 1);
-        let start = header_end + 1;
-        if saved[start..].bytes().filter(|byte| *byte == b'\n').count() != count {
+        if saved.len() != length {
             return Err(malformed(place));
         }
+        let start = header_end + 1;
         let mut manifest = Self {
             position,
             saved,
             start,
+            count,
             ..Self::default()
         };
         manifest.load_additions(place)?;
@@ -227,6 +264,21 @@ impl Manifest {
 
     fn lines(&self) -> &str {
         &self.saved[self.start..]
+    }
+
+    /// The lines from the first one of a folder on; those of the folder stand together.
+    fn lines_from(&self, folder: &str) -> &str {
+        let lines = self.lines();
+        let (mut low, mut high) = (0, lines.len());
+        while low < high {
+            let (start, end) = line_around(lines, low + (high - low) / 2);
+            if split(path_field(&lines[start..end])).0 < folder {
+                low = (end + 1).min(high);
+            } else {
+                high = start;
+            }
+        }
+        &lines[low..]
     }
 
     /// What was added beside the text. The end of a line may be missing after a crash; what such a
@@ -261,20 +313,15 @@ impl Manifest {
         }
         let wanted = path.to_string();
         let wanted = split(&wanted);
-        let mut rest = self.lines();
-        while !rest.is_empty() {
-            // By bytes: the middle may fall into a character.
-            let before = rest.as_bytes()[..rest.len() / 2].iter();
-            let middle = before.rev().position(|byte| *byte == b'\n');
-            let middle = middle.map_or(0, |back| rest.len() / 2 - back);
-            let end = rest[middle..]
-                .find('\n')
-                .map_or(rest.len(), |end| middle + end);
-            let line = &rest[middle..end];
+        let lines = self.lines();
+        let (mut low, mut high) = (0, lines.len());
+        while low < high {
+            let (start, end) = line_around(lines, low + (high - low) / 2);
+            let line = &lines[start..end];
             match split(path_field(line)).cmp(&wanted) {
                 std::cmp::Ordering::Equal => return parse_line(line)?.1,
-                std::cmp::Ordering::Less => rest = &rest[(end + 1).min(rest.len())..],
-                std::cmp::Ordering::Greater => rest = &rest[..middle],
+                std::cmp::Ordering::Less => low = (end + 1).min(high),
+                std::cmp::Ordering::Greater => high = start,
             }
         }
         None
@@ -284,6 +331,26 @@ impl Manifest {
     pub(crate) fn learn(&mut self, path: TreePath, known: Option<Known>) {
         self.unsaved.insert(path.clone());
         self.newer.insert(path, known);
+    }
+
+    /// Learns what paths hold, up to a position of the history, in a saved manifest; reads as little of
+    /// it as possible.
+    pub(crate) fn learn_at(
+        place: &Path,
+        learned: Vec<(TreePath, Option<Known>)>,
+        position: u64,
+    ) -> io::Result<()> {
+        let mut manifest = Self::default();
+        manifest.load_additions(place)?;
+        let is_little = manifest.newer.len() + learned.len() <= LONGEST_ADDITION;
+        if manifest.is_torn || !is_little || !place.exists() {
+            manifest = Self::load(place)?;
+        }
+        for (path, known) in learned {
+            manifest.learn(path, known);
+        }
+        manifest.position = position;
+        manifest.save(place)
     }
 
     /// Every path, in no order.
@@ -328,14 +395,16 @@ impl Manifest {
             .collect();
         lines.sort_unstable_by(|left, right| split(&left.0).cmp(&split(&right.0)));
         let folder = place.parent().unwrap_or_else(|| Path::new("."));
-        let mut file = BufWriter::with_capacity(1 << 18, tempfile::NamedTempFile::new_in(folder)?);
-        writeln!(file, "{HEADER} {}", self.position)?;
+        let mut text = Vec::with_capacity(lines.len() * 128);
+        writeln!(text, "{HEADER} {}", self.position)?;
         for (path, known) in &lines {
-            write_line(&mut file, path, Some(known))?;
+            write_line(&mut text, path, Some(known))?;
         }
         // Not synced: after a power cut the last line tells whether the rest is there.
-        writeln!(file, "{END} {}", lines.len())?;
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let length = text.len();
+        writeln!(text, "{END} {} {length}", lines.len())?;
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(&text)?;
         // The additions first: without them the old text is only behind, never wrong.
         match std::fs::remove_file(additions_of(place)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -379,169 +448,11 @@ impl Manifest {
         }
         Ok((additions.position, None))
     }
-
-    /// Compares a tree with what is known of it, without reading content.
-    pub(crate) fn compare(&self, root: &Root, extent: Extent<'_>) -> io::Result<Differences> {
-        let mut runs: HashMap<&str, &str> = HashMap::new();
-        let mut rest = self.lines();
-        while !rest.is_empty() {
-            let (folder, _) = split(path_field(rest.split('\n').next().unwrap_or_default()));
-            let mut end = 0;
-            for line in rest.split_inclusive('\n') {
-                if split(path_field(line)).0 != folder {
-                    break;
-                }
-                end += line.len();
-            }
-            runs.insert(folder, &rest[..end]);
-            rest = &rest[end..];
-        }
-        let touched: HashSet<String> = self
-            .newer
-            .keys()
-            .map(|path| split(&path.to_string()).0.to_owned())
-            .collect();
-        let visitors = crate::scan::walk(root, extent, || Comparison {
-            manifest: self,
-            runs: &runs,
-            touched: &touched,
-            found: Differences::default(),
-            visited: Vec::new(),
-            seen: Vec::new(),
-        })?;
-        let mut whole = Differences::default();
-        let mut visited = HashSet::new();
-        let mut seen = HashSet::new();
-        for visitor in visitors {
-            whole.pending.extend(visitor.found.pending);
-            whole.special.extend(visitor.found.special);
-            visited.extend(visitor.visited);
-            seen.extend(visitor.seen);
-        }
-        // What was in folders that are gone, and what was learned of paths that are gone.
-        for (folder, run) in &runs {
-            if !visited.contains(*folder) {
-                let lines = run.lines().filter_map(parse_line);
-                let gone = lines.filter(|(path, _)| !self.newer.contains_key(path));
-                whole.pending.extend(gone);
-            }
-        }
-        for (path, known) in &self.newer {
-            if known.is_some() && !seen.contains(path) {
-                whole.pending.push((path.clone(), *known));
-            }
-        }
-        whole.pending.sort_by(|left, right| left.0.cmp(&right.0));
-        whole.special.sort();
-        Ok(whole)
-    }
 }
 
 /// Where what was learned since the text was written is added.
 fn additions_of(place: &Path) -> std::path::PathBuf {
     place.with_extension("new")
-}
-
-/// Paths whose description changed, with what was known of them.
-#[derive(Debug, Default)]
-pub(crate) struct Differences {
-    pub(crate) pending: Vec<(TreePath, Option<Known>)>,
-    /// Devices, sockets and pipes.
-    pub(crate) special: Vec<TreePath>,
-}
-
-/// Compares folder by folder.
-struct Comparison<'a> {
-    manifest: &'a Manifest,
-    runs: &'a HashMap<&'a str, &'a str>,
-    touched: &'a HashSet<String>,
-    found: Differences,
-    visited: Vec<String>,
-    seen: Vec<TreePath>,
-}
-
-impl Visitor for Comparison<'_> {
-    fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()> {
-        let text = folder.map(ToString::to_string).unwrap_or_default();
-        let run = self.runs.get(text.as_str()).copied().unwrap_or_default();
-        let has_newer = self.touched.contains(&text);
-        let mut lines: HashMap<&str, &str> = HashMap::new();
-        let mut in_order = run.lines().peekable();
-        for (name, stat) in names.sorted() {
-            let plain = plain_name(name);
-            let shown = match plain {
-                Some(name) => std::borrow::Cow::Borrowed(name),
-                None => std::borrow::Cow::Owned(inside(None, name)?.to_string()),
-            };
-            if has_newer {
-                let path = inside(folder, name)?;
-                if let Some(known) = self.manifest.newer.get(&path) {
-                    if known.is_none_or(|known| !known.is_unchanged(stat)) {
-                        self.differ(path.clone(), *known, stat);
-                    }
-                    self.seen.push(path);
-                    continue;
-                }
-            }
-            // Both are nearly always in the same order; what is passed over is kept for later.
-            let mut rest = None;
-            while let Some(line) = in_order.peek() {
-                let (path, facts) = line.split_once('\t').unwrap_or((line, ""));
-                let there = split(path).1;
-                if there > shown.as_ref() {
-                    break;
-                }
-                in_order.next();
-                if there == shown.as_ref() {
-                    rest = Some(facts);
-                    break;
-                }
-                lines.insert(there, facts);
-            }
-            let rest = rest.or_else(|| lines.remove(shown.as_ref()));
-            let known = rest.and_then(parse_known);
-            if known.is_none_or(|known| !known.is_unchanged(stat)) {
-                self.differ(inside(folder, name)?, known, stat);
-            }
-        }
-        let left = in_order
-            .filter_map(|line| line.split_once('\t'))
-            .map(|(path, facts)| (split(path).1, facts));
-        for (name, facts) in lines.into_iter().chain(left) {
-            let whole = if text.is_empty() {
-                name.to_owned()
-            } else {
-                format!("{text}/{name}")
-            };
-            let path: TreePath = whole.parse().map_err(io::Error::other)?;
-            if !self.manifest.newer.contains_key(&path) {
-                self.found.pending.push((path, parse_known(facts)));
-            }
-        }
-        self.visited.push(text);
-        Ok(())
-    }
-}
-
-impl Comparison<'_> {
-    fn differ(&mut self, path: TreePath, known: Option<Known>, stat: &Stat) {
-        if stat.mode.is_some() {
-            self.found.pending.push((path, known));
-        } else {
-            if known.is_some() {
-                self.found.pending.push((path.clone(), known));
-            }
-            self.found.special.push(path);
-        }
-    }
-}
-
-/// A name that is the same as text.
-fn plain_name(name: &[u8]) -> Option<&str> {
-    let is_plain = |byte: &u8| (0x20..0x7f).contains(byte) && *byte != b'\\';
-    name.iter()
-        .all(is_plain)
-        .then(|| std::str::from_utf8(name).ok())?
 }
 
 fn parse_header(line: &str) -> Option<u64> {

@@ -478,17 +478,13 @@ impl Member {
     /// Remembers paths that were just restored, once the history holds that up to a position. Their
     /// description is taken later, when the clock has moved on.
     pub fn remember_restored(&self, changes: &[Change], position: u64) -> Result<(), Error> {
-        let mut manifest = self.load_manifest()?;
-        for change in changes {
-            let fact = change
-                .after
-                .map(|state| Known::recorded(state.mode, state.size, state.hash));
-            manifest.learn(change.path.clone(), fact);
-        }
-        manifest.position = position;
-        manifest
-            .save(&self.manifest_place())
-            .during("writing", &self.manifest_place())
+        let fact = |state: FileState| Known::recorded(state.mode, state.size, state.hash);
+        let learned = changes
+            .iter()
+            .map(|change| (change.path.clone(), change.after.map(fact)))
+            .collect();
+        let place = self.manifest_place();
+        Manifest::learn_at(&place, learned, position).during("writing", &place)
     }
 
     /// The content of a state of the history. `None` when it is lost or damaged.
@@ -593,7 +589,8 @@ impl BaseContent for First<'_> {
         let member = self.0;
         match &member.base {
             Base::Git(_) => CommittedContent {
-                checkout: &open_checkout(&member.location)?,
+                location: &member.location,
+                repository: &member.state.join("base.git"),
                 index: &member.base_index(),
                 temporary: &member.temporary,
             }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -69,6 +70,11 @@ impl Names {
 
 /// What is done with each folder of a walk, by one of several threads.
 pub(crate) trait Visitor: Send {
+    /// The names in a folder as the system describes it, where they are known without looking.
+    fn names(&self, _folder: &TreePath, _stat: &Stat) -> Option<Vec<Vec<u8>>> {
+        None
+    }
+
     fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()>;
 }
 
@@ -83,7 +89,7 @@ pub(crate) fn walk<V: Visitor>(
         .min(8);
     let queue = Queue {
         shared: Mutex::new(Shared {
-            folders: vec![None],
+            folders: vec![Below::default()],
             busy: 0,
             failure: None,
         }),
@@ -133,8 +139,12 @@ struct Queue {
     hungry: AtomicUsize,
 }
 
+/// A folder to be read, the root for `None`, with what the system said of it.
+#[derive(Default)]
+struct Below(Option<(TreePath, Stat)>);
+
 struct Shared {
-    folders: Vec<Option<TreePath>>,
+    folders: Vec<Below>,
     busy: usize,
     failure: Option<io::Error>,
 }
@@ -172,21 +182,17 @@ impl Queue {
         }
     }
 
-    fn read_below(
-        &self,
-        reader: &mut Reader<'_, impl Visitor>,
-        folder: Option<TreePath>,
-    ) -> io::Result<()> {
+    fn read_below(&self, reader: &mut Reader<'_, impl Visitor>, folder: Below) -> io::Result<()> {
         let mut own = vec![folder];
         while let Some(folder) = own.pop() {
-            let below = reader.read(folder.as_ref()).map_err(|error| {
-                let place = match &folder {
-                    Some(path) => path.to_string(),
+            let below = reader.read(&folder).map_err(|error| {
+                let place = match &folder.0 {
+                    Some((path, _)) => path.to_string(),
                     None => reader.root.path().display().to_string(),
                 };
                 io::Error::new(error.kind(), format!("{place}: {error}"))
             })?;
-            own.extend(below.into_iter().map(Some));
+            own.extend(below);
             if own.len() > 1 && self.hungry.load(Ordering::Relaxed) > 0 {
                 let half = own.len() / 2;
                 let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -209,7 +215,11 @@ struct Reader<'a, V> {
 
 impl<V: Visitor> Reader<'_, V> {
     /// Reads one folder and gives the folders in it.
-    fn read(&mut self, folder: Option<&TreePath>) -> io::Result<Vec<TreePath>> {
+    fn read(&mut self, Below(folder): &Below) -> io::Result<Vec<Below>> {
+        let known = folder
+            .as_ref()
+            .and_then(|(path, stat)| self.visitor.names(path, stat));
+        let folder = folder.as_ref().map(|(path, _)| path);
         let handle = match self.root.folder(folder) {
             Ok(handle) => handle,
             // Removed, or made into something else, since its parent was read.
@@ -220,29 +230,47 @@ impl<V: Visitor> Reader<'_, V> {
         };
         let mut below = Vec::new();
         self.names.clear();
-        let mut listing = fs::RawDir::new(&handle, &mut self.buffer);
-        while let Some(entry) = listing.next() {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name == b"." || name == b".." || (folder.is_none() && !self.extent.holds(name)) {
-                continue;
+        if let Some(known) = known {
+            for name in known {
+                look(&handle, folder, &name, &mut self.names, &mut below)?;
             }
-            let stat = match fs::statat(&handle, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) => stat_of(&stat),
-                Err(Errno::NOENT) => continue,
-                Err(error) => return Err(error.into()),
-            };
-            if stat
-                .mode
-                .is_some_and(|mode| mode.kind() == FileKind::Directory)
-            {
-                below.push(inside(folder, name)?);
+        } else {
+            let mut listing = fs::RawDir::new(&handle, &mut self.buffer);
+            while let Some(entry) = listing.next() {
+                let entry = entry?;
+                let name = entry.file_name().to_bytes();
+                let is_part = folder.is_some() || self.extent.holds(name);
+                if is_part && name != b"." && name != b".." {
+                    look(&handle, folder, name, &mut self.names, &mut below)?;
+                }
             }
-            self.names.push(name, stat);
         }
         self.visitor.folder(folder, &mut self.names)?;
         Ok(below)
     }
+}
+
+/// Adds what the system says of a name in a folder; nothing when it is gone.
+fn look(
+    handle: &OwnedFd,
+    folder: Option<&TreePath>,
+    name: &[u8],
+    names: &mut Names,
+    below: &mut Vec<Below>,
+) -> io::Result<()> {
+    let stat = match fs::statat(handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat_of(&stat),
+        Err(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    if stat
+        .mode
+        .is_some_and(|mode| mode.kind() == FileKind::Directory)
+    {
+        below.push(Below(Some((inside(folder, name)?, stat))));
+    }
+    names.push(name, stat);
+    Ok(())
 }
 
 /// The path of a name in a folder.

@@ -1,11 +1,17 @@
 //! First content of a worktree: what git wrote from the commit, conversions included.
+//!
+//! It is asked for at nearly every capture, so git has a small repository of ours for it: the user's
+//! objects, and of the user's settings only those that say how content is written. Nothing else of
+//! theirs has to be read, or disarmed, each time.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use cleveragents_domain::{FileState, TreePath};
 
-use super::joined;
-use super::worktree::Checkout;
+use super::program::Git;
+use super::worktree::{Checkout, open_checkout, quoted};
+use super::{joined, records};
 use crate::beneath::Root;
 use crate::capture::BaseContent;
 use crate::error::{During as _, Error};
@@ -15,7 +21,10 @@ use crate::state::read_state;
 
 /// The commit a worktree was made from, as the index git made for it.
 pub(crate) struct CommittedContent<'a> {
-    pub(crate) checkout: &'a Checkout,
+    /// The user's repository.
+    pub(crate) location: &'a Path,
+    /// Ours, made when it is missing.
+    pub(crate) repository: &'a Path,
     /// A copy of that index.
     pub(crate) index: &'a Path,
     /// Where git may write files for a moment.
@@ -31,11 +40,23 @@ impl BaseContent for CommittedContent<'_> {
         // An empty folder as work tree, so that attributes are those of the commit too.
         let folder =
             tempfile::tempdir_in(self.temporary).during("making a folder in", self.temporary)?;
-        let git = self.checkout.scratch(self.index, folder.path());
+        if !self.repository.is_dir() {
+            make_repository(&open_checkout(self.location)?, self.repository)?;
+        } else if !self.location.is_dir() {
+            let place = self.location.display();
+            return Err(Error::Damaged(format!(
+                "the repository `{place}` is not there any more"
+            )));
+        }
+        let git = Git::at(folder.path())
+            .with("GIT_DIR", self.repository)
+            .with("GIT_INDEX_FILE", self.index)
+            .with("GIT_WORK_TREE", folder.path())
+            .with("GIT_CONFIG_NOSYSTEM", "1")
+            .with("GIT_CONFIG_GLOBAL", "/dev/null");
         let input = joined(paths.iter().map(|(path, _)| path));
         // It also fails when a path is missing; the files that are there tell which.
-        git.start_in(
-            folder.path(),
+        git.start_with(
             &["checkout-index", "-z", "--stdin", "--force", "--quiet"],
             &input,
         )?;
@@ -55,4 +76,58 @@ impl BaseContent for CommittedContent<'_> {
             })
             .collect()
     }
+}
+
+/// Settings that say how content is written to files.
+const CONVERSIONS: &str = "^core\\.(attributesfile|autocrlf|checkroundtripencoding|eol|filemode|\
+     ignorecase|precomposeunicode|protecthfs|protectntfs|safecrlf|symlinks)$";
+
+/// Makes the small repository; it is there as a whole or not at all.
+fn make_repository(checkout: &Checkout, place: &Path) -> Result<(), Error> {
+    let settings = checkout
+        .git
+        .try_run(&["config", "-z", "--get-regexp", CONVERSIONS])?
+        .stdout;
+    let above = place.parent().unwrap_or(place);
+    let folder = tempfile::tempdir_in(above).during("making a folder in", above)?;
+    write_repository(checkout, folder.path(), &settings).during("writing", folder.path())?;
+    std::fs::rename(folder.path(), place).during("making", place)?;
+    Ok(())
+}
+
+fn write_repository(checkout: &Checkout, place: &Path, settings: &[u8]) -> std::io::Result<()> {
+    for folder in ["objects/info", "refs", "info"] {
+        std::fs::create_dir_all(place.join(folder))?;
+    }
+    std::fs::write(place.join("HEAD"), "ref: refs/heads/none\n")?;
+    let objects = checkout.common_dir.join("objects");
+    let line = [objects.as_os_str().as_bytes(), b"\n"].concat();
+    std::fs::write(place.join("objects/info/alternates"), line)?;
+    let attributes = checkout.common_dir.join("info/attributes");
+    match std::fs::copy(attributes, place.join("info/attributes")) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut config = format!(
+        "[core]\n\trepositoryformatversion = 1\n\tbare = false\n\
+         [extensions]\n\tobjectFormat = {}\n[core]\n",
+        checkout.object_format
+    )
+    .into_bytes();
+    for setting in records(settings) {
+        // The name, a line feed and the value; without one it is a switch that is on.
+        let mut parts = setting.splitn(2, |byte| *byte == b'\n');
+        let name = parts.next().unwrap_or_default();
+        let Some(name) = name.strip_prefix(b"core.") else {
+            continue;
+        };
+        config.push(b'\t');
+        config.extend_from_slice(name);
+        if let Some(value) = parts.next() {
+            config.extend_from_slice(b" = ");
+            config.extend(quoted(value));
+        }
+        config.push(b'\n');
+    }
+    std::fs::write(place.join("config"), config)
 }

@@ -23,7 +23,7 @@ pub(crate) struct Checkout {
     pub(crate) common_dir: PathBuf,
     pub(crate) index: PathBuf,
     /// How objects are named: `sha1` or `sha256`.
-    object_format: String,
+    pub(super) object_format: String,
 }
 
 /// What a worktree started from.
@@ -271,14 +271,9 @@ fn write_repository(
         checkout.common_dir.join("config"),
         checkout.git_dir.join("config.worktree"),
     ] {
-        config.extend(b"[include]\n\tpath = \"");
-        for byte in theirs.as_os_str().as_bytes() {
-            if matches!(byte, b'"' | b'\\') {
-                config.push(b'\\');
-            }
-            config.push(*byte);
-        }
-        config.extend(b"\"\n");
+        config.extend(b"[include]\n\tpath = ");
+        config.extend(quoted(theirs.as_os_str().as_bytes()));
+        config.push(b'\n');
     }
     // After theirs, so that this holds. No hook of the repository runs, nothing works in the background.
     config.extend(
@@ -291,6 +286,20 @@ fn write_repository(
         .into_bytes(),
     );
     std::fs::write(notes.join("config"), config)
+}
+
+/// A value as git's configuration files hold it.
+pub(super) fn quoted(value: &[u8]) -> Vec<u8> {
+    let mut quoted = vec![b'"'];
+    for byte in value {
+        match byte {
+            b'\n' => quoted.extend_from_slice(b"\\n"),
+            b'"' | b'\\' => quoted.extend_from_slice(&[b'\\', *byte]),
+            _ => quoted.push(*byte),
+        }
+    }
+    quoted.push(b'"');
+    quoted
 }
 
 /// Writes the file that tells git where the notes of a worktree are.
