@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
@@ -99,14 +100,17 @@ fn target(location: &Path, source: Source) -> Target {
 
 impl Place {
     fn create(&self, location: &Path, source: Source) -> anyhow::Result<OpenSandbox> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("bench-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         self.service
-            .create("bench", "bench", &[target(location, source)])?;
-        Ok(self.service.open("bench")?)
+            .create(&name, "bench", &[target(location, source)])?;
+        Ok(self.service.open(&name)?)
     }
 
     fn discard(&self, open: OpenSandbox) -> anyhow::Result<()> {
+        let name = open.view.sandbox.name.clone();
         drop(open);
-        self.service.discard("bench")?;
+        self.service.discard(&name)?;
         Ok(())
     }
 }
@@ -143,47 +147,58 @@ fn row(name: &str, (ours, other): (f64, f64), note: &str) -> Row {
 }
 
 fn creation(place: &Place, repository: &Path) -> anyhow::Result<Row> {
-    let beside = place.folder.path().join("worktree");
+    let (mut made, mut beside) = (Vec::new(), Vec::new());
+    // All are removed at the end: right after a removal, a file system may make files slowly.
     let times = compare(
         || {
             let (time, open) = timed(|| place.create(repository, Source::Git))?;
-            place.discard(open)?;
+            made.push(open);
             Ok(time)
         },
         || {
-            let path = beside.to_string_lossy().into_owned();
-            let (time, ()) = timed(|| {
-                run(
-                    "git",
-                    repository,
-                    &["worktree", "add", "--quiet", "--detach", &path],
-                )
-            })?;
-            run("git", repository, &["worktree", "remove", "--force", &path])?;
+            let folder = place
+                .folder
+                .path()
+                .join(format!("worktree-{}", beside.len()));
+            let path = folder.to_string_lossy().into_owned();
+            let add = ["worktree", "add", "--quiet", "--detach", &path];
+            let (time, ()) = timed(|| run("git", repository, &add))?;
+            beside.push(path);
             Ok(time)
         },
     )?;
+    for open in made {
+        place.discard(open)?;
+    }
+    for path in beside {
+        run("git", repository, &["worktree", "remove", "--force", &path])?;
+    }
     Ok(row("create, git", times, "git worktree add; at most 1.15"))
 }
 
 fn copying(place: &Place, directory: &Path) -> anyhow::Result<Row> {
-    let beside = place.folder.path().join("copy");
+    let (mut made, mut beside) = (Vec::new(), Vec::new());
     let times = compare(
         || {
             let (time, open) = timed(|| place.create(directory, Source::Directory))?;
-            place.discard(open)?;
+            made.push(open);
             Ok(time)
         },
         || {
-            let (from, to) = (
-                directory.to_string_lossy().into_owned(),
-                beside.to_string_lossy().into_owned(),
-            );
-            let (time, ()) = timed(|| run("cp", directory, &["-a", "--reflink=auto", &from, &to]))?;
-            std::fs::remove_dir_all(&beside)?;
+            let to = place.folder.path().join(format!("copy-{}", beside.len()));
+            let (from, path) = (directory.to_string_lossy(), to.to_string_lossy());
+            let copy = ["-a", "--reflink=auto", &from, &path];
+            let (time, ()) = timed(|| run("cp", directory, &copy))?;
+            beside.push(to);
             Ok(time)
         },
     )?;
+    for open in made {
+        place.discard(open)?;
+    }
+    for folder in beside {
+        std::fs::remove_dir_all(folder)?;
+    }
     Ok(row(
         "create, directory",
         times,

@@ -6,14 +6,15 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 
 use cleveragents_domain::{FileKind, FileState, TreePath};
 
 use crate::beneath::{Root, Stat};
 use crate::error::{During as _, Error};
-use crate::manifest::{Known, Manifest};
+use crate::manifest::{Known, Manifest, write_first};
 use crate::objects::Objects;
-use crate::scan::{Extent, scan};
+use crate::scan::Extent;
 use crate::state::read_state;
 
 /// One path that changed.
@@ -209,13 +210,13 @@ fn lost(path: &TreePath, known: &Known) -> FileState {
     }
 }
 
-/// The manifest of a tree that was just made, before anyone worked in it.
-pub(crate) fn first_manifest(root: &Root, extent: Extent<'_>) -> io::Result<Manifest> {
+/// Writes the manifest of a tree that was just made, before anyone worked in it.
+pub(crate) fn write_first_manifest(
+    place: &Path,
+    root: &Root,
+    extent: Extent<'_>,
+) -> io::Result<()> {
     // Looked at once the clock has moved on, so that every later change shows.
     std::thread::sleep(SETTLING);
-    let moment = now();
-    let found = scan(root, extent)?;
-    Ok(Manifest::of(found.entries.into_iter().filter_map(
-        |(path, stat)| Some((path, Known::seen(&stat, stat.mode?, None, moment))),
-    )))
+    write_first(place, root, extent, now())
 }

@@ -7,6 +7,7 @@
 //! once ([`compare`]); what is learned later is added in a second file.
 
 mod compare;
+mod first;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -17,6 +18,8 @@ use std::path::Path;
 use cleveragents_domain::{ContentHash, FileKind, FileMode, TreePath};
 
 use crate::beneath::Stat;
+
+pub(crate) use first::write_first;
 
 const HEADER: &str = "cleveragents-manifest 1";
 
@@ -218,6 +221,32 @@ fn write_line(file: &mut impl Write, path: &str, known: Option<&Known>) -> io::R
     }
 }
 
+/// Writes the text of a manifest, in place of an older one and what was added to it.
+fn write_whole<'a>(
+    place: &Path,
+    position: u64,
+    count: usize,
+    lines: impl IntoIterator<Item = &'a [u8]>,
+) -> io::Result<()> {
+    let folder = place.parent().unwrap_or_else(|| Path::new("."));
+    let mut text = format!("{HEADER} {position}\n").into_bytes();
+    for part in lines {
+        text.extend_from_slice(part);
+    }
+    // Not synced: after a power cut the last line tells whether the rest is there.
+    let length = text.len();
+    writeln!(text, "{END} {count} {length}")?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(&text)?;
+    // The additions first: without them the old text is only behind, never wrong.
+    match std::fs::remove_file(additions_of(place)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    file.persist(place).map_err(|error| error.error)?;
+    Ok(())
+}
+
 impl Manifest {
     /// A manifest of these paths, that nothing is saved of yet.
     pub(crate) fn of(entries: impl IntoIterator<Item = (TreePath, Known)>) -> Self {
@@ -394,23 +423,11 @@ impl Manifest {
             .map(|(path, known)| (path.to_string(), known))
             .collect();
         lines.sort_unstable_by(|left, right| split(&left.0).cmp(&split(&right.0)));
-        let folder = place.parent().unwrap_or_else(|| Path::new("."));
         let mut text = Vec::with_capacity(lines.len() * 128);
-        writeln!(text, "{HEADER} {}", self.position)?;
         for (path, known) in &lines {
             write_line(&mut text, path, Some(known))?;
         }
-        // Not synced: after a power cut the last line tells whether the rest is there.
-        let length = text.len();
-        writeln!(text, "{END} {} {length}", lines.len())?;
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(&text)?;
-        // The additions first: without them the old text is only behind, never wrong.
-        match std::fs::remove_file(additions_of(place)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        file.persist(place).map_err(|error| error.error)?;
+        write_whole(place, self.position, lines.len(), [text.as_slice()])?;
         self.unsaved.clear();
         self.is_torn = false;
         Ok(())

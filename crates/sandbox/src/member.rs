@@ -9,7 +9,7 @@ use cleveragents_domain::{FileState, TreePath};
 use serde::{Deserialize, Serialize};
 
 use crate::beneath::Root;
-use crate::capture::{BaseContent, Captured, Change, capture, capture_paths, first_manifest};
+use crate::capture::{BaseContent, Captured, Change, capture, capture_paths, write_first_manifest};
 use crate::copy::{Original, copy_tree, split_file};
 use crate::database;
 use crate::error::{During as _, Error};
@@ -308,11 +308,8 @@ impl Member {
     }
 
     fn remember_first(&self) -> Result<(), Error> {
-        let mut manifest =
-            first_manifest(&self.work_root()?, self.extent()).during("walking", &self.root)?;
-        manifest
-            .save(&self.manifest_place())
-            .during("writing", &self.manifest_place())
+        write_first_manifest(&self.manifest_place(), &self.work_root()?, self.extent())
+            .during("walking", &self.root)
     }
 
     /// Keeps first content that the original can no longer give. To be called before anything may
