@@ -167,6 +167,15 @@ codes! {
     CommandNotStarted = "CA-0704", Failed, "the command cannot be started";
     SupervisorLost = "CA-0705", Failed, "the supervisor of a command was lost";
     InvalidPolicy = "CA-0706", Usage, "the confinement of a command is wrong";
+    ToolNotFound = "CA-0901", NotFound, "the tool does not exist";
+    ToolExists = "CA-0902", Conflict, "a tool of this name exists already";
+    MalformedTool = "CA-0903", Usage, "the tool file cannot be read";
+    InvalidTool = "CA-0904", Usage, "the tool breaks a rule";
+    BuiltInTool = "CA-0905", Conflict, "a built-in tool cannot be changed";
+    InvalidRule = "CA-0906", Usage, "the permission rule is not well formed";
+    ToolRefused = "CA-0907", Failed, "the call of a tool was refused";
+    ApprovalNeeded = "CA-0908", HumanNeeded, "a person has to allow the call of a tool";
+    ToolFailed = "CA-0909", Failed, "the tool failed";
 }
 
 /// An error that can be shown to a person: it knows its code, a hint and machine-readable details.

@@ -20,6 +20,7 @@ mod invocation;
 mod lease;
 mod message;
 mod name;
+pub mod nearest;
 mod plan;
 mod project;
 mod resource;
@@ -31,6 +32,7 @@ mod strategy;
 mod time;
 mod tree_path;
 mod usage;
+pub mod yaml;
 
 pub use changeset::{
     ChangeEntry, Changeset, ChangesetState, EntryNumber, NewChange, Operation, OperationError,

@@ -2,7 +2,8 @@
 //! has no stages.
 
 use crate::invocation::{Input, Invocation, Output};
-use crate::pipes::Capture;
+use crate::outcome::Stream;
+use crate::pipes::{Capture, Tap};
 use crate::wire::{self, Plan};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::fs::File;
@@ -63,9 +64,14 @@ impl Streams {
     }
 
     /// Takes our ends.
-    pub(crate) fn captures(&mut self, limit: u64) -> io::Result<(Capture, Capture)> {
-        let stdout = Capture::new(self.stdout.take(), limit)?;
-        Ok((stdout, Capture::new(self.stderr.take(), limit)?))
+    pub(crate) fn captures<'a>(
+        &mut self,
+        limit: u64,
+        tap: Option<Tap<'a>>,
+    ) -> io::Result<(Capture<'a>, Capture<'a>)> {
+        let stdout = Capture::new(self.stdout.take(), limit, Stream::Output, tap)?;
+        let stderr = Capture::new(self.stderr.take(), limit, Stream::Errors, tap)?;
+        Ok((stdout, stderr))
     }
 }
 

@@ -39,6 +39,6 @@ pub use environment::clean_environment;
 pub use error::ProcessError;
 pub use invocation::{Input, Invocation, Isolation, Layers, Limits, Output, Policy, WhenMissing};
 pub use launch::stages_from;
-pub use outcome::{Captured, Ending, Enforced, Finished, Layer, Namespace, Tree};
-pub use run::run;
+pub use outcome::{Captured, Ending, Enforced, Finished, Layer, Namespace, Stream, Tree};
+pub use run::{run, run_tapped};
 pub use stage::stage_main;

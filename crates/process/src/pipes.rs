@@ -4,7 +4,7 @@
 //! [`Cancel`]: crate::Cancel
 
 use crate::cancel::Listener;
-use crate::outcome::Captured;
+use crate::outcome::{Captured, Stream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
@@ -16,17 +16,26 @@ use std::time::{Duration, Instant};
 const CHUNK: usize = 64 << 10;
 const TURNS: usize = 16;
 
+/// Who hears each piece of output as it comes.
+pub(crate) type Tap<'a> = &'a dyn Fn(Stream, &[u8]);
+
 /// A stream that is kept up to a limit.
-#[derive(Debug)]
-pub(crate) struct Capture {
+pub(crate) struct Capture<'a> {
     reader: Option<PipeReader>,
     limit: u64,
     captured: Captured,
+    stream: Stream,
+    tap: Option<Tap<'a>>,
 }
 
-impl Capture {
+impl<'a> Capture<'a> {
     /// Captures what comes from `reader`; `None` captures nothing.
-    pub(crate) fn new(reader: Option<PipeReader>, limit: u64) -> io::Result<Self> {
+    pub(crate) fn new(
+        reader: Option<PipeReader>,
+        limit: u64,
+        stream: Stream,
+        tap: Option<Tap<'a>>,
+    ) -> io::Result<Self> {
         if let Some(reader) = &reader {
             fcntl_setfl(reader, OFlags::NONBLOCK)?;
         }
@@ -34,6 +43,8 @@ impl Capture {
             reader,
             limit,
             captured: Captured::default(),
+            stream,
+            tap,
         })
     }
 
@@ -52,6 +63,9 @@ impl Capture {
     }
 
     fn keep(&mut self, bytes: &[u8]) {
+        if let Some(tap) = self.tap {
+            tap(self.stream, bytes);
+        }
         let kept = self.captured.bytes.len();
         let room = usize::try_from(self.limit)
             .unwrap_or(usize::MAX)
@@ -85,20 +99,19 @@ pub(crate) enum Event {
 }
 
 /// What is watched beside the command itself.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    pub(crate) stdout: Capture,
-    pub(crate) stderr: Capture,
+pub(crate) struct Watch<'a> {
+    pub(crate) stdout: Capture<'a>,
+    pub(crate) stderr: Capture<'a>,
     listener: Listener,
     deadline: Option<Instant>,
     stopping: bool,
     buffer: Vec<u8>,
 }
 
-impl Watch {
+impl<'a> Watch<'a> {
     pub(crate) fn new(
-        stdout: Capture,
-        stderr: Capture,
+        stdout: Capture<'a>,
+        stderr: Capture<'a>,
         listener: Listener,
         time: Option<Duration>,
     ) -> Self {

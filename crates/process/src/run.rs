@@ -5,8 +5,8 @@ use crate::cancel::Cancel;
 use crate::error::ProcessError;
 use crate::invocation::Invocation;
 use crate::launch::{self, Staged, Streams};
-use crate::outcome::{Captured, Ending, Enforced, Finished, Tree};
-use crate::pipes::{Event, Watch};
+use crate::outcome::{Captured, Ending, Enforced, Finished, Stream, Tree};
+use crate::pipes::{Event, Tap, Watch};
 use crate::wire::{self, Confinement, Order, Plan, Report};
 use crate::{direct, policy};
 use rustix::io::Errno;
@@ -26,6 +26,19 @@ pub fn run(invocation: &Invocation, cancel: &Cancel) -> Result<Finished, Process
     Attempt::new(invocation, cancel)?.run(Purpose::Command)
 }
 
+/// Runs a command like [`run`], and hands each piece of captured output to `hear` as it comes, on
+/// the calling thread. What is kept beside that is limited as ever: output of any length can be
+/// heard with [`Limits::output_bytes`](crate::Limits::output_bytes) at 0.
+pub fn run_tapped(
+    invocation: &Invocation,
+    cancel: &Cancel,
+    hear: &dyn Fn(Stream, &[u8]),
+) -> Result<Finished, ProcessError> {
+    let mut attempt = Attempt::new(invocation, cancel)?;
+    attempt.tap = Some(hear);
+    attempt.run(Purpose::Command)
+}
+
 /// What an attempt is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -36,10 +49,10 @@ pub(crate) enum Purpose {
 }
 
 /// One invocation on its way.
-#[derive(Debug)]
 pub(crate) struct Attempt<'a> {
     pub(crate) invocation: &'a Invocation,
     cancel: &'a Cancel,
+    tap: Option<Tap<'a>>,
     folder: PathBuf,
     begun: Instant,
 }
@@ -58,6 +71,7 @@ impl<'a> Attempt<'a> {
         Ok(Self {
             invocation,
             cancel,
+            tap: None,
             folder,
             begun: Instant::now(),
         })
@@ -137,13 +151,13 @@ impl<'a> Attempt<'a> {
     }
 
     /// The command's streams, and what to watch them with.
-    pub(crate) fn streams(&self) -> Result<(Streams, Watch), ProcessError> {
+    pub(crate) fn streams(&self) -> Result<(Streams, Watch<'a>), ProcessError> {
         let limits = &self.invocation.limits;
         let time = limits
             .time
             .map(|time| time.saturating_sub(self.begun.elapsed()));
         let opened = Streams::open(self.invocation).and_then(|mut streams| {
-            let (stdout, stderr) = streams.captures(limits.output_bytes)?;
+            let (stdout, stderr) = streams.captures(limits.output_bytes, self.tap)?;
             Ok((
                 streams,
                 Watch::new(stdout, stderr, self.cancel.listen()?, time),
@@ -168,7 +182,7 @@ impl<'a> Attempt<'a> {
 
     pub(crate) fn finished(
         &self,
-        watch: Watch,
+        watch: Watch<'_>,
         ending: Ending,
         killed_leftovers: usize,
         enforced: Enforced,
@@ -188,7 +202,7 @@ impl<'a> Attempt<'a> {
 struct Following<'a> {
     attempt: &'a Attempt<'a>,
     staged: Staged,
-    watch: Watch,
+    watch: Watch<'a>,
     /// Why we ended it, when it was us.
     ending: Option<Ending>,
     enforced: Option<Enforced>,

@@ -16,12 +16,13 @@ use rustix::io::Errno;
 
 /// What the system says of a path; the part that tells whether it may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stat {
+pub struct Stat {
     /// Kind and permissions; `None` for what a tree cannot hold.
-    pub(crate) mode: Option<FileMode>,
-    pub(crate) size: u64,
-    /// Nanoseconds since the epoch.
-    pub(crate) modified: i64,
+    pub mode: Option<FileMode>,
+    /// How many bytes.
+    pub size: u64,
+    /// When its content last changed, in nanoseconds since the epoch.
+    pub modified: i64,
     /// When the entry itself last changed. Nobody can set this back.
     pub(crate) changed: i64,
     pub(crate) inode: u64,
@@ -50,15 +51,25 @@ pub(crate) fn stat_of(stat: &fs::Stat) -> Stat {
     }
 }
 
+/// What a move does with something that is at its end already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// It is replaced.
+    Replace,
+    /// It stays, and the move fails.
+    Keep,
+}
+
 /// A folder that everything is beneath.
 #[derive(Debug)]
-pub(crate) struct Root {
+pub struct Root {
     folder: OwnedFd,
     path: PathBuf,
 }
 
 impl Root {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    /// Opens a folder. Links on the way to it are followed; beneath it none is.
+    pub fn open(path: &Path) -> io::Result<Self> {
         let folder = fs::open(
             path,
             OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY,
@@ -71,11 +82,12 @@ impl Root {
     }
 
     /// Where it is, for messages.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(crate) fn handle(&self) -> BorrowedFd<'_> {
+    /// The opened folder, for calls of the system that take one.
+    pub fn handle(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
     }
 
@@ -110,7 +122,7 @@ impl Root {
     }
 
     /// What is at a path, `None` when nothing is. A link is not followed.
-    pub(crate) fn stat(&self, path: &TreePath) -> io::Result<Option<Stat>> {
+    pub fn stat(&self, path: &TreePath) -> io::Result<Option<Stat>> {
         let parent = match self.parent(path) {
             Ok(parent) => parent,
             // Something else than a folder is on the way, so nothing is at the path itself.
@@ -125,20 +137,20 @@ impl Root {
     }
 
     /// Opens a file to read it.
-    pub(crate) fn open_file(&self, path: &TreePath) -> io::Result<File> {
+    pub fn open_file(&self, path: &TreePath) -> io::Result<File> {
         // Not blocking: a pipe that took the file's place must not hold us up.
         let file = self.open_at(path.as_path(), OFlags::RDONLY | OFlags::NONBLOCK)?;
         Ok(File::from(file))
     }
 
     /// The target of a link.
-    pub(crate) fn read_link(&self, path: &TreePath) -> io::Result<Vec<u8>> {
+    pub fn read_link(&self, path: &TreePath) -> io::Result<Vec<u8>> {
         let parent = self.parent(path)?;
         Ok(fs::readlinkat(parent, path.name(), Vec::new())?.into_bytes())
     }
 
     /// Makes a folder; one that is there already is fine.
-    pub(crate) fn make_folder(&self, path: &TreePath) -> io::Result<()> {
+    pub fn make_folder(&self, path: &TreePath) -> io::Result<()> {
         match fs::mkdirat(self.parent(path)?, path.name(), Mode::from_raw_mode(0o755)) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(error) => Err(error.into()),
@@ -146,7 +158,7 @@ impl Root {
     }
 
     /// Makes every folder on the way to a path.
-    pub(crate) fn make_parents(&self, path: &TreePath) -> io::Result<()> {
+    pub fn make_parents(&self, path: &TreePath) -> io::Result<()> {
         let Some(parent) = path.parent() else {
             return Ok(());
         };
@@ -158,7 +170,7 @@ impl Root {
     }
 
     /// Sets the permissions of a file or folder.
-    pub(crate) fn set_mode(&self, path: &TreePath, mode: FileMode) -> io::Result<()> {
+    pub fn set_mode(&self, path: &TreePath, mode: FileMode) -> io::Result<()> {
         if mode.kind() == FileKind::Symlink {
             return Ok(());
         }
@@ -170,12 +182,12 @@ impl Root {
     }
 
     /// Removes a file or link; nothing there is fine.
-    pub(crate) fn remove_file(&self, path: &TreePath) -> io::Result<()> {
+    pub fn remove_file(&self, path: &TreePath) -> io::Result<()> {
         self.unlink(path, AtFlags::empty())
     }
 
     /// Removes an empty folder; nothing there is fine.
-    pub(crate) fn remove_folder(&self, path: &TreePath) -> io::Result<()> {
+    pub fn remove_folder(&self, path: &TreePath) -> io::Result<()> {
         self.unlink(path, AtFlags::REMOVEDIR)
     }
 
@@ -190,6 +202,42 @@ impl Root {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What a folder holds, in the order of names; the top for `None`. What vanishes meanwhile is
+    /// left out.
+    pub fn entries(&self, path: Option<&TreePath>) -> io::Result<Vec<(Vec<u8>, Stat)>> {
+        let folder = self.folder(path)?;
+        let mut found = Vec::new();
+        for entry in fs::Dir::read_from(&folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            match fs::statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => found.push((name.to_vec(), stat_of(&stat))),
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        found.sort_unstable_by(|left, right| left.0.cmp(&right.0));
+        Ok(found)
+    }
+
+    /// Moves something beneath this root to a path beneath another, in one step.
+    pub fn rename(
+        &self,
+        path: &TreePath,
+        other: &Self,
+        other_path: &TreePath,
+        existing: Existing,
+    ) -> io::Result<()> {
+        let flags = match existing {
+            Existing::Replace => RenameFlags::empty(),
+            Existing::Keep => RenameFlags::NOREPLACE,
+        };
+        Ok(self.rename_to(path, other, other_path, flags)?)
     }
 
     /// Removes the devices, sockets and pipes in a folder.
@@ -210,7 +258,7 @@ impl Root {
     }
 
     /// Writes a new file beside a path and puts it there in one step.
-    pub(crate) fn write_file(
+    pub fn write_file(
         &self,
         path: &TreePath,
         mode: FileMode,
@@ -242,7 +290,7 @@ impl Root {
     }
 
     /// Puts a link at a path in one step, in place of a file or link.
-    pub(crate) fn write_link(&self, path: &TreePath, target: &[u8]) -> io::Result<()> {
+    pub fn write_link(&self, path: &TreePath, target: &[u8]) -> io::Result<()> {
         let parent = self.parent(path)?;
         let name = temporary_name();
         fs::symlinkat(target, &parent, name.as_str())?;

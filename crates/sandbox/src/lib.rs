@@ -22,6 +22,7 @@ mod restore;
 mod scan;
 mod state;
 
+pub use beneath::{Existing, Root, Stat};
 pub use capture::Change;
 pub use diff::patch;
 pub use error::Error;

@@ -417,3 +417,13 @@ impl Diagnose for ResourceError {
         }
     }
 }
+
+impl From<cleveragents_domain::yaml::Fault> for ResourceError {
+    fn from(fault: cleveragents_domain::yaml::Fault) -> Self {
+        Self::Malformed {
+            message: fault.message,
+            place: fault.place,
+            nearest: fault.nearest,
+        }
+    }
+}

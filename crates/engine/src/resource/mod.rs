@@ -17,7 +17,6 @@ mod registry;
 mod service;
 mod tree;
 mod types;
-mod variables;
 mod yaml;
 
 pub use add::{NewResource, Outcome, Registered};

@@ -1,7 +1,7 @@
 //! [`TypeRegistry`]: the types of one moment, built-in and registered, with what they inherit.
 
 use cleveragents_domain::{
-    InheritanceError, InheritedType, ResourceType, SandboxStrategy, TypeName, inherit,
+    InheritanceError, InheritedType, ResourceType, SandboxStrategy, TypeName, inherit, nearest,
 };
 use cleveragents_store::{Reader, resource_types};
 
@@ -67,7 +67,7 @@ impl TypeRegistry {
     }
 
     fn nearest(&self, reference: &str) -> Option<String> {
-        nearest(reference, self.all().map(|declared| declared.name.as_str()))
+        nearest::best(reference, self.all().map(|declared| declared.name.as_str()))
     }
 
     /// The same with one type more, or with another definition of it.
@@ -81,19 +81,4 @@ impl TypeRegistry {
     pub(super) fn custom(&self) -> &[ResourceType] {
         &self.custom
     }
-}
-
-/// The word among those known that a misspelt one probably stands for.
-pub(super) fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<String> {
-    let word = word.to_lowercase();
-    known
-        .map(|known| {
-            let last = known.rsplit('/').next().unwrap_or(known);
-            let likeness = strsim::normalized_damerau_levenshtein(&word, known)
-                .max(strsim::normalized_damerau_levenshtein(&word, last));
-            (likeness, known)
-        })
-        .filter(|(likeness, _)| *likeness >= 0.5)
-        .max_by(|left, right| left.0.total_cmp(&right.0))
-        .map(|(_, known)| known.to_owned())
 }

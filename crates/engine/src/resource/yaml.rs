@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use cleveragents_domain::yaml::{self, Expand, Fault, Variables};
 use cleveragents_domain::{
     Activation, Argument, ArgumentType, AutoDiscovery, Capabilities, ChildType, ResourceKind,
     ResourceType, SandboxStrategy, TypeName,
@@ -15,8 +16,6 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::error::ResourceError;
-use super::registry::nearest;
-use super::variables::{Expand, Variables};
 
 /// A type as written, and whether it says itself what kind it is.
 pub(super) struct Written {
@@ -180,39 +179,23 @@ impl<'de> Deserialize<'de> for ChildEntry {
 
 /// Reads a type. The kind is physical when the text does not say.
 pub(super) fn read(text: &str, variables: Variables<'_>) -> Result<Written, ResourceError> {
-    let probe: Value = serde_saphyr::from_str(text).map_err(|error| malformed(&error))?;
+    let probe: Value = yaml::read(text)?;
     let Some(top) = probe.as_object() else {
         return Err(ResourceError::malformed(
             "the file does not hold a map with `name` and the other fields of a type",
         ));
     };
     let (header, mut definition) = if top.contains_key("resource_type") {
-        let wrapped: Wrapped = serde_saphyr::from_str(text).map_err(|error| malformed(&error))?;
+        let wrapped: Wrapped = yaml::read(text)?;
         (wrapped.cleveragents, wrapped.resource_type)
     } else {
-        let mut flat: Definition =
-            serde_saphyr::from_str(text).map_err(|error| malformed(&error))?;
+        let mut flat: Definition = yaml::read(text)?;
         (flat.cleveragents.take(), flat)
     };
-    check_version(header.as_ref().or(definition.cleveragents.as_ref()))?;
+    let header = header.as_ref().or(definition.cleveragents.as_ref());
+    yaml::check_version(header.and_then(|header| header.version.as_ref()))?;
     definition.expand(&Expand { text, variables })?;
     definition.finish()
-}
-
-/// Refuses a format this program does not know.
-fn check_version(header: Option<&Header>) -> Result<(), ResourceError> {
-    let Some(version) = header.and_then(|header| header.version.as_ref()) else {
-        return Ok(());
-    };
-    let shown = version
-        .as_str()
-        .map_or_else(|| version.to_string(), str::to_owned);
-    if shown == "3" || shown.starts_with("3.") {
-        return Ok(());
-    }
-    Err(ResourceError::malformed(format!(
-        "the format version {shown} is not known; this program reads 3.0"
-    )))
 }
 
 impl Definition {
@@ -349,47 +332,7 @@ impl DiscoveryEntry {
 
 /// Something wrong at a place in the text.
 fn at<T>(place: &Spanned<T>, message: &str) -> ResourceError {
-    ResourceError::Malformed {
-        message: message.to_owned(),
-        place: Some((place.referenced.line(), place.referenced.column())),
-        nearest: None,
-    }
-}
-
-/// What the reader of YAML complains about.
-fn malformed(error: &serde_saphyr::Error) -> ResourceError {
-    let error = error.without_snippet();
-    let place = error.location();
-    let text = error.to_string();
-    // The place is told apart from the message.
-    let mut message = text
-        .lines()
-        .next()
-        .unwrap_or("it cannot be read")
-        .to_owned();
-    if let Some(place) = place {
-        for phrase in [
-            format!(" at line {}, column {}", place.line(), place.column()),
-            format!("line {} column {}: ", place.line(), place.column()),
-            format!("error: line {} column {}: ", place.line(), place.column()),
-        ] {
-            message = message.replace(&phrase, "");
-        }
-    }
-    let mut found = None;
-    if let Some((_, rest)) = message.split_once("unknown field `")
-        && let Some((field, known)) = rest.split_once('`')
-    {
-        let known = known.rsplit("expected ").next().unwrap_or_default();
-        let known = known.trim_start_matches("one of ");
-        found = nearest(field, known.split(", ").map(|word| word.trim_matches('`')));
-        message = format!("there is no field `{field}`");
-    }
-    ResourceError::Malformed {
-        message,
-        place: place.map(|place| (place.line(), place.column())),
-        nearest: found,
-    }
+    Fault::at(place, message).into()
 }
 
 #[cfg(test)]

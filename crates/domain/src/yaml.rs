@@ -1,0 +1,267 @@
+//! Reading the YAML files of users: every complaint names line, column and the word that was
+//! probably meant, and `${NAME}` is replaced in values.
+//!
+//! What the fields of a file are is told by its reader, as a type that serde derives; it denies
+//! unknown fields. Variables are replaced after parsing, so that what one holds can never be taken for
+//! a part of the file.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_saphyr::Spanned;
+
+use crate::nearest;
+
+/// What is wrong with a file, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Fault {
+    /// What is wrong.
+    pub message: String,
+    /// Line and column, from 1.
+    pub place: Option<(u64, u64)>,
+    /// The word that was probably meant.
+    pub nearest: Option<String>,
+}
+
+impl Fault {
+    /// Something wrong with the file as a whole.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            place: None,
+            nearest: None,
+        }
+    }
+
+    /// Something wrong at a place in the file.
+    pub fn at<T>(place: &Spanned<T>, message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            place: Some((place.referenced.line(), place.referenced.column())),
+            nearest: None,
+        }
+    }
+
+    /// The same with the word that was probably meant.
+    #[must_use]
+    pub fn meaning(mut self, nearest: Option<String>) -> Self {
+        self.nearest = nearest;
+        self
+    }
+}
+
+/// Reads a value from YAML.
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
+    serde_saphyr::from_str(text).map_err(|error| fault(&error))
+}
+
+/// What the parser complains about, in our words.
+fn fault(error: &serde_saphyr::Error) -> Fault {
+    let error = error.without_snippet();
+    let place = error.location();
+    let text = error.to_string();
+    // The place is told apart from the message.
+    let mut message = text
+        .lines()
+        .next()
+        .unwrap_or("it cannot be read")
+        .to_owned();
+    if let Some(place) = place {
+        for phrase in [
+            format!(" at line {}, column {}", place.line(), place.column()),
+            format!("line {} column {}: ", place.line(), place.column()),
+            format!("error: line {} column {}: ", place.line(), place.column()),
+        ] {
+            message = message.replace(&phrase, "");
+        }
+    }
+    let mut found = None;
+    for (kind, told) in [
+        ("field", "there is no field"),
+        ("variant", "there is no value"),
+    ] {
+        let marker = format!("unknown {kind} `");
+        if let Some((_, rest)) = message.split_once(&marker)
+            && let Some((word, known)) = rest.split_once('`')
+        {
+            let known = known.rsplit("expected ").next().unwrap_or_default();
+            let known = known.trim_start_matches("one of ");
+            let words = known.split([',', ' ']).map(|word| word.trim_matches('`'));
+            found = nearest::best(word, words.filter(|word| !word.is_empty()));
+            message = format!("{told} `{word}`");
+            break;
+        }
+    }
+    Fault {
+        message,
+        place: place.map(|place| (place.line(), place.column())),
+        nearest: found,
+    }
+}
+
+/// Refuses a format version that this program does not know.
+pub fn check_version(version: Option<&Value>) -> Result<(), Fault> {
+    let Some(version) = version else {
+        return Ok(());
+    };
+    let shown = version
+        .as_str()
+        .map_or_else(|| version.to_string(), str::to_owned);
+    if shown == "3" || shown.starts_with("3.") {
+        return Ok(());
+    }
+    Err(Fault::new(format!(
+        "the format version {shown} is not known; this program reads 3.0"
+    )))
+}
+
+/// Gives the value of a variable.
+pub type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
+
+/// Puts the values of variables into texts.
+pub struct Expand<'e> {
+    /// The whole file, to find the place of a variable in it.
+    pub text: &'e str,
+    /// The variables there are.
+    pub variables: Variables<'e>,
+}
+
+impl Expand<'_> {
+    /// Replaces `${NAME}` and `${NAME:default}` in a text.
+    pub fn text(&self, text: &mut String) -> Result<(), Fault> {
+        let mut rest = text.as_str();
+        let mut expanded = String::new();
+        while let Some(start) = rest.find("${") {
+            let Some(end) = rest[start..].find('}').map(|end| start + end) else {
+                break;
+            };
+            expanded.push_str(&rest[..start]);
+            let inside = &rest[start + 2..end];
+            let (variable, default) = match inside.split_once(':') {
+                Some((variable, default)) => (variable, Some(default)),
+                None => (inside, None),
+            };
+            let value = (self.variables)(variable)
+                .or_else(|| default.map(|default| default.trim_start_matches('-').to_owned()));
+            let Some(value) = value else {
+                return Err(self.unset(variable));
+            };
+            expanded.push_str(&value);
+            rest = &rest[end + 1..];
+        }
+        expanded.push_str(rest);
+        *text = expanded;
+        Ok(())
+    }
+
+    /// The same in every text of a JSON value. A text that is nothing but a variable becomes the
+    /// boolean or number that it holds.
+    pub fn value(&self, value: &mut Value) -> Result<(), Fault> {
+        match value {
+            Value::String(text) => {
+                let is_variable = text.starts_with("${") && text.find('}') == Some(text.len() - 1);
+                self.text(text)?;
+                if is_variable && let Some(native) = native(text) {
+                    *value = native;
+                }
+                Ok(())
+            }
+            Value::Array(items) => items.iter_mut().try_for_each(|item| self.value(item)),
+            Value::Object(fields) => fields.values_mut().try_for_each(|field| self.value(field)),
+            _ => Ok(()),
+        }
+    }
+
+    fn unset(&self, variable: &str) -> Fault {
+        let start = self.text.find(&format!("${{{variable}"));
+        let place = start.and_then(|start| {
+            let before = self.text.get(..start)?;
+            let line = before.matches('\n').count() as u64 + 1;
+            let column = before.rsplit('\n').next()?.chars().count() as u64 + 1;
+            Some((line, column))
+        });
+        Fault {
+            message: format!("the variable `{variable}` is not set"),
+            place,
+            nearest: None,
+        }
+    }
+}
+
+/// The boolean or number that a text stands for.
+fn native(text: &str) -> Option<Value> {
+    match serde_json::from_str(text) {
+        Ok(value @ (Value::Bool(_) | Value::Number(_))) => Some(value),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Expand, Fault, check_version, read};
+    use serde::Deserialize;
+    use serde_json::{Value, json};
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only reading it is tested")]
+    struct Sample {
+        name: String,
+        color: Option<Color>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Color {
+        Red,
+        Green,
+    }
+
+    fn wrong(text: &str) -> Fault {
+        read::<Sample>(text).expect_err("it is wrong")
+    }
+
+    #[test]
+    fn a_complaint_names_its_place_and_what_was_meant() {
+        let fault = wrong("name: a\ncolour: red\n");
+        assert_eq!(fault.message, "there is no field `colour`");
+        assert_eq!(fault.place, Some((2, 1)));
+        assert_eq!(fault.nearest.as_deref(), Some("color"));
+        let fault = wrong("name: a\ncolor: gren\n");
+        assert_eq!(fault.message, "there is no value `gren`");
+        assert_eq!(fault.nearest.as_deref(), Some("green"));
+        assert_eq!(fault.place.map(|place| place.0), Some(2));
+    }
+
+    #[test]
+    fn variables_become_texts_numbers_and_booleans() {
+        let variables = |name: &str| match name {
+            "PORT" => Some("80".to_owned()),
+            "ON" => Some("true".to_owned()),
+            _ => None,
+        };
+        let expand = Expand {
+            text: "x: 1\ny: ${MISSING}\n",
+            variables: &variables,
+        };
+        let mut value =
+            json!({"a": "${PORT}", "b": ["${ON}", "p${PORT}"], "c": "${NO:7}", "d": "80"});
+        expand.value(&mut value).expect("all are set");
+        assert_eq!(
+            value,
+            json!({"a": 80, "b": [true, "p80"], "c": 7, "d": "80"})
+        );
+        let fault = expand.value(&mut Value::String("${MISSING}".to_owned()));
+        assert_eq!(fault.expect_err("not set").place, Some((2, 4)));
+    }
+
+    #[test]
+    fn only_the_third_format_is_read() {
+        for good in [json!(3), json!("3.0"), json!(3.1)] {
+            assert!(check_version(Some(&good)).is_ok(), "{good}");
+        }
+        for bad in [json!(2), json!("4.0"), json!("30")] {
+            assert!(check_version(Some(&bad)).is_err(), "{bad}");
+        }
+    }
+}

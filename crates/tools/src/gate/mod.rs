@@ -1,0 +1,385 @@
+//! [`Gate`]: the only caller of a tool.
+//!
+//! [`admission`](self) looks at everything before a call may run, in one fixed order; this file runs
+//! what was admitted and writes down what came of it. A refusal or a failed tool is an answer for the
+//! model; an error is something that broke behind a port.
+
+mod admission;
+mod context;
+mod outcome;
+mod permit;
+mod refusal;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use cleveragents_domain::{CheckpointNumber, Code, Diagnose, InvocationOutcome, ToolInvocationId};
+use serde_json::Value;
+
+pub use context::{CallContext, CallRequest, Phase, PlanMode};
+pub use outcome::{CallOutcome, Failed, Refusal, Succeeded};
+pub use permit::Permit;
+pub use refusal::RefusalReason;
+
+use crate::name::ToolName;
+use crate::output::{Output, Spool};
+use crate::ports::{
+    Attribution, Begun, Captured, Ended, PortError, RefusedCall, redact_value, shortened,
+};
+use crate::registry::{Entry, Registry};
+use crate::safety::Fence;
+use crate::tool::{Answer, Body, Call, Failure, FailureKind, Touched};
+use admission::{Admitted, Stop};
+
+/// JSON answers are checked up to this size.
+const LONGEST_JSON: u64 = 16 << 20;
+
+/// Something that broke while a call was handled; not the doing of the model.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// The call did not run.
+    #[error("the call of `{tool}` did not run: {action} failed")]
+    Before {
+        /// The tool as it was named.
+        tool: String,
+        /// What was being done.
+        action: &'static str,
+        /// What broke.
+        #[source]
+        source: PortError,
+    },
+    /// The call ran, and what came of it could not be stored: its row says that it is still running.
+    #[error("`{tool}` ran, and {action} failed; look at what it did before calling it again")]
+    After {
+        /// The tool.
+        tool: ToolName,
+        /// Its row.
+        invocation: ToolInvocationId,
+        /// What was being done.
+        action: &'static str,
+        /// What broke.
+        #[source]
+        source: PortError,
+    },
+}
+
+impl Diagnose for GateError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Before { source, .. } | Self::After { source, .. } => source.code(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Before { source, .. } | Self::After { source, .. } => source.hint(),
+        }
+    }
+
+    fn details(&self) -> Value {
+        match self {
+            Self::Before { source, .. } | Self::After { source, .. } => source.details(),
+        }
+    }
+}
+
+/// The only caller of a tool.
+#[derive(Clone)]
+pub struct Gate {
+    registry: Arc<Registry>,
+    /// What this tool may not read, no other tool shows.
+    reader: ToolName,
+}
+
+impl Gate {
+    /// A gate to these tools.
+    pub fn new(registry: Arc<Registry>) -> Self {
+        Self {
+            registry,
+            reader: ToolName::builtin("file-read"),
+        }
+    }
+
+    /// The tools behind it.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Decides on a call, runs it if it may run, and writes down what came of it.
+    ///
+    /// May be called from several threads at a time.
+    pub fn call(
+        &self,
+        request: &CallRequest,
+        context: &CallContext<'_>,
+    ) -> Result<CallOutcome, GateError> {
+        let id = ToolInvocationId::generate();
+        match admission::admit(&self.registry, request, context) {
+            Ok(admitted) => self.run(id, request, admitted, context),
+            Err(Stop::Refused(reason)) => refuse(id, request, context, reason),
+            Err(Stop::Broken(action, source)) => Err(GateError::Before {
+                tool: request.tool.clone(),
+                action,
+                source,
+            }),
+        }
+    }
+
+    fn run(
+        &self,
+        id: ToolInvocationId,
+        request: &CallRequest,
+        admitted: Admitted<'_>,
+        context: &CallContext<'_>,
+    ) -> Result<CallOutcome, GateError> {
+        let Admitted {
+            entry,
+            prepared,
+            arguments,
+            reservation,
+            consent,
+        } = admitted;
+        let spec = entry.tool.spec();
+        let before = |action, source| GateError::Before {
+            tool: spec.name.to_string(),
+            action,
+            source,
+        };
+        let checkpoint = match self::checkpoint(entry, context) {
+            Ok(checkpoint) => checkpoint,
+            Err(reason) => return refuse(id, request, context, reason),
+        };
+        let begun = Begun {
+            id,
+            call_id: &request.call_id,
+            scope: context.scope,
+            tool: &spec.name,
+            arguments: &shortened(arguments),
+            capability: &spec.capability,
+            checkpoint,
+        };
+        context
+            .ledger
+            .begin(&begun)
+            .map_err(|source| before("storing its row", source))?;
+
+        let started = Instant::now();
+        let mut call = Call {
+            output: Output::new(context.redactor, context.shown_bytes),
+            workspace: context.workspace,
+            approver: context.approver,
+            ledger: context.ledger,
+            scope: context.scope,
+            cancel: context.cancel,
+            fence: Fence::new(context.rules, &spec.name, &self.reader, consent),
+            begun: started,
+            timeout: spec.timeout,
+        };
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            prepared.run(Permit::granted(), &mut call)
+        }));
+        let ran = ran.unwrap_or_else(|_| {
+            Err(Failure::new("it broke down; this is a defect of the tool")
+                .touching(Touched::Anything))
+        });
+        let (answer, mut spool) = said(ran, call.output, entry, context);
+        let elapsed = started.elapsed();
+
+        let after = |action, source| GateError::After {
+            tool: spec.name.clone(),
+            invocation: id,
+            action,
+            source,
+        };
+        let touched = match &answer {
+            Ok(touched) => touched,
+            Err(failure) => &failure.touched,
+        };
+        let captured = capture(entry, touched, id, context)
+            .map_err(|source| after("recording what it changed", source))?;
+        let message = answer
+            .as_ref()
+            .err()
+            .map(|failure| context.redactor.redact(&failure.message).into_owned());
+        let mut ended = Ended {
+            id,
+            outcome: match answer {
+                Ok(_) => InvocationOutcome::Succeeded,
+                Err(_) => InvocationOutcome::Failed,
+            },
+            output: &mut spool,
+            error: message.as_deref(),
+            captured: &captured,
+            elapsed,
+        };
+        context
+            .ledger
+            .finish(&mut ended)
+            .map_err(|source| after("storing what came of it", source))?;
+        reservation
+            .settle(spec.cost)
+            .map_err(|source| after("settling its cost", source))?;
+
+        let tool = spec.name.clone();
+        let shown = spool.shown();
+        Ok(match (answer, message) {
+            (Err(failure), Some(message)) => CallOutcome::Failed(Failed {
+                invocation: id,
+                tool,
+                kind: failure.kind,
+                message,
+                shown,
+                captured,
+                checkpoint,
+                elapsed,
+            }),
+            _ => CallOutcome::Succeeded(Succeeded {
+                invocation: id,
+                tool,
+                shown,
+                captured,
+                checkpoint,
+                elapsed,
+            }),
+        })
+    }
+}
+
+/// Stores a refusal and tells it.
+fn refuse(
+    id: ToolInvocationId,
+    request: &CallRequest,
+    context: &CallContext<'_>,
+    reason: RefusalReason,
+) -> Result<CallOutcome, GateError> {
+    let arguments = serde_json::from_str(&request.arguments)
+        .unwrap_or_else(|_| Value::String(request.arguments.clone()));
+    let arguments = shortened(redact_value(context.redactor, &arguments));
+    let refused = RefusedCall {
+        id,
+        call_id: &request.call_id,
+        scope: context.scope,
+        tool: &request.tool,
+        arguments: &arguments,
+        reason: &reason,
+    };
+    context
+        .ledger
+        .refuse(&refused)
+        .map_err(|source| GateError::Before {
+            tool: request.tool.clone(),
+            action: "storing its refusal",
+            source,
+        })?;
+    Ok(CallOutcome::Refused(Refusal {
+        invocation: id,
+        tool: request.tool.clone(),
+        reason,
+    }))
+}
+
+/// Makes the checkpoint before a writing call, where the sandbox can.
+fn checkpoint(
+    entry: &Entry,
+    context: &CallContext<'_>,
+) -> Result<Option<CheckpointNumber>, RefusalReason> {
+    let spec = entry.tool.spec();
+    let Some(workspace) = context.workspace else {
+        return Ok(None);
+    };
+    if !spec.capability.is_writing() || !workspace.has_checkpoints() {
+        return Ok(None);
+    }
+    match workspace.checkpoint(&spec.name.to_string()) {
+        Ok(number) => Ok(Some(number)),
+        Err(error) if context.profile.require_checkpoints => {
+            Err(RefusalReason::MissingCheckpoint {
+                tool: spec.name.to_string(),
+                why: error.to_string(),
+            })
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// What a tool said, checked against its output schema.
+fn said(
+    ran: Result<Answer, Failure>,
+    mut output: Output<'_>,
+    entry: &Entry,
+    context: &CallContext<'_>,
+) -> (Result<Touched, Failure>, Spool) {
+    let mut json = None;
+    let ran = ran.map(|answer| {
+        if let Body::Json(value) = answer.body {
+            output.text(&value.to_string());
+            json = Some(value);
+        }
+        answer.touched
+    });
+    let mut spool = match output.finish() {
+        Ok(spool) => spool,
+        Err(error) => {
+            let touched = match ran {
+                Ok(touched) => touched,
+                Err(failure) => failure.touched,
+            };
+            let failure = Failure::new(format!("its output cannot be kept: {error}"));
+            return (
+                Err(failure.touching(touched)),
+                Spool::new(context.shown_bytes),
+            );
+        }
+    };
+    let checked = ran.and_then(
+        |touched| match check_output(entry, json.as_ref(), &mut spool) {
+            Ok(()) => Ok(touched),
+            Err(message) => Err(Failure::of(FailureKind::BadOutput, message).touching(touched)),
+        },
+    );
+    (checked, spool)
+}
+
+fn check_output(entry: &Entry, json: Option<&Value>, spool: &mut Spool) -> Result<(), String> {
+    let Some(schema) = &entry.output else {
+        return Ok(());
+    };
+    let read;
+    let value = if let Some(value) = json {
+        value
+    } else {
+        let bytes = spool
+            .bytes_up_to(LONGEST_JSON)
+            .map_err(|error| error.to_string())?;
+        let bytes = bytes.ok_or("its answer is too long to be checked against its schema")?;
+        read = serde_json::from_slice::<Value>(&bytes)
+            .map_err(|error| format!("its answer is not JSON: {error}"))?;
+        &read
+    };
+    match admission::complaints(schema, value) {
+        None => Ok(()),
+        Some(complaints) => Err(format!(
+            "its answer does not fit its own schema: {complaints}"
+        )),
+    }
+}
+
+/// Records what a writing call changed.
+fn capture(
+    entry: &Entry,
+    touched: &Touched,
+    invocation: ToolInvocationId,
+    context: &CallContext<'_>,
+) -> Result<Captured, PortError> {
+    let spec = entry.tool.spec();
+    let by = Attribution {
+        tool: &spec.name,
+        invocation,
+    };
+    match (context.workspace, touched) {
+        (None, _) | (_, Touched::Nothing) => Ok(Captured::default()),
+        (Some(workspace), Touched::Paths(paths)) => workspace.capture_paths(by, paths),
+        (Some(workspace), Touched::Anything) => workspace.capture_all(by),
+    }
+}

@@ -1,0 +1,45 @@
+//! Tools, and the one gate through which all of them are called.
+//!
+//! A [`Registry`] holds tools: the built-in ones and those of the user's files ([`custom`]). A
+//! [`Gate`] is the only thing that runs them: [`Tool::prepare`] has no effect, and
+//! [`Prepared::run`] needs a [`Permit`], which nothing outside the gate can make. Before a tool runs
+//! the gate has looked at its arguments, the plan, the safety profile, guards, permission rules, the
+//! sandbox, and asked a person where one is demanded; every refusal is an answer that the model can
+//! read and a row in the [`Ledger`].
+//!
+//! The crate is synchronous and knows neither a database nor a model. What it needs of them are the
+//! traits of [`ports`].
+
+pub mod builtin;
+mod capability;
+pub mod custom;
+mod gate;
+mod loop_guard;
+mod name;
+mod output;
+pub mod ports;
+mod registry;
+mod safety;
+mod spec;
+mod tool;
+pub mod untrusted;
+
+pub use capability::{Access, Capability, Environment};
+pub use gate::{
+    CallContext, CallOutcome, CallRequest, Failed, Gate, GateError, Permit, Phase, PlanMode,
+    Refusal, RefusalReason, Succeeded,
+};
+pub use loop_guard::{LoopGuard, Verdict};
+pub use name::{ToolName, ToolNameError};
+pub use output::{DEFAULT_SHOWN_BYTES, Output, Shown, Spool};
+pub use registry::{Registry, RegistryError};
+pub use safety::{
+    Decision, Effect, Fence, Guards, PermissionRules, Rule, RuleError, SafetyProfile, ToolPattern,
+};
+pub use spec::{Binding, Category, DEFAULT_TIMEOUT, Ground, Slot, Source, ToolSpec};
+pub use tool::{
+    Answer, Body, Call, Failure, FailureKind, Grounds, Prepared, Subject, Tool, Touched, Unprepared,
+};
+
+#[doc(no_inline)]
+pub use ports::Ledger;

@@ -1,0 +1,185 @@
+//! [`Registry`]: the tools there are, with their schemas compiled.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cleveragents_domain::{Code, Diagnose, nearest};
+use jsonschema::{PatternOptions, Validator};
+use serde_json::{Value, json};
+
+use crate::name::ToolName;
+use crate::spec::{Source, ToolSpec};
+use crate::tool::Tool;
+
+/// Why a tool cannot be registered or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// There is one of this name.
+    #[error("a tool named `{0}` exists already")]
+    Exists(ToolName),
+    /// The namespace belongs to the program.
+    #[error("the namespace of `{0}` is not for tools of your own")]
+    Reserved(ToolName),
+    /// There is none of this name.
+    #[error("there is no tool named `{name}`")]
+    NotFound {
+        /// The name as it was given.
+        name: String,
+        /// Names that are much like it.
+        nearest: Vec<String>,
+    },
+    /// A schema is not one.
+    #[error("the {which} of `{tool}` is not a JSON schema: {why}")]
+    Schema {
+        /// The tool.
+        tool: ToolName,
+        /// `input_schema` or `output_schema`.
+        which: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl Diagnose for RegistryError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Exists(_) => Code::ToolExists,
+            Self::Reserved(_) => Code::BuiltInTool,
+            Self::NotFound { .. } => Code::ToolNotFound,
+            Self::Schema { .. } => Code::InvalidTool,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Exists(name) => format!("remove it first: `agents tool remove {name}`"),
+            Self::Reserved(_) => "choose another namespace, such as `local/`".to_owned(),
+            Self::NotFound { nearest, .. } => match nearest.first() {
+                Some(name) => format!("did you mean `{name}`? `agents tool list` shows all"),
+                None => "run `agents tool list` to see what there is".to_owned(),
+            },
+            Self::Schema { .. } => "correct the schema in the file of the tool".to_owned(),
+        })
+    }
+
+    fn details(&self) -> Value {
+        match self {
+            Self::NotFound { name, nearest } => json!({ "name": name, "nearest": nearest }),
+            _ => Value::Null,
+        }
+    }
+}
+
+/// A tool with its schemas compiled.
+pub(crate) struct Entry {
+    pub(crate) tool: Arc<dyn Tool>,
+    pub(crate) input: Validator,
+    pub(crate) output: Option<Validator>,
+}
+
+impl Entry {
+    fn new(tool: Arc<dyn Tool>) -> Result<Self, RegistryError> {
+        let spec = tool.spec();
+        let compile = |which, schema: &Value| {
+            compile(schema).map_err(|why| RegistryError::Schema {
+                tool: spec.name.clone(),
+                which,
+                why,
+            })
+        };
+        let input = compile("input_schema", &spec.input_schema)?;
+        let output = spec
+            .output_schema
+            .as_ref()
+            .map(|schema| compile("output_schema", schema))
+            .transpose()?;
+        Ok(Self {
+            tool,
+            input,
+            output,
+        })
+    }
+}
+
+/// Compiles a JSON schema. Nothing is fetched for it, and its patterns take linear time.
+pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
+    jsonschema::options()
+        .offline()
+        .with_pattern_options(PatternOptions::regex())
+        .build(schema)
+        .map_err(|error| error.to_string())
+}
+
+/// The tools there are.
+#[derive(Default)]
+pub struct Registry {
+    tools: BTreeMap<ToolName, Entry>,
+}
+
+impl Registry {
+    /// A registry without any tool.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// A registry with the tools that are part of the program.
+    pub fn with_builtins() -> Self {
+        let mut registry = Self::empty();
+        for tool in crate::builtin::all() {
+            let entry = Entry::new(tool).expect("the schemas of built-in tools are in order");
+            registry.tools.insert(entry.tool.spec().name.clone(), entry);
+        }
+        registry
+    }
+
+    /// Adds a tool. The namespace `builtin/` and those reserved by the program are refused.
+    pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
+        let name = tool.spec().name.clone();
+        if name.namespace() == ToolName::BUILTIN || name.as_name().require_free_namespace().is_err()
+        {
+            return Err(RegistryError::Reserved(name));
+        }
+        if self.tools.contains_key(&name) {
+            return Err(RegistryError::Exists(name));
+        }
+        self.tools.insert(name, Entry::new(tool)?);
+        Ok(())
+    }
+
+    /// Takes a tool of the user's out again.
+    pub fn remove(&mut self, name: &str) -> Result<ToolSpec, RegistryError> {
+        let found = self.get(name)?.clone();
+        if found.source == Source::Builtin {
+            return Err(RegistryError::Reserved(found.name));
+        }
+        self.tools.remove(&found.name);
+        Ok(found)
+    }
+
+    /// A tool by its name, by another spelling of it, or as a model says it.
+    pub fn get(&self, name: &str) -> Result<&ToolSpec, RegistryError> {
+        self.entry(name).map(|entry| entry.tool.spec())
+    }
+
+    pub(crate) fn entry(&self, name: &str) -> Result<&Entry, RegistryError> {
+        let parsed = ToolName::from_wire(name.trim()).ok();
+        parsed
+            .and_then(|parsed| self.tools.get(&parsed.canonical()))
+            .ok_or_else(|| RegistryError::NotFound {
+                name: name.to_owned(),
+                nearest: self.nearest(name),
+            })
+    }
+
+    /// Every tool, by name.
+    pub fn list(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.tools.values().map(|entry| entry.tool.spec())
+    }
+
+    /// Names that are much like one that does not exist.
+    fn nearest(&self, name: &str) -> Vec<String> {
+        let plain = name.replace("_S_", "/").replace("_C_", ":");
+        let known: Vec<String> = self.tools.keys().map(ToString::to_string).collect();
+        nearest::all(&plain, known.iter().map(String::as_str), 3)
+    }
+}

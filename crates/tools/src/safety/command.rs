@@ -1,0 +1,427 @@
+//! Reading a command as a shell would, cautiously: either it is a list of simple commands and all of
+//! their words are certain, or it is not understood.
+//!
+//! [`simple_commands`] serves rules that allow: what it does not understand must not be allowed by a
+//! pattern. [`possible_commands`] serves rules that forbid: it sees commands wherever one might hide,
+//! rather too many than too few.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// Programs whose arguments are, or hold, another command.
+const WRAPPERS: &[&str] = &[
+    "ash", "bash", "builtin", "busybox", "chroot", "command", "dash", "doas", "env", "eval",
+    "exec", "find", "fish", "flock", "ionice", "ksh", "ltrace", "nice", "nohup", "nsenter",
+    "parallel", "runuser", "script", "setsid", "sh", "ssh", "stdbuf", "strace", "su", "sudo",
+    "time", "timeout", "toybox", "unshare", "watch", "xargs", "zsh",
+];
+
+/// Words that begin something other than a simple command.
+const RESERVED: &[&str] = &[
+    "[[", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if",
+    "select", "then", "time", "until", "while",
+];
+
+/// How deep a command may hide in the arguments of another.
+const DEEPEST: usize = 4;
+
+/// The simple commands of a text, each as its words, or `None` when anything in it is uncertain:
+/// variables, substitutions, redirections, groups, control structures, odd quoting.
+pub(crate) fn simple_commands(text: &str) -> Option<Vec<Vec<String>>> {
+    let mut reader = Reader {
+        rest: text.chars().peekable(),
+        commands: Vec::new(),
+        words: Vec::new(),
+        word: None,
+        is_plain: true,
+    };
+    reader.read()?;
+    Some(reader.commands)
+}
+
+struct Reader<'t> {
+    rest: Peekable<Chars<'t>>,
+    commands: Vec<Vec<String>>,
+    words: Vec<String>,
+    word: Option<String>,
+    /// Whether nothing of the word was quoted, so that it may mean something to the shell.
+    is_plain: bool,
+}
+
+impl Reader<'_> {
+    fn read(&mut self) -> Option<()> {
+        while let Some(letter) = self.rest.next() {
+            match letter {
+                ' ' | '\t' => self.end_word()?,
+                '\n' | ';' => self.end_command()?,
+                '|' => {
+                    let _either = self.rest.next_if(|next| matches!(next, '|' | '&'));
+                    self.end_command()?;
+                }
+                '&' => {
+                    if self.rest.peek() == Some(&'>') {
+                        return None;
+                    }
+                    let _second = self.rest.next_if_eq(&'&');
+                    self.end_command()?;
+                }
+                '>' => self.harmless_redirection()?,
+                '\\' => {
+                    let next = self.rest.next().filter(|next| *next != '\n')?;
+                    self.quoted(next);
+                }
+                '\'' => loop {
+                    self.is_plain = false;
+                    self.word.get_or_insert_default();
+                    match self.rest.next()? {
+                        '\'' => break,
+                        inside => self.quoted(inside),
+                    }
+                },
+                '"' => self.double_quoted()?,
+                '$' | '`' | '<' | '(' | ')' | '{' | '}' => return None,
+                '#' | '!' if self.word.is_none() => return None,
+                other if other.is_control() => return None,
+                other => self.word.get_or_insert_default().push(other),
+            }
+        }
+        // A line break or `;` at the very end is nothing odd.
+        self.end_word()?;
+        if !self.words.is_empty() {
+            self.end_command()?;
+        }
+        (!self.commands.is_empty()).then_some(())
+    }
+
+    fn quoted(&mut self, letter: char) {
+        self.is_plain = false;
+        self.word.get_or_insert_default().push(letter);
+    }
+
+    fn double_quoted(&mut self) -> Option<()> {
+        self.is_plain = false;
+        self.word.get_or_insert_default();
+        loop {
+            match self.rest.next()? {
+                '"' => return Some(()),
+                '$' | '`' => return None,
+                '\\' => {
+                    let next = self.rest.next().filter(|next| *next != '\n')?;
+                    if !matches!(next, '"' | '\\' | '$' | '`') {
+                        self.quoted('\\');
+                    }
+                    self.quoted(next);
+                }
+                inside => self.quoted(inside),
+            }
+        }
+    }
+
+    /// `2>&1` and `>/dev/null` change nothing about what a command does; all else does.
+    fn harmless_redirection(&mut self) -> Option<()> {
+        match self.word.take() {
+            None => {}
+            Some(descriptor) if self.is_plain && matches!(descriptor.as_str(), "1" | "2") => {}
+            Some(_) => return None,
+        }
+        let _spaces = std::iter::from_fn(|| self.rest.next_if(|next| *next == ' ')).count();
+        let target: String = std::iter::from_fn(|| {
+            self.rest
+                .next_if(|next| !next.is_whitespace() && !matches!(next, ';' | '|'))
+        })
+        .collect();
+        matches!(target.as_str(), "&1" | "&2" | "/dev/null").then_some(())
+    }
+
+    fn end_word(&mut self) -> Option<()> {
+        let Some(word) = self.word.take() else {
+            return Some(());
+        };
+        let is_plain = std::mem::replace(&mut self.is_plain, true);
+        if self.words.is_empty() {
+            let is_assignment = word.split_once('=').is_some_and(|(name, _)| {
+                name.chars()
+                    .all(|letter| letter.is_alphanumeric() || "_+[]".contains(letter))
+            });
+            if word.is_empty() || is_assignment || (is_plain && RESERVED.contains(&word.as_str())) {
+                return None;
+            }
+        }
+        self.words.push(word);
+        Some(())
+    }
+
+    fn end_command(&mut self) -> Option<()> {
+        self.end_word()?;
+        let words = std::mem::take(&mut self.words);
+        if words.is_empty() {
+            // `;` directly before the end is fine, `;;` and `&& &&` are not.
+            return (self.rest.peek().is_none() && !self.commands.is_empty()).then_some(());
+        }
+        self.commands.push(words);
+        Some(())
+    }
+}
+
+/// Every command that a text may run, as lists of words: the simple commands as they are, the
+/// commands in the arguments of others, and for what is not understood every word as a beginning.
+pub(crate) fn possible_commands(text: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    collect(text, 0, &mut found);
+    found
+}
+
+fn collect(text: &str, depth: usize, found: &mut Vec<Vec<String>>) {
+    if depth > DEEPEST {
+        return;
+    }
+    let Some(commands) = simple_commands(text) else {
+        for piece in pieces(text) {
+            suffixes(&piece, found);
+        }
+        return;
+    };
+    for words in commands {
+        let inner = words.first().is_some_and(|program| is_wrapper(program));
+        found.push(words.clone());
+        if !inner {
+            continue;
+        }
+        suffixes(&words[1..], found);
+        for word in &words[1..] {
+            if word.contains(|letter: char| letter.is_whitespace() || ";|&$`".contains(letter)) {
+                collect(word, depth + 1, found);
+            }
+        }
+    }
+}
+
+fn is_wrapper(program: &str) -> bool {
+    WRAPPERS.contains(&base_name(program))
+}
+
+/// The last part of a program's path.
+pub(crate) fn base_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+fn suffixes(words: &[String], found: &mut Vec<Vec<String>>) {
+    found.extend((0..words.len()).map(|start| words[start..].to_vec()));
+}
+
+/// The words of a text between everything that may separate commands, without quotes.
+fn pieces(text: &str) -> Vec<Vec<String>> {
+    let text = without_braces(&text.replace("\\\n", ""))
+        .replace("$IFS", " ")
+        .replace("$'", "'")
+        .replace("$\"", "\"");
+    text.split([';', '|', '&', '\n', '\r', '(', ')', '{', '}', '`', '<', '>'])
+        .map(|piece| {
+            piece
+                .split([' ', '\t', ','])
+                .map(|word| word.replace(['\'', '"', '\\'], ""))
+                .filter(|word| !word.is_empty())
+                .collect::<Vec<_>>()
+        })
+        .filter(|words| !words.is_empty())
+        .collect()
+}
+
+/// `${NAME}` written as `$NAME`, which means the same.
+fn without_braces(text: &str) -> String {
+    let mut rest = text;
+    let mut plain = String::with_capacity(text.len());
+    while let Some(start) = rest.find("${") {
+        let inside = &rest[start + 2..];
+        let length = inside
+            .find(|letter: char| !letter.is_alphanumeric() && letter != '_')
+            .unwrap_or(inside.len());
+        plain.push_str(&rest[..start]);
+        if inside[length..].starts_with('}') {
+            plain.push('$');
+            plain.push_str(&inside[..length]);
+            rest = &inside[length + 1..];
+        } else {
+            plain.push_str("${");
+            rest = inside;
+        }
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// The spellings of a command under which a pattern may know it.
+pub(crate) fn spellings(words: &[String]) -> Vec<String> {
+    let joined = words.join(" ");
+    let Some(program) = words.first() else {
+        return vec![joined];
+    };
+    let base = base_name(program);
+    if base == program {
+        return vec![joined];
+    }
+    let rest = &words[1..];
+    let short: Vec<&str> = std::iter::once(base)
+        .chain(rest.iter().map(String::as_str))
+        .collect();
+    vec![joined, short.join(" ")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{possible_commands, simple_commands};
+    use proptest::prelude::*;
+
+    fn simple(text: &str) -> Option<Vec<String>> {
+        let commands = simple_commands(text)?;
+        Some(commands.into_iter().map(|words| words.join(" ")).collect())
+    }
+
+    #[test]
+    fn simple_commands_are_understood() {
+        for (text, expected) in [
+            ("cargo test", vec!["cargo test"]),
+            ("  cargo   test\n", vec!["cargo test"]),
+            ("a; b && c || d | e", vec!["a", "b", "c", "d", "e"]),
+            ("a\nb &", vec!["a", "b"]),
+            ("echo 'a;b' \"c|d\" e\\;f", vec!["echo a;b c|d e;f"]),
+            ("'r'm -rf x", vec!["rm -rf x"]),
+            ("\\rm x", vec!["rm x"]),
+            ("make 2>&1 | tail -5", vec!["make", "tail -5"]),
+            ("make >/dev/null 2> /dev/null", vec!["make"]),
+            (
+                "grep -r foo --exclude-dir=.git",
+                vec!["grep -r foo --exclude-dir=.git"],
+            ),
+        ] {
+            let expected: Vec<String> = expected.into_iter().map(str::to_owned).collect();
+            assert_eq!(simple(text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_uncertain_is_not_understood() {
+        for text in [
+            "",
+            " ",
+            ";",
+            "a;;b",
+            "a && && b",
+            "&& a",
+            "echo $(rm x)",
+            "echo `rm x`",
+            "echo $X",
+            "echo \"$X\"",
+            "echo \"`rm`\"",
+            "a > file",
+            "a >> file",
+            "a < file",
+            "a << E",
+            "a <(b)",
+            "(a)",
+            "{ a; }",
+            "{rm,-rf,/}",
+            "if a; then b; fi",
+            "for x in y; do z; done",
+            "X=1 a",
+            "X= a",
+            "a 'b",
+            "a \"b",
+            "a \\",
+            "a \\\n b",
+            "# a",
+            "! a",
+            "a &> b",
+            "$'rm' x",
+            "a\rb",
+            "a\0b",
+            "[[ a ]] && b",
+            "function f",
+            "a 3>&1",
+            "a >&3",
+            "\"\" a",
+            "X+=1 a",
+            "a 2>/dev/null2",
+            "a >/dev/null&b",
+            "echo ${IFS}",
+        ] {
+            assert_eq!(simple(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_hidden_command_is_seen() {
+        for text in [
+            "rm -rf x",
+            "a; rm -rf x",
+            "a&&rm -rf x",
+            "a|rm -rf x",
+            "a\nrm -rf x",
+            "$(rm -rf x)",
+            "`rm -rf x`",
+            "echo \"$(rm -rf x)\"",
+            "sh -c 'rm -rf x'",
+            "bash -c \"a; rm -rf x\"",
+            "env A=1 rm -rf x",
+            "sudo -u root rm -rf x",
+            "A=1 rm -rf x",
+            "xargs rm -rf x",
+            "find . -exec rm -rf x ;",
+            "(rm -rf x)",
+            "{ rm -rf x; }",
+            "r'm' -rf x",
+            "\\rm -rf x",
+            "r\\\nm -rf x",
+            "if true; then rm -rf x; fi",
+            "a & rm -rf x",
+            "rm${IFS}-rf x",
+            "eval 'rm -rf x'",
+            "sh -c \"sh -c 'rm -rf x'\"",
+            "{rm,-rf,x}",
+            "nohup rm -rf x &",
+            "time rm -rf x",
+            "a <(rm -rf x)",
+            "$'rm' -rf x",
+            "! rm -rf x",
+            "f() { rm -rf x; }; f",
+        ] {
+            assert!(
+                possible_commands(text)
+                    .iter()
+                    .any(|words| words.starts_with(&["rm".into(), "-rf".into(), "x".into()])),
+                "{text:?}: {:?}",
+                possible_commands(text)
+            );
+        }
+    }
+
+    #[test]
+    fn words_that_are_only_arguments_are_no_commands() {
+        for text in [
+            "git rm x",
+            "echo rm x",
+            "cargo run -- rm x",
+            "grep 'rm x' file",
+        ] {
+            let commands = possible_commands(text);
+            assert!(
+                commands.iter().all(|words| words[0] != "rm"),
+                "{text}: {commands:?}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn reading_never_panics(text in "[a-z;&|$(){}'\"\\\\<>` \n#!=]{0,30}") {
+            let _simple = simple_commands(&text);
+            let _possible = possible_commands(&text);
+        }
+
+        #[test]
+        fn a_quoted_word_is_that_word(word in "[^'\0-\x1f]{1,12}", other in "[a-z]{7,9}") {
+            let commands = simple_commands(&format!("{other} '{word}'"));
+            prop_assert_eq!(commands, Some(vec![vec![other, word]]));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The floor: what no rule can allow, whatever it says.
+//!
+//! It is a second line. Confinement keeps commands inside the sandbox in any case; the floor stops
+//! what is plainly meant to do harm before it starts, and keeps the sandbox's own works out of reach.
+
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::TreePath;
+
+use super::command::{base_name, possible_commands};
+
+/// Programs that destroy a system.
+const DESTROYERS: &[&str] = &[
+    "mkfs", "shutdown", "reboot", "halt", "poweroff", "wipefs", "fdisk", "parted",
+];
+
+/// Programs that change or remove everything beneath what they are given.
+const RECURSIVE: &[&str] = &["rm", "chmod", "chown", "chgrp", "shred"];
+
+/// What no rule can allow.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Floor {
+    /// Folders that no command may name: the program's own home.
+    pub(super) protected: Vec<PathBuf>,
+}
+
+impl Floor {
+    /// Why a path may not be touched.
+    pub(super) fn path(path: &TreePath) -> Option<String> {
+        path.names().any(is_git).then(|| {
+            format!("`{path}` is inside a git repository's own files; use the git tools instead")
+        })
+    }
+
+    /// Why a command may not run.
+    pub(super) fn command(&self, text: &str) -> Option<String> {
+        if text
+            .split_whitespace()
+            .collect::<String>()
+            .contains(":(){:|:&};:")
+        {
+            return Some("it starts itself without end".to_owned());
+        }
+        let commands = possible_commands(text);
+        commands
+            .iter()
+            .find_map(|words| destroys(words))
+            .or_else(|| commands.iter().flatten().find_map(|word| self.word(word)))
+    }
+
+    /// Why no command may name a word.
+    fn word(&self, word: &str) -> Option<String> {
+        let names: Vec<&str> = word.split(['/', '=', ':']).collect();
+        let is_inside = |folder: &str| {
+            names.windows(2).any(|pair| {
+                pair[0].eq_ignore_ascii_case(folder) && !matches!(pair[1], "" | "*" | "**")
+            })
+        };
+        if is_inside(".git") {
+            return Some(format!("`{word}` is inside a git repository's own files"));
+        }
+        if names.iter().any(|name| matches!(*name, ".ssh" | ".gnupg")) {
+            return Some(format!("`{word}` holds the user's keys"));
+        }
+        let named = self.protected.iter().find(|folder| {
+            folder
+                .to_str()
+                .is_some_and(|folder| names_folder(word, folder))
+        });
+        named.map(|_| "it names the program's own home folder".to_owned())
+    }
+}
+
+fn is_git(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b".git")
+}
+
+/// Whether a word names a folder or something in it, and not one whose name only begins alike.
+fn names_folder(word: &str, folder: &str) -> bool {
+    word.match_indices(folder).any(|(at, _)| {
+        word[at + folder.len()..]
+            .chars()
+            .next()
+            .is_none_or(|next| !(next.is_alphanumeric() || "-_.".contains(next)))
+    })
+}
+
+/// Why a single command may not run.
+fn destroys(words: &[String]) -> Option<String> {
+    let program = base_name(words.first()?);
+    let rest = &words[1..];
+    let kind = program.split('.').next().unwrap_or(program);
+    if DESTROYERS.contains(&kind) {
+        return Some(format!("`{program}` can destroy the system"));
+    }
+    if program == "dd" && rest.iter().any(|word| word.starts_with("of=/dev/")) {
+        return Some("it writes to a device".to_owned());
+    }
+    let has_flag = |short: char, long: &str| {
+        rest.iter().any(|word| {
+            word == long
+                || (word.starts_with('-') && !word.starts_with("--") && word.contains(short))
+        })
+    };
+    if program == "rm"
+        && rest
+            .iter()
+            .any(|word| Path::new(word).iter().any(|name| name == ".git"))
+    {
+        return Some("it removes a git repository's own files".to_owned());
+    }
+    let is_recursive = has_flag('r', "--recursive") || has_flag('R', "--recursive");
+    let is_sweeping = (RECURSIVE.contains(&program) && is_recursive)
+        || (program == "find" && rest.iter().any(|word| word == "-delete"))
+        || rest.iter().any(|word| word == "--no-preserve-root");
+    let everything = rest.iter().find(|word| is_everything(word));
+    match everything {
+        Some(word) if is_sweeping => Some(format!("it changes everything beneath `{word}`")),
+        _ => None,
+    }
+}
+
+/// Whether a word stands for the whole system, a home folder, or a top folder of the system.
+fn is_everything(word: &str) -> bool {
+    let home = ["~", "$HOME"];
+    let bare = word.trim_end_matches('*').trim_end_matches('/');
+    if home.contains(&bare)
+        || bare
+            .strip_prefix('~')
+            .is_some_and(|user| !user.contains('/') && word.starts_with('~'))
+    {
+        return true;
+    }
+    // `/`, `/*`, `/etc`, `/home/*`, `//usr/../etc`: an absolute path of one name at most, once read.
+    if !word.starts_with('/') {
+        return false;
+    }
+    let mut depth = Vec::new();
+    for name in bare.split('/').filter(|name| !matches!(*name, "" | ".")) {
+        if name == ".." {
+            depth.pop();
+        } else {
+            depth.push(name);
+        }
+    }
+    depth.len() <= 1 && !matches!(depth.first(), Some(&"tmp"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Floor;
+
+    fn floor() -> Floor {
+        Floor {
+            protected: vec!["/home/ada/.cleveragents".into()],
+        }
+    }
+
+    #[test]
+    fn what_destroys_is_on_the_floor_however_it_is_written() {
+        for text in [
+            "rm -rf /",
+            "rm -rf /*",
+            "rm -r -f ~",
+            "rm -fr $HOME",
+            "rm -rf \"$HOME\"/*",
+            "rm -rf ${HOME}",
+            "sudo rm -rf /etc",
+            "/bin/rm -rf /",
+            "\\rm -rf /",
+            "a; rm -rf /",
+            "echo $(rm -rf /)",
+            "sh -c 'rm -rf /'",
+            "rm --recursive --force /",
+            "rm -rf --no-preserve-root /",
+            "rm -rf //",
+            "rm -rf /usr/../",
+            "chmod -R 777 /",
+            "find / -delete",
+            "mkfs.ext4 /dev/sda",
+            "dd if=a of=/dev/sda",
+            ":(){ :|:& };:",
+            ": () { : | : & } ; :",
+            "true && reboot",
+            "rm -rf ~root",
+            "rm -rf .git",
+            "cat ~/.ssh/id_rsa",
+            "cat $HOME/.ssh/id_rsa",
+            "cp x /home/ada/.ssh",
+            "echo x > .git/hooks/pre-commit",
+            "cat .git/config",
+            "cat /home/ada/.cleveragents/config.toml",
+            "ls /home/ada/.cleveragents",
+            "sqlite3 '/home/ada/.cleveragents'/cleveragents.db",
+            "rm${IFS}-rf${IFS}/",
+        ] {
+            assert!(floor().command(text).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ordinary_work_is_not() {
+        for text in [
+            "rm -rf target",
+            "rm -rf /tmp/x/y",
+            "rm -rf ./a/b",
+            "cargo test",
+            "git rm x",
+            "git status",
+            "grep -r foo --exclude-dir=.git .",
+            "find . -not -path './.git/*' -name '*.rs'",
+            "cat .gitignore",
+            "ls .github/workflows",
+            "find . -name x -delete",
+            "echo rm -rf /tmp/a",
+            "ls /home/ada/.cleveragents-old",
+            "chmod -R u+w target",
+            "rm file",
+            "echo 'a/b'",
+        ] {
+            assert_eq!(floor().command(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_files_of_git_are_out_of_reach_of_file_tools() {
+        for (path, is_refused) in [
+            (".git", true),
+            (".git/config", true),
+            ("sub/.git/hooks/x", true),
+            (".GIT/config", true),
+            (".gitignore", false),
+            (".github/x", false),
+            ("a.git/x", false),
+        ] {
+            assert_eq!(
+                Floor::path(&path.parse().expect("a path")).is_some(),
+                is_refused,
+                "{path}"
+            );
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What may be done: safety profiles, guards, and permission rules with a floor that nothing lifts.
+
+mod command;
+mod fence;
+mod floor;
+mod pattern;
+mod profile;
+mod rule;
+mod rules;
+
+pub(crate) use fence::Consent;
+pub use fence::Fence;
+pub use pattern::ToolPattern;
+pub use profile::{Guards, SafetyProfile};
+pub use rule::{Effect, Rule, RuleError};
+pub use rules::{Decision, PermissionRules};

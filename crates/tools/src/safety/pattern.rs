@@ -1,0 +1,242 @@
+//! Patterns: of tools, of paths and of commands.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::RuleError;
+use crate::name::ToolName;
+
+/// Whether a text fits a pattern in which `*` stands for anything and `?` for one letter.
+pub(crate) fn fits(pattern: &str, text: &str) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    let text: Vec<char> = text.chars().collect();
+    let (mut at, mut here) = (0, 0);
+    // Where the last `*` was, and how much of the text it stands for so far.
+    let mut star: Option<(usize, usize)> = None;
+    while here < text.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, here));
+                at += 1;
+            }
+            Some(letter) if *letter == '?' || *letter == text[here] => {
+                at += 1;
+                here += 1;
+            }
+            _ => match star {
+                Some((back, reach)) => {
+                    star = Some((back, reach + 1));
+                    at = back + 1;
+                    here = reach + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|letter| *letter == '*')
+}
+
+/// One tool, or several by a pattern such as `builtin/git-*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolPattern(String);
+
+impl ToolPattern {
+    /// Whether a tool is meant.
+    pub fn matches(&self, tool: &ToolName) -> bool {
+        fits(&self.0, &tool.canonical().to_string())
+    }
+
+    /// Whether it names exactly one tool.
+    pub fn is_exact(&self) -> bool {
+        !self.0.contains(['*', '?'])
+    }
+}
+
+impl From<&ToolName> for ToolPattern {
+    fn from(name: &ToolName) -> Self {
+        Self(name.canonical().to_string())
+    }
+}
+
+impl FromStr for ToolPattern {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let text = text.trim();
+        let wrong = |why: String| RuleError::Tool {
+            tool: text.to_owned(),
+            why,
+        };
+        if text == "*" {
+            return Ok(Self(text.to_owned()));
+        }
+        if !text.contains('/') {
+            return Err(wrong(format!(
+                "write the whole name, such as `builtin/{text}`"
+            )));
+        }
+        if text.contains(['*', '?']) {
+            let legal = |letter: char| {
+                letter.is_ascii_lowercase() || letter.is_ascii_digit() || "*?/:_-".contains(letter)
+            };
+            return if text.chars().all(legal) {
+                Ok(Self(text.to_owned()))
+            } else {
+                Err(wrong(
+                    "a pattern has lower-case letters, digits, `_`, `-`, `*` and `?`".to_owned(),
+                ))
+            };
+        }
+        let name: ToolName = text
+            .parse()
+            .map_err(|error: crate::ToolNameError| wrong(error.to_string()))?;
+        Ok(Self(name.canonical().to_string()))
+    }
+}
+
+impl fmt::Display for ToolPattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// A pattern of the text in the parentheses of a rule.
+#[derive(Debug, Clone)]
+pub(crate) struct TextPattern {
+    text: String,
+    glob: GlobMatcher,
+}
+
+impl TextPattern {
+    pub(crate) fn new(text: &str) -> Result<Self, RuleError> {
+        let built = GlobBuilder::new(text.strip_prefix("./").unwrap_or(text))
+            .literal_separator(true)
+            .backslash_escape(true)
+            .build();
+        // What is a fine pattern of commands may be none of paths: `[ -f *`.
+        let glob = match built {
+            Ok(glob) => glob,
+            Err(_) => GlobBuilder::new(&globset::escape(text))
+                .build()
+                .map_err(|error| RuleError::Pattern {
+                    pattern: text.to_owned(),
+                    why: error.kind().to_string(),
+                })?,
+        };
+        Ok(Self {
+            text: text.to_owned(),
+            glob: glob.compile_matcher(),
+        })
+    }
+
+    /// A pattern that only this path fits.
+    pub(crate) fn exact_path(path: &str) -> Result<Self, RuleError> {
+        Self::new(&globset::escape(path))
+    }
+
+    /// A pattern that only this command fits, or one that differs where it has a star.
+    pub(crate) fn exact_command(command: &str) -> Result<Self, RuleError> {
+        Self::new(&command.replace('*', "?"))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether a path fits, or is the folder whose whole content is meant.
+    pub(crate) fn fits_path(&self, path: &Path) -> bool {
+        let is_folder = |folder| Path::new(folder) == path;
+        self.glob.is_match(path) || self.text.strip_suffix("/**").is_some_and(is_folder)
+    }
+
+    /// Whether a command fits: `*` is anything, and ` *` at the end may also be nothing.
+    pub(crate) fn fits_command(&self, command: &str) -> bool {
+        fits(&self.text, command)
+            || self
+                .text
+                .strip_suffix(" *")
+                .is_some_and(|program| fits(program, command))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TextPattern, ToolPattern, fits};
+    use proptest::prelude::*;
+    use std::path::Path;
+
+    #[test]
+    fn stars_and_question_marks() {
+        for (pattern, text, expected) in [
+            ("*", "", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abcd", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*b*b*", "abab", true),
+            ("", "a", false),
+        ] {
+            assert_eq!(fits(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_tool_is_meant_under_all_its_names() {
+        let pattern: ToolPattern = "builtin/read_file".parse().expect("a pattern");
+        assert!(pattern.matches(&"builtin/file-read".parse().expect("a name")));
+        let pattern: ToolPattern = "builtin/git-*".parse().expect("a pattern");
+        assert!(pattern.matches(&"builtin/git_log".parse().expect("a name")));
+        assert!(!pattern.matches(&"builtin/shell".parse().expect("a name")));
+    }
+
+    #[test]
+    fn a_pattern_that_could_never_match_is_refused() {
+        for wrong in [
+            "shell",
+            "",
+            "Builtin/shell",
+            "builtin/",
+            "Builtin/*",
+            "a b/*",
+        ] {
+            assert!(wrong.parse::<ToolPattern>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn paths_match_name_by_name_and_commands_as_a_whole() {
+        let sources = TextPattern::new("src/**").expect("a pattern");
+        let fits = |pattern: &TextPattern, path: &str| pattern.fits_path(Path::new(path));
+        assert!(fits(&sources, "src/a/b.rs") && fits(&sources, "src"));
+        assert!(!fits(&sources, "srcs/a") && !fits(&sources, "lib/src/a"));
+        let one = TextPattern::new("*.rs").expect("a pattern");
+        assert!(fits(&one, "a.rs") && !fits(&one, "a/b.rs"));
+        let remove = TextPattern::new("rm *").expect("a pattern");
+        assert!(remove.fits_command("rm -rf a/b") && remove.fits_command("rm"));
+        assert!(!remove.fits_command("rmdir a"));
+    }
+
+    proptest! {
+        #[test]
+        fn an_exact_pattern_fits_its_own_text_and_survives_printing(
+            text in "[a-z*?\\[\\]{} -]{1,8}(/[a-z*?\\[\\]{}]{1,4})?", other in "[a-z]{1,6}",
+        ) {
+            let path = TextPattern::exact_path(&text).expect("a pattern");
+            let again = TextPattern::new(path.as_str()).expect("a pattern");
+            prop_assert!(path.fits_path(Path::new(&text)) && again.fits_path(Path::new(&text)));
+            prop_assert_eq!(again.fits_path(Path::new(&other)), text == other);
+            let command = TextPattern::exact_command(&text).expect("a pattern");
+            prop_assert!(command.fits_command(&text));
+        }
+
+        #[test]
+        fn fitting_never_panics_and_a_star_fits_all(pattern in "[ab*?]{0,8}", text in "\\PC{0,12}") {
+            let _fits = fits(&pattern, &text);
+            prop_assert!(fits("*", &text));
+            prop_assert!(fits(&text.replace(['*', '?'], "?"), &text));
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! What rules say, with many attempts to get around them.
+
+use proptest::prelude::*;
+
+use super::{Decision, Effect, PermissionRules};
+use crate::capability::Access;
+use crate::name::ToolName;
+use crate::ports::PartPath;
+use crate::tool::Subject;
+
+fn tool(name: &str) -> ToolName {
+    name.parse().expect("a name")
+}
+
+fn rules(text: &str) -> PermissionRules {
+    PermissionRules::parse(text, Effect::Allow).expect("rules")
+}
+
+fn on_command(rules: &PermissionRules, command: &str) -> Effect {
+    let subject = Subject::Command(command.to_owned());
+    effect(&rules.decide(&tool("builtin/shell"), &[subject]))
+}
+
+fn on_path(rules: &PermissionRules, name: &str, path: &str) -> Effect {
+    let subject = Subject::Path {
+        path: PartPath {
+            alias: "app".to_owned(),
+            path: path.parse().expect("a path"),
+        },
+        access: Access::Writes,
+    };
+    effect(&rules.decide(&tool(name), &[subject]))
+}
+
+fn effect(decision: &Decision) -> Effect {
+    match decision {
+        Decision::Allow => Effect::Allow,
+        Decision::Ask(_) => Effect::Ask,
+        Decision::Deny(_) => Effect::Deny,
+    }
+}
+
+#[test]
+fn a_denied_command_is_denied_wherever_it_hides() {
+    let rules = rules("deny builtin/shell(curl *)\nallow builtin/shell");
+    for command in [
+        "curl x",
+        "curl",
+        "a; curl x",
+        "a && curl x",
+        "a || curl x",
+        "a | curl x",
+        "a & curl x",
+        "a\ncurl x",
+        "echo $(curl x)",
+        "echo `curl x`",
+        "(curl x)",
+        "{ curl x; }",
+        "sh -c 'curl x'",
+        "bash -lc \"curl x\"",
+        "env curl x",
+        "A=1 curl x",
+        "sudo curl x",
+        "/usr/bin/curl x",
+        "\\curl x",
+        "c'ur'l x",
+        "\"curl\" x",
+        "if true; then curl x; fi",
+        "xargs curl",
+        "timeout 5 curl x",
+        "find . -exec curl {} ;",
+        "cu\\\nrl x",
+        "eval curl x",
+        "nohup curl x &",
+        "a <(curl x)",
+        "! curl x",
+        "curl${IFS}x",
+        "watch -n1 curl x",
+        "a >/dev/null;curl x",
+        "sh -c 'sh -c \"curl x\"'",
+        "command curl x",
+        "exec curl x",
+        "\tcurl\tx",
+    ] {
+        assert_eq!(on_command(&rules, command), Effect::Deny, "{command:?}");
+    }
+    for command in ["git log", "echo curl x", "curly x", "cargo test"] {
+        assert_eq!(on_command(&rules, command), Effect::Allow, "{command:?}");
+    }
+}
+
+#[test]
+fn an_allowed_pattern_allows_nothing_beside_it() {
+    let rules =
+        rules("allow builtin/shell(cargo test *)\nallow builtin/shell(ls *)\nask builtin/shell");
+    for command in [
+        "cargo test",
+        "cargo test -p x",
+        "ls -la && cargo test",
+        "cargo test 2>&1",
+        "ls; ls",
+        "ls | ls",
+    ] {
+        assert_eq!(on_command(&rules, command), Effect::Allow, "{command:?}");
+    }
+    for command in [
+        "cargo testing",
+        "cargo test; rm x",
+        "cargo test && rm x",
+        "cargo test | sh",
+        "cargo test $(rm x)",
+        "cargo test `rm x`",
+        "cargo test\nrm x",
+        "cargo test & rm x",
+        "cargo test > x",
+        "cargo test < x",
+        "LD_PRELOAD=x cargo test",
+        "cargo test \"$X\"",
+        "env cargo test",
+        "sh -c 'cargo test'",
+        "./cargo test",
+        "/tmp/cargo test",
+        "cargo test || true",
+        "(cargo test)",
+        "cargo test # x",
+        "ls {a,b}",
+        "cargo test <(x)",
+        "cargo  build",
+        "cargo test 'a",
+        "cargo test \\\n--x",
+        "if ls; then ls; fi",
+        "cargo test &>x",
+    ] {
+        assert_eq!(on_command(&rules, command), Effect::Ask, "{command:?}");
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_asked_about_as_soon_as_rules_speak_of_commands() {
+    let odd = "for x in *; do echo $x; done";
+    assert_eq!(on_command(&rules(""), odd), Effect::Allow);
+    assert_eq!(on_command(&rules("ask builtin/shell"), odd), Effect::Ask);
+    assert_eq!(
+        on_command(&rules("allow builtin/shell(echo *)"), odd),
+        Effect::Ask
+    );
+    assert_eq!(
+        on_command(&rules("deny builtin/shell(rm *)"), odd),
+        Effect::Ask
+    );
+}
+
+#[test]
+fn no_rule_lifts_the_floor() {
+    let rules = rules(
+        "allow *\nallow builtin/shell(rm *)\nallow builtin/file-write(**)\nallow builtin/file-write(.git/*)",
+    );
+    assert_eq!(on_command(&rules, "rm -rf /"), Effect::Deny);
+    assert_eq!(on_command(&rules, "cat ~/.ssh/id_ed25519"), Effect::Deny);
+    assert_eq!(
+        on_path(&rules, "builtin/file-write", ".git/config"),
+        Effect::Deny
+    );
+    assert_eq!(
+        on_path(&rules, "builtin/file-write", "src/a.rs"),
+        Effect::Allow
+    );
+}
+
+#[test]
+fn deny_wins_whatever_the_order_and_however_exact_the_others_are() {
+    for text in [
+        "deny builtin/*\nallow builtin/file-write(src/**)",
+        "allow builtin/file-write(src/**)\ndeny builtin/*",
+        "deny *(src/**)\nallow builtin/file-write(src/a.rs)",
+    ] {
+        assert_eq!(
+            on_path(&rules(text), "builtin/file-write", "src/a.rs"),
+            Effect::Deny,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn the_more_exact_rule_counts_and_ask_wins_a_tie() {
+    let general = rules("ask builtin/file-write\nallow builtin/file-write(src/**)");
+    assert_eq!(
+        on_path(&general, "builtin/file-write", "src/a.rs"),
+        Effect::Allow
+    );
+    assert_eq!(
+        on_path(&general, "builtin/file-write", "docs/a.md"),
+        Effect::Ask
+    );
+    assert_eq!(
+        on_path(&general, "builtin/write_file", "docs/a.md"),
+        Effect::Ask
+    );
+    let tie = rules("allow builtin/file-write(**)\nask builtin/file-write(docs/**)");
+    assert_eq!(
+        on_path(&tie, "builtin/file-write", "docs/a.md"),
+        Effect::Ask
+    );
+}
+
+#[test]
+fn a_path_is_known_with_and_without_its_part() {
+    for pattern in ["secrets/**", "app/secrets/**", "**/secrets/**"] {
+        let rules = rules(&format!("deny *({pattern})"));
+        assert_eq!(
+            on_path(&rules, "builtin/file-read", "secrets/a"),
+            Effect::Deny,
+            "{pattern}"
+        );
+        assert_eq!(
+            on_path(&rules, "builtin/file-read", "public/a"),
+            Effect::Allow,
+            "{pattern}"
+        );
+    }
+}
+
+#[test]
+fn a_call_with_several_subjects_gets_the_strictest_answer() {
+    let rules = rules("deny *(b)\nask *(a)");
+    let path = |path: &str| Subject::Path {
+        path: PartPath {
+            alias: "app".to_owned(),
+            path: path.parse().expect("a path"),
+        },
+        access: Access::Writes,
+    };
+    let decide = |subjects: &[Subject]| effect(&rules.decide(&tool("builtin/file-move"), subjects));
+    assert_eq!(decide(&[path("a"), path("b")]), Effect::Deny);
+    assert_eq!(decide(&[path("a"), path("c")]), Effect::Ask);
+    assert_eq!(decide(&[path("c")]), Effect::Allow);
+}
+
+#[test]
+fn always_allows_exactly_what_was_asked() {
+    let shell = tool("builtin/shell");
+    let command = Subject::Command("cargo test && ls *".to_owned());
+    let always = PermissionRules::always(&shell, &[command]);
+    let texts: Vec<String> = always.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "allow builtin/shell(cargo test)",
+            "allow builtin/shell(ls ?)"
+        ]
+    );
+    let rules = rules("ask builtin/shell").with(always);
+    assert_eq!(on_command(&rules, "cargo test && ls *"), Effect::Allow);
+    assert_eq!(on_command(&rules, "cargo test -p x"), Effect::Ask);
+    let odd = Subject::Command("echo $X".to_owned());
+    assert!(PermissionRules::always(&shell, &[odd]).is_empty());
+}
+
+#[test]
+fn without_a_rule_the_other_effect_holds() {
+    for otherwise in [Effect::Allow, Effect::Ask, Effect::Deny] {
+        let rules = PermissionRules::new(Vec::new(), otherwise);
+        assert_eq!(on_command(&rules, "ls"), otherwise);
+        assert_eq!(on_command(&rules, "echo $X"), otherwise);
+        assert_eq!(on_path(&rules, "builtin/file-read", "a"), otherwise);
+        assert_eq!(
+            effect(&rules.decide(&tool("builtin/ask-user"), &[])),
+            otherwise
+        );
+    }
+}
+
+#[test]
+fn a_file_of_rules_has_comments_and_its_errors_are_told() {
+    let read = PermissionRules::parse("# mine\n\nallow builtin/*\n  deny *(x)  \n", Effect::Ask);
+    assert_eq!(read.expect("rules").rules().len(), 2);
+    assert!(PermissionRules::parse("allow builtin/*\nalow builtin/shell", Effect::Ask).is_err());
+}
+
+proptest! {
+    /// Whatever stands around it, an allowed command never carries a second one along.
+    #[test]
+    fn nothing_rides_along_with_an_allowed_command(
+        before in "[a-z ;&|\n$(){}'\"\\\\<>`]{0,6}", after in "[a-z ;&|\n$(){}'\"\\\\<>`]{0,6}",
+    ) {
+        let rules = rules("allow builtin/shell(ls *)\nask builtin/shell");
+        let command = format!("{before}; touch x; {after}");
+        prop_assert_ne!(on_command(&rules, &command), Effect::Allow);
+    }
+
+    #[test]
+    fn deciding_never_panics(command in "\\PC{0,40}") {
+        let rules = rules("allow builtin/shell(ls *)\ndeny builtin/shell(rm *)");
+        let _decision = on_command(&rules, &command);
+    }
+}
