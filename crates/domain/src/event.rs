@@ -50,6 +50,28 @@ kinds! {
     MessageAppended = "session.message_appended";
     /// Tokens were used.
     UsageRecorded = "session.usage_recorded";
+    /// A turn of a conversation began.
+    TurnStarted = "session.turn_started";
+    /// A turn of a conversation ended, with an answer or without.
+    TurnEnded = "session.turn_ended";
+    /// A tool is about to run.
+    ToolInvoked = "tool.invoked";
+    /// A tool has run.
+    ToolFinished = "tool.finished";
+    /// A call of a tool was refused.
+    ToolRefused = "tool.refused";
+    /// A custom tool was registered.
+    ToolRegistered = "tool.registered";
+    /// A custom tool was registered again.
+    ToolUpdated = "tool.updated";
+    /// A custom tool was removed.
+    ToolRemoved = "tool.removed";
+    /// A person said "always" to a kind of call.
+    PermissionGranted = "permission.granted";
+    /// A remembered permission was taken back.
+    PermissionRevoked = "permission.revoked";
+    /// A budget stood in the way of a call.
+    BudgetExhausted = "budget.exhausted";
     /// A plan was made.
     PlanCreated = "plan.created";
     /// A changeset was opened.

@@ -107,6 +107,8 @@ ids! {
     ChangesetId;
     /// Names one call of a tool.
     ToolInvocationId;
+    /// Names a turn of a conversation.
+    TurnId;
     /// Names a sandbox.
     SandboxId;
     /// Names one run of the program: the owner of leases.

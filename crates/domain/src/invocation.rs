@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ContentHash, PlanId, SessionId, Timestamp, ToolInvocationId};
+use crate::{ContentHash, PlanId, SessionId, Timestamp, ToolInvocationId, TurnId};
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +49,10 @@ pub struct ToolInvocation {
     pub plan: Option<PlanId>,
     /// The session it ran for.
     pub session: Option<SessionId>,
+    /// The turn it ran in.
+    pub turn: Option<TurnId>,
+    /// What the model calls it.
+    pub call_id: Option<String>,
     /// The tool called.
     pub tool: String,
     /// What it was given.
@@ -59,6 +63,10 @@ pub struct ToolInvocation {
     pub output: Option<ContentHash>,
     /// Why it failed or was refused.
     pub error: Option<String>,
+    /// Which of the reasons for a refusal it was.
+    pub reason: Option<String>,
+    /// Whether it may be run again when nobody knows what came of it.
+    pub is_repeatable: bool,
     /// When it began.
     pub started_at: Timestamp,
     /// When it ended.

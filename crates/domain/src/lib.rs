@@ -31,6 +31,7 @@ mod session;
 mod strategy;
 mod time;
 mod tree_path;
+mod turn;
 mod usage;
 pub mod yaml;
 
@@ -43,7 +44,7 @@ pub use file_state::{FileKind, FileMode, FileState};
 pub use hash::{ContentHash, HashError};
 pub use id::{
     ChangesetId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, ResourceId,
-    SandboxId, SessionId, ToolInvocationId, check_prefix, shortest_prefix,
+    SandboxId, SessionId, ToolInvocationId, TurnId, check_prefix, shortest_prefix,
 };
 pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
 pub use invocation::{InvocationOutcome, ToolInvocation};
@@ -69,4 +70,5 @@ pub use session::{Session, SessionName, SessionNameError, Version};
 pub use strategy::{SandboxStrategy, StrategyError};
 pub use time::{Timestamp, TimestampError};
 pub use tree_path::{TreePath, TreePathError};
+pub use turn::{Turn, TurnState};
 pub use usage::{MicroUsd, TokenUsage, Tokens};

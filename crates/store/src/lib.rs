@@ -32,8 +32,8 @@ pub use error::Error;
 pub use maintenance::{Check, Cleanup, Freed, Retention, SalvageReport, Severity, Status, salvage};
 pub use migrate::{AppliedMigration, Migration};
 pub use repository::{
-    blobs, changesets, events, invocations, leases, messages, plans, projects, resource_types,
-    resources, sandboxes, search, sessions,
+    blobs, budgets, changesets, events, invocations, leases, messages, plans, projects,
+    resource_types, resources, sandboxes, search, sessions, tools, turns,
 };
 pub use transaction::{Reader, UnitOfWork};
 pub use url::{DatabaseUrl, redact};

@@ -48,6 +48,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     2 "0002_cheap_checks";
     3 "0003_resources";
     4 "0004_sandboxes";
+    5 "0005_turns";
 };
 
 impl Migration {

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use cleveragents_domain::{
     ChangesetId, ContentHash, MessageId, PlanId, ProcessId, ProjectId, ResourceId, SandboxId,
-    SessionId, Timestamp, ToolInvocationId,
+    SessionId, Timestamp, ToolInvocationId, TurnId,
 };
 
 use crate::Error;
@@ -111,6 +111,7 @@ printed!(
     ResourceId,
     ProjectId,
     SandboxId,
+    TurnId,
     ContentHash
 );
 
@@ -268,6 +269,7 @@ parsed!(
     ResourceId,
     ProjectId,
     SandboxId,
+    TurnId,
     ContentHash
 );
 parsed!(

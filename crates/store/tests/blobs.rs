@@ -154,11 +154,17 @@ fn content_is_collected_when_nothing_refers_to_it_and_its_grace_is_over() {
             id: ToolInvocationId::generate(),
             plan: None,
             session: None,
+
+            turn: None,
+            call_id: None,
             tool: "builtin/shell".to_owned(),
             arguments: serde_json::json!({}),
             outcome: InvocationOutcome::Succeeded,
             output: Some(output),
             error: None,
+
+            reason: None,
+            is_repeatable: false,
             started_at: Timestamp::now(),
             finished_at: Some(Timestamp::now()),
         };

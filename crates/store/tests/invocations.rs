@@ -15,11 +15,17 @@ fn running(plan: PlanId, arguments: Value) -> ToolInvocation {
         id: ToolInvocationId::generate(),
         plan: Some(plan),
         session: None,
+
+        turn: None,
+        call_id: None,
         tool: "builtin/shell".to_owned(),
         arguments,
         outcome: InvocationOutcome::Running,
         output: None,
         error: None,
+
+        reason: None,
+        is_repeatable: false,
         started_at: Timestamp::now(),
         finished_at: None,
     }

@@ -350,11 +350,17 @@ fn defect_5417_a_row_without_its_parent_is_refused_and_children_go_with_it() {
             id: ToolInvocationId::generate(),
             plan: None,
             session: Some(session),
+
+            turn: None,
+            call_id: None,
             tool: "builtin/write".to_owned(),
             arguments: serde_json::json!({}),
             outcome: InvocationOutcome::Running,
             output: None,
             error: None,
+
+            reason: None,
+            is_repeatable: false,
             started_at: Timestamp::now(),
             finished_at: None,
         };
@@ -494,6 +500,7 @@ fn defect_7283_every_foreign_key_declares_its_delete_rule() {
             ["messages.session_id", "CASCADE"],
             ["project_links.project_id", "CASCADE"],
             ["project_links.resource_id", "RESTRICT"],
+            ["reservations.scope", "CASCADE"],
             ["resource_links.child_id", "RESTRICT"],
             ["resource_links.parent_id", "RESTRICT"],
             ["resource_types.inherits_custom", "RESTRICT"],
@@ -504,6 +511,9 @@ fn defect_7283_every_foreign_key_declares_its_delete_rule() {
             ["session_plans.session_id", "CASCADE"],
             ["tool_invocations.plan_id", "CASCADE"],
             ["tool_invocations.session_id", "CASCADE"],
+            ["tool_invocations.turn_id", "SET NULL"],
+            ["turn_steps.turn_id", "CASCADE"],
+            ["turns.session_id", "CASCADE"],
         ];
         assert_eq!(rules, expected, "on {}", database.kind);
     }

@@ -1,6 +1,6 @@
 //! Tool invocations: a row before the effect, completed with what came back.
 
-use cleveragents_domain::{InvocationOutcome, PlanId, ToolInvocation, ToolInvocationId};
+use cleveragents_domain::{InvocationOutcome, PlanId, ToolInvocation, ToolInvocationId, TurnId};
 
 use super::{json_text, stored_json};
 use crate::error::Error;
@@ -9,7 +9,8 @@ use crate::value::{Row, params};
 
 macro_rules! columns {
     () => {
-        "invocation_id, plan_id, session_id, tool, arguments, outcome, output_hash, error, started_at, finished_at"
+        "invocation_id, plan_id, session_id, turn_id, call_id, tool, arguments, outcome, output_hash, error, reason, \
+         repeatable, started_at, finished_at"
     };
 }
 
@@ -18,6 +19,8 @@ fn read(mut row: Row) -> Result<ToolInvocation, Error> {
         id: row.take()?,
         plan: row.take()?,
         session: row.take()?,
+        turn: row.take()?,
+        call_id: row.take()?,
         tool: row.take()?,
         arguments: stored_json("the arguments of a tool", &row.take::<String>()?)?,
         outcome: {
@@ -27,6 +30,8 @@ fn read(mut row: Row) -> Result<ToolInvocation, Error> {
         },
         output: row.take()?,
         error: row.take()?,
+        reason: row.take()?,
+        is_repeatable: row.take::<u64>()? != 0,
         started_at: row.take()?,
         finished_at: row.take()?,
     })
@@ -38,17 +43,21 @@ pub fn insert(unit: &mut UnitOfWork<'_>, invocation: &ToolInvocation) -> Result<
         concat!(
             "INSERT INTO tool_invocations (",
             columns!(),
-            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
+            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
         ),
         params![
             invocation.id,
             invocation.plan,
             invocation.session,
+            invocation.turn,
+            invocation.call_id.as_ref(),
             &invocation.tool,
             json_text(&invocation.arguments),
             invocation.outcome.as_str(),
             invocation.output,
             invocation.error.as_ref(),
+            invocation.reason.as_ref(),
+            invocation.is_repeatable,
             invocation.started_at,
             invocation.finished_at,
         ],
@@ -86,6 +95,22 @@ pub fn get(reader: &mut dyn Reader, id: ToolInvocationId) -> Result<Option<ToolI
         )?
         .map(read)
         .transpose()
+}
+
+/// The calls of a turn, oldest first.
+pub fn of_turn(reader: &mut dyn Reader, turn: TurnId) -> Result<Vec<ToolInvocation>, Error> {
+    reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM tool_invocations WHERE turn_id = ?1 ORDER BY invocation_id"
+            ),
+            params![turn],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
 }
 
 /// The calls of a plan, oldest first.

@@ -1,6 +1,7 @@
 //! Repositories, one module per noun. Each function takes the transaction it works in.
 
 pub mod blobs;
+pub mod budgets;
 pub mod changesets;
 pub mod events;
 pub mod invocations;
@@ -13,6 +14,8 @@ pub mod resources;
 pub mod sandboxes;
 pub mod search;
 pub mod sessions;
+pub mod tools;
+pub mod turns;
 
 use crate::error::Error;
 use serde_json::Value;

@@ -36,12 +36,14 @@ const BELIEVABLE: i64 = 100_000;
 ///
 /// Events are saved with their positions: a reader that resumes after one must find the next behind
 /// it, so positions may not begin anew.
-const TABLES: [(&str, &str); 15] = [
+const TABLES: [(&str, &str); 24] = [
     ("sessions", "session_id"),
     ("messages", "position"),
     ("session_plans", "session_id, plan_id"),
     ("plans", "plan_id"),
     ("changesets", "changeset_id"),
+    ("turns", "turn_id"),
+    ("turn_steps", "turn_id, number"),
     ("tool_invocations", "invocation_id"),
     ("change_entries", "changeset_id, number"),
     ("leases", "kind, subject_id"),
@@ -51,6 +53,13 @@ const TABLES: [(&str, &str); 15] = [
     ("resource_links", "parent_id, child_id"),
     ("projects", "project_id"),
     ("project_links", "project_id, resource_id"),
+    ("sandboxes", "sandbox_id"),
+    ("sandbox_members", "sandbox_id, number"),
+    ("sandbox_checkpoints", "sandbox_id, number"),
+    ("tools", "name"),
+    ("permission_rules", "rule"),
+    ("budgets", "scope"),
+    ("reservations", "reservation_id"),
     ("events", "position"),
 ];
 
@@ -65,6 +74,9 @@ const MEND: &str = "
         FROM changesets WHERE plan_id NOT IN (SELECT plan_id FROM plans) GROUP BY plan_id;
     DELETE FROM change_entries WHERE changeset_id NOT IN (SELECT changeset_id FROM changesets);
     DELETE FROM session_plans WHERE session_id NOT IN (SELECT session_id FROM sessions);
+    DELETE FROM turns WHERE session_id NOT IN (SELECT session_id FROM sessions);
+    DELETE FROM turn_steps WHERE turn_id NOT IN (SELECT turn_id FROM turns);
+    UPDATE tool_invocations SET turn_id = NULL WHERE turn_id NOT IN (SELECT turn_id FROM turns);
     UPDATE tool_invocations SET plan_id = NULL WHERE plan_id NOT IN (SELECT plan_id FROM plans);
     UPDATE tool_invocations SET session_id = NULL WHERE session_id NOT IN (SELECT session_id FROM sessions);
     UPDATE change_entries SET invocation_id = NULL WHERE invocation_id NOT IN (SELECT invocation_id FROM tool_invocations);
@@ -76,6 +88,10 @@ const MEND: &str = "
         OR child_id NOT IN (SELECT resource_id FROM resources);
     DELETE FROM project_links WHERE project_id NOT IN (SELECT project_id FROM projects)
         OR resource_id NOT IN (SELECT resource_id FROM resources);
+    DELETE FROM sandboxes WHERE changeset_id NOT IN (SELECT changeset_id FROM changesets);
+    DELETE FROM sandbox_members WHERE sandbox_id NOT IN (SELECT sandbox_id FROM sandboxes);
+    DELETE FROM sandbox_checkpoints WHERE sandbox_id NOT IN (SELECT sandbox_id FROM sandboxes);
+    DELETE FROM reservations WHERE scope NOT IN (SELECT scope FROM budgets);
 ";
 
 /// Renames a damaged database and saves what can be read into a new one.

@@ -1,0 +1,127 @@
+//! Turns: a row while a turn runs, and its steps as they happen.
+//!
+//! A unique index allows one running turn a session.
+
+use cleveragents_domain::{EventKind, NewEvent, SessionId, Turn, TurnId, TurnState};
+use serde_json::{Value, json};
+
+use super::{json_text, stored_json};
+use crate::error::Error;
+use crate::transaction::{Reader, UnitOfWork};
+use crate::value::{Row, params};
+
+macro_rules! columns {
+    () => {
+        "turn_id, session_id, model, sandbox, state, error, started_at, ended_at"
+    };
+}
+
+fn read(mut row: Row) -> Result<Turn, Error> {
+    Ok(Turn {
+        id: row.take()?,
+        session: row.take()?,
+        model: row.take()?,
+        sandbox: row.take()?,
+        state: {
+            let state: String = row.take()?;
+            TurnState::from_stored(&state)
+                .ok_or_else(|| Error::stored("the state of a turn", format!("is `{state}`")))?
+        },
+        error: row.take()?,
+        started_at: row.take()?,
+        ended_at: row.take()?,
+    })
+}
+
+/// Begins a turn with its first step.
+pub fn begin(
+    unit: &mut UnitOfWork<'_>,
+    id: TurnId,
+    session: SessionId,
+    model: &str,
+    first: &Value,
+) -> Result<(), Error> {
+    let now = unit.now();
+    unit.execute(
+        "INSERT INTO turns (turn_id, session_id, model, state, started_at) \
+         VALUES (?1, ?2, ?3, 'running', ?4)",
+        params![id, session, model, now],
+    )?;
+    add_step(unit, id, 0, first)?;
+    unit.emit(NewEvent {
+        kind: EventKind::TurnStarted,
+        subject: session.to_string(),
+        payload: json!({"turn": id, "model": model}),
+    });
+    Ok(())
+}
+
+/// Adds the next step of a running turn.
+pub fn add_step(
+    unit: &mut UnitOfWork<'_>,
+    id: TurnId,
+    number: u64,
+    message: &Value,
+) -> Result<(), Error> {
+    unit.execute(
+        "INSERT INTO turn_steps (turn_id, number, message) VALUES (?1, ?2, ?3)",
+        params![id, number, json_text(message)],
+    )?;
+    Ok(())
+}
+
+/// Remembers the sandbox that a turn acts in.
+pub fn set_sandbox(unit: &mut UnitOfWork<'_>, id: TurnId, sandbox: &str) -> Result<(), Error> {
+    unit.execute(
+        "UPDATE turns SET sandbox = ?2 WHERE turn_id = ?1",
+        params![id, sandbox],
+    )?;
+    Ok(())
+}
+
+/// Ends a running turn. `false` when it is not running.
+pub fn end(unit: &mut UnitOfWork<'_>, turn: &Turn, error: Option<&str>) -> Result<bool, Error> {
+    let now = unit.now();
+    let state = match error {
+        None => TurnState::Complete,
+        Some(_) => TurnState::Failed,
+    };
+    let touched = unit.execute(
+        "UPDATE turns SET state = ?2, error = ?3, ended_at = ?4 \
+         WHERE turn_id = ?1 AND state = 'running'",
+        params![turn.id, state.as_str(), error, now],
+    )?;
+    unit.emit(NewEvent {
+        kind: EventKind::TurnEnded,
+        subject: turn.session.to_string(),
+        payload: json!({"turn": turn.id, "state": state, "error": error}),
+    });
+    Ok(touched > 0)
+}
+
+/// The turn of a session that is running, or was when its process died.
+pub fn running(reader: &mut dyn Reader, session: SessionId) -> Result<Option<Turn>, Error> {
+    reader
+        .query_first(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM turns WHERE session_id = ?1 AND state = 'running'"
+            ),
+            params![session],
+        )?
+        .map(read)
+        .transpose()
+}
+
+/// The steps of a turn, in order.
+pub fn steps(reader: &mut dyn Reader, id: TurnId) -> Result<Vec<Value>, Error> {
+    reader
+        .query(
+            "SELECT message FROM turn_steps WHERE turn_id = ?1 ORDER BY number",
+            params![id],
+        )?
+        .into_iter()
+        .map(|mut row| stored_json("a step of a turn", &row.take::<String>()?))
+        .collect()
+}
