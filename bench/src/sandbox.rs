@@ -215,7 +215,7 @@ fn tool_edit(place: &Place, open: &mut OpenSandbox, number: usize) -> anyhow::Re
     let (time, _) = timed(|| {
         place
             .service
-            .capture_paths(open, "code", &[inside], Some("bench/edit"))?;
+            .capture_paths(open, "code", &[inside], Some("bench/edit".into()))?;
         Ok(place
             .service
             .checkpoint_recorded(open, CheckpointReason::Manual, None)?)

@@ -11,7 +11,7 @@ use cleveragents_process::{
 
 use super::error::SandboxError;
 use super::history::CaptureReport;
-use super::service::{OpenSandbox, SandboxService};
+use super::service::{OpenSandbox, SandboxService, SandboxView};
 
 /// What to run in a sandbox.
 #[derive(Debug, Clone)]
@@ -62,9 +62,9 @@ impl SandboxService {
         }
         let shown = shown(&request.program, &request.arguments);
         let checkpoint = self.checkpoint(open, CheckpointReason::BeforeExec, Some(&shown))?;
-        let invocation = invocation(open, request)?;
+        let invocation = invocation(&open.view, request)?;
         let finished = run(&invocation, cancel)?;
-        let changes = self.capture(open, Some("sandbox/exec"))?;
+        let changes = self.capture(open, Some("sandbox/exec".into()))?;
         Ok(ExecReport {
             finished,
             checkpoint,
@@ -87,8 +87,11 @@ fn shown(program: &OsStr, arguments: &[OsString]) -> String {
     }
 }
 
-fn invocation(open: &OpenSandbox, request: &ExecRequest) -> Result<Invocation, SandboxError> {
-    let view = &open.view;
+/// The confined command that a request is.
+pub(crate) fn invocation(
+    view: &SandboxView,
+    request: &ExecRequest,
+) -> Result<Invocation, SandboxError> {
     let folders = view.folders();
     let folder = match (&request.part, view.members.as_slice()) {
         (Some(part), members) => members

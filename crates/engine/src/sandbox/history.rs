@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cleveragents_domain::{
     ChangeEntry, CheckpointNumber, CheckpointReason, EntryNumber, FileState, LeaseSubject,
-    LeaseToken, NewChange, Operation, TreePath,
+    LeaseToken, NewChange, Operation, ToolInvocationId, TreePath,
 };
 use cleveragents_sandbox::apply::net_changes;
 use cleveragents_sandbox::{Change, Member, patch};
@@ -38,6 +38,24 @@ pub struct CaptureReport {
     pub special: Vec<String>,
 }
 
+/// Whose doing changes are taken to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Doer<'a> {
+    /// The tool.
+    pub tool: &'a str,
+    /// Its call.
+    pub invocation: Option<ToolInvocationId>,
+}
+
+impl<'a> From<&'a str> for Doer<'a> {
+    fn from(tool: &'a str) -> Self {
+        Self {
+            tool,
+            invocation: None,
+        }
+    }
+}
+
 /// Whose doing entries are.
 pub(super) const BY_ROLLBACK: &str = "sandbox/rollback";
 pub(super) const BY_REDO: &str = "sandbox/redo";
@@ -67,12 +85,11 @@ impl SandboxService {
         })?)
     }
 
-    /// Finds what changed in the sandbox since the last look and records it. `tool` says whose doing
-    /// it is taken to be.
+    /// Finds what changed in the sandbox since the last look and records it.
     pub fn capture(
         &self,
         open: &mut OpenSandbox,
-        tool: Option<&str>,
+        by: Option<Doer<'_>>,
     ) -> Result<CaptureReport, SandboxError> {
         let mut report = CaptureReport::default();
         let mut captures = Vec::new();
@@ -107,7 +124,7 @@ impl SandboxService {
             );
             captures.push(capture);
         }
-        self.record(open, &report.changes, tool)?;
+        self.record(open, &report.changes, by)?;
         for (member, capture) in open.view.members.iter().zip(captures) {
             member.remember(capture, open.view.position)?;
         }
@@ -120,7 +137,7 @@ impl SandboxService {
         open: &mut OpenSandbox,
         alias: &str,
         paths: &[TreePath],
-        tool: Option<&str>,
+        by: Option<Doer<'_>>,
     ) -> Result<CaptureReport, SandboxError> {
         let member = open
             .view
@@ -141,7 +158,7 @@ impl SandboxService {
             .into_iter()
             .map(|change| (alias.to_owned(), change))
             .collect();
-        self.record(open, &changes, tool)?;
+        self.record(open, &changes, by)?;
         Ok(CaptureReport {
             changes,
             special: Vec::new(),
@@ -153,7 +170,7 @@ impl SandboxService {
         &self,
         open: &mut OpenSandbox,
         changes: &Vec<(String, Change)>,
-        tool: Option<&str>,
+        by: Option<Doer<'_>>,
     ) -> Result<(), SandboxError> {
         if changes.is_empty() {
             return Ok(());
@@ -167,8 +184,8 @@ impl SandboxService {
                 .map_err(|error| {
                     cleveragents_store::Error::stored("a change", error.to_string())
                 })?;
-            entries.push(match tool {
-                Some(tool) => entry.by_tool(tool, None),
+            entries.push(match by {
+                Some(by) => entry.by_tool(by.tool, by.invocation),
                 None => entry,
             });
         }

@@ -192,7 +192,7 @@ impl SandboxService {
             .zip(&restored)
             .flat_map(named)
             .collect();
-        self.record(open, &changes, Some(tool))?;
+        self.record(open, &changes, Some(tool.into()))?;
         for (member, changes) in open.view.members.iter().zip(&restored) {
             member.remember_restored(changes, open.view.position)?;
         }

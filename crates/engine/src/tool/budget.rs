@@ -1,0 +1,228 @@
+//! [`StoreBudget`]: money in the store, shared by every process; calls of one step counted here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cleveragents_domain::{EventKind, MicroUsd, NewEvent, Owner, ToolInvocationId};
+use cleveragents_store::budgets::{self, Reserved};
+use cleveragents_store::{Engine, Error};
+use cleveragents_tools::ports::{Budget, BudgetRefusal, PortError, Reservation, Spending};
+use serde_json::json;
+
+use crate::process::{Liveness, current_owner, liveness};
+
+/// What is counted together, and how much of it may be spent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpendScope {
+    /// Its name, such as `session 01J…` or `day 2026-01-31`.
+    pub name: String,
+    /// The limit; `None` counts without one.
+    pub limit: Option<MicroUsd>,
+}
+
+/// Calls and money of one turn.
+pub struct StoreBudget {
+    engine: Arc<Engine>,
+    owner: Owner,
+    scopes: Vec<SpendScope>,
+    calls: AtomicU64,
+}
+
+/// What stood in the way of a reservation.
+#[derive(Debug)]
+pub(crate) enum Shortage {
+    /// This scope would go beyond its limit.
+    Money {
+        scope: String,
+        limit: MicroUsd,
+        used: MicroUsd,
+    },
+    /// It could not be found out.
+    Store(Error),
+}
+
+impl From<Error> for Shortage {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl StoreBudget {
+    /// Counts in these scopes, all of which must have room.
+    pub fn new(engine: Arc<Engine>, scopes: Vec<SpendScope>) -> Self {
+        Self {
+            engine,
+            owner: current_owner(),
+            scopes,
+            calls: AtomicU64::new(0),
+        }
+    }
+
+    /// Begins a new step: its calls are counted from nothing.
+    pub fn begin_step(&self) {
+        self.calls.store(0, Ordering::Relaxed);
+    }
+
+    /// Reserves money in every scope, or in none.
+    pub(crate) fn reserve_money(
+        &self,
+        amount: MicroUsd,
+        extra: Option<MicroUsd>,
+    ) -> Result<Held<'_>, Shortage> {
+        let id = ToolInvocationId::generate();
+        match self.try_reserve(id, amount, extra) {
+            Err(Shortage::Money { .. }) => {
+                // Those who died in a call cannot settle it any more.
+                self.settle_for_the_dead()?;
+                self.try_reserve(id, amount, extra)
+            }
+            other => other,
+        }
+        .inspect_err(|shortage| self.announce(shortage))
+    }
+
+    fn try_reserve(
+        &self,
+        id: ToolInvocationId,
+        amount: MicroUsd,
+        extra: Option<MicroUsd>,
+    ) -> Result<Held<'_>, Shortage> {
+        let (scopes, owner) = (self.scopes.clone(), self.owner.clone());
+        self.engine.write(move |unit| {
+            for scope in &scopes {
+                let limit = [scope.limit, extra].into_iter().flatten().min();
+                if !budgets::reserve(unit, id, &scope.name, amount, limit, &owner)? {
+                    let used = budgets::used(unit, &scope.name)?;
+                    return Err(Shortage::Money {
+                        scope: scope.name.clone(),
+                        limit: limit.unwrap_or_default(),
+                        used: MicroUsd(used.spent.0 + used.reserved.0),
+                    });
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Held {
+            budget: self,
+            id,
+            is_settled: false,
+        })
+    }
+
+    fn announce(&self, shortage: &Shortage) {
+        let Shortage::Money { scope, limit, used } = shortage else {
+            return;
+        };
+        let (scope, limit, used) = (scope.clone(), *limit, *used);
+        // The refusal itself is what counts; it is told and stored in any case.
+        let _told = self.engine.write(move |unit| {
+            unit.emit(NewEvent {
+                kind: EventKind::BudgetExhausted,
+                subject: scope.clone(),
+                payload: json!({"limit_micro_usd": limit, "used_micro_usd": used}),
+            });
+            Ok::<(), Error>(())
+        });
+    }
+
+    /// What the dead reserved counts as spent: nobody knows that it was not.
+    fn settle_for_the_dead(&self) -> Result<(), Error> {
+        for scope in &self.scopes {
+            let held = self
+                .engine
+                .read(|reader| budgets::reservations(reader, &scope.name))?;
+            let is_dead = |held: &&Reserved| liveness(&held.owner) == Liveness::Dead;
+            for dead in held.iter().filter(is_dead) {
+                let (id, amount, name) = (dead.id, dead.amount, scope.name.clone());
+                self.engine
+                    .write(move |unit| budgets::settle(unit, id, &name, amount))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&self, id: ToolInvocationId, spent: MicroUsd) -> Result<(), Error> {
+        let names: Vec<String> = self.scopes.iter().map(|scope| scope.name.clone()).collect();
+        self.engine.write(move |unit| {
+            for name in &names {
+                budgets::settle(unit, id, name, spent)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Money held for one call.
+pub(crate) struct Held<'a> {
+    budget: &'a StoreBudget,
+    id: ToolInvocationId,
+    is_settled: bool,
+}
+
+impl Held<'_> {
+    /// Turns it into what was really spent.
+    pub(crate) fn settle(mut self, spent: MicroUsd) -> Result<(), Error> {
+        self.is_settled = true;
+        self.budget.settle(self.id, spent)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            // What cannot be given back now counts as spent once this process is gone.
+            let _left = self.budget.settle(self.id, MicroUsd(0));
+        }
+    }
+}
+
+struct Call<'a> {
+    held: Held<'a>,
+    calls: Option<&'a AtomicU64>,
+}
+
+impl Reservation for Call<'_> {
+    fn settle(mut self: Box<Self>, cost: MicroUsd) -> Result<(), PortError> {
+        self.calls = None;
+        let Self { held, .. } = &mut *self;
+        held.is_settled = true;
+        held.budget.settle(held.id, cost).map_err(PortError::new)
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if let Some(calls) = self.calls {
+            calls.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Budget for StoreBudget {
+    fn reserve(&self, spending: &Spending<'_>) -> Result<Box<dyn Reservation + '_>, BudgetRefusal> {
+        let most = spending.limits.calls_per_step.unwrap_or(u64::MAX);
+        let counted = self
+            .calls
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |calls| {
+                (calls < most).then_some(calls + 1)
+            });
+        if counted.is_err() {
+            return Err(BudgetRefusal::Calls { limit: most });
+        }
+        let extra = [spending.limits.cost_per_plan, spending.limits.total_cost];
+        let extra = extra.into_iter().flatten().min();
+        match self.reserve_money(spending.cost, extra) {
+            Ok(held) => Ok(Box::new(Call {
+                held,
+                calls: Some(&self.calls),
+            })),
+            Err(shortage) => {
+                self.calls.fetch_sub(1, Ordering::Relaxed);
+                Err(match shortage {
+                    Shortage::Money { limit, used, .. } => BudgetRefusal::Money { limit, used },
+                    Shortage::Store(error) => BudgetRefusal::Failed(PortError::new(error)),
+                })
+            }
+        }
+    }
+}

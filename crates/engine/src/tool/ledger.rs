@@ -1,0 +1,187 @@
+//! [`StoreLedger`]: every call of a tool as a row, before it has any effect.
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use cleveragents_domain::{
+    ContentHash, EventKind, InvocationOutcome, NewEvent, Timestamp, ToolInvocation,
+    ToolInvocationId, TurnId,
+};
+use cleveragents_store::{Engine, Error, UnitOfWork, blobs, invocations};
+use cleveragents_tools::ports::{
+    Begun, Ended, Ledger, OutputPage, PortError, RefusedCall, Scope, Window,
+};
+use serde_json::{Value, json};
+
+/// Writes calls down in the store.
+pub struct StoreLedger {
+    engine: Arc<Engine>,
+    turn: Option<TurnId>,
+}
+
+impl StoreLedger {
+    /// A ledger for the calls of a turn, or for single calls.
+    pub const fn new(engine: Arc<Engine>, turn: Option<TurnId>) -> Self {
+        Self { engine, turn }
+    }
+
+    fn row(
+        &self,
+        id: ToolInvocationId,
+        scope: &Scope,
+        (call_id, tool): (&str, &str),
+        arguments: &Value,
+    ) -> ToolInvocation {
+        ToolInvocation {
+            id,
+            plan: scope.plan,
+            session: scope.session,
+            turn: self.turn,
+            call_id: Some(storable(call_id)),
+            tool: storable(tool),
+            arguments: storable_json(arguments),
+            outcome: InvocationOutcome::Running,
+            output: None,
+            error: None,
+            reason: None,
+            is_repeatable: false,
+            started_at: Timestamp::now(),
+            finished_at: None,
+        }
+    }
+}
+
+/// Text without the one character that PostgreSQL cannot store.
+pub(crate) fn storable(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+fn storable_json(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(storable(text)),
+        Value::Array(items) => items.iter().map(storable_json).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| (storable(name), storable_json(value)))
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+fn announce(unit: &mut UnitOfWork<'_>, kind: EventKind, row: &ToolInvocation) {
+    unit.emit(NewEvent {
+        kind,
+        subject: row.id.to_string(),
+        payload: json!({
+            "tool": row.tool,
+            "session": row.session,
+            "plan": row.plan,
+            "turn": row.turn,
+            "outcome": row.outcome,
+            "reason": row.reason,
+        }),
+    });
+}
+
+impl Ledger for StoreLedger {
+    fn begin(&self, begun: &Begun<'_>) -> Result<(), PortError> {
+        let names = (begun.call_id, begun.tool.to_string());
+        let mut row = self.row(begun.id, begun.scope, (names.0, &names.1), begun.arguments);
+        row.is_repeatable = begun.capability.idempotent || !begun.capability.is_writing();
+        self.engine
+            .write(move |unit| {
+                invocations::insert(unit, &row)?;
+                announce(unit, EventKind::ToolInvoked, &row);
+                Ok::<(), Error>(())
+            })
+            .map_err(PortError::new)
+    }
+
+    fn finish(&self, ended: &mut Ended<'_>) -> Result<(), PortError> {
+        let (id, outcome) = (ended.id, ended.outcome);
+        let error = ended.error.map(storable);
+        let mut output = Vec::new();
+        ended
+            .output
+            .reader()
+            .and_then(|mut reader| reader.read_to_end(&mut output))
+            .map_err(|error| {
+                PortError::new(Error::Internal(format!("an output is lost: {error}")))
+            })?;
+        let changes = ended.captured.changes.len();
+        self.engine
+            .write(move |unit| {
+                let Some(mut row) = invocations::get(unit, id)? else {
+                    return Err(Error::stored("a call of a tool", "is gone while it ran"));
+                };
+                let hash = match output.as_slice() {
+                    [] => None,
+                    output => Some(blobs::put(unit, output)?),
+                };
+                row.outcome = outcome;
+                row.output = hash;
+                row.error.clone_from(&error);
+                invocations::finish(unit, &row)?;
+                unit.emit(NewEvent {
+                    kind: EventKind::ToolFinished,
+                    subject: row.id.to_string(),
+                    payload: json!({
+                        "tool": row.tool,
+                        "session": row.session,
+                        "plan": row.plan,
+                        "turn": row.turn,
+                        "outcome": row.outcome,
+                        "changes": changes,
+                    }),
+                });
+                Ok(())
+            })
+            .map_err(PortError::new)
+    }
+
+    fn refuse(&self, refused: &RefusedCall<'_>) -> Result<(), PortError> {
+        let names = (refused.call_id, refused.tool);
+        let mut row = self.row(refused.id, refused.scope, names, refused.arguments);
+        row.outcome = InvocationOutcome::Refused;
+        row.error = Some(storable(&refused.reason.to_string()));
+        row.reason = Some(refused.reason.kind().to_owned());
+        row.finished_at = Some(row.started_at);
+        self.engine
+            .write(move |unit| {
+                invocations::insert(unit, &row)?;
+                announce(unit, EventKind::ToolRefused, &row);
+                Ok::<(), Error>(())
+            })
+            .map_err(PortError::new)
+    }
+
+    fn output(
+        &self,
+        scope: &Scope,
+        invocation: ToolInvocationId,
+        window: Window,
+    ) -> Result<Option<OutputPage>, PortError> {
+        let found = self
+            .engine
+            .read(|reader| {
+                let row = invocations::get(reader, invocation)?.filter(|row| {
+                    row.session == scope.session && row.plan == scope.plan
+                });
+                let hash: Option<ContentHash> = row.and_then(|row| row.output);
+                match hash {
+                    Some(hash) => blobs::get(reader, hash),
+                    None => Ok(None),
+                }
+            })
+            .map_err(PortError::new)?;
+        Ok(found.map(|content| {
+            let start = usize::try_from(window.from).unwrap_or(usize::MAX);
+            let start = start.min(content.len());
+            let end = start.saturating_add(window.bytes).min(content.len());
+            OutputPage {
+                total: content.len() as u64,
+                bytes: content[start..end].to_vec(),
+            }
+        }))
+    }
+}

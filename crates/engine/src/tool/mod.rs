@@ -1,0 +1,12 @@
+//! What the gate of the tools needs of the rest: rows of calls, sandboxes as workspaces, budgets, and
+//! the registered tools themselves.
+
+mod budget;
+mod ledger;
+mod service;
+mod workspace;
+
+pub use budget::{SpendScope, StoreBudget};
+pub use ledger::StoreLedger;
+pub use service::{ToolError, ToolService};
+pub use workspace::SandboxWorkspace;

@@ -1,0 +1,195 @@
+//! [`SandboxWorkspace`]: a sandbox as the gate and its tools see it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cleveragents_domain::{CheckpointNumber, CheckpointReason, TreePath};
+use cleveragents_process::{
+    Cancel, Finished, Input, Limits, Output, ProcessError, Stream, WhenMissing, run_tapped,
+};
+use cleveragents_sandbox::{Git, Root};
+use cleveragents_tools::Access;
+use cleveragents_tools::ports::{
+    Attribution, Captured, Command, Part, PartPath, PortError, Workspace,
+};
+
+use crate::sandbox::{
+    CaptureReport, Doer, ExecRequest, OpenSandbox, SandboxError, SandboxService, SandboxView,
+    invocation,
+};
+
+/// An open sandbox in which tools act.
+pub struct SandboxWorkspace {
+    service: SandboxService,
+    /// Its history is written by one at a time.
+    open: Mutex<OpenSandbox>,
+    view: SandboxView,
+    parts: Vec<Part>,
+    when_missing: WhenMissing,
+}
+
+impl SandboxWorkspace {
+    /// Lets tools act in a sandbox. What was changed in it by hand is recorded first.
+    pub fn new(
+        service: SandboxService,
+        mut open: OpenSandbox,
+        when_missing: WhenMissing,
+    ) -> Result<Self, SandboxError> {
+        for member in &open.view.members {
+            member.protect()?;
+        }
+        service.capture(&mut open, None)?;
+        let parts = open
+            .view
+            .members
+            .iter()
+            .map(|member| {
+                let root = Root::open(&member.root).map_err(|source| {
+                    SandboxError::Files(cleveragents_sandbox::Error::Files {
+                        action: "opening",
+                        path: member.root.clone(),
+                        source,
+                    })
+                })?;
+                Ok(Part {
+                    alias: member.alias.clone(),
+                    root: Arc::new(root),
+                    is_read_only: member.is_read_only,
+                })
+            })
+            .collect::<Result<Vec<_>, SandboxError>>()?;
+        Ok(Self {
+            service,
+            view: open.view.clone(),
+            open: Mutex::new(open),
+            parts,
+            when_missing,
+        })
+    }
+
+    /// The name of the sandbox.
+    pub fn name(&self) -> &str {
+        &self.view.sandbox.name
+    }
+
+    fn open(&self) -> MutexGuard<'_, OpenSandbox> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn captured(report: CaptureReport) -> Captured {
+    Captured {
+        changes: report.changes,
+        special: report.special,
+    }
+}
+
+impl Workspace for SandboxWorkspace {
+    fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    fn has_checkpoints(&self) -> bool {
+        true
+    }
+
+    fn checkpoint(&self, reason: &str) -> Result<CheckpointNumber, PortError> {
+        // Every tool's changes are recorded after it, so there is nothing to look for.
+        self.service
+            .checkpoint_recorded(
+                &mut self.open(),
+                CheckpointReason::BeforeExec,
+                Some(reason),
+            )
+            .map_err(PortError::new)
+    }
+
+    fn capture_paths(
+        &self,
+        by: Attribution<'_>,
+        paths: &[PartPath],
+    ) -> Result<Captured, PortError> {
+        let tool = by.tool.to_string();
+        let doer = Doer {
+            tool: &tool,
+            invocation: Some(by.invocation),
+        };
+        let mut open = self.open();
+        let mut all = Captured::default();
+        for part in &self.parts {
+            let inside: Vec<TreePath> = paths
+                .iter()
+                .filter(|path| path.alias == part.alias)
+                .map(|path| path.path.clone())
+                .collect();
+            if inside.is_empty() {
+                continue;
+            }
+            let found = self
+                .service
+                .capture_paths(&mut open, &part.alias, &inside, Some(doer))
+                .map_err(PortError::new)?;
+            all.changes.extend(found.changes);
+            all.special.extend(found.special);
+        }
+        Ok(all)
+    }
+
+    fn capture_all(&self, by: Attribution<'_>) -> Result<Captured, PortError> {
+        let tool = by.tool.to_string();
+        let doer = Doer {
+            tool: &tool,
+            invocation: Some(by.invocation),
+        };
+        self.service
+            .capture(&mut self.open(), Some(doer))
+            .map(captured)
+            .map_err(PortError::new)
+    }
+
+    fn exec(
+        &self,
+        command: &Command,
+        hear: &dyn Fn(Stream, &[u8]),
+        cancel: &Cancel,
+    ) -> Result<Finished, PortError> {
+        for member in &self.view.members {
+            member.protect().map_err(SandboxError::from).map_err(PortError::new)?;
+        }
+        let request = ExecRequest {
+            program: command.program.clone(),
+            arguments: command.arguments.clone(),
+            part: command.part.clone(),
+            environment: command.environment.clone(),
+            writable: Vec::new(),
+            network: command.network,
+            when_missing: self.when_missing,
+            input: Input::Bytes(command.input.clone()),
+            output: Output::Capture,
+            limits: Limits {
+                time: Some(command.time),
+                output_bytes: 0,
+                ..Limits::default()
+            },
+        };
+        let mut invocation = invocation(&self.view, &request).map_err(PortError::new)?;
+        if let Some(folder) = &command.folder {
+            invocation.folder = invocation.folder.join(folder.as_path());
+        }
+        if command.access == Access::Reads
+            && let Some(policy) = &mut invocation.confinement
+        {
+            policy.writable = vec![self.view.folders().temporary()];
+        }
+        run_tapped(&invocation, cancel, hear).map_err(|error: ProcessError| PortError::new(error))
+    }
+
+    fn git(&self, alias: &str) -> Result<Option<Git>, PortError> {
+        let Some(member) = self.view.members.iter().find(|member| member.alias == alias) else {
+            return Ok(None);
+        };
+        member
+            .git()
+            .map_err(SandboxError::from)
+            .map_err(PortError::new)
+    }
+}

@@ -1,0 +1,210 @@
+//! What a model is given to read, within its context window.
+//!
+//! Standing instructions, the turn that runs and the last turns before it are never left out. What is
+//! too much goes in two steps: results of tools in old turns are shortened first, then whole old turns
+//! are left out, oldest first, with a note in their place. A call is never parted from its result.
+
+use cleveragents_models::{ChatMessage, UserPart};
+
+use super::history::PastTurn;
+
+/// So many turns before the present one are always kept.
+const KEPT_TURNS: usize = 2;
+
+/// Results in old turns are shortened to this length when there is too much.
+const SHORTENED: usize = 400;
+
+/// So many bytes are taken for a token: too few rather than too many, so that the estimate is high.
+const BYTES_PER_TOKEN: usize = 3;
+
+/// What an image is taken for.
+const TOKENS_PER_IMAGE: usize = 1_500;
+
+/// The messages of a request.
+#[derive(Debug, PartialEq)]
+pub(super) struct Fitted {
+    pub(super) messages: Vec<ChatMessage>,
+    /// How many earlier messages were left out.
+    pub(super) left_out: usize,
+}
+
+/// Fits past turns and the present one into so many tokens.
+pub(super) fn fit(mut past: Vec<PastTurn>, present: &[ChatMessage], tokens: usize) -> Fitted {
+    let fixed: usize = present.iter().map(size).sum();
+    let is_too_much =
+        |past: &[PastTurn]| past.iter().map(turn_size).sum::<usize>() + fixed > tokens;
+    let old = past.len().saturating_sub(KEPT_TURNS);
+    for at in 0..old {
+        if !is_too_much(&past) {
+            break;
+        }
+        past[at].messages.iter_mut().for_each(shorten);
+    }
+    let mut left_out = 0;
+    let mut first = 0;
+    while first < old && is_too_much(&past[first..]) {
+        left_out += past[first].messages.len();
+        first += 1;
+    }
+    let mut messages = Vec::new();
+    if left_out > 0 {
+        // Beside the next question, since two questions in a row confuse some models.
+        let note = format!("(Note: {left_out} earlier messages of this conversation are left out.)");
+        match past.get_mut(first).and_then(|turn| turn.messages.first_mut()) {
+            Some(ChatMessage::User { parts }) => parts.insert(0, UserPart::Text(note)),
+            _ => messages.push(ChatMessage::user(note)),
+        }
+    }
+    messages.extend(past.into_iter().skip(first).flat_map(|turn| turn.messages));
+    messages.extend_from_slice(present);
+    Fitted { messages, left_out }
+}
+
+fn turn_size(turn: &PastTurn) -> usize {
+    turn.messages.iter().map(size).sum()
+}
+
+/// The tokens of a message, estimated high.
+fn size(message: &ChatMessage) -> usize {
+    let (bytes, images) = match message {
+        ChatMessage::User { parts } => {
+            parts.iter().fold((0, 0), |(bytes, images), part| match part {
+                UserPart::Text(text) => (bytes + text.len(), images),
+                UserPart::Image { .. } => (bytes, images + 1),
+            })
+        }
+        ChatMessage::Assistant(answer) => {
+            let calls = answer.calls.iter();
+            let calls: usize = calls.map(|call| call.name.len() + call.arguments.len()).sum();
+            let thoughts: usize = answer.reasoning.iter().map(|one| one.text.len()).sum();
+            (answer.text.len() + calls + thoughts, 0)
+        }
+        ChatMessage::Tool { results } => {
+            (results.iter().map(|result| result.content.len()).sum(), 0)
+        }
+    };
+    bytes / BYTES_PER_TOKEN + images * TOKENS_PER_IMAGE + 4
+}
+
+fn shorten(message: &mut ChatMessage) {
+    let ChatMessage::Tool { results } = message else {
+        return;
+    };
+    for result in results {
+        if result.content.len() > SHORTENED {
+            let end = result.content.floor_char_boundary(SHORTENED);
+            let total = result.content.len();
+            result.content.truncate(end);
+            result
+                .content
+                .push_str(&format!("… (shortened from {total} bytes)"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KEPT_TURNS, fit, size};
+    use crate::turn::history::PastTurn;
+    use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall, ToolResult};
+    use proptest::prelude::*;
+
+    fn turn(number: usize, calls: usize, bytes: usize) -> PastTurn {
+        let mut messages = vec![ChatMessage::user(format!("question {number}"))];
+        if calls > 0 {
+            let id = |call: usize| format!("{number}-{call}");
+            messages.push(ChatMessage::Assistant(AssistantMessage {
+                calls: (0..calls)
+                    .map(|call| ToolCall {
+                        id: id(call),
+                        name: "tool".to_owned(),
+                        arguments: "{}".to_owned(),
+                        signature: None,
+                    })
+                    .collect(),
+                ..AssistantMessage::default()
+            }));
+            messages.push(ChatMessage::Tool {
+                results: (0..calls)
+                    .map(|call| ToolResult {
+                        call_id: id(call),
+                        content: "é".repeat(bytes),
+                        is_error: false,
+                    })
+                    .collect(),
+            });
+        }
+        messages.push(ChatMessage::Assistant(AssistantMessage {
+            text: "x".repeat(bytes),
+            ..AssistantMessage::default()
+        }));
+        PastTurn { messages }
+    }
+
+    proptest! {
+        #[test]
+        fn pairs_stay_whole_and_the_last_turns_stay(
+            turns in prop::collection::vec((0..3_usize, 0..2_000_usize), 0..12),
+            tokens in 0..6_000_usize,
+        ) {
+            let past: Vec<_> = turns
+                .iter()
+                .enumerate()
+                .map(|(number, (calls, bytes))| turn(number, *calls, *bytes))
+                .collect();
+            let present = vec![ChatMessage::user("now")];
+            let fitted = fit(past.clone(), &present, tokens);
+            prop_assert_eq!(fitted.messages.last(), present.last());
+            let mut open: Vec<String> = Vec::new();
+            for message in &fitted.messages {
+                match message {
+                    ChatMessage::Assistant(answer) => {
+                        prop_assert!(open.is_empty(), "a call lost its result");
+                        open = answer.calls.iter().map(|call| call.id.clone()).collect();
+                    }
+                    ChatMessage::Tool { results } => {
+                        let answered: Vec<_> =
+                            results.iter().map(|result| result.call_id.clone()).collect();
+                        prop_assert_eq!(&answered, &open);
+                        open.clear();
+                    }
+                    ChatMessage::User { .. } => prop_assert!(open.is_empty()),
+                }
+            }
+            let all: usize = past.iter().map(|turn| turn.messages.len()).sum();
+            prop_assert_eq!(fitted.messages.len() - 1 + fitted.left_out, all);
+            // The last turns are there word for word.
+            let kept: Vec<_> = past.iter().rev().take(KEPT_TURNS).rev().collect();
+            let tail: Vec<_> = kept.iter().flat_map(|turn| turn.messages.iter().skip(1)).collect();
+            for message in tail {
+                prop_assert!(fitted.messages.contains(message));
+            }
+            let total: usize = fitted.messages.iter().map(size).sum();
+            prop_assert!(total <= tokens + 20 || past.len() - kept.len() == 0 || fitted.left_out > 0
+                || total <= past.iter().flat_map(|turn| &turn.messages).map(size).sum::<usize>() + size(&present[0]));
+        }
+    }
+
+    #[test]
+    fn what_fits_is_left_as_it_is() {
+        let past = vec![turn(0, 2, 50), turn(1, 0, 10)];
+        let fitted = fit(past.clone(), &[ChatMessage::user("now")], 100_000);
+        assert_eq!(fitted.left_out, 0);
+        let expected: Vec<_> = past
+            .into_iter()
+            .flat_map(|turn| turn.messages)
+            .chain([ChatMessage::user("now")])
+            .collect();
+        assert_eq!(fitted.messages, expected);
+    }
+
+    #[test]
+    fn what_is_too_much_is_shortened_and_then_left_out_oldest_first() {
+        let past: Vec<_> = (0..6).map(|number| turn(number, 1, 3_000)).collect();
+        let fitted = fit(past, &[ChatMessage::user("now")], 4_000);
+        assert!(fitted.left_out > 0);
+        let text = format!("{:?}", fitted.messages);
+        assert!(text.contains("earlier messages of this conversation are left out"));
+        assert!(!text.contains("question 0") && text.contains("question 5"), "{text}");
+    }
+}

@@ -1,0 +1,23 @@
+//! [`TurnService`]: one question of a person, and everything a model does to answer it.
+//!
+//! A turn is a loop: the model is asked, the tools it calls run through the gate, their results go back
+//! to it, until it has nothing more to call. Each step is stored before the next begins: the question,
+//! every answer of the model with what it cost, every call before it has an effect and after. When the
+//! turn ends, all of its messages join the session in one unit of work, so turns never mix. One turn of
+//! a session runs at a time; the others wait.
+//!
+//! Whoever comes after a crash finds the steps ([`resume`](self)): results that are stored are not
+//! asked for again, and a call of which nobody knows what came is asked about, never repeated unasked.
+
+mod calls;
+mod context;
+mod error;
+mod history;
+mod resume;
+mod service;
+
+pub use error::TurnError;
+pub use service::{
+    Interrupted, NoObserver, TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings,
+    TurnTools,
+};
