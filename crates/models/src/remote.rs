@@ -1,8 +1,8 @@
 //! A model at a provider: one attempt over HTTP.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::FutureExt;
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
@@ -24,6 +24,9 @@ use crate::wire::{self, Fault, Reply, Target};
 
 /// The most of a failed response that is read.
 const LONGEST_FAILURE: usize = 64 * 1024;
+
+/// How long to wait for the end of a body after the end of the answer in it.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A model at a provider.
 pub(crate) struct Remote(Arc<Inner>);
@@ -102,9 +105,9 @@ impl Inner {
         } else {
             self.read_events(&mut response, &mut answer, outlet).await?;
         }
-        // The end of the body has often arrived already; a body that was read to its end leaves
-        // the connection fit for the next call.
-        let _rest = response.chunk().now_or_never();
+        // A body that was read to its end leaves the connection fit for the next call. The end
+        // follows at once; whoever lets us wait for it is not waited for.
+        let _rest = next_chunk(name, &mut response, PATIENCE).await;
         let (message, usage, stop, cost) = answer.finish();
         let completion = Completion {
             message,
