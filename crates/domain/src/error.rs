@@ -167,6 +167,27 @@ codes! {
     CommandNotStarted = "CA-0704", Failed, "the command cannot be started";
     SupervisorLost = "CA-0705", Failed, "the supervisor of a command was lost";
     InvalidPolicy = "CA-0706", Usage, "the confinement of a command is wrong";
+    ModelKeyRefused = "CA-0801", Failed, "the provider refused the key";
+    ModelNotFound = "CA-0802", NotFound, "the provider does not know the model";
+    ModelRateLimited = "CA-0803", Failed, "the provider asks to wait";
+    ModelQuotaExceeded = "CA-0804", Failed, "the account has nothing left to spend";
+    ModelOverloaded = "CA-0805", Failed, "the provider is overloaded or broken";
+    ModelUnreachable = "CA-0806", Failed, "the provider cannot be reached";
+    ModelRequestRefused = "CA-0807", Failed, "the provider refused the request";
+    ContextTooLong = "CA-0808", Failed, "the conversation is too long for the model";
+    ContentFiltered = "CA-0809", Failed, "the provider does not want to answer this";
+    ModelTimeout = "CA-0810", Failed, "the model took too long";
+    ModelInterrupted = "CA-0811", Failed, "the answer of the model was cut";
+    ModelCancelled = "CA-0812", Failed, "the call of the model was stopped";
+    ModelProtocol = "CA-0813", Failed, "the provider sent something that is no answer";
+    ModelKeyMissing = "CA-0814", Failed, "there is no key for the provider";
+    UnknownProvider = "CA-0815", NotFound, "the provider does not exist";
+    InvalidModelName = "CA-0816", Usage, "the text is no name of a model";
+    InvalidBaseUrl = "CA-0817", Usage, "the URL of a provider cannot be used";
+    MalformedModelFile = "CA-0818", Usage, "a file of models or answers is wrong";
+    NoScriptedAnswer = "CA-0819", Failed, "the script has no answer for this";
+    NotRecorded = "CA-0820", Failed, "the recording does not hold this request";
+    ModelNotCapable = "CA-0821", Failed, "no model of the chain can do this";
     ToolNotFound = "CA-0901", NotFound, "the tool does not exist";
     ToolExists = "CA-0902", Conflict, "a tool of this name exists already";
     MalformedTool = "CA-0903", Usage, "the tool file cannot be read";
@@ -176,6 +197,10 @@ codes! {
     ToolRefused = "CA-0907", Failed, "the call of a tool was refused";
     ApprovalNeeded = "CA-0908", HumanNeeded, "a person has to allow the call of a tool";
     ToolFailed = "CA-0909", Failed, "the tool failed";
+    BudgetExceeded = "CA-0910", Failed, "the budget does not suffice";
+    TurnStopped = "CA-0911", Failed, "the turn was stopped";
+    TurnWithoutEnd = "CA-0912", Failed, "the model comes to no end";
+    NothingToResume = "CA-0913", NotFound, "no turn was interrupted";
 }
 
 /// An error that can be shown to a person: it knows its code, a hint and machine-readable details.

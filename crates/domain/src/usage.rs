@@ -21,6 +21,19 @@ impl MicroUsd {
     pub fn as_usd(self) -> f64 {
         self.0 as f64 / 1_000_000.0
     }
+
+    /// An amount given in dollars, rounded up; nothing when it is no amount.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked to be a number within the range"
+    )]
+    pub fn from_usd_rounded_up(dollars: f64) -> Option<Self> {
+        let micro = dollars * 1_000_000.0;
+        // The product of a decimal may lie a hair above the whole number that is meant.
+        let whole = (micro - 1e-6).ceil().max(0.0);
+        (0.0..1e15).contains(&micro).then_some(Self(whole as u64))
+    }
 }
 
 /// What a session has used so far.
@@ -50,6 +63,26 @@ impl TokenUsage {
 #[cfg(test)]
 mod tests {
     use super::{MicroUsd, TokenUsage, Tokens};
+
+    #[test]
+    fn dollars_are_rounded_up_to_whole_millionths() {
+        for (dollars, expected) in [
+            (0.0, Some(0)),
+            (0.000_001, Some(1)),
+            (0.000_001_2, Some(2)),
+            (0.1 + 0.2, Some(300_000)),
+            (12.5, Some(12_500_000)),
+            (-0.1, None),
+            (f64::NAN, None),
+            (f64::INFINITY, None),
+        ] {
+            assert_eq!(
+                MicroUsd::from_usd_rounded_up(dollars),
+                expected.map(MicroUsd),
+                "{dollars}"
+            );
+        }
+    }
     use proptest::prelude::*;
 
     fn usage() -> impl Strategy<Value = TokenUsage> {

@@ -14,6 +14,7 @@
 
 mod child;
 mod database;
+pub mod model_server;
 mod program;
 
 pub use child::{Child, child_input, say, wait_for_go};

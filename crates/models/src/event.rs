@@ -1,0 +1,84 @@
+//! What comes back from a model: pieces of an answer, and the whole at the end.
+
+use cleveragents_domain::MicroUsd;
+use serde::{Deserialize, Serialize};
+
+use crate::message::AssistantMessage;
+use crate::name::ModelName;
+
+/// A piece of an answer. The last one is always [`StreamEvent::Finished`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamEvent {
+    /// More of the text.
+    Text(String),
+    /// More of what it thinks.
+    Reasoning(String),
+    /// It wants a tool to be called; the arguments follow.
+    ToolCallStarted {
+        /// The place of the call in the answer, from 0.
+        index: usize,
+        /// Its id.
+        id: String,
+        /// The name of the tool.
+        name: String,
+    },
+    /// More of the arguments of a call.
+    ToolCallArguments {
+        /// The place of the call in the answer.
+        index: usize,
+        /// The next characters.
+        fragment: String,
+    },
+    /// The answer is whole.
+    Finished(Box<Completion>),
+}
+
+/// A whole answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Completion {
+    /// What it said.
+    pub message: AssistantMessage,
+    /// What it took.
+    pub usage: Usage,
+    /// What that costs; nothing when the price is not known.
+    pub cost_micro_usd: Option<MicroUsd>,
+    /// Why it ended.
+    pub stop: StopReason,
+    /// Who answered, which after a fallback is not who was asked.
+    pub model: ModelName,
+    /// How many attempts it took, 1 when the first succeeded.
+    pub attempts: u32,
+}
+
+/// Tokens of one call. Cached and written tokens are part of the input, reasoning of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Everything that was sent.
+    pub input_tokens: u64,
+    /// Everything that came back.
+    pub output_tokens: u64,
+    /// The part of the input that the provider had in its cache.
+    pub cached_input_tokens: u64,
+    /// The part of the input that it put into its cache.
+    pub cache_write_tokens: u64,
+    /// The part of the output that was thought.
+    pub reasoning_tokens: u64,
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// It said all it had to say.
+    EndTurn,
+    /// It waits for the results of tools.
+    ToolCalls,
+    /// It ran into the limit of tokens; the answer is cut.
+    MaxTokens,
+    /// The provider withheld the rest.
+    ContentFilter,
+    /// Another reason, in the provider's word.
+    Other(String),
+}

@@ -1,0 +1,138 @@
+//! A chain of models: the next is asked when one fails before it said anything.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{ErrorKind, ModelError};
+use crate::event::StreamEvent;
+use crate::generate::{Outlet, generate};
+use crate::model::{Capabilities, EventStream, Model};
+use crate::name::ModelName;
+use crate::request::ChatRequest;
+
+/// A link of the chain: a model, or why it cannot be opened.
+type Link = (ModelName, Result<Arc<dyn Model>, ModelError>);
+
+/// Several models as one. It bears the name of the first; each answer says who gave it.
+pub(crate) struct Fallback {
+    name: ModelName,
+    links: Arc<[Link]>,
+}
+
+impl Fallback {
+    /// A chain. A first model that is wrong in itself (no such provider, say) is an error at once.
+    pub(crate) fn new(first: Link, rest: Vec<Link>) -> Result<Self, ModelError> {
+        let name = first.0.clone();
+        if let Err(error) = &first.1
+            && !error.kind().calls_for_fallback()
+        {
+            return Err(error.clone());
+        }
+        let links: Vec<Link> = std::iter::once(first).chain(rest).collect();
+        let mut errors = links.iter().filter_map(|(_, opened)| opened.as_ref().err());
+        if let Some(error) = errors.next()
+            && errors.count() + 1 == links.len()
+        {
+            return Err(error.clone());
+        }
+        Ok(Self {
+            name,
+            links: links.into(),
+        })
+    }
+}
+
+impl Model for Fallback {
+    fn name(&self) -> &ModelName {
+        &self.name
+    }
+
+    /// What the first model that can be opened can do.
+    fn capabilities(&self) -> Capabilities {
+        let opened = self
+            .links
+            .iter()
+            .find_map(|(_, opened)| opened.as_ref().ok());
+        opened.map(|model| model.capabilities()).unwrap_or_default()
+    }
+
+    fn stream(&self, request: ChatRequest, cancel: CancellationToken) -> EventStream {
+        let links = Arc::clone(&self.links);
+        let name = self.name.clone();
+        generate(move |outlet| async move {
+            let mut failures = Vec::new();
+            for (link, opened) in links.iter() {
+                match try_link(link, opened, &request, &cancel, &failures, &outlet).await {
+                    Ok(()) => return,
+                    Err(Stop::Final(error)) => return outlet.give(Err(error)).await,
+                    Err(Stop::Next(error)) => failures.push(error),
+                }
+            }
+            outlet.give(Err(all_failed(&name, failures))).await;
+        })
+    }
+}
+
+enum Stop {
+    Final(ModelError),
+    Next(ModelError),
+}
+
+async fn try_link(
+    name: &ModelName,
+    opened: &Result<Arc<dyn Model>, ModelError>,
+    request: &ChatRequest,
+    cancel: &CancellationToken,
+    failures: &[ModelError],
+    outlet: &Outlet<Result<StreamEvent, ModelError>>,
+) -> Result<(), Stop> {
+    let model = opened.as_ref().map_err(|error| Stop::Next(error.clone()))?;
+    let lacking = model.capabilities().lacking(request);
+    if !lacking.is_empty() {
+        let message = format!("the model lacks {}", lacking.join(" and "));
+        return Err(Stop::Next(ModelError::new(
+            ErrorKind::NotCapable,
+            name,
+            message,
+        )));
+    }
+    let mut was_given = false;
+    let mut events = model.stream(request.clone(), cancel.clone());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(StreamEvent::Finished(mut completion)) => {
+                let before: u32 = failures.iter().map(ModelError::attempts).sum();
+                completion.attempts += before;
+                outlet.give(Ok(StreamEvent::Finished(completion))).await;
+                return Ok(());
+            }
+            Ok(event) => {
+                was_given = true;
+                outlet.give(Ok(event)).await;
+            }
+            Err(error) if !was_given && error.kind().calls_for_fallback() => {
+                return Err(Stop::Next(error));
+            }
+            Err(error) => return Err(Stop::Final(error)),
+        }
+    }
+    let message = "the answer ended before it was whole";
+    Err(Stop::Final(ModelError::new(
+        ErrorKind::Interrupted,
+        name,
+        message,
+    )))
+}
+
+/// The first failure is the one to mend; the others are told with it.
+fn all_failed(name: &ModelName, failures: Vec<ModelError>) -> ModelError {
+    let mut failures = failures.into_iter();
+    let Some(first) = failures.next() else {
+        return ModelError::new(ErrorKind::NotCapable, name, "the chain holds no model");
+    };
+    failures.fold(first, |error, other| {
+        error.with_note(&format!("; then {other}"))
+    })
+}

@@ -1,0 +1,141 @@
+//! Files that describe providers and models: the one in the crate, and the user's `models.yaml`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::error::ModelError;
+use crate::name::{ModelName, is_provider};
+use crate::price::{Description, Price};
+use crate::wire::Protocol;
+use crate::yaml;
+
+/// The well-known models.
+const BUILT_IN: &str = include_str!("models.yaml");
+
+/// A file of providers and models.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ModelFile {
+    #[serde(default)]
+    pub(crate) providers: BTreeMap<String, WrittenProvider>,
+    #[serde(default)]
+    pub(crate) models: BTreeMap<String, Description>,
+}
+
+/// A provider as the user describes it, or what they change about a built-in one.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WrittenProvider {
+    /// How it is spoken to; OpenAI's chat completions when not given.
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) base_url: Option<String>,
+    /// The environment variable that holds the key.
+    pub(crate) key_variable: Option<String>,
+    /// Headers sent with every request. They are no place for keys.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+}
+
+impl ModelFile {
+    /// The file in the crate.
+    pub(crate) fn built_in() -> Result<Self, ModelError> {
+        Self::read("built-in models", BUILT_IN)
+    }
+
+    /// Reads a file, given its name for errors.
+    pub(crate) fn read(file: &str, text: &str) -> Result<Self, ModelError> {
+        // A file of comments only says nothing.
+        let found: Option<Self> = yaml::read(file, text)?;
+        let found = found.unwrap_or_default();
+        for (name, description) in &found.models {
+            if name.parse::<ModelName>().is_err() {
+                let message = format!("`{name}` is not a name of a model; write PROVIDER/MODEL");
+                return Err(yaml::broken(file, message));
+            }
+            if description
+                .price
+                .is_some_and(|price| Price::read(&price).is_none())
+            {
+                let message = format!("the price of `{name}` holds a number that is no price");
+                return Err(yaml::broken(file, message));
+            }
+        }
+        if let Some(name) = found.providers.keys().find(|name| !is_provider(name)) {
+            let message =
+                format!("`{name}` cannot name a provider; use small letters, digits, `-` and `_`");
+            return Err(yaml::broken(file, message));
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ModelFile;
+    use cleveragents_domain::Diagnose;
+
+    #[test]
+    fn the_built_in_file_is_sound() {
+        let file = ModelFile::built_in().expect("the file in the crate");
+        assert!(file.models.len() > 20);
+        for (name, model) in &file.models {
+            let capabilities = &model.capabilities;
+            let is_whole = capabilities.context_window.is_some() && model.price.is_some();
+            assert!(
+                is_whole || name.ends_with("/*"),
+                "{name} is described by halves"
+            );
+        }
+    }
+
+    #[test]
+    fn an_empty_file_says_nothing() {
+        for text in ["", "# nothing yet\n", "models: {}\n"] {
+            assert!(ModelFile::read("f", text).expect(text).models.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_wrong_file_is_refused_with_its_place() {
+        for (text, said, hint) in [
+            (
+                "modles: {}\n",
+                "f:1:1: there is no field `modles`",
+                "`models`",
+            ),
+            (
+                "models:\n  a/b:\n    price: {input: 1, outptu: 2}\n",
+                "f:3:23: there is no field `outptu`",
+                "`output`",
+            ),
+            (
+                "models:\n  a/b:\n    price: {input: 1}\n",
+                "output",
+                "correct",
+            ),
+            (
+                "models: {a/b: {price: {input: -1, output: 1}}}",
+                "no price",
+                "correct",
+            ),
+            ("models: {ab: {}}", "PROVIDER/MODEL", "correct"),
+            (
+                "providers: {\"A b\": {}}",
+                "cannot name a provider",
+                "correct",
+            ),
+            ("providers: {a: {protocol: soap}}", "soap", "correct"),
+            ("models: [", "f:1:", "correct"),
+        ] {
+            let error = ModelFile::read("f", text).expect_err(text);
+            let shown = error.to_string();
+            assert!(
+                shown.contains(said) && shown.starts_with("f:"),
+                "{text}: {shown}"
+            );
+            let given = error.hint().expect("a hint");
+            assert!(given.contains(hint), "{text}: {given}");
+        }
+    }
+}

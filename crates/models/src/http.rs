@@ -1,0 +1,169 @@
+//! Requests over HTTP: one client, time limits on each step, and errors that name no secret.
+
+use std::error::Error;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, Url};
+use tokio::time::timeout;
+
+use crate::error::{ErrorKind, ModelError};
+use crate::limits::Limits;
+use crate::name::ModelName;
+use crate::secret::Secret;
+
+/// A request that is ready to be sent.
+pub(crate) struct Call {
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Call {
+    /// A request with a JSON body.
+    pub(crate) fn new(url: Url, body: &serde_json::Value) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Self {
+            url,
+            headers,
+            body: body.to_string().into_bytes(),
+        }
+    }
+
+    /// Adds a header that carries a key: `prefix` and the key.
+    pub(crate) fn authorise(
+        &mut self,
+        model: &ModelName,
+        header: HeaderName,
+        prefix: &str,
+        key: &Secret,
+    ) -> Result<(), ModelError> {
+        let mut value =
+            HeaderValue::try_from(format!("{prefix}{}", key.expose())).map_err(|_| {
+                let message =
+                    "the key holds a character that no key can hold, such as the end of a line";
+                ModelError::new(ErrorKind::Auth, model, message)
+            })?;
+        value.set_sensitive(true);
+        self.headers.insert(header, value);
+        Ok(())
+    }
+}
+
+/// The clients: one for plain HTTP on the own machine or network, one with TLS. Each is made when
+/// it is first needed, for reading the system's certificates takes time.
+///
+/// Connections are kept open between calls and belong to the runtime that made them.
+#[derive(Default)]
+pub(crate) struct Http {
+    plain: OnceLock<Client>,
+    secure: OnceLock<Client>,
+}
+
+impl Http {
+    fn client(&self, url: &Url, limits: &Limits) -> Result<Client, String> {
+        let is_secure = url.scheme() == "https";
+        let slot = if is_secure { &self.secure } else { &self.plain };
+        if let Some(client) = slot.get() {
+            return Ok(client.clone());
+        }
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls(is_secure)?)
+            .connect_timeout(limits.connect)
+            .tcp_nodelay(true)
+            // A redirect would carry the key to a place that nobody configured.
+            .redirect(Policy::none())
+            .user_agent(concat!("cleveragents/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| deepest(&error))?;
+        Ok(slot.get_or_init(|| client).clone())
+    }
+
+    /// Sends a request and waits for the head of the response.
+    pub(crate) async fn send(
+        &self,
+        model: &ModelName,
+        call: Call,
+        limits: &Limits,
+        wait: Duration,
+    ) -> Result<Response, ModelError> {
+        let client = self
+            .client(&call.url, limits)
+            .map_err(|error| ModelError::new(ErrorKind::Unreachable, model, error))?;
+        let request = client.post(call.url).headers(call.headers).body(call.body);
+        match timeout(wait, request.send()).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(failed(model, &error)),
+            Err(_) => Err(ModelError::new(
+                ErrorKind::Timeout,
+                model,
+                format!("no answer began within {}", seconds(wait)),
+            )),
+        }
+    }
+}
+
+/// The next bytes of a response, `None` at its end.
+pub(crate) async fn next_chunk(
+    model: &ModelName,
+    response: &mut Response,
+    wait: Duration,
+) -> Result<Option<impl AsRef<[u8]> + use<>>, ModelError> {
+    match timeout(wait, response.chunk()).await {
+        Ok(Ok(chunk)) => Ok(chunk),
+        Ok(Err(error)) => Err(ModelError::new(
+            ErrorKind::Interrupted,
+            model,
+            format!("the connection was cut: {}", deepest(&error)),
+        )),
+        Err(_) => Err(ModelError::new(
+            ErrorKind::Timeout,
+            model,
+            format!("nothing came for {}", seconds(wait)),
+        )),
+    }
+}
+
+pub(crate) fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64())
+}
+
+fn failed(model: &ModelName, error: &reqwest::Error) -> ModelError {
+    let (kind, what) = if error.is_connect() {
+        (ErrorKind::Unreachable, "the provider cannot be reached")
+    } else {
+        (ErrorKind::Interrupted, "the connection was cut")
+    };
+    ModelError::new(kind, model, format!("{what}: {}", deepest(error)))
+}
+
+/// What lies at the bottom of an error. The layers above only repeat it, or name the URL.
+fn deepest(error: &dyn Error) -> String {
+    let mut current = error;
+    while let Some(source) = current.source() {
+        current = source;
+    }
+    current.to_string()
+}
+
+/// A TLS configuration made with ring. Without `is_secure` it trusts nobody, and is never used.
+fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
+    let mut roots = rustls::RootCertStore::empty();
+    if is_secure {
+        // A certificate that cannot be read is no reason to trust none.
+        let (_added, _ignored) =
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            return Err("the system has no root certificates to trust".to_owned());
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}

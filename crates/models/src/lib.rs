@@ -1,0 +1,55 @@
+//! Talking to language models, and nothing else.
+//!
+//! [`Model`] is the port: a request goes in, a stream of events comes out, and the last event is
+//! the whole answer with what it took and cost. [`Catalogue`] opens models by name: those of
+//! providers over HTTP, `scripted/…` from a file of answers, `replay/…` from a recording.
+//!
+//! Behind the port, from the outside in: `fallback` asks the next model when one fails, `persist`
+//! tries again and keeps the limits, `remote` makes one attempt over HTTP, `wire` knows how each
+//! provider writes requests and answers. Each layer is a model or a single attempt, and none knows
+//! those above it.
+//!
+//! Nothing here reads the environment, prints, or opens a database. Streams need a tokio runtime
+//! with I/O and time, and are driven by whoever polls them: dropping one closes its connection.
+
+mod assemble;
+mod catalogue;
+mod error;
+mod event;
+mod fallback;
+mod file;
+mod frames;
+mod generate;
+mod http;
+mod limits;
+mod message;
+mod model;
+mod name;
+mod persist;
+mod price;
+mod provider;
+mod redact;
+mod remote;
+mod replay;
+mod request;
+mod scripted;
+mod secret;
+mod wire;
+mod yaml;
+
+pub use catalogue::{Catalogue, CatalogueOptions, KeyState, ModelEntry, Variables};
+pub use error::{ErrorKind, ModelError};
+pub use event::{Completion, StopReason, StreamEvent, Usage};
+pub use limits::{Limits, RetryPolicy};
+pub use message::{
+    AssistantMessage, ChatMessage, Reasoning, ToolCall, ToolDefinition, ToolResult, UserPart,
+};
+pub use model::{Capabilities, EventStream, Model, complete};
+pub use name::{ModelName, ModelNameError};
+pub use price::{Price, Rates};
+pub use redact::{MASK, Redactor};
+pub use replay::Recorder;
+pub use request::{ChatRequest, ReasoningEffort, ResponseSchema};
+pub use secret::{KEY_VARIABLES, Secret};
+pub use tokio_util::sync::CancellationToken;
+pub use wire::Protocol;

@@ -1,0 +1,145 @@
+//! How long a call may take, how much it may bring, and how often it is tried.
+
+use std::time::{Duration, SystemTime};
+
+/// The limits of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest wait for a connection.
+    pub connect: Duration,
+    /// The longest wait for the first byte of a streamed answer.
+    pub first_byte: Duration,
+    /// The longest silence within an answer.
+    pub idle: Duration,
+    /// The longest call, pauses and attempts included.
+    pub total: Duration,
+    /// The largest answer, in bytes as sent.
+    pub response_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(120),
+            idle: Duration::from_secs(120),
+            total: Duration::from_secs(1800),
+            response_bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// How often a call is tried and how long to pause in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// The most attempts after the first.
+    pub retries: u32,
+    /// The first pause; each later one is twice as long.
+    pub first_pause: Duration,
+    /// The longest pause. A provider that asks for a longer one is not tried again.
+    pub longest_pause: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            retries: 4,
+            first_pause: Duration::from_millis(500),
+            longest_pause: Duration::from_secs(60),
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// The pause before retry number `number` (from 0), or nothing when there must be none.
+    ///
+    /// What the provider asked for counts, otherwise the doubled pause, spread by chance between
+    /// half and the whole, so that many callers do not come back together.
+    pub(crate) fn pause(&self, number: u32, asked: Option<Duration>) -> Option<Duration> {
+        if number >= self.retries {
+            return None;
+        }
+        match asked {
+            Some(asked) => (asked <= self.longest_pause).then_some(asked),
+            None => {
+                let doubled = self
+                    .first_pause
+                    .saturating_mul(1_u32.checked_shl(number).unwrap_or(u32::MAX))
+                    .min(self.longest_pause);
+                Some(doubled.mul_f64(0.5 + fastrand::f64() / 2.0))
+            }
+        }
+    }
+}
+
+/// What `retry-after` and `retry-after-ms` ask for: seconds, a date, or milliseconds.
+pub(crate) fn retry_after<'a>(
+    header: impl Fn(&str) -> Option<&'a str>,
+    now: SystemTime,
+) -> Option<Duration> {
+    let number = |name: &str| -> Option<f64> {
+        let value: f64 = header(name)?.trim().parse().ok()?;
+        (value.is_finite() && value >= 0.0).then_some(value)
+    };
+    if let Some(milliseconds) = number("retry-after-ms") {
+        return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
+    }
+    if let Some(seconds) = number("retry-after") {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = httpdate::parse_http_date(header("retry-after")?.trim()).ok()?;
+    // A date that has passed asks for no pause at all.
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RetryPolicy, retry_after};
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn every_way_to_ask_for_a_pause_is_understood() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let date = httpdate::fmt_http_date(now + Duration::from_secs(90));
+        let past = httpdate::fmt_http_date(now - Duration::from_secs(90));
+        let asked = |name: &'static str, value: &str| {
+            let value = value.to_owned();
+            retry_after(|header| (header == name).then_some(value.as_str()), now)
+        };
+        assert_eq!(asked("retry-after", "7"), Some(Duration::from_secs(7)));
+        assert_eq!(
+            asked("retry-after", " 0.5 "),
+            Some(Duration::from_millis(500))
+        );
+        assert_eq!(asked("retry-after", &date), Some(Duration::from_secs(90)));
+        assert_eq!(asked("retry-after", &past), Some(Duration::ZERO));
+        assert_eq!(
+            asked("retry-after-ms", "250"),
+            Some(Duration::from_millis(250))
+        );
+        for nonsense in ["", "-1", "soon", "inf", "NaN", "1e300"] {
+            assert_eq!(asked("retry-after", nonsense), None, "{nonsense}");
+        }
+        assert_eq!(asked("other", "1"), None);
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_end_with_the_retries() {
+        let policy = RetryPolicy {
+            retries: 40,
+            first_pause: Duration::from_secs(1),
+            longest_pause: Duration::from_secs(8),
+        };
+        for number in 0..40 {
+            let whole = Duration::from_secs(1 << number.min(3));
+            let pause = policy.pause(number, None).expect("a pause");
+            assert!(whole / 2 <= pause && pause <= whole, "{number}: {pause:?}");
+        }
+        assert_eq!(policy.pause(40, None), None);
+        assert_eq!(
+            policy.pause(0, Some(Duration::from_secs(8))),
+            Some(Duration::from_secs(8))
+        );
+        assert_eq!(policy.pause(0, Some(Duration::from_secs(9))), None);
+    }
+}

@@ -1,0 +1,300 @@
+//! What models cost and can do: a table in the crate, which a file of the user extends.
+
+use std::collections::BTreeMap;
+
+use cleveragents_domain::MicroUsd;
+use serde::{Deserialize, Serialize};
+
+use crate::event::Usage;
+use crate::model::Capabilities;
+use crate::name::ModelName;
+
+/// How a model is asked to think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Thinking {
+    /// By a number of tokens.
+    #[default]
+    Budget,
+    /// By a word; how long is its own choice.
+    Adaptive,
+}
+
+/// A model as described in a table.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Description {
+    /// Dollars for a million tokens.
+    #[serde(default)]
+    pub(crate) price: Option<WrittenPrice>,
+    #[serde(default)]
+    pub(crate) capabilities: Capabilities,
+    #[serde(default)]
+    pub(crate) thinking: Thinking,
+}
+
+/// A price as written: dollars for a million tokens.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WrittenPrice {
+    input: f64,
+    output: f64,
+    /// As the input when not given.
+    cached_input: Option<f64>,
+    /// As the input when not given.
+    cache_write: Option<f64>,
+    /// Other prices for calls with a long input.
+    long_input: Option<LongInput>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LongInput {
+    /// Calls with more input tokens than this.
+    above: u64,
+    input: f64,
+    output: f64,
+    cached_input: Option<f64>,
+    cache_write: Option<f64>,
+}
+
+/// The price of a model. Integers only, so that sums are exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Price {
+    /// For usual calls.
+    pub usual: Rates,
+    /// For calls with more input tokens than the number.
+    pub long_input: Option<(u64, Rates)>,
+}
+
+/// Millionths of a dollar for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Rates {
+    /// For what is sent.
+    pub input: MicroUsd,
+    /// For what comes back.
+    pub output: MicroUsd,
+    /// For what is sent and was cached.
+    pub cached_input: MicroUsd,
+    /// For what is sent and put into the cache.
+    pub cache_write: MicroUsd,
+}
+
+impl Rates {
+    fn read(
+        input: f64,
+        output: f64,
+        cached_input: Option<f64>,
+        cache_write: Option<f64>,
+    ) -> Option<Self> {
+        let rate = MicroUsd::from_usd_rounded_up;
+        Some(Self {
+            input: rate(input)?,
+            output: rate(output)?,
+            cached_input: rate(cached_input.unwrap_or(input))?,
+            cache_write: rate(cache_write.unwrap_or(input))?,
+        })
+    }
+
+    fn cost(&self, usage: &Usage) -> MicroUsd {
+        let cached = usage.cached_input_tokens.min(usage.input_tokens);
+        let written = usage.cache_write_tokens.min(usage.input_tokens - cached);
+        let plain = usage.input_tokens - cached - written;
+        let sum: u128 = [
+            (plain, self.input),
+            (cached, self.cached_input),
+            (written, self.cache_write),
+            (usage.output_tokens, self.output),
+        ]
+        .into_iter()
+        .map(|(tokens, rate)| u128::from(tokens) * u128::from(rate.0))
+        .sum();
+        MicroUsd(u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    }
+}
+
+impl Price {
+    /// Reads a price; nothing when a number in it is negative or absurd.
+    pub(crate) fn read(written: &WrittenPrice) -> Option<Self> {
+        let usual = Rates::read(
+            written.input,
+            written.output,
+            written.cached_input,
+            written.cache_write,
+        )?;
+        let long_input = match written.long_input {
+            None => None,
+            Some(long) => Some((
+                long.above,
+                Rates::read(long.input, long.output, long.cached_input, long.cache_write)?,
+            )),
+        };
+        Some(Self { usual, long_input })
+    }
+
+    /// What a call costs, rounded up to a whole millionth of a dollar.
+    pub fn cost(&self, usage: &Usage) -> MicroUsd {
+        match &self.long_input {
+            Some((above, rates)) if usage.input_tokens > *above => rates.cost(usage),
+            _ => self.usual.cost(usage),
+        }
+    }
+}
+
+/// The described models, by name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Table(BTreeMap<String, Description>);
+
+impl Table {
+    /// Adds descriptions; one that is there already is replaced.
+    pub(crate) fn extend(&mut self, more: BTreeMap<String, Description>) {
+        self.0.extend(more);
+    }
+
+    /// The names in order, without those that stand for many.
+    pub(crate) fn names(&self) -> impl Iterator<Item = ModelName> {
+        self.0
+            .keys()
+            .filter(|name| !name.ends_with("/*"))
+            .filter_map(|name| name.parse().ok())
+    }
+
+    /// The description of a model: its own, that of the same model without a date behind it, or
+    /// that of all models of the provider.
+    pub(crate) fn find(&self, name: &ModelName) -> Option<&Description> {
+        // The same models under another interface.
+        let provider = match name.provider() {
+            "openai-responses" => "openai",
+            "google" => "gemini",
+            other => other,
+        };
+        let whole = format!("{provider}/{}", name.model());
+        self.0
+            .get(&whole)
+            .or_else(|| self.0.get(undated(&whole)?))
+            .or_else(|| self.0.get(&format!("{provider}/*")))
+    }
+}
+
+/// The name without a version behind it: `-2025-08-07`, `-20250929`, `-latest`.
+fn undated(name: &str) -> Option<&str> {
+    if let Some(short) = name.strip_suffix("-latest") {
+        return Some(short);
+    }
+    let digits = |text: &str, length: usize| {
+        text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let (short, last) = name.rsplit_once('-')?;
+    if digits(last, 8) {
+        return Some(short);
+    }
+    let (short, month) = short.rsplit_once('-')?;
+    let (short, year) = short.rsplit_once('-')?;
+    (digits(last, 2) && digits(month, 2) && digits(year, 4)).then_some(short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Price, Table, WrittenPrice, undated};
+    use crate::event::Usage;
+    use crate::file::ModelFile;
+    use cleveragents_domain::MicroUsd;
+    use proptest::prelude::*;
+
+    fn price() -> Price {
+        let written = WrittenPrice {
+            input: 3.0,
+            output: 15.0,
+            cached_input: Some(0.3),
+            cache_write: Some(3.75),
+            long_input: None,
+        };
+        Price::read(&written).expect("a price")
+    }
+
+    #[test]
+    fn each_kind_of_token_has_its_own_price() {
+        let usage = Usage {
+            input_tokens: 1_000_000,
+            output_tokens: 100_000,
+            cached_input_tokens: 500_000,
+            cache_write_tokens: 100_000,
+            reasoning_tokens: 50_000,
+        };
+        // 0.4 M at 3, 0.5 M at 0.30, 0.1 M at 3.75, 0.1 M at 15 dollars.
+        assert_eq!(
+            price().cost(&usage),
+            MicroUsd(1_200_000 + 150_000 + 375_000 + 1_500_000)
+        );
+    }
+
+    #[test]
+    fn the_smallest_call_costs_something() {
+        let usage = Usage {
+            cached_input_tokens: 1,
+            input_tokens: 1,
+            ..Usage::default()
+        };
+        assert_eq!(price().cost(&usage), MicroUsd(1));
+        assert_eq!(price().cost(&Usage::default()), MicroUsd(0));
+    }
+
+    #[test]
+    fn long_inputs_may_cost_more() {
+        let text = "models: {x/y: {price: {input: 1, output: 1, long_input: {above: 10, input: 2, output: 2}}}}";
+        let file = ModelFile::read("test", text).expect("a file");
+        let mut table = Table::default();
+        table.extend(file.models);
+        let found = table
+            .find(&"x/y".parse().expect("a name"))
+            .expect("described");
+        let price = Price::read(&found.price.expect("priced")).expect("a price");
+        let of = |input_tokens| {
+            price.cost(&Usage {
+                input_tokens,
+                ..Usage::default()
+            })
+        };
+        assert_eq!((of(10), of(11)), (MicroUsd(10), MicroUsd(22)));
+    }
+
+    #[test]
+    fn dated_names_are_the_same_model() {
+        for (name, short) in [
+            ("openai/gpt-5-2025-08-07", Some("openai/gpt-5")),
+            (
+                "anthropic/claude-sonnet-4-5-20250929",
+                Some("anthropic/claude-sonnet-4-5"),
+            ),
+            (
+                "mistral/mistral-large-latest",
+                Some("mistral/mistral-large"),
+            ),
+            ("openai/gpt-5-mini", None),
+            ("anthropic/claude-opus-4-1", None),
+            ("x/1-22-33", None),
+        ] {
+            assert_eq!(undated(name), short, "{name}");
+        }
+    }
+
+    proptest! {
+        /// Nonsense from a provider cannot make a call free, overflow or panic.
+        #[test]
+        fn costs_are_monotonic_and_total(
+            input in any::<u64>(), output in any::<u64>(), cached in any::<u64>(), written in any::<u64>(),
+        ) {
+            let usage = Usage {
+                input_tokens: input,
+                output_tokens: output,
+                cached_input_tokens: cached,
+                cache_write_tokens: written,
+                reasoning_tokens: 0,
+            };
+            let cost = price().cost(&usage);
+            let more = Usage { output_tokens: output.saturating_add(1), ..usage };
+            prop_assert!(price().cost(&more) >= cost);
+            prop_assert!(input == 0 && output == 0 || cost > MicroUsd(0));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The providers that are built in: where they are, how they are spoken to, where their keys are.
+
+use crate::wire::{Dialect, Protocol};
+
+/// A provider that is built in.
+pub(crate) struct BuiltIn {
+    pub(crate) name: &'static str,
+    pub(crate) protocol: Protocol,
+    pub(crate) dialect: Dialect,
+    /// Nothing where everyone has an address of their own.
+    pub(crate) base_url: Option<&'static str>,
+    /// The variables that name another address, the first that is set counts.
+    pub(crate) base_url_variables: &'static [&'static str],
+    /// The variables that hold the key, the first that is set counts.
+    pub(crate) key_variables: &'static [&'static str],
+    /// Whether it can be used without a key.
+    pub(crate) needs_key: bool,
+}
+
+/// The provider of this name.
+pub(crate) fn built_in(name: &str) -> Option<&'static BuiltIn> {
+    let name = if name == "google" { "gemini" } else { name };
+    BUILT_IN.iter().find(|provider| provider.name == name)
+}
+
+/// Every provider that is built in, besides `scripted` and `replay`.
+pub(crate) static BUILT_IN: [BuiltIn; 11] = [
+    BuiltIn {
+        name: "openai",
+        protocol: Protocol::OpenaiChat,
+        dialect: Dialect::OpenAi,
+        base_url: Some("https://api.openai.com/v1"),
+        base_url_variables: &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
+        key_variables: &["OPENAI_API_KEY"],
+        needs_key: true,
+    },
+    BuiltIn {
+        name: "openai-responses",
+        protocol: Protocol::OpenaiResponses,
+        dialect: Dialect::OpenAi,
+        base_url: Some("https://api.openai.com/v1"),
+        base_url_variables: &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
+        key_variables: &["OPENAI_API_KEY"],
+        needs_key: true,
+    },
+    BuiltIn {
+        name: "anthropic",
+        protocol: Protocol::Anthropic,
+        dialect: Dialect::Plain,
+        base_url: Some("https://api.anthropic.com"),
+        base_url_variables: &["ANTHROPIC_BASE_URL"],
+        key_variables: &["ANTHROPIC_API_KEY"],
+        needs_key: true,
+    },
+    BuiltIn {
+        name: "gemini",
+        protocol: Protocol::Gemini,
+        dialect: Dialect::Plain,
+        base_url: Some("https://generativelanguage.googleapis.com"),
+        base_url_variables: &["GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"],
+        key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        needs_key: true,
+    },
+    BuiltIn {
+        name: "ollama",
+        protocol: Protocol::Ollama,
+        dialect: Dialect::Plain,
+        base_url: Some("http://localhost:11434"),
+        base_url_variables: &["OLLAMA_BASE_URL", "OLLAMA_HOST"],
+        key_variables: &["OLLAMA_API_KEY"],
+        needs_key: false,
+    },
+    BuiltIn {
+        name: "openrouter",
+        protocol: Protocol::OpenaiChat,
+        dialect: Dialect::OpenRouter,
+        base_url: Some("https://openrouter.ai/api/v1"),
+        base_url_variables: &["OPENROUTER_BASE_URL"],
+        key_variables: &["OPENROUTER_API_KEY"],
+        needs_key: true,
+    },
+    BuiltIn {
+        name: "groq",
+        protocol: Protocol::OpenaiChat,
+        dialect: Dialect::Plain,
+        base_url: Some("https://api.groq.com/openai/v1"),
+        base_url_variables: &["GROQ_BASE_URL"],
+        key_variables: &["GROQ_API_KEY"],
+        needs_key: true,
+    },
+    BuiltIn {
+        name: "together",
+        protocol: Protocol::OpenaiChat,
+        dialect: Dialect::Plain,
+        base_url: Some("https://api.together.xyz/v1"),
+        base_url_variables: &["TOGETHER_BASE_URL"],
+        key_variables: &["TOGETHER_API_KEY"],
+        needs_key: true,
+    },
+    BuiltIn {
+        name: "mistral",
+        protocol: Protocol::OpenaiChat,
+        dialect: Dialect::Mistral,
+        base_url: Some("https://api.mistral.ai/v1"),
+        base_url_variables: &["MISTRAL_BASE_URL"],
+        key_variables: &["MISTRAL_API_KEY"],
+        needs_key: true,
+    },
+    BuiltIn {
+        name: "deepseek",
+        protocol: Protocol::OpenaiChat,
+        dialect: Dialect::DeepSeek,
+        base_url: Some("https://api.deepseek.com/v1"),
+        base_url_variables: &["DEEPSEEK_BASE_URL"],
+        key_variables: &["DEEPSEEK_API_KEY"],
+        needs_key: true,
+    },
+    BuiltIn {
+        name: "azure",
+        protocol: Protocol::OpenaiChat,
+        dialect: Dialect::Azure,
+        base_url: None,
+        base_url_variables: &["AZURE_OPENAI_ENDPOINT", "AZURE_BASE_URL"],
+        key_variables: &["AZURE_OPENAI_API_KEY"],
+        needs_key: true,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::BUILT_IN;
+    use crate::secret::KEY_VARIABLES;
+
+    #[test]
+    fn every_variable_of_a_key_is_in_the_list_that_others_use() {
+        for provider in &BUILT_IN {
+            for variable in provider.key_variables {
+                assert!(KEY_VARIABLES.contains(variable), "{variable}");
+            }
+        }
+    }
+}

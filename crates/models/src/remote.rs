@@ -1,0 +1,255 @@
+//! A model at a provider: one attempt over HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Response;
+use reqwest::header::CONTENT_TYPE;
+use serde_json::Value;
+
+use crate::assemble::Assembler;
+use crate::error::{ErrorKind, ModelError};
+use crate::event::{Completion, StreamEvent};
+use crate::frames::Frames;
+use crate::generate::{Outlet, generate};
+use crate::http::{Http, next_chunk};
+use crate::limits::Limits;
+use crate::model::{Capabilities, EventStream};
+use crate::name::ModelName;
+use crate::persist::Backend;
+use crate::price::Price;
+use crate::redact::Redactor;
+use crate::request::ChatRequest;
+use crate::wire::{self, Fault, Reply, Target};
+
+/// The most of a failed response that is read.
+const LONGEST_FAILURE: usize = 64 * 1024;
+
+/// How long to wait for the end of a body after the end of the answer in it.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// A model at a provider.
+pub(crate) struct Remote(Arc<Inner>);
+
+struct Inner {
+    target: Target,
+    price: Option<Price>,
+    limits: Limits,
+    http: Arc<Http>,
+    redactor: Redactor,
+}
+
+impl Remote {
+    pub(crate) fn new(
+        target: Target,
+        price: Option<Price>,
+        limits: Limits,
+        http: Arc<Http>,
+        redactor: Redactor,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            target,
+            price,
+            limits,
+            http,
+            redactor,
+        }))
+    }
+}
+
+impl Backend for Remote {
+    fn name(&self) -> &ModelName {
+        &self.0.target.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.target.capabilities
+    }
+
+    fn price(&self) -> Option<&Price> {
+        self.0.price.as_ref()
+    }
+
+    fn attempt(&self, request: Arc<ChatRequest>) -> EventStream {
+        let inner = Arc::clone(&self.0);
+        generate(move |outlet| async move {
+            if let Err(error) = inner.run(&request, &outlet).await {
+                outlet.give(Err(error)).await;
+            }
+        })
+    }
+}
+
+type Events = Outlet<Result<StreamEvent, ModelError>>;
+
+impl Inner {
+    async fn run(&self, request: &ChatRequest, outlet: &Events) -> Result<(), ModelError> {
+        let (limits, name) = (&self.limits, &self.target.name);
+        let call = wire::write(&self.target, request)?;
+        // Without streaming the head comes with the whole answer, so only the total limit counts.
+        let wait = if request.stream {
+            limits.first_byte
+        } else {
+            limits.total
+        };
+        let mut response = self.http.send(name, call, limits, wait).await?;
+        if !response.status().is_success() {
+            return Err(self.refused(response).await);
+        }
+        let mut answer = Assembler::new(name.provider(), request.calls());
+        if self.is_document(request, &response) {
+            self.read_document(&mut response, &mut answer).await?;
+            while let Some(event) = answer.next_event() {
+                outlet.give(Ok(event)).await;
+            }
+        } else {
+            self.read_events(&mut response, &mut answer, outlet).await?;
+        }
+        // A body that was read to its end leaves the connection fit for the next call. The end
+        // follows at once; whoever lets us wait for it is not waited for.
+        let _rest = next_chunk(name, &mut response, PATIENCE).await;
+        let (message, usage, stop, cost) = answer.finish();
+        let completion = Completion {
+            message,
+            usage,
+            cost_micro_usd: cost,
+            stop,
+            model: name.clone(),
+            attempts: 1,
+        };
+        outlet
+            .give(Ok(StreamEvent::Finished(Box::new(completion))))
+            .await;
+        Ok(())
+    }
+
+    /// Whether the answer is one document, asked for or not: some servers cannot stream.
+    #[expect(clippy::unused_self, reason = "reads as a question to the model")]
+    fn is_document(&self, request: &ChatRequest, response: &Response) -> bool {
+        let kind = response.headers().get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if request.stream {
+            kind.starts_with("application/json")
+        } else {
+            !kind.starts_with("text/event-stream") && !kind.starts_with("application/x-ndjson")
+        }
+    }
+
+    async fn read_document(
+        &self,
+        response: &mut Response,
+        answer: &mut Assembler,
+    ) -> Result<(), ModelError> {
+        let mut body = Vec::new();
+        let name = &self.target.name;
+        while let Some(chunk) = next_chunk(name, response, self.limits.idle).await? {
+            body.extend_from_slice(chunk.as_ref());
+            self.check_size(body.len())?;
+        }
+        let (_, mut decoder) = wire::decoder(&self.target);
+        let body: Value = serde_json::from_slice(&body).map_err(|error| {
+            self.target.error(
+                ErrorKind::Protocol,
+                format!("the answer is no JSON: {error}"),
+            )
+        })?;
+        decoder
+            .whole(&body, answer)
+            .map_err(|fault| self.fault(fault))?;
+        if answer.is_stopped() {
+            return Ok(());
+        }
+        let message = "the answer does not say that it is whole";
+        Err(self.target.error(ErrorKind::Protocol, message))
+    }
+
+    async fn read_events(
+        &self,
+        response: &mut Response,
+        answer: &mut Assembler,
+        outlet: &Events,
+    ) -> Result<(), ModelError> {
+        let (framing, mut decoder) = wire::decoder(&self.target);
+        let mut frames = Frames::new(framing);
+        let mut size = 0;
+        let mut wait = self.limits.first_byte;
+        while let Some(chunk) = next_chunk(&self.target.name, response, wait).await? {
+            wait = self.limits.idle;
+            let chunk = chunk.as_ref();
+            size += chunk.len();
+            self.check_size(size)?;
+            frames.add(chunk);
+            while let Some(frame) = frames.next() {
+                let outcome = decoder.event(&frame, answer);
+                while let Some(event) = answer.next_event() {
+                    outlet.give(Ok(event)).await;
+                }
+                outcome.map_err(|fault| self.fault(fault))?;
+                if answer.is_stopped() && !decoder.reads_to_the_end() {
+                    return Ok(());
+                }
+            }
+        }
+        if let Some(frame) = frames.end() {
+            // What is left of a cut stream is often half an event, which is no fault of its own.
+            if let Err(fault @ Fault::Reported(_)) = decoder.event(&frame, answer) {
+                return Err(self.fault(fault));
+            }
+            while let Some(event) = answer.next_event() {
+                outlet.give(Ok(event)).await;
+            }
+        }
+        decoder.end(answer);
+        if answer.is_stopped() {
+            return Ok(());
+        }
+        let message = "the connection was closed before the answer was whole";
+        Err(self.target.error(ErrorKind::Interrupted, message))
+    }
+
+    fn check_size(&self, size: usize) -> Result<(), ModelError> {
+        let limit = self.limits.response_bytes;
+        if size <= limit {
+            return Ok(());
+        }
+        let message = format!("the answer is larger than {limit} bytes");
+        Err(self.target.error(ErrorKind::Protocol, message))
+    }
+
+    /// The error of a response whose status says that it failed.
+    async fn refused(&self, mut response: Response) -> ModelError {
+        let mut body = Vec::new();
+        let name = &self.target.name;
+        // What cannot be read of it is not needed: the status says most.
+        while body.len() < LONGEST_FAILURE
+            && let Ok(Some(chunk)) = next_chunk(name, &mut response, self.limits.connect).await
+        {
+            body.extend_from_slice(chunk.as_ref());
+        }
+        let body = serde_json::from_slice(&body)
+            .unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into());
+        let reply = Reply {
+            status: Some(response.status().as_u16()),
+            headers: Some(response.headers()),
+            body,
+        };
+        wire::failure(&self.target, &reply, &self.redactor)
+    }
+
+    fn fault(&self, fault: Fault) -> ModelError {
+        match fault {
+            Fault::Reported(body) => {
+                let reply = Reply {
+                    status: None,
+                    headers: None,
+                    body,
+                };
+                wire::failure(&self.target, &reply, &self.redactor)
+            }
+            Fault::Malformed(message) => {
+                let message = self.redactor.text(&message).into_owned();
+                self.target.error(ErrorKind::Protocol, message)
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Adding exchanges to a recording.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::request_digest::{digest, normalised};
+use super::{Exchange, Failed, VERSION};
+use crate::error::{ErrorKind, ModelError};
+use crate::event::StreamEvent;
+use crate::generate::generate;
+use crate::model::{Capabilities, EventStream, Model};
+use crate::name::ModelName;
+use crate::redact::Redactor;
+use crate::request::ChatRequest;
+
+/// A model whose exchanges are added to a file. An exchange is on its line before its last event
+/// is handed out; one that was stopped is not recorded.
+pub struct Recorder {
+    model: Arc<dyn Model>,
+    path: Arc<Path>,
+    redactor: Redactor,
+}
+
+impl Recorder {
+    /// Records what the model is asked and answers.
+    pub fn new(model: Arc<dyn Model>, path: impl Into<PathBuf>, redactor: Redactor) -> Self {
+        Self {
+            model,
+            path: path.into().into(),
+            redactor,
+        }
+    }
+}
+
+impl Model for Recorder {
+    fn name(&self) -> &ModelName {
+        self.model.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.model.capabilities()
+    }
+
+    fn stream(&self, request: ChatRequest, cancel: CancellationToken) -> EventStream {
+        let path = Arc::clone(&self.path);
+        let redactor = self.redactor.clone();
+        let asked = normalised(&request, &redactor);
+        let mut events = self.model.stream(request, cancel);
+        generate(move |outlet| async move {
+            let mut exchange = Exchange {
+                version: VERSION,
+                digest: digest(&asked),
+                request: asked,
+                events: Vec::new(),
+                error: None,
+            };
+            while let Some(event) = events.next().await {
+                match &event {
+                    Ok(event) => exchange.events.push(event.clone()),
+                    Err(error) if error.kind() == &ErrorKind::Cancelled => {}
+                    Err(error) => {
+                        exchange.error = Some(Failed {
+                            kind: error.kind().clone(),
+                            message: error.message().to_owned(),
+                        });
+                    }
+                }
+                let is_whole =
+                    exchange.error.is_some() || matches!(event, Ok(StreamEvent::Finished(_)));
+                if is_whole && let Err(error) = append(&path, &exchange, &redactor) {
+                    let message = format!("the recording cannot be written: {error}");
+                    let shown = path.display().to_string();
+                    let error = ModelError::about(ErrorKind::FileAccess, shown, message);
+                    return outlet.give(Err(error)).await;
+                }
+                outlet.give(event).await;
+            }
+        })
+    }
+}
+
+/// Adds a whole line, under a lock. Half a line that a killed program left is ended first.
+fn append(path: &Path, exchange: &Exchange, redactor: &Redactor) -> io::Result<()> {
+    let value: Value = serde_json::to_value(exchange).map_err(io::Error::other)?;
+    let mut line = redactor.json(&value).to_string();
+    line.push('\n');
+    let mut file = OpenOptions::new()
+        .create(true)
+        .read(true)
+        .append(true)
+        .open(path)?;
+    file.lock()?;
+    if file.seek(SeekFrom::End(0))? > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0];
+        file.read_exact(&mut last)?;
+        if last != *b"\n" {
+            line.insert(0, '\n');
+        }
+    }
+    file.write_all(line.as_bytes())
+}

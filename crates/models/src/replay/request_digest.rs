@@ -1,0 +1,127 @@
+//! When two requests are the same: normalising, digesting and comparing them.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use crate::redact::Redactor;
+use crate::request::ChatRequest;
+
+/// What differs from run to run without changing what is asked: our ids and moments in time.
+static FLEETING: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"\b01[0-9A-HJKMNP-TV-Z]{24}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)",
+    )
+    .expect("the pattern is tested")
+});
+
+/// The request as it is recorded and compared: without secrets, without what is fleeting, with
+/// the fields of objects in order, and without what does not change the question.
+pub(super) fn normalised(request: &ChatRequest, redactor: &Redactor) -> Value {
+    let mut value = serde_json::to_value(request).unwrap_or_default();
+    if let Value::Object(fields) = &mut value {
+        for field in ["stream", "cache"] {
+            fields.remove(field);
+        }
+    }
+    ordered(&redactor.json(&value))
+}
+
+fn ordered(value: &Value) -> Value {
+    match value {
+        Value::String(text) => FLEETING.replace_all(text, "[…]").into_owned().into(),
+        Value::Array(items) => items.iter().map(ordered).collect(),
+        Value::Object(fields) => {
+            let mut names: Vec<&String> = fields.keys().collect();
+            names.sort_unstable();
+            let fields: Map<String, Value> = names
+                .into_iter()
+                .map(|name| (name.clone(), ordered(&fields[name])))
+                .collect();
+            Value::Object(fields)
+        }
+        other => other.clone(),
+    }
+}
+
+/// The digest of a normalised request.
+pub(super) fn digest(request: &Value) -> String {
+    format!(
+        "sha256:{}",
+        hex::encode(Sha256::digest(request.to_string()))
+    )
+}
+
+/// Where two requests part.
+pub(super) struct Difference {
+    /// How many parts agree before.
+    pub(super) agreeing: usize,
+    /// The first part that differs, in words.
+    pub(super) place: String,
+}
+
+/// Compares two normalised requests, the conversation first: it tells most.
+pub(super) fn difference(recorded: &Value, asked: &Value) -> Difference {
+    let list = |value: &Value| value["messages"].as_array().cloned().unwrap_or_default();
+    let (old, new) = (list(recorded), list(asked));
+    let same = old
+        .iter()
+        .zip(&new)
+        .take_while(|(old, new)| old == new)
+        .count();
+    if same < old.len().max(new.len()) {
+        let place = match (old.get(same), new.get(same)) {
+            (Some(old), Some(new)) => {
+                format!(
+                    "message {}: it was {}, and is {}",
+                    same + 1,
+                    brief(old),
+                    brief(new)
+                )
+            }
+            _ => format!(
+                "its length: it has {} messages, and not {}",
+                old.len(),
+                new.len()
+            ),
+        };
+        return Difference {
+            agreeing: same * 2,
+            place,
+        };
+    }
+    for field in [
+        "system",
+        "tools",
+        "response_schema",
+        "max_output_tokens",
+        "temperature",
+        "reasoning_effort",
+    ] {
+        if recorded[field] != asked[field] {
+            return Difference {
+                agreeing: same * 2 + 1,
+                place: format!(
+                    "`{field}`: it was {}, and is {}",
+                    brief(&recorded[field]),
+                    brief(&asked[field])
+                ),
+            };
+        }
+    }
+    Difference {
+        agreeing: same * 2 + 1,
+        place: "something that an older program recorded in another way".to_owned(),
+    }
+}
+
+fn brief(value: &Value) -> String {
+    const LONGEST: usize = 120;
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}

@@ -1,0 +1,135 @@
+//! Recording and replaying.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+use super::{Recorder, Replay};
+use crate::error::{ErrorKind, ModelError};
+use crate::event::StreamEvent;
+use crate::message::ChatMessage;
+use crate::model::Model;
+use crate::redact::Redactor;
+use crate::request::ChatRequest;
+use crate::secret::Secret;
+use crate::{Catalogue, CatalogueOptions};
+
+fn scripted(folder: &Path, script: &str) -> Arc<dyn Model> {
+    std::fs::write(folder.join("s.yaml"), script).expect("a file");
+    let catalogue = Catalogue::new(CatalogueOptions::new(Arc::new(|_: &str| None), folder));
+    let name = "scripted/s.yaml".parse().expect("a name");
+    catalogue
+        .expect("a catalogue")
+        .open(&name)
+        .expect("a model")
+}
+
+fn ask(model: &dyn Model, request: &ChatRequest) -> Vec<Result<StreamEvent, ModelError>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    let events = model.stream(request.clone(), CancellationToken::new());
+    runtime.expect("a runtime").block_on(events.collect())
+}
+
+fn replay(text: &str) -> Result<Replay, ModelError> {
+    let name = "replay/r.jsonl".parse().expect("a name");
+    Replay::read(&name, "r.jsonl", text, Redactor::default())
+}
+
+const SCRIPT: &str = "answers:
+- {text: one two three, calls: [{name: t, raw_arguments: '{'}]}
+- {text: x, failures: [{status: 400, message: 'no, sk-abcdefghijklmnopqrstuv'}]}
+";
+
+#[test]
+fn what_was_recorded_is_replayed_event_by_event() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("r.jsonl");
+    let redactor = Redactor::new([Secret::new("my-own-password")]);
+    let recorder = Recorder::new(scripted(folder.path(), SCRIPT), &path, redactor);
+    let first = ChatRequest::prompt("hello my-own-password at 2026-01-01T00:00:00Z");
+    let events = ask(&recorder, &first);
+    let mut second = first.clone();
+    second
+        .messages
+        .push(ChatMessage::Assistant(crate::AssistantMessage::default()));
+    second.messages.push(ChatMessage::user("again"));
+    let failed = ask(&recorder, &second);
+    let text = std::fs::read_to_string(&path).expect("a recording");
+    assert!(
+        !text.contains("my-own-password") && !text.contains("sk-abcdef"),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 2);
+
+    let model = replay(&text).expect("a recording");
+    let mut later = first.clone();
+    later.messages = vec![ChatMessage::user(
+        "hello [REDACTED] at 2027-05-05T11:00:00.5Z",
+    )];
+    // How it comes does not change what was asked.
+    later.stream = false;
+    assert_eq!(ask(&model, &later), events);
+    second.messages[0] = later.messages[0].clone();
+    let replayed = ask(&model, &second);
+    let (old, new) = (failed.last().expect("one"), replayed.last());
+    let (old, new) = (old.as_ref().expect_err("it failed"), new.expect("one"));
+    let new = new.as_ref().expect_err("it fails again");
+    assert_eq!(new.kind(), old.kind());
+    assert!(new.message().contains("[REDACTED]"), "{new}");
+}
+
+#[test]
+fn a_request_that_was_not_recorded_is_told_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("r.jsonl");
+    let recorder = Recorder::new(scripted(folder.path(), SCRIPT), &path, Redactor::default());
+    ask(&recorder, &ChatRequest::prompt("hello"));
+    let model = replay(&std::fs::read_to_string(&path).expect("a recording")).expect("one");
+    let mut other = ChatRequest::prompt("hello");
+    other.temperature = Some(0.5);
+    for (request, said) in [
+        (ChatRequest::prompt("goodbye"), "message 1"),
+        (other, "`temperature`: it was null, and is 0.5"),
+    ] {
+        let events = ask(&model, &request);
+        let error = events[0].as_ref().expect_err("not recorded");
+        assert_eq!(error.kind(), &ErrorKind::NotRecorded);
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
+
+#[test]
+fn half_a_line_is_passed_over_and_ended_by_the_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("r.jsonl");
+    let recorder = Recorder::new(scripted(folder.path(), SCRIPT), &path, Redactor::default());
+    ask(&recorder, &ChatRequest::prompt("hello"));
+    let whole = std::fs::read_to_string(&path).expect("a recording");
+    let cut = format!("{whole}{}", &whole[..whole.len() / 2]);
+    assert!(replay(&cut).is_ok());
+    std::fs::write(&path, &cut).expect("a file");
+    ask(&recorder, &ChatRequest::prompt("hello"));
+    let text = std::fs::read_to_string(&path).expect("a recording");
+    assert_eq!(text.lines().count(), 3);
+    let error = replay(&text).err().expect("the half line has an end now");
+    assert!(error.to_string().starts_with("r.jsonl:2"), "{error}");
+}
+
+#[test]
+fn what_is_no_recording_is_refused() {
+    for (text, said) in [
+        ("", "no exchange"),
+        ("{}\n", "r.jsonl:1"),
+        (
+            "{\"version\":2,\"digest\":\"\",\"request\":{},\"events\":[]}\n",
+            "newer",
+        ),
+    ] {
+        let error = replay(text).err().expect(text);
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}

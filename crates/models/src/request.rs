@@ -1,0 +1,150 @@
+//! What is asked of a model.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::message::{ChatMessage, ToolDefinition, UserPart};
+
+/// One question to a model: the conversation so far and how to answer it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ChatRequest {
+    /// What the model must keep in mind, in order.
+    pub system: Vec<String>,
+    /// The conversation.
+    pub messages: Vec<ChatMessage>,
+    /// The tools it may ask for.
+    pub tools: Vec<ToolDefinition>,
+    /// The form the answer must have.
+    pub response_schema: Option<ResponseSchema>,
+    /// The longest answer.
+    pub max_output_tokens: Option<u32>,
+    /// How freely it chooses words.
+    pub temperature: Option<f64>,
+    /// How hard it thinks.
+    pub reasoning_effort: Option<ReasoningEffort>,
+    /// Whether to have the beginning of the conversation cached where that must be asked for.
+    pub cache: bool,
+    /// Whether the answer comes piece by piece. Otherwise it comes as one piece at the end.
+    pub stream: bool,
+}
+
+impl Default for ChatRequest {
+    fn default() -> Self {
+        Self {
+            system: Vec::new(),
+            messages: Vec::new(),
+            tools: Vec::new(),
+            response_schema: None,
+            max_output_tokens: None,
+            temperature: None,
+            reasoning_effort: None,
+            cache: true,
+            stream: true,
+        }
+    }
+}
+
+impl ChatRequest {
+    /// A request with one message of the user.
+    pub fn prompt(text: impl Into<String>) -> Self {
+        Self {
+            messages: vec![ChatMessage::user(text)],
+            ..Self::default()
+        }
+    }
+
+    /// How many answers of models the conversation holds.
+    pub(crate) fn answers(&self) -> usize {
+        let is_answer = |message: &&ChatMessage| matches!(message, ChatMessage::Assistant(_));
+        self.messages.iter().filter(is_answer).count()
+    }
+
+    /// How many tool calls the conversation holds; the first free number for ids we make up.
+    pub(crate) fn calls(&self) -> usize {
+        self.messages
+            .iter()
+            .map(|message| match message {
+                ChatMessage::Assistant(answer) => answer.calls.len(),
+                _ => 0,
+            })
+            .sum()
+    }
+
+    /// The name of the tool that was called with this id.
+    pub(crate) fn called_tool(&self, id: &str) -> Option<&str> {
+        self.messages
+            .iter()
+            .rev()
+            .find_map(|message| match message {
+                ChatMessage::Assistant(answer) => answer
+                    .calls
+                    .iter()
+                    .find(|call| call.id == id)
+                    .map(|call| call.name.as_str()),
+                _ => None,
+            })
+    }
+
+    /// Whether the conversation shows pictures.
+    pub(crate) fn has_images(&self) -> bool {
+        self.messages.iter().any(|message| match message {
+            ChatMessage::User { parts } => parts
+                .iter()
+                .any(|part| matches!(part, UserPart::Image { .. })),
+            _ => false,
+        })
+    }
+}
+
+/// The form an answer must have.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResponseSchema {
+    /// A name for it: letters, digits, `_` and `-`.
+    pub name: String,
+    /// The JSON schema.
+    pub schema: Value,
+    /// Whether the provider has to enforce it to the letter, where it can.
+    #[serde(default)]
+    pub strict: bool,
+}
+
+/// How hard a model thinks before it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningEffort {
+    /// Not at all, where that can be chosen.
+    None,
+    /// As little as possible.
+    Minimal,
+    /// A little.
+    Low,
+    /// As usual.
+    Medium,
+    /// Long.
+    High,
+}
+
+impl ReasoningEffort {
+    /// The word that most providers use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Minimal => "minimal",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    /// The tokens to think with, for providers that want a number.
+    pub(crate) const fn budget(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Minimal => 1024,
+            Self::Low => 2048,
+            Self::Medium => 8192,
+            Self::High => 24_576,
+        }
+    }
+}

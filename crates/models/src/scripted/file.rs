@@ -1,0 +1,185 @@
+//! The form of a script.
+
+use std::fmt;
+
+use regex::Regex;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use serde_json::Value;
+
+use crate::error::ModelError;
+use crate::event::{StopReason, Usage};
+use crate::model::Capabilities;
+use crate::price::{Price, WrittenPrice};
+use crate::yaml;
+
+/// A script: answers, and what the model pretends to be.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Script {
+    /// What the model claims to be able to do; everything when not given.
+    #[serde(default = "everything")]
+    pub(super) capabilities: Capabilities,
+    /// What it costs; nothing is known when not given.
+    #[serde(default)]
+    pub(super) price: Option<WrittenPrice>,
+    /// What happens when the answers are used up.
+    #[serde(default)]
+    pub(super) at_end: AtEnd,
+    pub(super) answers: Vec<Answer>,
+}
+
+fn everything() -> Capabilities {
+    Capabilities {
+        vision: true,
+        reasoning: true,
+        ..Capabilities::default()
+    }
+}
+
+/// What happens when the answers are used up.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum AtEnd {
+    /// The call fails.
+    #[default]
+    Fail,
+    /// The last answer is given again.
+    RepeatLast,
+    /// The first answer is next.
+    StartOver,
+}
+
+/// One answer.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Answer {
+    /// Given whenever this pattern matches the last message, and only then.
+    #[serde(default)]
+    pub(super) when: Option<Pattern>,
+    #[serde(default)]
+    pub(super) reasoning: String,
+    #[serde(default)]
+    pub(super) text: String,
+    #[serde(default)]
+    pub(super) calls: Vec<Call>,
+    /// What it took; one token for four bytes when not given.
+    #[serde(default)]
+    pub(super) usage: Option<Usage>,
+    #[serde(default)]
+    pub(super) stop: Option<StopReason>,
+    /// How many characters a piece has.
+    #[serde(default = "usual_chunk")]
+    pub(super) chunk: usize,
+    /// The pause before each piece.
+    #[serde(default)]
+    pub(super) delay_ms: u64,
+    /// The pause before the first piece.
+    #[serde(default)]
+    pub(super) first_delay_ms: Option<u64>,
+    /// What goes wrong before it is given; each failure happens once.
+    #[serde(default)]
+    pub(super) failures: Vec<Failure>,
+}
+
+const fn usual_chunk() -> usize {
+    16
+}
+
+/// A tool call.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Call {
+    #[serde(default)]
+    pub(super) id: Option<String>,
+    pub(super) name: String,
+    /// The arguments as an object.
+    #[serde(default)]
+    arguments: Option<Value>,
+    /// The arguments as text, to write what is no JSON.
+    #[serde(default)]
+    raw_arguments: Option<String>,
+}
+
+impl Call {
+    /// The arguments as the model writes them.
+    pub(super) fn text(&self) -> String {
+        match (&self.raw_arguments, &self.arguments) {
+            (Some(raw), _) => raw.clone(),
+            (None, Some(value)) => value.to_string(),
+            (None, None) => "{}".to_owned(),
+        }
+    }
+}
+
+/// Something that goes wrong: a status, a cut, or silence.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Failure {
+    /// The status that the provider answers with; without any of the fields the time runs out.
+    #[serde(default)]
+    pub(super) status: Option<u16>,
+    /// How many seconds the provider asks to wait.
+    #[serde(default)]
+    pub(super) retry_after: Option<f64>,
+    #[serde(default)]
+    pub(super) message: Option<String>,
+    /// The answer is cut after so many characters of its text.
+    #[serde(default)]
+    pub(super) cut_after: Option<usize>,
+    /// Nothing comes at all, until a limit or the caller ends it.
+    #[serde(default)]
+    pub(super) hang: bool,
+}
+
+/// A regular expression.
+pub(super) struct Pattern(pub(super) Regex);
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.0.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Regex::new(&text)
+            .map(Self)
+            .map_err(|_| D::Error::custom(format!("`{text}` is no regular expression")))
+    }
+}
+
+impl Script {
+    /// Reads a script.
+    pub(super) fn read(file: &str, text: &str) -> Result<Self, ModelError> {
+        let script: Self = yaml::read(file, text)?;
+        if script.answers.is_empty() {
+            return Err(yaml::broken(file, "the script has no `answers`"));
+        }
+        if script
+            .price
+            .is_some_and(|price| Price::read(&price).is_none())
+        {
+            return Err(yaml::broken(
+                file,
+                "the price holds a number that is no price",
+            ));
+        }
+        for (place, answer) in script.answers.iter().enumerate() {
+            let number = place + 1;
+            if answer.chunk == 0 {
+                let message = format!("the `chunk` of answer {number} must be at least 1");
+                return Err(yaml::broken(file, message));
+            }
+            let mut calls = answer.calls.iter();
+            if calls.any(|call| call.arguments.is_some() && call.raw_arguments.is_some()) {
+                let message = format!(
+                    "a call of answer {number} has both `arguments` and `raw_arguments`; give one"
+                );
+                return Err(yaml::broken(file, message));
+            }
+        }
+        Ok(script)
+    }
+}

@@ -1,0 +1,187 @@
+//! What a script does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+use super::Scripted;
+use crate::error::{ErrorKind, ModelError};
+use crate::event::{Completion, StopReason, StreamEvent};
+use crate::limits::{Limits, RetryPolicy};
+use crate::message::{ChatMessage, ToolResult};
+use crate::model::{Model, complete};
+use crate::persist::Persistent;
+use crate::request::ChatRequest;
+
+fn model(text: &str) -> Persistent {
+    let name = "scripted/test.yaml".parse().expect("a name");
+    let script = Scripted::read(&name, "test.yaml", text).expect("a script");
+    let policy = RetryPolicy {
+        first_pause: Duration::from_millis(1),
+        ..RetryPolicy::default()
+    };
+    Persistent::new(Arc::new(script), Limits::default(), policy)
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+fn ask(model: &Persistent, request: &ChatRequest) -> Result<Completion, ModelError> {
+    block_on(complete(model, request.clone(), CancellationToken::new()))
+}
+
+#[test]
+fn answers_come_in_order_whatever_the_process_remembers() {
+    let script = "answers:\n- text: one\n- text: two\n- {when: '^magic', text: trick}\n";
+    let mut request = ChatRequest::prompt("a");
+    for expected in ["one", "trick", "two"] {
+        if expected == "trick" {
+            request.messages.push(ChatMessage::user("magic word"));
+        }
+        // A model made anew each time, as after a restart.
+        let answer = ask(&model(script), &request).expect("an answer");
+        assert_eq!(answer.message.text, expected);
+        request
+            .messages
+            .push(ChatMessage::Assistant(answer.message));
+        request.messages.push(ChatMessage::user("next"));
+    }
+    let error = ask(&model(script), &request).expect_err("used up");
+    assert_eq!(error.kind(), &ErrorKind::NoAnswer);
+    assert!(error.to_string().contains("needs number 3"), "{error}");
+}
+
+#[test]
+fn a_used_up_script_may_repeat() {
+    let mut request = ChatRequest::prompt("a");
+    for _ in 0..3 {
+        request
+            .messages
+            .push(ChatMessage::Assistant(crate::AssistantMessage::default()));
+        request.messages.push(ChatMessage::user("next"));
+    }
+    for (at_end, expected) in [("repeat_last", "two"), ("start_over", "two")] {
+        let script = format!("at_end: {at_end}\nanswers: [{{text: one}}, {{text: two}}]");
+        assert_eq!(
+            ask(&model(&script), &request)
+                .expect("an answer")
+                .message
+                .text,
+            expected
+        );
+    }
+}
+
+#[test]
+fn calls_pieces_usage_and_price_are_as_written() {
+    let model = model(
+        "price: {input: 1, output: 2}\nanswers:\n- text: äöü
+  chunk: 2
+  calls:
+  - {name: read, arguments: {path: a}}
+  - {name: bad, id: x1, raw_arguments: '{\"p'}
+  usage: {input_tokens: 10, output_tokens: 5}
+",
+    );
+    let mut request = ChatRequest::prompt("a");
+    request.messages.push(ChatMessage::Tool {
+        results: vec![ToolResult {
+            call_id: "z".to_owned(),
+            content: "r".to_owned(),
+            is_error: false,
+        }],
+    });
+    let events = model.stream(request, CancellationToken::new());
+    let events: Vec<_> = block_on(events.map(|event| event.expect("no error")).collect());
+    assert_eq!(events[0], StreamEvent::Text("äö".to_owned()));
+    assert_eq!(events[1], StreamEvent::Text("ü".to_owned()));
+    let Some(StreamEvent::Finished(answer)) = events.last() else {
+        panic!("{events:?}");
+    };
+    assert_eq!(answer.stop, StopReason::ToolCalls);
+    assert_eq!(answer.cost_micro_usd.map(|cost| cost.0), Some(20));
+    let calls = &answer.message.calls;
+    assert_eq!(
+        (calls[0].id.as_str(), calls[0].arguments.as_str()),
+        ("call_0", "{\"path\":\"a\"}")
+    );
+    assert_eq!(
+        (calls[1].id.as_str(), calls[1].arguments.as_str()),
+        ("x1", "{\"p")
+    );
+}
+
+#[test]
+fn failures_happen_once_and_are_tried_again() {
+    let text =
+        "answers:\n- text: fine\n  failures: [{status: 429, retry_after: 0}, {status: 503}, {}]\n";
+    let answer = ask(&model(text), &ChatRequest::prompt("a")).expect("an answer");
+    assert_eq!((answer.message.text.as_str(), answer.attempts), ("fine", 4));
+    let refused = "answers: [{text: x, failures: [{status: 401, message: no}]}]";
+    let error = ask(&model(refused), &ChatRequest::prompt("a")).expect_err("refused");
+    assert_eq!((error.kind(), error.attempts()), (&ErrorKind::Auth, 1));
+}
+
+#[test]
+fn a_cut_after_output_is_left_to_the_caller() {
+    let model = model("answers: [{text: abcdef, chunk: 2, failures: [{cut_after: 4}]}]");
+    let request = ChatRequest::prompt("a");
+    let events = model.stream(request.clone(), CancellationToken::new());
+    let events: Vec<_> = block_on(events.collect());
+    assert_eq!(events.len(), 3, "{events:?}");
+    let error = events[2].as_ref().expect_err("the cut");
+    assert!(error.kind() == &ErrorKind::Interrupted && error.is_retryable());
+    assert_eq!(
+        ask(&model, &request).expect("the second time").message.text,
+        "abcdef"
+    );
+}
+
+#[test]
+fn silence_ends_when_the_caller_stops_it() {
+    let model = model("answers: [{text: a, failures: [{hang: true}]}]");
+    let cancel = CancellationToken::new();
+    let mut events = model.stream(ChatRequest::prompt("a"), cancel.clone());
+    let error = block_on(async {
+        let stop = async {
+            tokio::task::yield_now().await;
+            cancel.cancel();
+        };
+        futures_util::future::join(events.next(), stop).await.0
+    });
+    let error = error.expect("an event").expect_err("stopped");
+    assert_eq!(error.kind(), &ErrorKind::Cancelled);
+}
+
+#[test]
+fn a_wrong_script_is_refused_with_its_place() {
+    for (text, said) in [
+        ("answers: []", "no `answers`"),
+        ("{}", "answers"),
+        (
+            "answers:\n- texts: a\n",
+            "f.yaml:2:3: there is no field `texts`",
+        ),
+        ("answers:\n- when: '['\n", "no regular expression"),
+        ("answers: [{text: a, chunk: 0}]", "at least 1"),
+        (
+            "answers: [{calls: [{name: a, arguments: {}, raw_arguments: x}]}]",
+            "both",
+        ),
+        ("answers: [{calls: [{arguments: {}}]}]", "name"),
+        ("answers: [{failures: [{status: lots}]}]", "f.yaml:1:"),
+        ("price: {input: -1, output: 0}\nanswers: [{}]", "no price"),
+        ("at_end: never\nanswers: [{}]", "never"),
+    ] {
+        let name = "scripted/f.yaml".parse().expect("a name");
+        let error = Scripted::read(&name, "f.yaml", text).err().expect(text);
+        assert!(error.to_string().contains(said), "{text}: {error}");
+        assert_eq!(error.kind(), &ErrorKind::MalformedFile);
+    }
+}

@@ -1,0 +1,63 @@
+//! Keys: a type that cannot be printed, and the variables in which keys are looked for.
+
+use std::fmt;
+
+/// A key. It can be shown, logged, compared by accident or serialised by nobody; only
+/// [`Secret::expose`] gives it out.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a key.
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The key itself, for the request that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(crate::redact::MASK)
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(crate::redact::MASK)
+    }
+}
+
+/// The environment variables that hold keys of providers. Child processes must not inherit them.
+pub const KEY_VARIABLES: &[&str] = &[
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GROQ_API_KEY",
+    "TOGETHER_API_KEY",
+    "MISTRAL_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "OPENROUTER_API_KEY",
+    "AZURE_OPENAI_API_KEY",
+    "OLLAMA_API_KEY",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::Secret;
+
+    #[test]
+    fn a_key_cannot_be_printed() {
+        let secret = Secret::new("abcdefgh12345678");
+        assert_eq!(
+            format!("{secret} {secret:?} {:#?}", [&secret]),
+            "[REDACTED] [REDACTED] [\n    [REDACTED],\n]"
+        );
+        assert_eq!(secret.expose(), "abcdefgh12345678");
+    }
+}

@@ -1,0 +1,351 @@
+//! Anthropic's messages.
+
+use reqwest::header::{HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use super::{Decoder, Fault, Target, arguments_object, base64, count, items, parse, text};
+use crate::assemble::Assembler;
+use crate::error::ModelError;
+use crate::event::StopReason;
+use crate::frames::Frame;
+use crate::http::Call;
+use crate::message::{AssistantMessage, ChatMessage, Reasoning, UserPart};
+use crate::price::Thinking;
+use crate::request::{ChatRequest, ReasoningEffort};
+
+/// The longest answer when neither the caller nor the table of models names one.
+const USUAL_LIMIT: u64 = 8192;
+
+pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
+    let limit = request.max_output_tokens.map_or_else(
+        || target.capabilities.max_output.unwrap_or(USUAL_LIMIT),
+        u64::from,
+    );
+    let mut messages = messages(target, request);
+    let mut body = json!({
+        "model": target.name.model(),
+        "max_tokens": limit,
+        "stream": request.stream,
+    });
+    if !request.system.is_empty() {
+        let mut blocks: Vec<Value> = request
+            .system
+            .iter()
+            .filter(|text| !text.is_empty())
+            .map(|text| json!({"type": "text", "text": text}))
+            .collect();
+        mark_last(request, &mut blocks);
+        body["system"] = blocks.into();
+    }
+    if !request.tools.is_empty() {
+        let mut tools: Vec<Value> = request
+            .tools
+            .iter()
+            .map(|tool| {
+                json!({
+                    "name": tool.name,
+                    "description": tool.description,
+                    "input_schema": tool.input_schema,
+                })
+            })
+            .collect();
+        mark_last(request, &mut tools);
+        body["tools"] = tools.into();
+    }
+    if let Some(last) = messages
+        .last_mut()
+        .and_then(|last| last["content"].as_array_mut())
+    {
+        mark_last(request, last);
+    }
+    body["messages"] = messages.into();
+    let is_thinking = think(target, request, limit, &mut body);
+    if let Some(schema) = &request.response_schema {
+        body["output_config"]["format"] = json!({"type": "json_schema", "schema": schema.schema});
+    }
+    // A model that thinks accepts no temperature.
+    if let Some(temperature) = request.temperature
+        && !is_thinking
+    {
+        body["temperature"] = temperature.into();
+    }
+    let mut call = Call::new(target.versioned_url("v1", "messages"), &body);
+    call.headers.insert(
+        HeaderName::from_static("anthropic-version"),
+        HeaderValue::from_static("2023-06-01"),
+    );
+    if let Some(key) = &target.key {
+        call.authorise(&target.name, HeaderName::from_static("x-api-key"), "", key)?;
+    }
+    Ok(call)
+}
+
+/// Has everything up to the last block kept in the cache.
+fn mark_last(request: &ChatRequest, blocks: &mut [Value]) {
+    if request.cache
+        && let Some(last) = blocks.last_mut()
+    {
+        last["cache_control"] = json!({"type": "ephemeral"});
+    }
+}
+
+/// Asks the model to think, in the way it understands. Tells whether it will.
+fn think(target: &Target, request: &ChatRequest, limit: u64, body: &mut Value) -> bool {
+    let effort = match request.reasoning_effort {
+        None | Some(ReasoningEffort::None) => return false,
+        Some(effort) => effort,
+    };
+    if target.thinking == Thinking::Adaptive {
+        let word = match effort {
+            ReasoningEffort::High => "high",
+            ReasoningEffort::Medium => "medium",
+            _ => "low",
+        };
+        body["thinking"] = json!({"type": "adaptive"});
+        body["output_config"]["effort"] = word.into();
+        return true;
+    }
+    if !target.capabilities.reasoning {
+        return false;
+    }
+    // The answer itself needs room behind the thoughts, and thoughts need 1024 at least.
+    let budget = u64::from(effort.budget()).min(limit.saturating_sub(1024));
+    if budget < 1024 {
+        return false;
+    }
+    body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
+    true
+}
+
+fn messages(target: &Target, request: &ChatRequest) -> Vec<Value> {
+    let mut messages: Vec<Value> = Vec::new();
+    let mut add = |role: &str, blocks: Vec<Value>| {
+        // Results of tools and what the person says next are one message.
+        if let Some(last) = messages.last_mut()
+            && last["role"] == role
+            && let Some(known) = last["content"].as_array_mut()
+        {
+            known.extend(blocks);
+        } else if !blocks.is_empty() {
+            messages.push(json!({"role": role, "content": blocks}));
+        }
+    };
+    for message in &request.messages {
+        match message {
+            ChatMessage::User { parts } => add("user", parts.iter().map(user_block).collect()),
+            ChatMessage::Assistant(answer) => add("assistant", assistant(target, answer)),
+            ChatMessage::Tool { results } => {
+                let blocks = results.iter().map(|result| {
+                    json!({
+                        "type": "tool_result",
+                        "tool_use_id": result.call_id,
+                        "content": result.content,
+                        "is_error": result.is_error,
+                    })
+                });
+                add("user", blocks.collect());
+            }
+        }
+    }
+    messages
+}
+
+fn user_block(part: &UserPart) -> Value {
+    match part {
+        UserPart::Text(text) => json!({"type": "text", "text": text}),
+        UserPart::Image { media_type, data } => json!({"type": "image", "source": {
+            "type": "base64", "media_type": media_type, "data": base64(data),
+        }}),
+    }
+}
+
+/// The blocks of an answer in the order in which they came: signatures are only valid so.
+fn assistant(target: &Target, answer: &AssistantMessage) -> Vec<Value> {
+    let provider = target.name.provider();
+    let mut blocks = Vec::new();
+    let mut written = 0;
+    let mut say = |blocks: &mut Vec<Value>, to: usize| {
+        let text = answer.text.get(written..to).unwrap_or_default();
+        // An empty or blank text is refused.
+        if !text.trim().is_empty() {
+            blocks.push(json!({"type": "text", "text": text}));
+        }
+        written = written.max(to);
+    };
+    let mut calls = answer.calls.iter().enumerate().peekable();
+    for thought in answer
+        .reasoning
+        .iter()
+        .filter(|found| found.provider == provider)
+    {
+        let Some(block) = thinking_block(thought) else {
+            continue;
+        };
+        if thought.after_calls > 0 {
+            say(&mut blocks, answer.text.len());
+        }
+        while let Some((_, call)) = calls.next_if(|(index, _)| *index < thought.after_calls) {
+            blocks.push(tool_use(call));
+        }
+        say(&mut blocks, thought.after_text);
+        blocks.push(block);
+    }
+    say(&mut blocks, answer.text.len());
+    blocks.extend(calls.map(|(_, call)| tool_use(call)));
+    blocks
+}
+
+fn tool_use(call: &crate::message::ToolCall) -> Value {
+    json!({"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_object(call)})
+}
+
+/// Thoughts without a signature are not accepted back.
+fn thinking_block(thought: &Reasoning) -> Option<Value> {
+    let seal = thought.seal.as_ref()?;
+    if let Some(data) = seal.get("redacted") {
+        return Some(json!({"type": "redacted_thinking", "data": data}));
+    }
+    let signature = seal.get("signature")?;
+    Some(json!({"type": "thinking", "thinking": thought.text, "signature": signature}))
+}
+
+/// What a block of a streamed answer is.
+enum Block {
+    Other,
+    Call(usize),
+}
+
+/// Reads answers.
+#[derive(Default)]
+pub(super) struct Reader {
+    /// The open blocks with the provider's index.
+    blocks: Vec<(u64, Block)>,
+    stop: Option<StopReason>,
+}
+
+impl Decoder for Reader {
+    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), Fault> {
+        let value = parse(&frame.data)?;
+        match text(&value, "/type") {
+            "error" => return Err(Fault::Reported(value)),
+            "message_start" => usage(&value["message"]["usage"], answer),
+            "content_block_start" => {
+                let index = count(&value, "/index");
+                let block = begin(&value["content_block"], answer);
+                self.blocks.push((index, block));
+            }
+            "content_block_delta" => self.delta(&value, answer),
+            "content_block_stop" => {
+                let index = count(&value, "/index");
+                self.blocks.retain(|(known, _)| *known != index);
+                answer.end_reasoning();
+            }
+            "message_delta" => {
+                if let Some(reason) = value.pointer("/delta/stop_reason").and_then(Value::as_str) {
+                    self.stop = Some(stop_reason(reason));
+                }
+                usage(&value["usage"], answer);
+            }
+            "message_stop" => answer.stop(self.stop.take().unwrap_or(StopReason::EndTurn)),
+            // `ping`, and whatever will be added.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), Fault> {
+        if text(body, "/type") == "error" {
+            return Err(Fault::Reported(body.clone()));
+        }
+        if !body["content"].is_array() {
+            return Err(Fault::Malformed("the answer holds no `content`".to_owned()));
+        }
+        for block in items(body, "/content") {
+            if let Block::Call(index) = begin(block, answer) {
+                answer.arguments(index, &block["input"].to_string());
+            }
+            answer.end_reasoning();
+        }
+        usage(&body["usage"], answer);
+        let reason = body["stop_reason"].as_str();
+        answer.stop(reason.map_or(StopReason::EndTurn, stop_reason));
+        Ok(())
+    }
+}
+
+impl Reader {
+    fn delta(&self, value: &Value, answer: &mut Assembler) {
+        let delta = &value["delta"];
+        match text(delta, "/type") {
+            "text_delta" => answer.text(text(delta, "/text")),
+            "thinking_delta" => answer.reasoning(text(delta, "/thinking")),
+            "signature_delta" => sign(text(delta, "/signature"), answer),
+            "input_json_delta" => {
+                let index = count(value, "/index");
+                let open = self.blocks.iter().rev().find(|(known, _)| *known == index);
+                if let Some((_, Block::Call(place))) = open {
+                    answer.arguments(*place, text(delta, "/partial_json"));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn begin(block: &Value, answer: &mut Assembler) -> Block {
+    match text(block, "/type") {
+        "text" => answer.text(text(block, "/text")),
+        "thinking" => {
+            answer.end_reasoning();
+            answer.reasoning(text(block, "/thinking"));
+            sign(text(block, "/signature"), answer);
+        }
+        "redacted_thinking" => {
+            answer.end_reasoning();
+            answer.seal(|seal| *seal = Some(json!({"redacted": block["data"]})));
+            answer.end_reasoning();
+        }
+        "tool_use" => {
+            return Block::Call(answer.start_call(block["id"].as_str(), text(block, "/name")));
+        }
+        _ => {}
+    }
+    Block::Other
+}
+
+/// A signature may come in pieces, which are put one behind the other and never looked at.
+fn sign(piece: &str, answer: &mut Assembler) {
+    if piece.is_empty() {
+        return;
+    }
+    answer.seal(|seal| {
+        let known = seal.as_ref().map_or("", |seal| text(seal, "/signature"));
+        *seal = Some(json!({"signature": format!("{known}{piece}")}));
+    });
+}
+
+fn stop_reason(reason: &str) -> StopReason {
+    match reason {
+        "end_turn" | "stop_sequence" => StopReason::EndTurn,
+        "tool_use" => StopReason::ToolCalls,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
+        "refusal" => StopReason::ContentFilter,
+        other => StopReason::Other(other.to_owned()),
+    }
+}
+
+/// Counts are cumulative, and a later event may leave some of them out. The cached tokens are
+/// counted apart from the rest of the input.
+fn usage(usage: &Value, answer: &mut Assembler) {
+    let found = &mut answer.usage;
+    if usage["input_tokens"].is_u64() {
+        found.cached_input_tokens = count(usage, "/cache_read_input_tokens");
+        found.cache_write_tokens = count(usage, "/cache_creation_input_tokens");
+        found.input_tokens = count(usage, "/input_tokens")
+            .saturating_add(found.cached_input_tokens)
+            .saturating_add(found.cache_write_tokens);
+    }
+    if usage["output_tokens"].is_u64() {
+        found.output_tokens = count(usage, "/output_tokens");
+    }
+}

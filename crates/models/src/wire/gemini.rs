@@ -1,0 +1,227 @@
+//! Google's Gemini.
+
+use reqwest::header::HeaderName;
+use serde_json::{Value, json};
+
+use super::{Decoder, Fault, Target, arguments_object, base64, count, items, parse, text};
+use crate::assemble::Assembler;
+use crate::error::ModelError;
+use crate::event::StopReason;
+use crate::frames::Frame;
+use crate::http::Call;
+use crate::message::{AssistantMessage, ChatMessage, UserPart};
+use crate::price::Thinking;
+use crate::request::{ChatRequest, ReasoningEffort};
+
+pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
+    let mut body = json!({"contents": contents(target, request)});
+    if !request.system.is_empty() {
+        let parts: Value = request
+            .system
+            .iter()
+            .map(|text| json!({"text": text}))
+            .collect();
+        body["systemInstruction"] = json!({"parts": parts});
+    }
+    if !request.tools.is_empty() {
+        let tools: Value = request
+            .tools
+            .iter()
+            .map(|tool| {
+                json!({
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parametersJsonSchema": tool.input_schema,
+                })
+            })
+            .collect();
+        body["tools"] = json!([{"functionDeclarations": tools}]);
+    }
+    let mut options = json!({});
+    if let Some(limit) = request.max_output_tokens {
+        options["maxOutputTokens"] = limit.into();
+    }
+    if let Some(temperature) = request.temperature {
+        options["temperature"] = temperature.into();
+    }
+    if let Some(schema) = &request.response_schema {
+        options["responseMimeType"] = "application/json".into();
+        options["responseJsonSchema"] = schema.schema.clone();
+    }
+    if let Some(effort) = request.reasoning_effort {
+        options["thinkingConfig"] = match target.thinking {
+            Thinking::Adaptive => {
+                let level = if effort >= ReasoningEffort::Medium {
+                    "high"
+                } else {
+                    "low"
+                };
+                json!({"thinkingLevel": level, "includeThoughts": true})
+            }
+            Thinking::Budget => json!({
+                "thinkingBudget": effort.budget(),
+                "includeThoughts": effort != ReasoningEffort::None,
+            }),
+        };
+    }
+    body["generationConfig"] = options;
+    let model = target.name.model();
+    let verb = if request.stream {
+        "streamGenerateContent"
+    } else {
+        "generateContent"
+    };
+    let mut url = target.versioned_url("v1beta", &format!("models/{model}:{verb}"));
+    if request.stream {
+        url.query_pairs_mut().append_pair("alt", "sse");
+    }
+    let mut call = Call::new(url, &body);
+    if let Some(key) = &target.key {
+        call.authorise(
+            &target.name,
+            HeaderName::from_static("x-goog-api-key"),
+            "",
+            key,
+        )?;
+    }
+    Ok(call)
+}
+
+fn contents(target: &Target, request: &ChatRequest) -> Value {
+    let contents = request.messages.iter().map(|message| match message {
+        ChatMessage::User { parts } => {
+            let parts: Value = parts.iter().map(user_part).collect();
+            json!({"role": "user", "parts": parts})
+        }
+        ChatMessage::Assistant(answer) => {
+            json!({"role": "model", "parts": assistant(target, answer)})
+        }
+        ChatMessage::Tool { results } => {
+            let parts: Value = results
+                .iter()
+                .map(|result| {
+                    let name = request.called_tool(&result.call_id).unwrap_or("unknown");
+                    let field = if result.is_error { "error" } else { "result" };
+                    json!({"functionResponse": {"name": name, "response": {field: result.content}}})
+                })
+                .collect();
+            json!({"role": "user", "parts": parts})
+        }
+    });
+    contents.collect()
+}
+
+fn user_part(part: &UserPart) -> Value {
+    match part {
+        UserPart::Text(text) => json!({"text": text}),
+        UserPart::Image { media_type, data } => {
+            json!({"inlineData": {"mimeType": media_type, "data": base64(data)}})
+        }
+    }
+}
+
+fn assistant(target: &Target, answer: &AssistantMessage) -> Value {
+    let mut parts = Vec::new();
+    if !answer.text.is_empty() {
+        parts.push(json!({"text": answer.text}));
+    }
+    // A signature that came with a text goes back beside it.
+    let own = |provider: &str| provider == target.name.provider();
+    let seals = answer.reasoning.iter().filter(|found| own(&found.provider));
+    parts.extend(seals.filter_map(|found| {
+        let signature = found.seal.as_ref()?.get("thought_signature")?;
+        Some(json!({"text": "", "thoughtSignature": signature}))
+    }));
+    parts.extend(answer.calls.iter().map(|call| {
+        let mut part = json!({"functionCall": {"name": call.name, "args": arguments_object(call)}});
+        if let Some(signature) = &call.signature {
+            part["thoughtSignature"] = signature.as_str().into();
+        }
+        part
+    }));
+    if parts.is_empty() {
+        parts.push(json!({"text": ""}));
+    }
+    parts.into()
+}
+
+/// Reads answers. A streamed one is a row of documents of the same form as a whole one.
+pub(super) struct Reader;
+
+impl Decoder for Reader {
+    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), Fault> {
+        self.whole(&parse(&frame.data)?, answer)
+    }
+
+    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), Fault> {
+        if body.get("error").is_some() {
+            return Err(Fault::Reported(body.clone()));
+        }
+        if let Some(reason) = body
+            .pointer("/promptFeedback/blockReason")
+            .and_then(Value::as_str)
+        {
+            let message = format!("the provider blocked the request: {reason}");
+            return Err(Fault::Reported(
+                json!({"error": {"type": "content_filter", "message": message}}),
+            ));
+        }
+        if let Some(candidate) = items(body, "/candidates").first() {
+            for part in items(candidate, "/content/parts") {
+                read_part(part, answer);
+            }
+            if let Some(reason) = candidate["finishReason"].as_str() {
+                answer.stop(match reason {
+                    "STOP" => StopReason::EndTurn,
+                    "MAX_TOKENS" => StopReason::MaxTokens,
+                    "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
+                    | "LANGUAGE" => StopReason::ContentFilter,
+                    other => StopReason::Other(other.to_ascii_lowercase()),
+                });
+            }
+        }
+        let usage = &body["usageMetadata"];
+        if usage.is_object() {
+            let thought = count(usage, "/thoughtsTokenCount");
+            answer.usage.input_tokens = count(usage, "/promptTokenCount")
+                .saturating_add(count(usage, "/toolUsePromptTokenCount"));
+            answer.usage.output_tokens =
+                count(usage, "/candidatesTokenCount").saturating_add(thought);
+            answer.usage.cached_input_tokens = count(usage, "/cachedContentTokenCount");
+            answer.usage.reasoning_tokens = thought;
+        }
+        Ok(())
+    }
+
+    /// The counts may come last.
+    fn reads_to_the_end(&self) -> bool {
+        true
+    }
+}
+
+fn read_part(part: &Value, answer: &mut Assembler) {
+    let signature = part["thoughtSignature"].as_str();
+    if let Some(call) = part.get("functionCall") {
+        let index = answer.start_call(call["id"].as_str(), text(call, "/name"));
+        let arguments = call.get("args").filter(|arguments| !arguments.is_null());
+        answer.arguments(
+            index,
+            &arguments.map_or_else(|| "{}".to_owned(), Value::to_string),
+        );
+        if let Some(call) = answer.call(index) {
+            call.signature = signature.map(str::to_owned);
+        }
+        return;
+    }
+    let said = text(part, "/text");
+    if part["thought"].as_bool() == Some(true) {
+        answer.reasoning(said);
+    } else {
+        answer.text(said);
+    }
+    if let Some(signature) = signature {
+        answer.end_reasoning();
+        answer.seal(|seal| *seal = Some(json!({"thought_signature": signature})));
+        answer.end_reasoning();
+    }
+}

@@ -1,0 +1,222 @@
+//! The wire formats of providers: how a request is written, how an answer is read.
+//!
+//! A format is a pair of functions, and knows neither connections nor time limits. Reading is
+//! tolerant: unknown fields and events are passed over, because providers add them at any time.
+
+mod anthropic;
+mod failure;
+mod gemini;
+mod ollama;
+mod openai_chat;
+mod openai_responses;
+
+use reqwest::Url;
+use reqwest::header::{HeaderName, HeaderValue};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+pub(crate) use self::failure::{Reply, failure, kind_of_status};
+use crate::assemble::Assembler;
+use crate::error::{ErrorKind, ModelError};
+use crate::frames::{Frame, Framing};
+use crate::http::Call;
+use crate::message::ToolCall;
+use crate::model::Capabilities;
+use crate::name::ModelName;
+use crate::price::Thinking;
+use crate::request::ChatRequest;
+use crate::secret::Secret;
+
+/// How a provider is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// OpenAI's chat completions, which most others speak too.
+    OpenaiChat,
+    /// OpenAI's responses.
+    OpenaiResponses,
+    /// Anthropic's messages.
+    Anthropic,
+    /// Google's Gemini.
+    Gemini,
+    /// Ollama's own.
+    Ollama,
+}
+
+impl Protocol {
+    /// Its name in files and reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenaiChat => "openai-chat",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+        }
+    }
+}
+
+/// In what a provider differs from the protocol it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Dialect {
+    /// In nothing that is known: any server with a compatible interface.
+    #[default]
+    Plain,
+    OpenAi,
+    Azure,
+    DeepSeek,
+    Mistral,
+    OpenRouter,
+}
+
+/// A model at its provider: everything a request needs besides the conversation.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) name: ModelName,
+    pub(crate) protocol: Protocol,
+    pub(crate) dialect: Dialect,
+    pub(crate) base_url: Url,
+    pub(crate) key: Option<Secret>,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) thinking: Thinking,
+    /// The version of the interface, which only Azure wants to be told.
+    pub(crate) api_version: String,
+}
+
+impl Target {
+    /// The base URL with a path behind it.
+    fn url(&self, path: &str) -> Url {
+        let mut url = self.base_url.clone();
+        let base = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&format!("{base}/{path}"));
+        url
+    }
+
+    /// The same, for an interface whose paths begin with a version that people may have put into
+    /// the base URL already.
+    fn versioned_url(&self, version: &str, path: &str) -> Url {
+        if self
+            .base_url
+            .path()
+            .trim_end_matches('/')
+            .ends_with(version)
+        {
+            self.url(path)
+        } else {
+            self.url(&format!("{version}/{path}"))
+        }
+    }
+
+    pub(crate) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> ModelError {
+        ModelError::new(kind, &self.name, message)
+    }
+}
+
+/// Writes a request.
+pub(crate) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
+    let mut call = match target.protocol {
+        Protocol::OpenaiChat => openai_chat::write(target, request),
+        Protocol::OpenaiResponses => openai_responses::write(target, request),
+        Protocol::Anthropic => anthropic::write(target, request),
+        Protocol::Gemini => gemini::write(target, request),
+        Protocol::Ollama => ollama::write(target, request),
+    }?;
+    for (name, value) in &target.headers {
+        call.headers.insert(name.clone(), value.clone());
+    }
+    Ok(call)
+}
+
+/// Reads an answer, event by event or whole.
+pub(crate) trait Decoder: Send {
+    /// One event of a streamed answer.
+    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), Fault>;
+
+    /// An answer that came as one document.
+    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), Fault>;
+
+    /// The stream ended as it should.
+    fn end(&mut self, _answer: &mut Assembler) {}
+
+    /// Whether more may follow after the provider said why the answer ended.
+    fn reads_to_the_end(&self) -> bool {
+        false
+    }
+}
+
+/// What a decoder can find wrong.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The provider reports a failure; the value says what it is.
+    Reported(Value),
+    /// What came is no answer.
+    Malformed(String),
+}
+
+/// The reader of a protocol's answers.
+pub(crate) fn decoder(target: &Target) -> (Framing, Box<dyn Decoder>) {
+    match target.protocol {
+        Protocol::OpenaiChat => (Framing::Events, Box::new(openai_chat::Reader::default())),
+        Protocol::OpenaiResponses => (
+            Framing::Events,
+            Box::new(openai_responses::Reader::default()),
+        ),
+        Protocol::Anthropic => (Framing::Events, Box::new(anthropic::Reader::default())),
+        Protocol::Gemini => (Framing::Events, Box::new(gemini::Reader)),
+        Protocol::Ollama => (Framing::Lines, Box::new(ollama::Reader)),
+    }
+}
+
+fn parse(data: &str) -> Result<Value, Fault> {
+    serde_json::from_str(data).map_err(|error| {
+        let beginning: String = data.chars().take(80).collect();
+        Fault::Malformed(format!("an event is no JSON ({error}): {beginning}"))
+    })
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+fn count(value: &Value, pointer: &str) -> u64 {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_u64)
+        .unwrap_or_default()
+}
+
+fn items<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+/// The arguments of a call as an object, for providers that want one back. What is no object is
+/// wrapped, so that the model sees what it wrote.
+fn arguments_object(call: &ToolCall) -> Value {
+    if call.arguments.trim().is_empty() {
+        return json!({});
+    }
+    match serde_json::from_str(&call.arguments) {
+        Ok(Value::Object(fields)) => Value::Object(fields),
+        _ => json!({ "malformed_arguments": call.arguments }),
+    }
+}
+
+/// The arguments of a call as text, for providers that parse it: always the text of an object.
+fn arguments_text(call: &ToolCall) -> String {
+    match serde_json::from_str(&call.arguments) {
+        Ok(Value::Object(_)) => call.arguments.clone(),
+        _ => arguments_object(call).to_string(),
+    }
+}
+
+fn base64(data: &[u8]) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(data)
+}

@@ -1,0 +1,147 @@
+//! Ollama's own interface: one JSON value a line.
+
+use reqwest::header::AUTHORIZATION;
+use serde_json::{Value, json};
+
+use super::{Decoder, Fault, Target, arguments_object, base64, count, items, parse, text};
+use crate::assemble::Assembler;
+use crate::error::ModelError;
+use crate::event::StopReason;
+use crate::frames::Frame;
+use crate::http::Call;
+use crate::message::{ChatMessage, UserPart};
+use crate::request::{ChatRequest, ReasoningEffort};
+
+pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
+    let mut body = json!({
+        "model": target.name.model(),
+        "messages": messages(request),
+        "stream": request.stream,
+    });
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(|tool| {
+            json!({"type": "function", "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.input_schema,
+            }})
+        });
+        body["tools"] = tools.collect();
+    }
+    if let Some(schema) = &request.response_schema {
+        body["format"] = schema.schema.clone();
+    }
+    if let Some(limit) = request.max_output_tokens {
+        body["options"]["num_predict"] = limit.into();
+    }
+    if let Some(temperature) = request.temperature {
+        body["options"]["temperature"] = temperature.into();
+    }
+    if let Some(effort) = request.reasoning_effort {
+        body["think"] = (effort != ReasoningEffort::None).into();
+    }
+    let mut call = Call::new(target.url("api/chat"), &body);
+    if let Some(key) = &target.key {
+        call.authorise(&target.name, AUTHORIZATION, "Bearer ", key)?;
+    }
+    Ok(call)
+}
+
+fn messages(request: &ChatRequest) -> Value {
+    let mut messages = Vec::new();
+    if !request.system.is_empty() {
+        messages.push(json!({"role": "system", "content": request.system.join("\n\n")}));
+    }
+    for message in &request.messages {
+        match message {
+            ChatMessage::User { parts } => messages.push(user(parts)),
+            ChatMessage::Assistant(answer) => {
+                let mut message = json!({"role": "assistant", "content": answer.text});
+                if !answer.calls.is_empty() {
+                    let calls = answer.calls.iter().map(|call| {
+                        json!({"function": {
+                            "name": call.name, "arguments": arguments_object(call),
+                        }})
+                    });
+                    message["tool_calls"] = calls.collect();
+                    let thought: String = answer
+                        .reasoning
+                        .iter()
+                        .map(|found| found.text.as_str())
+                        .collect();
+                    if !thought.is_empty() {
+                        message["thinking"] = thought.into();
+                    }
+                }
+                messages.push(message);
+            }
+            ChatMessage::Tool { results } => messages.extend(results.iter().map(|result| {
+                json!({
+                    "role": "tool",
+                    "content": result.content,
+                    "tool_name": request.called_tool(&result.call_id),
+                })
+            })),
+        }
+    }
+    messages.into()
+}
+
+fn user(parts: &[UserPart]) -> Value {
+    let mut said = String::new();
+    let mut images = Vec::new();
+    for part in parts {
+        match part {
+            UserPart::Text(text) => {
+                if !said.is_empty() {
+                    said.push('\n');
+                }
+                said.push_str(text);
+            }
+            UserPart::Image { data, .. } => images.push(base64(data)),
+        }
+    }
+    let mut message = json!({"role": "user", "content": said});
+    if !images.is_empty() {
+        message["images"] = images.into();
+    }
+    message
+}
+
+/// Reads answers. A streamed one is a row of documents of the same form as a whole one.
+pub(super) struct Reader;
+
+impl Decoder for Reader {
+    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), Fault> {
+        self.whole(&parse(&frame.data)?, answer)
+    }
+
+    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), Fault> {
+        if body.get("error").is_some() {
+            return Err(Fault::Reported(body.clone()));
+        }
+        let message = &body["message"];
+        answer.reasoning(text(message, "/thinking"));
+        answer.text(text(message, "/content"));
+        for call in items(message, "/tool_calls") {
+            let function = &call["function"];
+            let index = answer.start_call(call["id"].as_str(), text(function, "/name"));
+            let arguments = match &function["arguments"] {
+                Value::String(text) => text.clone(),
+                Value::Null => "{}".to_owned(),
+                other => other.to_string(),
+            };
+            answer.arguments(index, &arguments);
+        }
+        if body["done"].as_bool() == Some(true) {
+            answer.usage.input_tokens = count(body, "/prompt_eval_count");
+            answer.usage.output_tokens = count(body, "/eval_count");
+            answer.stop(match text(body, "/done_reason") {
+                "length" => StopReason::MaxTokens,
+                "stop" | "" => StopReason::EndTurn,
+                other => StopReason::Other(other.to_owned()),
+            });
+        }
+        Ok(())
+    }
+}

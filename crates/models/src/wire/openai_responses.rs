@@ -1,0 +1,266 @@
+//! OpenAI's responses. Nothing is kept at the provider: reasoning comes sealed and goes back.
+
+use reqwest::header::AUTHORIZATION;
+use serde_json::{Value, json};
+
+use super::{Decoder, Fault, Target, arguments_text, base64, count, items, parse, text};
+use crate::assemble::Assembler;
+use crate::error::ModelError;
+use crate::event::StopReason;
+use crate::frames::Frame;
+use crate::http::Call;
+use crate::message::{AssistantMessage, ChatMessage, UserPart};
+use crate::request::ChatRequest;
+
+pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
+    let mut body = json!({
+        "model": target.name.model(),
+        "input": input(target, request),
+        "stream": request.stream,
+        "store": false,
+    });
+    if !request.system.is_empty() {
+        body["instructions"] = request.system.join("\n\n").into();
+    }
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(|tool| {
+            json!({
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.input_schema,
+                "strict": false,
+            })
+        });
+        body["tools"] = tools.collect();
+    }
+    if let Some(schema) = &request.response_schema {
+        body["text"] = json!({"format": {
+            "type": "json_schema",
+            "name": schema.name, "schema": schema.schema, "strict": schema.strict,
+        }});
+    }
+    if let Some(limit) = request.max_output_tokens {
+        body["max_output_tokens"] = limit.into();
+    }
+    if let Some(temperature) = request.temperature {
+        body["temperature"] = temperature.into();
+    }
+    if target.capabilities.reasoning || request.reasoning_effort.is_some() {
+        body["include"] = json!(["reasoning.encrypted_content"]);
+        body["reasoning"] = json!({"summary": "auto"});
+        if let Some(effort) = request.reasoning_effort {
+            body["reasoning"]["effort"] = effort.as_str().into();
+        }
+    }
+    let mut call = Call::new(target.url("responses"), &body);
+    if let Some(key) = &target.key {
+        call.authorise(&target.name, AUTHORIZATION, "Bearer ", key)?;
+    }
+    Ok(call)
+}
+
+fn input(target: &Target, request: &ChatRequest) -> Value {
+    let mut items = Vec::new();
+    for message in &request.messages {
+        match message {
+            ChatMessage::User { parts } => {
+                let parts: Value = parts.iter().map(user_part).collect();
+                items.push(json!({"role": "user", "content": parts}));
+            }
+            ChatMessage::Assistant(answer) => assistant(target, answer, &mut items),
+            ChatMessage::Tool { results } => items.extend(results.iter().map(|result| {
+                json!({
+                    "type": "function_call_output",
+                    "call_id": result.call_id,
+                    "output": result.content,
+                })
+            })),
+        }
+    }
+    items.into()
+}
+
+fn user_part(part: &UserPart) -> Value {
+    match part {
+        UserPart::Text(text) => json!({"type": "input_text", "text": text}),
+        UserPart::Image { media_type, data } => {
+            let url = format!("data:{media_type};base64,{}", base64(data));
+            json!({"type": "input_image", "image_url": url})
+        }
+    }
+}
+
+/// Reasoning goes back in front of what it led to.
+fn assistant(target: &Target, answer: &AssistantMessage, items: &mut Vec<Value>) {
+    let provider = target.name.provider();
+    let seals = || {
+        answer
+            .reasoning
+            .iter()
+            .filter(|found| found.provider == provider)
+            .filter_map(|found| Some((found.after_calls, found.seal.clone()?)))
+    };
+    let mut is_said = answer.text.is_empty();
+    let mut say = |items: &mut Vec<Value>| {
+        if !is_said {
+            let content = json!([{"type": "output_text", "text": answer.text}]);
+            items.push(json!({"type": "message", "role": "assistant", "content": content}));
+            is_said = true;
+        }
+    };
+    items.extend(
+        seals()
+            .filter(|(after, _)| *after == 0)
+            .map(|(_, seal)| seal),
+    );
+    say(items);
+    for (index, call) in answer.calls.iter().enumerate() {
+        if index > 0 {
+            items.extend(
+                seals()
+                    .filter(|(after, _)| *after == index)
+                    .map(|(_, seal)| seal),
+            );
+        }
+        items.push(json!({
+            "type": "function_call",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": arguments_text(call),
+        }));
+    }
+}
+
+/// Reads answers.
+#[derive(Default)]
+pub(super) struct Reader {
+    /// The calls that were begun: the provider's index and our place.
+    calls: Vec<(u64, usize)>,
+}
+
+impl Decoder for Reader {
+    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), Fault> {
+        let value = parse(&frame.data)?;
+        match text(&value, "/type") {
+            "error" | "response.failed" => return Err(Fault::Reported(value)),
+            "response.output_text.delta" | "response.refusal.delta" => {
+                answer.text(text(&value, "/delta"));
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                answer.reasoning(text(&value, "/delta"));
+            }
+            "response.reasoning_summary_part.added" if count(&value, "/summary_index") > 0 => {
+                answer.reasoning("\n\n");
+            }
+            "response.output_item.added" => self.begin(&value, answer),
+            "response.function_call_arguments.delta" => {
+                if let Some(place) = self.place(&value) {
+                    answer.arguments(place, text(&value, "/delta"));
+                }
+            }
+            "response.output_item.done" => self.done(&value, answer),
+            "response.completed" | "response.incomplete" => ended(&value["response"], answer),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), Fault> {
+        if body.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(Fault::Reported(body.clone()));
+        }
+        if !body["output"].is_array() {
+            return Err(Fault::Malformed("the answer holds no `output`".to_owned()));
+        }
+        for item in items(body, "/output") {
+            match text(item, "/type") {
+                "reasoning" => {
+                    for part in items(item, "/summary") {
+                        answer.reasoning(text(part, "/text"));
+                    }
+                    seal(item, answer);
+                }
+                "message" => {
+                    for part in items(item, "/content") {
+                        answer.text(text(part, "/text"));
+                        answer.text(text(part, "/refusal"));
+                    }
+                }
+                "function_call" => {
+                    let index = answer.start_call(item["call_id"].as_str(), text(item, "/name"));
+                    answer.arguments(index, text(item, "/arguments"));
+                }
+                _ => {}
+            }
+        }
+        ended(body, answer);
+        Ok(())
+    }
+}
+
+impl Reader {
+    fn place(&self, value: &Value) -> Option<usize> {
+        let index = count(value, "/output_index");
+        let known = self.calls.iter().find(|(known, _)| *known == index);
+        known.map(|(_, place)| *place)
+    }
+
+    fn begin(&mut self, value: &Value, answer: &mut Assembler) {
+        let item = &value["item"];
+        match text(item, "/type") {
+            "function_call" => {
+                let place = answer.start_call(item["call_id"].as_str(), text(item, "/name"));
+                self.calls.push((count(value, "/output_index"), place));
+            }
+            "reasoning" => answer.end_reasoning(),
+            _ => {}
+        }
+    }
+
+    fn done(&self, value: &Value, answer: &mut Assembler) {
+        let item = &value["item"];
+        match text(item, "/type") {
+            "reasoning" => seal(item, answer),
+            // A server that sent no pieces tells the arguments only here.
+            "function_call" => {
+                if let Some(place) = self.place(value)
+                    && answer
+                        .call(place)
+                        .is_some_and(|call| call.arguments.is_empty())
+                {
+                    answer.arguments(place, text(item, "/arguments"));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Keeps what the provider needs to recognise its thoughts. Without sealed content it could not.
+fn seal(item: &Value, answer: &mut Assembler) {
+    if item["encrypted_content"].is_string() {
+        let kept = json!({
+            "type": "reasoning",
+            "id": item["id"],
+            "summary": item["summary"],
+            "encrypted_content": item["encrypted_content"],
+        });
+        answer.seal(|seal| *seal = Some(kept));
+    }
+    answer.end_reasoning();
+}
+
+fn ended(response: &Value, answer: &mut Assembler) {
+    let usage = &response["usage"];
+    answer.usage.input_tokens = count(usage, "/input_tokens");
+    answer.usage.output_tokens = count(usage, "/output_tokens");
+    answer.usage.cached_input_tokens = count(usage, "/input_tokens_details/cached_tokens");
+    answer.usage.reasoning_tokens = count(usage, "/output_tokens_details/reasoning_tokens");
+    answer.stop(match text(response, "/incomplete_details/reason") {
+        "max_output_tokens" => StopReason::MaxTokens,
+        "content_filter" => StopReason::ContentFilter,
+        "" => StopReason::EndTurn,
+        other => StopReason::Other(other.to_owned()),
+    });
+}

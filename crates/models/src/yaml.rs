@@ -1,0 +1,63 @@
+//! Reading YAML strictly: an error names the file, the line, the column and what was meant.
+
+use serde::de::DeserializeOwned;
+
+use crate::error::{ErrorKind, ModelError};
+
+/// Reads a file that was read into `text`.
+pub(crate) fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, ModelError> {
+    serde_saphyr::from_str(text).map_err(|error| malformed(file, &error))
+}
+
+/// A rule of a file that is broken, without a place to name.
+pub(crate) fn broken(file: &str, message: impl Into<String>) -> ModelError {
+    ModelError::about(ErrorKind::MalformedFile, file, message)
+}
+
+fn malformed(file: &str, error: &serde_saphyr::Error) -> ModelError {
+    let error = error.without_snippet();
+    let text = error.to_string();
+    let mut message = text
+        .lines()
+        .next()
+        .unwrap_or("it cannot be read")
+        .to_owned();
+    let mut place = file.to_owned();
+    if let Some(found) = error.location() {
+        let (line, column) = (found.line(), found.column());
+        place = format!("{file}:{line}:{column}");
+        for phrase in [
+            format!(" at line {line}, column {column}"),
+            format!("error: line {line} column {column}: "),
+            format!("line {line} column {column}: "),
+        ] {
+            message = message.replace(&phrase, "");
+        }
+    }
+    let mut hint = None;
+    if let Some((_, rest)) = message.split_once("unknown field `")
+        && let Some((field, known)) = rest.split_once('`')
+    {
+        let known = known.rsplit("expected ").next().unwrap_or_default();
+        let known: Vec<&str> = known
+            .trim_start_matches("one of ")
+            .split(", ")
+            .map(|word| word.trim_matches('`'))
+            .collect();
+        let likeness = |word: &str| strsim::normalized_damerau_levenshtein(field, word);
+        let nearest = known
+            .iter()
+            .copied()
+            .max_by(|left, right| likeness(left).total_cmp(&likeness(right)));
+        hint = Some(match nearest.filter(|word| likeness(word) >= 0.5) {
+            Some(word) => format!("write `{word}` instead of `{field}`"),
+            None => format!("the fields here are {}", known.join(", ")),
+        });
+        message = format!("there is no field `{field}`");
+    }
+    let error = ModelError::about(ErrorKind::MalformedFile, place, message);
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
+}

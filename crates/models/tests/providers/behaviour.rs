@@ -1,0 +1,443 @@
+//! What happens when things go wrong: retries, limits, cuts, cancelling, and keys in errors.
+
+use std::time::Duration;
+
+use cleveragents_domain::Diagnose;
+use cleveragents_models::{
+    CancellationToken, ChatRequest, ErrorKind, Limits, Model, ModelError, RetryPolicy, StreamEvent,
+};
+use cleveragents_testkit::model_server::{ModelServer, Response, Step, anthropic, openai};
+use futures_util::StreamExt;
+
+use super::{KEY, ask, catalogue_with, events, open, runtime, streamed_text};
+
+const NAMES: [&str; 2] = ["openai/gpt-5.1", "anthropic/claude-sonnet-4-5"];
+
+fn text(name: &str, pieces: &[&str]) -> Response {
+    if name.starts_with("openai") {
+        openai::text(pieces)
+    } else {
+        anthropic::text(pieces)
+    }
+}
+
+fn refusal(name: &str, status: u16, kind: &str, message: &str) -> Response {
+    if name.starts_with("openai") {
+        openai::error(status, kind, message)
+    } else {
+        anthropic::error(status, kind, message)
+    }
+}
+
+fn limited(server: &ModelServer, name: &str, limits: Limits) -> std::sync::Arc<dyn Model> {
+    let catalogue = catalogue_with(server, |options| options.limits = limits);
+    catalogue
+        .open(&name.parse().expect("a name"))
+        .expect("a model")
+}
+
+#[test]
+fn transient_failures_are_tried_again() {
+    for name in NAMES {
+        for failure in [
+            refusal(name, 429, "rate_limit_error", "slow down").header("retry-after", "0"),
+            refusal(name, 429, "rate_limit_error", "slow down").header("retry-after-ms", "5"),
+            refusal(name, 500, "api_error", "oops"),
+            Response::json(502, "<html>bad gateway</html>"),
+            Response::json(503, ""),
+            Response::json(529, "{\"error\":{\"type\":\"overloaded_error\"}}"),
+            // Cut before anything was said.
+            text(name, &["x"]).cut_after(0),
+        ] {
+            let server = ModelServer::start(vec![failure.clone(), text(name, &["ok"])]);
+            let answer = ask(&*open(&server, name), ChatRequest::prompt("a"));
+            let answer = answer.unwrap_or_else(|error| panic!("{name} {failure:?}: {error}"));
+            assert_eq!((answer.message.text.as_str(), answer.attempts), ("ok", 2));
+        }
+    }
+}
+
+/// Simulated failures each yield their own kind, and only the transient ones are retried.
+#[test]
+fn defect_5681_each_failure_has_its_kind_and_only_transient_ones_are_retried() {
+    let wait = |seconds| ErrorKind::RateLimited {
+        retry_after: Some(Duration::from_secs(seconds)),
+    };
+    for name in NAMES {
+        for (response, kind, attempts) in [
+            (
+                refusal(name, 401, "authentication_error", "bad key"),
+                ErrorKind::Auth,
+                1,
+            ),
+            (
+                refusal(name, 403, "permission_error", "no"),
+                ErrorKind::Auth,
+                1,
+            ),
+            (
+                refusal(name, 404, "not_found_error", "no such model"),
+                ErrorKind::NotFound,
+                1,
+            ),
+            (
+                refusal(name, 400, "invalid_request_error", "bad field"),
+                ErrorKind::BadRequest,
+                1,
+            ),
+            (
+                refusal(
+                    name,
+                    400,
+                    "invalid_request_error",
+                    "prompt is too long: 210000 tokens",
+                ),
+                ErrorKind::ContextTooLong,
+                1,
+            ),
+            (
+                refusal(name, 400, "context_length_exceeded", "x"),
+                ErrorKind::ContextTooLong,
+                1,
+            ),
+            (
+                refusal(name, 413, "request_too_large", "x"),
+                ErrorKind::ContextTooLong,
+                1,
+            ),
+            (
+                refusal(name, 400, "content_filter", "x"),
+                ErrorKind::ContentFiltered,
+                1,
+            ),
+            (
+                refusal(name, 429, "insufficient_quota", "pay"),
+                ErrorKind::QuotaExceeded,
+                1,
+            ),
+            (refusal(name, 402, "x", "pay"), ErrorKind::QuotaExceeded, 1),
+            // Longer than we are willing to wait.
+            (
+                refusal(name, 429, "rate_limit_error", "x").header("retry-after", "3600"),
+                wait(3600),
+                1,
+            ),
+            (
+                refusal(name, 429, "rate_limit_error", "x").header("retry-after", "0"),
+                wait(0),
+                3,
+            ),
+            (
+                refusal(name, 500, "api_error", "x"),
+                ErrorKind::Overloaded,
+                3,
+            ),
+            (text(name, &["x"]).cut_after(0), ErrorKind::Interrupted, 3),
+            (
+                Response::json(302, "").header("location", "/elsewhere"),
+                ErrorKind::Protocol,
+                1,
+            ),
+        ] {
+            let server = ModelServer::start(vec![response.clone(); 5]);
+            let error = ask(&*open(&server, name), ChatRequest::prompt("a"));
+            let error = error.expect_err("it fails");
+            assert_eq!(error.kind(), &kind, "{name} {response:?}: {error}");
+            assert_eq!(
+                server.received().len(),
+                attempts,
+                "{name} {response:?}: {error}"
+            );
+            assert_eq!(error.attempts() as usize, attempts);
+            assert!(error.hint().is_some_and(|hint| !hint.contains("NAME")));
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_is_not_there_is_unreachable() {
+    let server = ModelServer::start(Vec::new());
+    let model = open(&server, NAMES[0]);
+    drop(server);
+    let error = ask(&*model, ChatRequest::prompt("a")).expect_err("nobody is there");
+    assert_eq!(
+        (error.kind(), error.attempts()),
+        (&ErrorKind::Unreachable, 3)
+    );
+    assert!(error.to_string().contains("refused"), "{error}");
+}
+
+#[test]
+fn a_cut_in_the_middle_is_never_a_short_answer() {
+    for name in NAMES {
+        let whole = text(name, &["one ", "two ", "three"]).steps.len();
+        for steps in 1..whole {
+            let server = ModelServer::start(vec![
+                text(name, &["one ", "two ", "three"]).cut_after(steps),
+                text(name, &["second"]),
+            ]);
+            let events = events(&*open(&server, name), ChatRequest::prompt("a"));
+            let shown = streamed_text(&events);
+            match events.last().expect("an event") {
+                Ok(StreamEvent::Finished(answer)) => {
+                    assert_eq!(shown, "second", "{name} {steps}");
+                    assert_eq!(answer.attempts, 2);
+                }
+                Ok(other) => panic!("{name} {steps}: {other:?}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), &ErrorKind::Interrupted, "{name} {steps}");
+                    assert!(error.is_retryable() && shown.starts_with("one "));
+                    assert_eq!(server.received().len(), 1);
+                }
+            }
+        }
+    }
+}
+
+/// A body without chunks or length ends with the connection: only the protocol knows a cut.
+#[test]
+fn a_closed_connection_is_not_the_end_of_an_answer() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+    let thread = std::thread::spawn(move || {
+        for _ in 0..3 {
+            let (mut connection, _) = listener.accept().expect("a client");
+            let mut buffer = [0; 4096];
+            let _size = connection.read(&mut buffer).expect("a request");
+            let head =
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+            let event = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"half\"}}]}\n\n";
+            connection
+                .write_all(format!("{head}{event}").as_bytes())
+                .expect("a client");
+        }
+    });
+    let lookup = move |name: &str| (name == "OPENAI_BASE_URL").then(|| url.clone());
+    let options = cleveragents_models::CatalogueOptions::new(std::sync::Arc::new(lookup), ".");
+    let catalogue = cleveragents_models::Catalogue::new(options).expect("a catalogue");
+    for _ in 0..3 {
+        let model = catalogue
+            .open(&"openai/x".parse().expect("a name"))
+            .expect("a model");
+        let error = ask(&*model, ChatRequest::prompt("a")).expect_err("a cut");
+        assert_eq!(error.kind(), &ErrorKind::Interrupted);
+    }
+    thread.join().expect("the server ends");
+}
+
+#[test]
+fn silence_is_ended_by_the_idle_limit() {
+    let limits = Limits {
+        first_byte: Duration::from_millis(60),
+        idle: Duration::from_millis(60),
+        ..Limits::default()
+    };
+    for name in NAMES {
+        let half = text(name, &["one ", "two"]).steps.len() - 3;
+        let mut response = text(name, &["one ", "two"]);
+        response.steps.truncate(half);
+        let silent = Response {
+            steps: Vec::new(),
+            ..response.clone()
+        };
+        let server = ModelServer::start(vec![response.then(Step::Hang)]);
+        let events = events(&*limited(&server, name, limits), ChatRequest::prompt("a"));
+        assert!(streamed_text(&events).starts_with("one "));
+        let error = events
+            .last()
+            .expect("an event")
+            .as_ref()
+            .expect_err("silence");
+        assert_eq!(error.kind(), &ErrorKind::Timeout);
+        assert!(server.wait_for_closed(1), "the connection is closed");
+
+        let server = ModelServer::start(vec![silent.then(Step::Hang); 5]);
+        let error = ask(&*limited(&server, name, limits), ChatRequest::prompt("a"));
+        let error = error.expect_err("silence from the start");
+        assert_eq!((error.kind(), error.attempts()), (&ErrorKind::Timeout, 3));
+    }
+}
+
+#[test]
+fn a_stream_that_never_ends_is_ended_by_time_or_size() {
+    let comment = b": still here\n\n".to_vec();
+    let event =
+        b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"more \"}}]}\n\n".to_vec();
+    for (bytes, kind) in [(comment, ErrorKind::Timeout), (event, ErrorKind::Protocol)] {
+        let limits = Limits {
+            total: Duration::from_millis(150),
+            // Only the stream that says something reaches it.
+            response_bytes: if kind == ErrorKind::Timeout {
+                usize::MAX
+            } else {
+                4096
+            },
+            ..Limits::default()
+        };
+        let endless = Response::events([""; 0]).then(Step::Endless(bytes));
+        let server = ModelServer::start(vec![endless]);
+        let events = events(
+            &*limited(&server, NAMES[0], limits),
+            ChatRequest::prompt("a"),
+        );
+        let error = events
+            .last()
+            .expect("an event")
+            .as_ref()
+            .expect_err("it is ended");
+        assert_eq!(error.kind(), &kind, "{error}");
+        assert!(server.wait_for_closed(1), "the connection is closed");
+    }
+}
+
+#[test]
+fn cancelling_in_the_middle_closes_the_connection_at_once() {
+    for name in NAMES {
+        let mut response = text(name, &["one ", "two"]);
+        let half = response.steps.len() - 3;
+        response.steps.truncate(half);
+        let server = ModelServer::start(vec![response.then(Step::Hang)]);
+        let model = open(&server, name);
+        let cancel = CancellationToken::new();
+        let error: ModelError = runtime().block_on(async {
+            let mut events = model.stream(ChatRequest::prompt("a"), cancel.clone());
+            let first = events.next().await.expect("an event");
+            assert_eq!(
+                first.expect("a piece"),
+                StreamEvent::Text("one ".to_owned())
+            );
+            cancel.cancel();
+            loop {
+                match events.next().await.expect("an event") {
+                    Ok(StreamEvent::Text(_)) => {}
+                    Ok(other) => panic!("{other:?}"),
+                    Err(error) => break error,
+                }
+            }
+        });
+        assert_eq!(error.kind(), &ErrorKind::Cancelled);
+        assert!(!error.is_retryable());
+        assert!(server.wait_for_closed(1), "the server sees it");
+    }
+}
+
+#[test]
+fn dropping_a_stream_closes_the_connection() {
+    let server = ModelServer::start(vec![Response::events([""; 0]).then(Step::Hang)]);
+    let model = open(&server, NAMES[0]);
+    runtime().block_on(async {
+        let mut events = model.stream(ChatRequest::prompt("a"), CancellationToken::new());
+        let waited = tokio::time::timeout(Duration::from_millis(50), events.next()).await;
+        assert!(waited.is_err(), "nothing comes");
+        drop(events);
+        // The client lets go of the connection on its own task.
+        tokio::task::spawn_blocking(move || assert!(server.wait_for_closed(1)))
+            .await
+            .expect("the server sees it");
+    });
+}
+
+#[test]
+fn a_cancelled_call_does_not_even_begin() {
+    let server = ModelServer::start(vec![openai::text(&["x"])]);
+    let model = open(&server, NAMES[0]);
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let outcome = runtime().block_on(cleveragents_models::complete(
+        &*model,
+        ChatRequest::prompt("a"),
+        cancel,
+    ));
+    assert_eq!(outcome.expect_err("stopped").kind(), &ErrorKind::Cancelled);
+    assert!(server.received().is_empty());
+}
+
+#[test]
+fn the_pause_between_attempts_can_be_cancelled_and_is_within_the_total() {
+    let response = || openai::error(429, "rate_limit", "x").header("retry-after", "600");
+    let server = ModelServer::start(vec![response(), response()]);
+    let catalogue = catalogue_with(&server, |options| {
+        options.retry = RetryPolicy {
+            longest_pause: Duration::from_secs(3600),
+            ..RetryPolicy::default()
+        };
+        options.limits.total = Duration::from_secs(10_000);
+    });
+    let model = catalogue
+        .open(&NAMES[0].parse().expect("a name"))
+        .expect("a model");
+    let cancel = CancellationToken::new();
+    let error = runtime().block_on(async {
+        let mut events = model.stream(ChatRequest::prompt("a"), cancel.clone());
+        let waited = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
+        assert!(waited.is_err(), "it waits for the provider");
+        cancel.cancel();
+        events.next().await.expect("an event").expect_err("stopped")
+    });
+    assert_eq!(error.kind(), &ErrorKind::Cancelled);
+    // A pause beyond the total limit is not begun.
+    let model = open(&server, NAMES[0]);
+    let error = ask(&*model, ChatRequest::prompt("a")).expect_err("refused");
+    assert!(
+        matches!(error.kind(), ErrorKind::RateLimited { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn connections_are_used_again() {
+    let server = ModelServer::answering(|_| openai::text(&["a"]));
+    let model = open(&server, NAMES[0]);
+    runtime().block_on(async {
+        for _ in 0..10 {
+            let request = ChatRequest::prompt("x");
+            let answer = cleveragents_models::complete(&*model, request, CancellationToken::new());
+            assert_eq!(answer.await.expect("an answer").message.text, "a");
+        }
+    });
+    // A slow machine may lose one or the other.
+    assert!(
+        server.connections() < 6,
+        "{} connections",
+        server.connections()
+    );
+}
+
+#[test]
+fn a_key_is_in_no_error_and_in_no_debug_output() {
+    for name in NAMES
+        .into_iter()
+        .chain(["gemini/x", "ollama/x", "azure/x", "openai-responses/x"])
+    {
+        for response in [
+            openai::error(
+                401,
+                "invalid",
+                &format!("Incorrect API key provided: {KEY}."),
+            ),
+            Response::json(500, &format!("proxy said: Bearer {KEY}")),
+            Response::events([format!("{{\"error\":{{\"message\":\"{KEY}\"}}}}")]),
+            Response::events([format!("no JSON but {KEY}")]),
+        ] {
+            let server = ModelServer::start(vec![response; 5]);
+            let error = ask(&*open(&server, name), ChatRequest::prompt("a")).expect_err("it fails");
+            let shown = format!("{error} {error:?} {:?} {}", error.hint(), error.details());
+            assert!(!shown.contains(KEY), "{shown}");
+        }
+    }
+    let server = ModelServer::start(Vec::new());
+    let catalogue = catalogue_with(&server, |_| ());
+    let entry = catalogue
+        .entry(&NAMES[0].parse().expect("a name"))
+        .expect("an entry");
+    let shown = format!(
+        "{entry:?} {:?} {}",
+        catalogue.redactor(),
+        serde_json::json!(entry)
+    );
+    assert!(
+        !shown.contains(KEY) && shown.contains("OPENAI_API_KEY"),
+        "{shown}"
+    );
+}

@@ -1,0 +1,237 @@
+//! Chains of models, and what a catalogue knows.
+
+use std::sync::Arc;
+
+use cleveragents_domain::Diagnose;
+use cleveragents_models::{
+    Catalogue, CatalogueOptions, ChatMessage, ChatRequest, ErrorKind, KeyState, ModelError,
+    UserPart,
+};
+use cleveragents_testkit::model_server::{ModelServer, Response, anthropic, openai};
+
+use super::{KEY, ask, catalogue_with, events};
+
+fn chain(server: &ModelServer, fallback: &[&str]) -> Catalogue {
+    catalogue_with(server, |options| {
+        options.fallback = fallback
+            .iter()
+            .map(|name| name.parse().expect("a name"))
+            .collect();
+        options.retry.retries = 0;
+    })
+}
+
+/// Answers in the form of whoever is asked; OpenAI always refuses.
+fn only_anthropic() -> ModelServer {
+    ModelServer::answering(|request| match request.path.as_str() {
+        "/v1/messages" => anthropic::text(&["from anthropic"]),
+        _ => openai::error(503, "overloaded", "busy"),
+    })
+}
+
+#[test]
+fn the_next_model_answers_and_says_so() {
+    let server = only_anthropic();
+    let catalogue = chain(&server, &["groq/x", "anthropic/claude-sonnet-4-5"]);
+    let model = catalogue
+        .open(&"openai/gpt-5.1".parse().expect("a name"))
+        .expect("a model");
+    let answer = ask(&*model, ChatRequest::prompt("a")).expect("an answer");
+    assert_eq!(answer.message.text, "from anthropic");
+    assert_eq!(answer.model.to_string(), "anthropic/claude-sonnet-4-5");
+    assert_eq!(answer.attempts, 3);
+    assert!(
+        answer.cost_micro_usd.is_some(),
+        "at the price of who answered"
+    );
+    assert_eq!(model.name().to_string(), "openai/gpt-5.1");
+}
+
+#[test]
+fn a_model_that_cannot_do_it_is_passed_over() {
+    let server = only_anthropic();
+    // DeepSeek's models see no images.
+    let catalogue = chain(
+        &server,
+        &["deepseek/deepseek-chat", "anthropic/claude-sonnet-4-5"],
+    );
+    let model = catalogue
+        .open(&"openai/gpt-5.1".parse().expect("a name"))
+        .expect("a model");
+    let mut request = ChatRequest::prompt("look");
+    request.messages.push(ChatMessage::User {
+        parts: vec![UserPart::Image {
+            media_type: "image/png".to_owned(),
+            data: vec![0],
+        }],
+    });
+    let answer = ask(&*model, request).expect("an answer");
+    assert_eq!(answer.model.provider(), "anthropic");
+    assert_eq!(server.received().len(), 2, "deepseek was not asked");
+}
+
+#[test]
+fn a_refused_request_is_not_passed_on() {
+    let server = ModelServer::answering(|_| openai::error(400, "invalid_request_error", "bad"));
+    let catalogue = chain(&server, &["groq/x"]);
+    let model = catalogue
+        .open(&"openai/gpt-5.1".parse().expect("a name"))
+        .expect("a model");
+    let error = ask(&*model, ChatRequest::prompt("a")).expect_err("refused");
+    assert_eq!(error.kind(), &ErrorKind::BadRequest);
+    assert_eq!(server.received().len(), 1);
+}
+
+#[test]
+fn nothing_is_passed_on_after_something_was_shown() {
+    let server = ModelServer::start(vec![
+        openai::text(&["half", "way"]).cut_after(1),
+        anthropic::text(&["other"]),
+    ]);
+    let catalogue = chain(&server, &["anthropic/claude-sonnet-4-5"]);
+    let model = catalogue
+        .open(&"openai/gpt-5.1".parse().expect("a name"))
+        .expect("a model");
+    let events = events(&*model, ChatRequest::prompt("a"));
+    let error = events
+        .last()
+        .expect("an event")
+        .as_ref()
+        .expect_err("a cut");
+    assert_eq!(error.kind(), &ErrorKind::Interrupted);
+    assert_eq!(server.received().len(), 1);
+}
+
+#[test]
+fn when_all_fail_the_first_failure_leads_and_all_are_told() {
+    let server = ModelServer::answering(|_| Response::json(503, ""));
+    let catalogue = chain(&server, &["groq/x", "together/y"]);
+    let model = catalogue
+        .open(&"openai/gpt-5.1".parse().expect("a name"))
+        .expect("a model");
+    let error = ask(&*model, ChatRequest::prompt("a")).expect_err("all fail");
+    let shown = error.to_string();
+    assert_eq!(error.kind(), &ErrorKind::Overloaded);
+    assert!(shown.starts_with("openai/gpt-5.1: "), "{shown}");
+    // Together has neither key nor address here, which is told and not fatal.
+    assert!(
+        shown.contains("groq/x") && shown.contains("TOGETHER_API_KEY"),
+        "{shown}"
+    );
+}
+
+fn open(options: CatalogueOptions, name: &str) -> Result<(), ModelError> {
+    let catalogue = Catalogue::new(options)?;
+    catalogue.open(&name.parse().expect("a name")).map(|_| ())
+}
+
+#[test]
+fn what_cannot_be_opened_says_why_and_what_to_do() {
+    let lookup = |name: &str| match name {
+        "GROQ_BASE_URL" => Some("ftp://user:hunter22@host".to_owned()),
+        "GROQ_API_KEY" => Some(KEY.to_owned()),
+        "OPENAI_API_KEY" => Some("   ".to_owned()),
+        "MISTRAL_API_KEY" => Some("two\nlines".to_owned()),
+        _ => None,
+    };
+    for (name, kind, hint) in [
+        ("openai/gpt-5.1", ErrorKind::NoKey, "OPENAI_API_KEY"),
+        (
+            "gemini/x",
+            ErrorKind::NoKey,
+            "GEMINI_API_KEY or GOOGLE_API_KEY",
+        ),
+        (
+            "opneai/gpt-5.1",
+            ErrorKind::UnknownProvider,
+            "openai/gpt-5.1",
+        ),
+        ("zzz/y", ErrorKind::UnknownProvider, "models.yaml"),
+        (
+            "azure/x",
+            ErrorKind::InvalidBaseUrl,
+            "AZURE_OPENAI_ENDPOINT",
+        ),
+        ("groq/x", ErrorKind::InvalidBaseUrl, "https://"),
+        ("scripted/none.yaml", ErrorKind::FileAccess, "path"),
+        ("replay/none.jsonl", ErrorKind::FileAccess, "path"),
+    ] {
+        let options = CatalogueOptions::new(Arc::new(lookup), ".");
+        let error = open(options, name).expect_err(name);
+        assert_eq!(error.kind(), &kind, "{name}: {error}");
+        let given = error.hint().expect("a hint");
+        assert!(given.contains(hint), "{name}: {given}");
+        assert!(!error.to_string().contains("hunter22"), "{error}");
+    }
+    let options = CatalogueOptions::new(Arc::new(lookup), ".");
+    let catalogue = Catalogue::new(options).expect("a catalogue");
+    let model = catalogue
+        .open(&"mistral/x".parse().expect("a name"))
+        .expect("a model");
+    let error = ask(&*model, ChatRequest::prompt("a")).expect_err("no such key");
+    assert_eq!(error.kind(), &ErrorKind::Auth);
+    assert!(!error.to_string().contains("two"), "{error}");
+}
+
+#[test]
+fn a_provider_and_its_prices_can_be_described() {
+    let server = ModelServer::start(vec![openai::text(&["mine"])]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("models.yaml");
+    let text = format!(
+        "providers:
+  mine: {{base_url: '{}/deep/v1', key_variable: MINE_KEY, headers: {{x-team: blue}}}}
+models:
+  mine/fast: {{price: {{input: 1, output: 100}}, capabilities: {{context_window: 1000}}}}
+  openai/gpt-5.1: {{price: {{input: 9, output: 9}}}}
+",
+        server.url()
+    );
+    std::fs::write(&file, text).expect("a file");
+    let lookup = |name: &str| (name == "MINE_KEY").then(|| KEY.to_owned());
+    let mut options = CatalogueOptions::new(Arc::new(lookup), ".");
+    options.file = Some(file);
+    let catalogue = Catalogue::new(options).expect("a catalogue");
+    let name = "mine/fast".parse().expect("a name");
+    let answer = ask(
+        &*catalogue.open(&name).expect("a model"),
+        ChatRequest::prompt("a"),
+    );
+    // 20 tokens at 1 and 10 at 100 dollars a million.
+    assert_eq!(
+        answer.expect("an answer").cost_micro_usd.map(|cost| cost.0),
+        Some(1020)
+    );
+    let request = &server.received()[0];
+    assert_eq!(request.path, "/deep/v1/chat/completions");
+    assert_eq!(request.header("x-team"), Some("blue"));
+    assert_eq!(
+        request.header("authorization"),
+        Some(&*format!("Bearer {KEY}"))
+    );
+
+    let entry = catalogue.entry(&name).expect("an entry");
+    assert_eq!(entry.capabilities.context_window, Some(1000));
+    assert_eq!(
+        entry.key,
+        KeyState::Variable {
+            name: "MINE_KEY".to_owned()
+        }
+    );
+    let changed = catalogue
+        .entry(&"openai/gpt-5.1".parse().expect("a name"))
+        .expect("an entry");
+    assert_eq!(
+        changed.price.map(|price| price.usual.input.0),
+        Some(9_000_000)
+    );
+    assert!(!changed.is_available(), "there is no key");
+    assert!(
+        catalogue
+            .list()
+            .iter()
+            .any(|entry| entry.name == name && entry.is_available())
+    );
+    assert!(catalogue.key_variables().contains(&"MINE_KEY".to_owned()));
+    assert_eq!(catalogue.redactor().text(KEY), "[REDACTED]");
+}
