@@ -1,0 +1,133 @@
+//! The calls of one answer: those that only look run at the same time, those that change something one
+//! after the other, in the order in which the model asked for them.
+
+use cleveragents_models::{ToolCall, ToolResult};
+use cleveragents_tools::ports::Scope;
+use cleveragents_tools::{CallContext, CallOutcome, CallRequest};
+
+use super::error::TurnError;
+use super::service::TurnRequest;
+use crate::tool::{StoreBudget, StoreLedger};
+
+/// So many calls that only look run at the same time.
+const AT_ONCE: usize = 8;
+
+/// Runs calls through the gate.
+pub(super) struct CallRunner<'a> {
+    pub(super) request: &'a TurnRequest<'a>,
+    pub(super) budget: &'a StoreBudget,
+    pub(super) ledger: &'a StoreLedger,
+}
+
+/// A call that was answered, by the gate now or earlier.
+pub(super) struct Answered {
+    pub(super) result: ToolResult,
+    /// What came of it; `None` when the answer was known.
+    pub(super) outcome: Option<CallOutcome>,
+}
+
+impl CallRunner<'_> {
+    /// Runs what is not known yet. The answers are in the order of the calls.
+    pub(super) fn run(
+        &self,
+        calls: &[ToolCall],
+        known: Vec<Option<ToolResult>>,
+    ) -> Result<Vec<Answered>, TurnError> {
+        let mut answers: Vec<Option<Answered>> = known
+            .into_iter()
+            .map(|known| {
+                known.map(|result| Answered {
+                    result,
+                    outcome: None,
+                })
+            })
+            .collect();
+        let mut at = 0;
+        while at < calls.len() {
+            // A run of calls that only look, or a single one.
+            let mut end = at + 1;
+            while end < calls.len() && self.only_looks(&calls[at]) && self.only_looks(&calls[end]) {
+                end += 1;
+            }
+            let open: Vec<usize> = (at..end).filter(|index| answers[*index].is_none()).collect();
+            for few in open.chunks(AT_ONCE) {
+                let outcomes = self.run_together(few.iter().map(|index| &calls[*index]).collect())?;
+                for (index, outcome) in few.iter().zip(outcomes) {
+                    answers[*index] = Some(Answered {
+                        result: ToolResult {
+                            call_id: calls[*index].id.clone(),
+                            content: outcome.for_model(),
+                            is_error: !outcome.is_success(),
+                        },
+                        outcome: Some(outcome),
+                    });
+                }
+            }
+            at = end;
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    fn only_looks(&self, call: &ToolCall) -> bool {
+        self.request
+            .tools
+            .gate
+            .registry()
+            .get(&call.name)
+            .is_ok_and(|spec| !spec.capability.is_writing() && !spec.capability.needs_approval)
+    }
+
+    fn run_together(&self, calls: Vec<&ToolCall>) -> Result<Vec<CallOutcome>, TurnError> {
+        match calls.as_slice() {
+            [only] => Ok(vec![self.run_one(only)?]),
+            _ => std::thread::scope(|scope| {
+                let threads: Vec<_> = calls
+                    .iter()
+                    .map(|call| scope.spawn(move || self.run_one(call)))
+                    .collect();
+                threads
+                    .into_iter()
+                    .map(|thread| match thread.join() {
+                        Ok(outcome) => outcome,
+                        Err(panic) => std::panic::resume_unwind(panic),
+                    })
+                    .collect()
+            }),
+        }
+    }
+
+    fn run_one(&self, call: &ToolCall) -> Result<CallOutcome, TurnError> {
+        let request = self.request;
+        let tools = &request.tools;
+        request.observer.calling(call);
+        let scope = Scope {
+            session: Some(request.session),
+            plan: None,
+            actor: request.actor.clone(),
+        };
+        let context = CallContext {
+            scope: &scope,
+            mode: tools.mode,
+            profile: tools.profile,
+            guards: tools.guards,
+            rules: tools.rules,
+            workspace: tools.workspace.map(|workspace| workspace as _),
+            approver: tools.approver,
+            budget: self.budget,
+            ledger: self.ledger,
+            redactor: request.redactor,
+            cancel: request.cancel,
+            shown_bytes: request.settings.shown_bytes,
+        };
+        let outcome = tools.gate.call(
+            &CallRequest {
+                call_id: call.id.clone(),
+                tool: call.name.clone(),
+                arguments: call.arguments.clone(),
+            },
+            &context,
+        )?;
+        request.observer.called(call, &outcome);
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,244 @@
+//! What a turn left whose process died: its results are taken over, and what nobody knows is asked.
+
+use std::collections::HashMap;
+
+use cleveragents_domain::{
+    InvocationOutcome, LeaseSubject, LeaseToken, ToolInvocation, Turn,
+};
+use cleveragents_models::{ChatMessage, ToolCall, ToolResult};
+use cleveragents_store::{blobs, invocations, turns};
+use cleveragents_tools::ports::{Question, Reply};
+use cleveragents_tools::untrusted;
+
+use super::error::TurnError;
+use super::service::{Interrupted, Running, TurnRequest, TurnService};
+
+/// Answers to the question what to do about a call of which nobody knows what came.
+const RUN_AGAIN: &str = "run it again";
+const WAS_DONE: &str = "it was done";
+const WAS_NOT_DONE: &str = "it was not done, leave it";
+
+impl TurnService {
+    /// Goes on with a turn where it stopped.
+    pub(super) fn resume(
+        &self,
+        request: &TurnRequest<'_>,
+        turn: Turn,
+        fence: (LeaseSubject, LeaseToken),
+    ) -> Result<(Running, Interrupted), TurnError> {
+        let running = self.load(turn, fence)?;
+        let interrupted = Interrupted {
+            turn: running.turn.id,
+            doubtful: self.doubtful(&running)?,
+            is_resumed: true,
+        };
+        request.observer.recovered(&interrupted);
+        Ok((running, interrupted))
+    }
+
+    /// Ends a turn that was interrupted, since something else is asked now.
+    pub(super) fn close(
+        &self,
+        request: &TurnRequest<'_>,
+        turn: Turn,
+        fence: (LeaseSubject, LeaseToken),
+    ) -> Result<Interrupted, TurnError> {
+        let mut running = self.load(turn, fence)?;
+        let interrupted = Interrupted {
+            turn: running.turn.id,
+            doubtful: self.doubtful(&running)?,
+            is_resumed: false,
+        };
+        request.observer.recovered(&interrupted);
+        if let Some(calls) = waiting(&running) {
+            let known = self.known_results(request, &mut running, &calls)?;
+            let results = calls
+                .iter()
+                .zip(known)
+                .map(|(call, known)| {
+                    known.unwrap_or_else(|| ToolResult {
+                        call_id: call.id.clone(),
+                        content: "This call did not run: the turn was interrupted before.".to_owned(),
+                        is_error: true,
+                    })
+                })
+                .collect();
+            self.add_step(&mut running, ChatMessage::Tool { results }, None)?;
+        }
+        self.end(&running, Some("the turn was interrupted"))?;
+        Ok(interrupted)
+    }
+
+    fn load(&self, turn: Turn, fence: (LeaseSubject, LeaseToken)) -> Result<Running, TurnError> {
+        let (steps, rows) = self.engine.read(|reader| {
+            Ok::<_, cleveragents_store::Error>((
+                turns::steps(reader, turn.id)?,
+                invocations::of_turn(reader, turn.id)?,
+            ))
+        })?;
+        let steps = steps
+            .into_iter()
+            .map(|step| {
+                serde_json::from_value(step).map_err(|error| {
+                    cleveragents_store::Error::stored("a step of a turn", error.to_string())
+                })
+            })
+            .collect::<Result<Vec<ChatMessage>, _>>()?;
+        Ok(Running {
+            rows: rows
+                .iter()
+                .filter_map(|row| Some((row.call_id.clone()?, row.id)))
+                .collect(),
+            turn,
+            steps,
+            fence,
+        })
+    }
+
+    /// The rows of the calls that the last answer made: of several for one call, the last.
+    fn rows_of(
+        &self,
+        running: &Running,
+        calls: &[ToolCall],
+    ) -> Result<HashMap<String, ToolInvocation>, TurnError> {
+        let rows = self
+            .engine
+            .read(|reader| invocations::of_turn(reader, running.turn.id))?;
+        Ok(rows
+            .into_iter()
+            .filter_map(|row| Some((row.call_id.clone()?, row)))
+            .filter(|(id, _)| calls.iter().any(|call| call.id == *id))
+            .collect())
+    }
+
+    fn doubtful(&self, running: &Running) -> Result<Vec<String>, TurnError> {
+        let Some(calls) = waiting(running) else {
+            return Ok(Vec::new());
+        };
+        let mut tools: Vec<String> = self
+            .rows_of(running, &calls)?
+            .into_values()
+            .filter(|row| row.outcome == InvocationOutcome::Running && !row.is_repeatable)
+            .map(|row| row.tool)
+            .collect();
+        tools.sort();
+        Ok(tools)
+    }
+
+    /// Results that need no call: those that are stored, and those that a person gives for calls of
+    /// which nobody knows what came. `None` for calls that are to run.
+    pub(super) fn known_results(
+        &self,
+        request: &TurnRequest<'_>,
+        running: &mut Running,
+        calls: &[ToolCall],
+    ) -> Result<Vec<Option<ToolResult>>, TurnError> {
+        let rows = self.rows_of(running, calls)?;
+        calls
+            .iter()
+            .map(|call| match rows.get(&call.id) {
+                None => Ok(None),
+                Some(row) if row.outcome == InvocationOutcome::Running => {
+                    self.settle_doubt(request, row)
+                }
+                Some(row) => Ok(Some(self.stored_result(request, row)?)),
+            })
+            .collect()
+    }
+
+    fn settle_doubt(
+        &self,
+        request: &TurnRequest<'_>,
+        row: &ToolInvocation,
+    ) -> Result<Option<ToolResult>, TurnError> {
+        let content = if row.is_repeatable {
+            None
+        } else {
+            let text = format!(
+                "The call of `{}` with {} was begun, and the program ended before it knew the result. \
+                 What shall be done about it?",
+                row.tool, row.arguments
+            );
+            let options = [RUN_AGAIN, WAS_DONE, WAS_NOT_DONE].map(str::to_owned);
+            let reply = request.tools.approver.question(&Question {
+                text: &text,
+                options: &options,
+            });
+            match reply {
+                Reply::Text(answer) if answer == RUN_AGAIN => None,
+                Reply::Text(answer) if answer == WAS_DONE => Some(
+                    "The program was interrupted during this call. A person says that it was done; \
+                     what it answered is lost."
+                        .to_owned(),
+                ),
+                Reply::Text(answer) if answer == WAS_NOT_DONE => Some(
+                    "The program was interrupted during this call. A person says that it was not done."
+                        .to_owned(),
+                ),
+                _ => Some(
+                    "The program was interrupted during this call. It is not known whether it took \
+                     effect: look before you call it again."
+                        .to_owned(),
+                ),
+            }
+        };
+        let mut ended = row.clone();
+        ended.outcome = InvocationOutcome::Failed;
+        ended.error = Some("interrupted: it is not known whether it took effect".to_owned());
+        self.engine
+            .write(move |unit| invocations::finish(unit, &ended))?;
+        Ok(content.map(|content| ToolResult {
+            call_id: row.call_id.clone().unwrap_or_default(),
+            content,
+            is_error: true,
+        }))
+    }
+
+    /// The result of a call that ended, from its row.
+    fn stored_result(
+        &self,
+        request: &TurnRequest<'_>,
+        row: &ToolInvocation,
+    ) -> Result<ToolResult, TurnError> {
+        let output = match row.output {
+            Some(hash) => self.engine.read(|reader| blobs::get(reader, hash))?,
+            None => None,
+        };
+        let mut content = row
+            .error
+            .as_ref()
+            .map(|error| format!("`{}`: {error}\n", row.tool))
+            .unwrap_or_default();
+        if let Some(output) = output {
+            let text = String::from_utf8_lossy(&output);
+            let end = text.floor_char_boundary(request.settings.shown_bytes);
+            content.push_str(&untrusted::wrap(&row.tool, &text[..end]));
+            if end < text.len() {
+                content.push_str(&format!(
+                    "\nOf {} bytes the first {end} are shown. Read on with builtin/output-read: \
+                     {{\"invocation\": \"{}\", \"offset\": {end}}}",
+                    output.len(),
+                    row.id
+                ));
+            }
+        }
+        if content.is_empty() {
+            "Done, without output.".clone_into(&mut content);
+        }
+        Ok(ToolResult {
+            call_id: row.call_id.clone().unwrap_or_default(),
+            content,
+            is_error: row.outcome != InvocationOutcome::Succeeded,
+        })
+    }
+}
+
+/// The calls of the last answer that wait for results.
+fn waiting(running: &Running) -> Option<Vec<ToolCall>> {
+    match running.steps.last() {
+        Some(ChatMessage::Assistant(answer)) if !answer.calls.is_empty() => {
+            Some(answer.calls.clone())
+        }
+        _ => None,
+    }
+}
