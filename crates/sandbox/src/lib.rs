@@ -26,7 +26,7 @@ pub use beneath::{Existing, Root, Stat};
 pub use capture::Change;
 pub use diff::patch;
 pub use error::Error;
-pub use git::{Answer as GitAnswer, Git, GitBase, Landing};
+pub use git::{Answer as GitAnswer, Git, GitBase, Landing, Streamed as GitStreamed};
 pub use member::{Base, Capture, Folders, Member, Source};
 
 /// Removes a folder and all it holds, also where its folders may not be written; nothing there is fine.

@@ -506,6 +506,21 @@ impl Member {
         Ok(Some(&self.notes))
     }
 
+    /// Git for the part's own repository: disarmed, held to that repository whatever was written into
+    /// its files, and unable to write outside the part. `None` for parts that are none.
+    pub fn git(&self) -> Result<Option<crate::Git>, Error> {
+        let Some(notes) = self.prepare_git()? else {
+            return Ok(None);
+        };
+        let git = crate::Git::at(&self.root)
+            .confined_to(vec![self.root.clone(), notes.to_owned()])
+            .with("GIT_DIR", notes)
+            .with("GIT_COMMON_DIR", notes)
+            .with("GIT_WORK_TREE", &self.root)
+            .disarmed()?;
+        Ok(Some(git))
+    }
+
     /// How many paths of the user's checkout are changed and not committed, so not in the copy.
     pub fn uncommitted(&self) -> Result<usize, Error> {
         let Base::Git(_) = self.base else {

@@ -123,6 +123,8 @@ pub struct Answer {
     pub body: Body,
     /// What it changed.
     pub touched: Touched,
+    /// A word of the program's own beside it, such as how to read on.
+    pub note: Option<String>,
 }
 
 impl Answer {
@@ -131,7 +133,15 @@ impl Answer {
         Self {
             body: Body::Written,
             touched: Touched::Nothing,
+            note: None,
         }
+    }
+
+    /// The same with a word beside it.
+    #[must_use]
+    pub fn noting(mut self, note: Option<String>) -> Self {
+        self.note = note;
+        self
     }
 
     /// The same after these paths were changed.

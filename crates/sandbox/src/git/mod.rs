@@ -11,7 +11,7 @@ mod worktree;
 
 pub(crate) use base::CommittedContent;
 pub(crate) use program::object_folder;
-pub use program::{Answer, Git};
+pub use program::{Answer, Git, Streamed};
 pub use result::Landing;
 pub(crate) use result::{Blob, GitPlan, GitRequest, Update, plan_result};
 pub use worktree::GitBase;

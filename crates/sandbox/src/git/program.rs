@@ -8,9 +8,12 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cleveragents_domain::{Code, Diagnose as _};
-use cleveragents_process::{Cancel, Ending, Input, Invocation, run};
+use cleveragents_process::{
+    Cancel, Ending, Input, Invocation, Policy, ProcessError, Stream, run, run_tapped,
+};
 
 use crate::error::Error;
 
@@ -22,6 +25,9 @@ const KEPT: [&str; 5] = ["PATH", "HOME", "USER", "LOGNAME", "TZ"];
 
 /// Lists of paths are held in memory; nothing else that git is asked for is long.
 const LONGEST_ANSWER: u64 = 1 << 30;
+
+/// So much of what git complains about is kept when its answer is only heard.
+const COMPLAINTS_KEPT: u64 = 16 << 10;
 
 const SETTINGS: [&str; 14] = [
     "core.hooksPath=/dev/null",
@@ -50,6 +56,8 @@ pub struct Git {
     variables: Vec<(&'static str, OsString)>,
     /// Filters that would run a command.
     filters: Vec<Vec<u8>>,
+    /// What it may write; anything when not given.
+    confinement: Option<Policy>,
 }
 
 impl Git {
@@ -61,6 +69,7 @@ impl Git {
             disarming: Vec::new(),
             variables: Vec::new(),
             filters: Vec::new(),
+            confinement: None,
         }
     }
 
@@ -101,6 +110,17 @@ impl Git {
             }
         }
         Ok(self)
+    }
+
+    /// The same, able to write beneath these folders only. For repositories whose own files cannot be
+    /// trusted.
+    #[must_use]
+    pub fn confined_to(mut self, writable: Vec<PathBuf>) -> Self {
+        self.confinement = Some(Policy {
+            writable,
+            ..Policy::default()
+        });
+        self
     }
 
     /// Whether a filter of this name would run a command, were it not taken out.
@@ -183,7 +203,54 @@ impl Git {
         self.moved_to(folder).start(arguments, input)
     }
 
+    /// Runs git and hands what it prints to `hear` as it comes, however much it is. Gives its exit
+    /// code, `None` when a signal, the time limit or `cancel` ended it, and its complaints.
+    pub fn stream<S: AsRef<OsStr>>(
+        &self,
+        arguments: &[S],
+        time: Duration,
+        cancel: &Cancel,
+        hear: &dyn Fn(&[u8]),
+    ) -> Result<Streamed, Error> {
+        let mut invocation = self.invocation(arguments);
+        invocation.limits.output_bytes = COMPLAINTS_KEPT;
+        invocation.limits.time = Some(time);
+        let finished = run_tapped(&invocation, cancel, &|stream, bytes| {
+            if stream == Stream::Output {
+                hear(bytes);
+            }
+        })
+        .map_err(failed_to_run)?;
+        Ok(Streamed {
+            ending: finished.ending,
+            complaints: finished.stderr.bytes,
+        })
+    }
+
     fn start<S: AsRef<OsStr>>(&self, arguments: &[S], input: &[u8]) -> Result<Answer, Error> {
+        let mut invocation = self.invocation(arguments);
+        if !input.is_empty() {
+            invocation.input = Input::Bytes(input.to_vec());
+        }
+        invocation.limits.output_bytes = LONGEST_ANSWER;
+        let finished = run(&invocation, &Cancel::new()).map_err(failed_to_run)?;
+        if finished.stdout.dropped > 0 {
+            return Err(Error::Git {
+                command: "(answer)".to_owned(),
+                message: "it is longer than can be held".to_owned(),
+            });
+        }
+        Ok(Answer {
+            code: match finished.ending {
+                Ending::Exited(code) => Some(code),
+                _ => None,
+            },
+            stdout: finished.stdout.bytes,
+            stderr: finished.stderr.bytes,
+        })
+    }
+
+    fn invocation<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Invocation {
         let mut invocation = Invocation::new("git", &self.folder);
         invocation
             .environment
@@ -224,31 +291,27 @@ impl Git {
                 .iter()
                 .map(|argument| argument.as_ref().to_owned()),
         );
-        if !input.is_empty() {
-            invocation.input = Input::Bytes(input.to_vec());
-        }
-        invocation.limits.output_bytes = LONGEST_ANSWER;
-        let finished = run(&invocation, &Cancel::new()).map_err(|error| match error.code() {
-            Code::ProgramNotFound => {
-                Error::GitUnusable("the program `git` is not installed".to_owned())
-            }
-            _ => Error::Process(error),
-        })?;
-        if finished.stdout.dropped > 0 {
-            return Err(Error::Git {
-                command: "(answer)".to_owned(),
-                message: "it is longer than can be held".to_owned(),
-            });
-        }
-        Ok(Answer {
-            code: match finished.ending {
-                Ending::Exited(code) => Some(code),
-                _ => None,
-            },
-            stdout: finished.stdout.bytes,
-            stderr: finished.stderr.bytes,
-        })
+        invocation.confinement.clone_from(&self.confinement);
+        invocation
     }
+}
+
+fn failed_to_run(error: ProcessError) -> Error {
+    match error.code() {
+        Code::ProgramNotFound => {
+            Error::GitUnusable("the program `git` is not installed".to_owned())
+        }
+        _ => Error::Process(error),
+    }
+}
+
+/// How git ended after its answer was heard.
+#[derive(Debug)]
+pub struct Streamed {
+    /// How it ended.
+    pub ending: Ending,
+    /// What it complained about.
+    pub complaints: Vec<u8>,
 }
 
 /// What git said.

@@ -1,10 +1,199 @@
 //! The tools that are part of the program.
+//!
+//! Each is a type of arguments, from which its schema is made, and a function that prepares a call.
+//! All file access goes through the opened folders of the sandbox's parts ([`paths`]).
+
+mod ask;
+mod copy;
+mod directory;
+mod edit;
+mod git;
+mod output;
+mod paths;
+mod read;
+mod remove;
+mod search;
+mod shell;
+mod tree;
+mod walk;
+mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::tool::Tool;
+use cleveragents_domain::MicroUsd;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::capability::Capability;
+use crate::gate::Permit;
+use crate::name::ToolName;
+use crate::spec::{Category, Ground, Source, ToolSpec};
+use crate::tool::{Answer, Call, Failure, Grounds, Prepared, Subject, Tool, Unprepared};
+
+/// How long a tool that only touches files may take.
+const FILE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// All of them.
 pub fn all() -> Vec<Arc<dyn Tool>> {
-    Vec::new()
+    vec![
+        read::tool(),
+        write::tool(),
+        edit::tool(),
+        remove::file_tool(),
+        copy::move_tool(),
+        copy::copy_tool(),
+        directory::create_tool(),
+        remove::directory_tool(),
+        directory::list_tool(),
+        search::search_tool(),
+        search::find_tool(),
+        git::status_tool(),
+        git::diff_tool(),
+        git::log_tool(),
+        git::show_tool(),
+        git::commit_tool(),
+        shell::tool(),
+        ask::tool(),
+        output::tool(),
+    ]
+}
+
+/// What a prepare function gives.
+type Preparing<'a> = Result<Box<dyn Prepared + 'a>, Unprepared>;
+
+/// A built-in tool with arguments of this type.
+struct Builtin<A> {
+    spec: ToolSpec,
+    prepare: for<'a> fn(A, Grounds<'a>) -> Preparing<'a>,
+}
+
+impl<A: DeserializeOwned> Tool for Builtin<A> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare<'a>(&'a self, arguments: Value, grounds: Grounds<'a>) -> Preparing<'a> {
+        let arguments = serde_json::from_value(arguments)
+            .map_err(|error| Unprepared::Arguments(error.to_string()))?;
+        (self.prepare)(arguments, grounds)
+    }
+}
+
+/// What differs between built-in tools.
+struct Description {
+    name: &'static str,
+    description: &'static str,
+    category: Category,
+    ground: Ground,
+    capability: Capability,
+    timeout: Duration,
+}
+
+fn builtin<A: DeserializeOwned + JsonSchema + 'static>(
+    description: Description,
+    prepare: for<'a> fn(A, Grounds<'a>) -> Preparing<'a>,
+) -> Arc<dyn Tool> {
+    Arc::new(Builtin {
+        spec: ToolSpec {
+            name: ToolName::builtin(description.name),
+            description: description.description.to_owned(),
+            source: Source::Builtin,
+            category: description.category,
+            ground: description.ground,
+            input_schema: schema_of::<A>(),
+            output_schema: None,
+            capability: description.capability,
+            resources: Vec::new(),
+            timeout: description.timeout,
+            cost: MicroUsd(0),
+        },
+        prepare,
+    })
+}
+
+/// The schema of arguments, in the plain form that every provider understands.
+fn schema_of<A: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<A>()
+        .to_value();
+    simplify(&mut schema);
+    schema
+}
+
+/// Takes out what says nothing to a model: titles, and formats such as `uint64`.
+fn simplify(schema: &mut Value) {
+    if let Value::Object(fields) = schema {
+        if fields.get("title").is_some_and(Value::is_string) {
+            fields.remove("title");
+        }
+        if fields.get("format").is_some_and(Value::is_string) {
+            fields.remove("format");
+        }
+        fields.values_mut().for_each(simplify);
+    } else if let Value::Array(items) = schema {
+        items.iter_mut().for_each(simplify);
+    }
+}
+
+/// A call whose subjects are known and whose work is a closure.
+struct Ready<F> {
+    subjects: Vec<Subject>,
+    work: F,
+}
+
+/// Wraps the work of a call so that only a permit sets it off.
+fn ready<'a>(
+    subjects: Vec<Subject>,
+    work: impl FnOnce(&mut Call<'_>) -> Result<Answer, Failure> + 'a,
+) -> Box<dyn Prepared + 'a> {
+    Box::new(Ready { subjects, work })
+}
+
+impl<F: FnOnce(&mut Call<'_>) -> Result<Answer, Failure>> Prepared for Ready<F> {
+    fn subjects(&self) -> Vec<Subject> {
+        self.subjects.clone()
+    }
+
+    fn run(self: Box<Self>, _permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure> {
+        (self.work)(call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::all;
+    use crate::registry::Registry;
+
+    #[test]
+    fn every_builtin_tool_is_complete_and_told_to_models_in_plain_schemas() {
+        let registry = Registry::with_builtins();
+        assert_eq!(registry.list().count(), all().len());
+        for spec in registry.list() {
+            assert!(
+                spec.name.is_builtin() && spec.name.canonical() == spec.name,
+                "{}",
+                spec.name
+            );
+            assert!(spec.description.len() > 20, "{}", spec.name);
+            let schema = spec.input_schema.to_string();
+            assert_eq!(spec.input_schema["type"], "object", "{}", spec.name);
+            assert_eq!(
+                spec.input_schema["additionalProperties"], false,
+                "{}",
+                spec.name
+            );
+            assert!(
+                !schema.contains("$ref") && !schema.contains("\"format\""),
+                "{schema}"
+            );
+        }
+    }
 }

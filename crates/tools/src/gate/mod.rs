@@ -193,7 +193,7 @@ impl Gate {
             source,
         };
         let touched = match &answer {
-            Ok(touched) => touched,
+            Ok(answer) => &answer.touched,
             Err(failure) => &failure.touched,
         };
         let captured = capture(entry, touched, id, context)
@@ -223,21 +223,22 @@ impl Gate {
 
         let tool = spec.name.clone();
         let shown = spool.shown();
-        Ok(match (answer, message) {
-            (Err(failure), Some(message)) => CallOutcome::Failed(Failed {
+        Ok(match answer {
+            Err(failure) => CallOutcome::Failed(Failed {
                 invocation: id,
                 tool,
                 kind: failure.kind,
-                message,
+                message: message.unwrap_or_default(),
                 shown,
                 captured,
                 checkpoint,
                 elapsed,
             }),
-            _ => CallOutcome::Succeeded(Succeeded {
+            Ok(answer) => CallOutcome::Succeeded(Succeeded {
                 invocation: id,
                 tool,
                 shown,
+                note: answer.note,
                 captured,
                 checkpoint,
                 elapsed,
@@ -309,22 +310,21 @@ fn said(
     mut output: Output<'_>,
     entry: &Entry,
     context: &CallContext<'_>,
-) -> (Result<Touched, Failure>, Spool) {
-    let mut json = None;
-    let ran = ran.map(|answer| {
-        if let Body::Json(value) = answer.body {
-            output.text(&value.to_string());
-            json = Some(value);
-        }
-        answer.touched
-    });
+) -> (Result<Answer, Failure>, Spool) {
+    let json = match &ran {
+        Ok(Answer {
+            body: Body::Json(value),
+            ..
+        }) => Some(value.clone()),
+        _ => None,
+    };
+    if let Some(value) = &json {
+        output.text(&value.to_string());
+    }
     let mut spool = match output.finish() {
         Ok(spool) => spool,
         Err(error) => {
-            let touched = match ran {
-                Ok(touched) => touched,
-                Err(failure) => failure.touched,
-            };
+            let touched = ran.map_or_else(|failure| failure.touched, |answer| answer.touched);
             let failure = Failure::new(format!("its output cannot be kept: {error}"));
             return (
                 Err(failure.touching(touched)),
@@ -333,9 +333,11 @@ fn said(
         }
     };
     let checked = ran.and_then(
-        |touched| match check_output(entry, json.as_ref(), &mut spool) {
-            Ok(()) => Ok(touched),
-            Err(message) => Err(Failure::of(FailureKind::BadOutput, message).touching(touched)),
+        |answer| match check_output(entry, json.as_ref(), &mut spool) {
+            Ok(()) => Ok(answer),
+            Err(message) => {
+                Err(Failure::of(FailureKind::BadOutput, message).touching(answer.touched))
+            }
         },
     );
     (checked, spool)

@@ -21,6 +21,8 @@ pub struct Succeeded {
     pub tool: ToolName,
     /// What it said.
     pub shown: Shown,
+    /// A word of the program's own beside it.
+    pub note: Option<String>,
     /// What it changed.
     pub captured: Captured,
     /// The state before it.
@@ -113,7 +115,10 @@ impl CallOutcome {
         match self {
             Self::Succeeded(done) => {
                 let mut text = data(&done.tool, &done.shown, done.invocation);
-                if text.is_empty() {
+                if let Some(note) = &done.note {
+                    let line_end = if text.is_empty() { "" } else { "\n" };
+                    let _never_fails = write!(text, "{line_end}{note}");
+                } else if text.is_empty() {
                     "Done, without output.".clone_into(&mut text);
                 }
                 text
@@ -138,7 +143,10 @@ impl CallOutcome {
     /// What was said, without the parts that differ from call to call, to notice repetitions.
     pub fn fingerprint(&self) -> String {
         match self {
-            Self::Succeeded(done) => format!("{}{}", done.shown.head, done.shown.tail),
+            Self::Succeeded(done) => {
+                let note = done.note.as_deref().unwrap_or_default();
+                format!("{}{}{note}", done.shown.head, done.shown.tail)
+            }
             Self::Failed(failed) => {
                 format!(
                     "{}\n{}{}",

@@ -1,0 +1,184 @@
+//! `builtin/dir-create` and `builtin/dir-list`.
+
+use std::sync::Arc;
+
+use cleveragents_domain::{FileKind, TreePath};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::paths::{Last, Place, Target, places, target};
+use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready, write};
+use crate::capability::{Access, Capability};
+use crate::ports::PartPath;
+use crate::spec::{Category, Ground};
+use crate::tool::{Answer, Call, Failure, Grounds, Tool};
+
+/// So many entries are listed when the call does not say.
+const DEFAULT_ENTRIES: usize = 1_000;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CreateArguments {
+    /// The folder to make, with those on the way to it.
+    path: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListArguments {
+    /// The folder to list; the top of the sandbox when not given.
+    path: Option<String>,
+    /// How many levels of folders to list; 1 when not given.
+    #[schemars(range(min = 1, max = 10))]
+    depth: Option<u32>,
+    /// How many entries to list at most; 1000 when not given.
+    #[schemars(range(min = 1, max = 10_000))]
+    limit: Option<usize>,
+}
+
+pub(super) fn create_tool() -> Arc<dyn Tool> {
+    let description = Description {
+        name: "dir-create",
+        description: "Makes a folder, and those on the way to it. One that is there already is fine.",
+        category: Category::DirectoryOperations,
+        ground: Ground::Workspace,
+        capability: Capability {
+            idempotent: true,
+            ..Capability::writes("file")
+        },
+        timeout: FILE_TIMEOUT,
+    };
+    builtin::<CreateArguments>(description, prepare_create)
+}
+
+pub(super) fn list_tool() -> Arc<dyn Tool> {
+    let description = Description {
+        name: "dir-list",
+        description: "Lists what a folder holds, with sizes; folders end with `/`, links show where they lead.",
+        category: Category::DirectoryOperations,
+        ground: Ground::Workspace,
+        capability: Capability::reads(),
+        timeout: FILE_TIMEOUT,
+    };
+    builtin::<ListArguments>(description, prepare_list)
+}
+
+fn prepare_create(arguments: CreateArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+    let folder = target(grounds, &arguments.path, Last::Follow, Access::Writes)?;
+    let subjects = vec![folder.subject(Access::Writes)];
+    Ok(ready(subjects, move |call| create(&folder, call)))
+}
+
+fn create(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failure> {
+    match folder.kind()? {
+        Some(FileKind::Directory) => {
+            call.output
+                .text(&format!("`{}` is there already", folder.path));
+            return Ok(Answer::written());
+        }
+        Some(kind) => {
+            let (path, kind) = (&folder.path, kind.as_str());
+            return Err(Failure::new(format!("`{path}` exists and is a {kind}")));
+        }
+        None => {}
+    }
+    let mut touched = write::make_parents(folder)?;
+    touched.push(folder.part_path());
+    folder
+        .root()
+        .make_folder(&folder.path)
+        .map_err(|error| folder.failed("making", &error))?;
+    call.output.text(&format!("made `{}`", folder.path));
+    Ok(Answer::written().touching(touched))
+}
+
+fn prepare_list(arguments: ListArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+    let places = places(grounds, arguments.path.as_deref())?;
+    let subjects = places
+        .iter()
+        .map(|place| place.subject(Access::Reads))
+        .collect();
+    Ok(ready(subjects, move |call| {
+        let mut list = List {
+            depth: arguments.depth.unwrap_or(1),
+            left: arguments.limit.unwrap_or(DEFAULT_ENTRIES),
+            left_out: 0,
+        };
+        let has_several = places.len() > 1;
+        for place in &places {
+            if has_several {
+                call.output.line(&format!("{}/", place.part.alias));
+            }
+            list.folder(place, place.path.as_ref(), u32::from(has_several), 1, call)?;
+        }
+        let note = (list.left_out > 0).then(|| {
+            format!(
+                "{} more entries were left out: list a folder further down.",
+                list.left_out
+            )
+        });
+        Ok(Answer::written().noting(note))
+    }))
+}
+
+struct List {
+    depth: u32,
+    left: usize,
+    left_out: u64,
+}
+
+impl List {
+    fn folder(
+        &mut self,
+        place: &Place<'_>,
+        path: Option<&TreePath>,
+        indent: u32,
+        level: u32,
+        call: &mut Call<'_>,
+    ) -> Result<(), Failure> {
+        call.keep_going()?;
+        let entries = place.root().entries(path).map_err(|error| {
+            let shown = path.map_or_else(|| place.part.alias.clone(), ToString::to_string);
+            Failure::new(format!("listing `{shown}` failed: {error}"))
+        })?;
+        for (name, stat) in entries {
+            let inner = match path {
+                Some(path) => path.join(&name),
+                None => TreePath::from_bytes(name),
+            };
+            let inner = inner.map_err(|error| Failure::new(error.to_string()))?;
+            let part_path = PartPath {
+                alias: place.part.alias.clone(),
+                path: inner.clone(),
+            };
+            if !call.fence().shows(&part_path) {
+                continue;
+            }
+            if self.left == 0 {
+                self.left_out += 1;
+                continue;
+            }
+            self.left -= 1;
+            let name = String::from_utf8_lossy(inner.name()).into_owned();
+            let shown = match stat.mode.map(|mode| mode.kind()) {
+                Some(FileKind::Directory) => format!("{name}/"),
+                Some(FileKind::File) => format!("{name} ({} bytes)", stat.size),
+                Some(FileKind::Symlink) => {
+                    let link = place.root().read_link(&inner).unwrap_or_default();
+                    format!("{name} -> {}", String::from_utf8_lossy(&link))
+                }
+                None => format!("{name} (a device, socket or pipe)"),
+            };
+            let shown: String = shown.replace(char::is_control, "?");
+            let space = "  ".repeat(indent as usize);
+            call.output.line(&format!("{space}{shown}"));
+            let is_folder = stat
+                .mode
+                .is_some_and(|mode| mode.kind() == FileKind::Directory);
+            if is_folder && level < self.depth {
+                self.folder(place, Some(&inner), indent + 1, level + 1, call)?;
+            }
+        }
+        Ok(())
+    }
+}

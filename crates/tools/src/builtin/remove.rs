@@ -1,0 +1,166 @@
+//! `builtin/file-delete` and `builtin/dir-delete`.
+
+use std::sync::Arc;
+
+use cleveragents_domain::FileKind;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::paths::{Last, Target, target};
+use super::walk::{self, MOST_PATHS};
+use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
+use crate::capability::{Access, Capability};
+use crate::spec::{Category, Ground};
+use crate::tool::{Answer, Call, Failure, Grounds, Tool, Touched};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FileArguments {
+    /// The file or link to delete.
+    path: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DirectoryArguments {
+    /// The folder to delete.
+    path: String,
+    /// Whether to delete what it holds too.
+    recursive: Option<bool>,
+}
+
+pub(super) fn file_tool() -> Arc<dyn Tool> {
+    let description = Description {
+        name: "file-delete",
+        description: "Deletes a file. A link is deleted itself, not what it leads to.",
+        category: Category::FileOperations,
+        ground: Ground::Workspace,
+        capability: Capability::writes("file"),
+        timeout: FILE_TIMEOUT,
+    };
+    builtin::<FileArguments>(description, prepare_file)
+}
+
+pub(super) fn directory_tool() -> Arc<dyn Tool> {
+    let description = Description {
+        name: "dir-delete",
+        description: "Deletes an empty folder, or with `recursive` a folder and all it holds.",
+        category: Category::DirectoryOperations,
+        ground: Ground::Workspace,
+        capability: Capability::writes("file"),
+        timeout: FILE_TIMEOUT,
+    };
+    builtin::<DirectoryArguments>(description, prepare_directory)
+}
+
+fn prepare_file(arguments: FileArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+    let file = target(grounds, &arguments.path, Last::Keep, Access::Writes)?;
+    let subjects = vec![file.subject(Access::Writes)];
+    Ok(ready(subjects, move |call| delete_file(&file, call)))
+}
+
+fn delete_file(file: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failure> {
+    match file.kind()? {
+        Some(FileKind::File | FileKind::Symlink) => {}
+        Some(FileKind::Directory) => {
+            let path = &file.path;
+            return Err(Failure::new(format!(
+                "`{path}` is a folder; delete it with builtin/dir-delete"
+            )));
+        }
+        None => return Err(Failure::new(format!("there is nothing at `{}`", file.path))),
+    }
+    file.root()
+        .remove_file(&file.path)
+        .map_err(|error| file.failed("deleting", &error))?;
+    call.output.text(&format!("deleted `{}`", file.path));
+    Ok(Answer::written().touching([file.part_path()]))
+}
+
+fn prepare_directory(arguments: DirectoryArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+    let folder = target(grounds, &arguments.path, Last::Keep, Access::Writes)?;
+    let subjects = vec![folder.subject(Access::Writes)];
+    let is_recursive = arguments.recursive == Some(true);
+    Ok(ready(subjects, move |call| {
+        require_directory(&folder)?;
+        if is_recursive {
+            delete_tree(&folder, call)
+        } else {
+            delete_empty(&folder, call)
+        }
+    }))
+}
+
+fn require_directory(folder: &Target<'_>) -> Result<(), Failure> {
+    match folder.kind()? {
+        Some(FileKind::Directory) => Ok(()),
+        Some(_) => Err(Failure::new(format!(
+            "`{}` is no folder; delete it with builtin/file-delete",
+            folder.path
+        ))),
+        None => Err(Failure::new(format!(
+            "there is nothing at `{}`",
+            folder.path
+        ))),
+    }
+}
+
+fn delete_empty(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failure> {
+    folder.root().remove_folder(&folder.path).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::DirectoryNotEmpty {
+            let path = &folder.path;
+            Failure::new(format!(
+                "`{path}` is not empty; set `recursive` to delete all it holds"
+            ))
+        } else {
+            folder.failed("deleting", &error)
+        }
+    })?;
+    call.output.text(&format!("deleted `{}`", folder.path));
+    Ok(Answer::written().touching([folder.part_path()]))
+}
+
+fn delete_tree(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failure> {
+    let found = walk::beneath(folder, call)?;
+    // All of it is looked at before the first of it is deleted.
+    for entry in &found {
+        call.fence().check(&folder.part_path_of(&entry.path))?;
+    }
+    let touched = touched(folder, &found);
+    for entry in found.iter().rev() {
+        call.keep_going()
+            .map_err(|failure| failure.touching(touched.clone()))?;
+        let removed = if entry.is_directory() {
+            folder.root().remove_folder(&entry.path)
+        } else {
+            folder.root().remove_file(&entry.path)
+        };
+        removed.map_err(|error| {
+            folder
+                .failed("deleting from", &error)
+                .touching(touched.clone())
+        })?;
+    }
+    folder
+        .root()
+        .remove_folder(&folder.path)
+        .map_err(|error| folder.failed("deleting", &error).touching(touched.clone()))?;
+    let count = found.len();
+    call.output.text(&format!(
+        "deleted `{}` and the {count} things in it",
+        folder.path
+    ));
+    Ok(Answer {
+        touched,
+        ..Answer::written()
+    })
+}
+
+/// A folder and what was found in it, as far as that can be listed.
+pub(super) fn touched(folder: &Target<'_>, found: &[walk::Found]) -> Touched {
+    if found.len() > MOST_PATHS {
+        return Touched::Anything;
+    }
+    let inner = found.iter().map(|entry| folder.part_path_of(&entry.path));
+    Touched::Paths(std::iter::once(folder.part_path()).chain(inner).collect())
+}

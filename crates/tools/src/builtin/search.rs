@@ -1,0 +1,458 @@
+//! `builtin/file-search` and `builtin/file-find`: text in files, and files by name, with ripgrep's
+//! libraries and on several threads.
+//!
+//! The walk is by names; what it finds is opened beneath the part, so that a link that appears
+//! meanwhile leads nowhere. What comes first by name is shown, whichever thread was faster.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use cleveragents_domain::TreePath;
+use globset::{GlobBuilder, GlobMatcher};
+use grep_matcher::Matcher;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::paths::{Place, places};
+use super::tree::{self, Options};
+use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
+use crate::capability::{Access, Capability};
+use crate::ports::PartPath;
+use crate::safety::Fence;
+use crate::spec::{Category, Ground};
+use crate::tool::{Answer, Call, Failure, Grounds, Tool, Unprepared};
+
+/// So many matching lines are shown when the call does not say.
+const DEFAULT_MATCHES: usize = 200;
+
+/// So many files are listed when the call does not say.
+const DEFAULT_FILES: usize = 1_000;
+
+/// Longer lines are cut.
+const LONGEST_LINE: usize = 400;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SearchArguments {
+    /// The regular expression to look for.
+    #[schemars(length(min = 1))]
+    pattern: String,
+    /// The file or folder to look in; everything when not given.
+    path: Option<String>,
+    /// Only files whose path fits, such as `*.rs` or `src/**/*.ts`.
+    glob: Option<String>,
+    /// Whether the pattern is plain text and no regular expression.
+    literal: Option<bool>,
+    /// Whether upper and lower case are the same.
+    ignore_case: Option<bool>,
+    /// How many lines to show around each match.
+    #[schemars(range(max = 20))]
+    context: Option<usize>,
+    /// Whether to look in hidden files too.
+    hidden: Option<bool>,
+    /// How many matching lines to show; 200 when not given.
+    #[schemars(range(min = 1, max = 5000))]
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FindArguments {
+    /// The pattern of paths, such as `*.rs`, `src/**/mod.rs` or `**/test_*`.
+    #[schemars(length(min = 1))]
+    pattern: String,
+    /// The folder to look in; everything when not given.
+    path: Option<String>,
+    /// Whether to list hidden files too.
+    hidden: Option<bool>,
+    /// How many files to list; 1000 when not given.
+    #[schemars(range(min = 1, max = 20_000))]
+    limit: Option<usize>,
+}
+
+pub(super) fn search_tool() -> Arc<dyn Tool> {
+    let description = Description {
+        name: "file-search",
+        description: "Searches text in files. Files that .gitignore names are left out, and so are binary ones. Gives \
+                      `path:line:text`.",
+        category: Category::FileOperations,
+        ground: Ground::Workspace,
+        capability: Capability::reads(),
+        timeout: FILE_TIMEOUT,
+    };
+    builtin::<SearchArguments>(description, prepare_search)
+}
+
+pub(super) fn find_tool() -> Arc<dyn Tool> {
+    let description = Description {
+        name: "file-find",
+        description: "Finds files by a pattern of their paths. Files that .gitignore names are left out.",
+        category: Category::FileOperations,
+        ground: Ground::Workspace,
+        capability: Capability::reads(),
+        timeout: FILE_TIMEOUT,
+    };
+    builtin::<FindArguments>(description, prepare_find)
+}
+
+fn prepare_search(arguments: SearchArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+    let matcher = RegexMatcherBuilder::new()
+        .case_insensitive(arguments.ignore_case == Some(true))
+        .fixed_strings(arguments.literal == Some(true))
+        .line_terminator(Some(b'\n'))
+        .build(&arguments.pattern)
+        .map_err(|error| Unprepared::Arguments(format!("the pattern is wrong: {error}")))?;
+    if let Some(glob) = &arguments.glob {
+        tree::check_glob(glob).map_err(Unprepared::Arguments)?;
+    }
+    let places = places(grounds, arguments.path.as_deref())?;
+    let subjects = places
+        .iter()
+        .map(|place| place.subject(Access::Reads))
+        .collect();
+    Ok(ready(subjects, move |call| {
+        let most = arguments.limit.unwrap_or(DEFAULT_MATCHES);
+        let search = Search {
+            matcher,
+            context: arguments.context.unwrap_or(0),
+            kept: Mutex::new(Kept::new(most)),
+            matches: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+        };
+        let options = Options {
+            hidden: arguments.hidden == Some(true),
+            glob: arguments.glob,
+        };
+        let has_several = places.len() > 1 || has_parts(call)?;
+        for place in &places {
+            search.place(place, &options, has_several, call)?;
+        }
+        Ok(search.answer(most, call))
+    }))
+}
+
+/// Whether paths must name their part.
+fn has_parts(call: &Call<'_>) -> Result<bool, Failure> {
+    Ok(call.workspace()?.parts().len() > 1)
+}
+
+/// A path as the model writes it.
+fn shown_path(place: &Place<'_>, path: &TreePath, has_several: bool) -> String {
+    if has_several {
+        format!("{}/{path}", place.part.alias)
+    } else {
+        path.to_string()
+    }
+}
+
+/// What is shown: as much as fits of what comes first by name.
+struct Kept {
+    most: usize,
+    /// How many count towards the limit.
+    count: usize,
+    files: BTreeMap<String, (usize, Vec<Line>)>,
+}
+
+impl Kept {
+    const fn new(most: usize) -> Self {
+        Self {
+            most,
+            count: 0,
+            files: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, path: String, count: usize, lines: Vec<Line>) {
+        self.count += count;
+        self.files.insert(path, (count, lines));
+        // Whatever comes last by name is not shown when those before it suffice.
+        while let Some(last) = self.files.last_entry() {
+            let without = self.count - last.get().0;
+            if without < self.most {
+                break;
+            }
+            self.count = without;
+            last.remove();
+        }
+    }
+}
+
+struct Search {
+    matcher: RegexMatcher,
+    context: usize,
+    kept: Mutex<Kept>,
+    matches: AtomicU64,
+    files: AtomicU64,
+}
+
+impl Search {
+    fn place(
+        &self,
+        place: &Place<'_>,
+        options: &Options,
+        has_several: bool,
+        call: &Call<'_>,
+    ) -> Result<(), Failure> {
+        let fence = call.fence();
+        tree::walk(place, options, call, || {
+            let mut searcher = SearcherBuilder::new()
+                .line_number(true)
+                .before_context(self.context)
+                .after_context(self.context)
+                .binary_detection(BinaryDetection::quit(0))
+                .build();
+            move |path: &TreePath| {
+                self.file(place, path, has_several, fence, &mut searcher);
+            }
+        })
+    }
+
+    fn file(
+        &self,
+        place: &Place<'_>,
+        path: &TreePath,
+        has_several: bool,
+        fence: Fence<'_>,
+        searcher: &mut Searcher,
+    ) {
+        // What vanished or cannot be read holds nothing to be found.
+        let Ok(file) = place.root().open_file(path) else {
+            return;
+        };
+        let most = self
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .most;
+        let mut lines = Lines {
+            matcher: &self.matcher,
+            shown: shown_path(place, path, has_several),
+            lines: Vec::new(),
+            count: 0,
+            most,
+            is_readable: None,
+            may_read: &|| {
+                fence.shows(&PartPath {
+                    alias: place.part.alias.clone(),
+                    path: path.clone(),
+                })
+            },
+        };
+        let _unreadable = searcher.search_file(&self.matcher, &file, &mut lines);
+        if lines.count == 0 {
+            return;
+        }
+        let Lines {
+            shown,
+            lines,
+            count,
+            ..
+        } = lines;
+        self.matches.fetch_add(count as u64, Ordering::Relaxed);
+        self.files.fetch_add(1, Ordering::Relaxed);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.add(shown, count.min(most), lines);
+    }
+
+    fn answer(self, most: usize, call: &mut Call<'_>) -> Answer {
+        let kept = self
+            .kept
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (matches, files) = (self.matches.into_inner(), self.files.into_inner());
+        let mut left = most;
+        for (count, lines) in kept.files.into_values() {
+            // The matches of the last file are cut where the limit is reached.
+            for line in cut(lines, left, count) {
+                call.output.line(&line.text);
+            }
+            left = left.saturating_sub(count);
+        }
+        let shown = (most - left) as u64;
+        let note = if matches == 0 {
+            "Nothing was found.".to_owned()
+        } else if shown < matches {
+            format!("{matches} matching lines in {files} files; the first {shown} are shown.")
+        } else {
+            format!("{matches} matching lines in {files} files.")
+        };
+        Answer::written().noting(Some(note))
+    }
+}
+
+/// A line to show.
+struct Line {
+    is_match: bool,
+    text: String,
+}
+
+/// The lines up to the match that reaches the limit.
+fn cut(lines: Vec<Line>, left: usize, count: usize) -> Vec<Line> {
+    if count <= left {
+        return lines;
+    }
+    let mut seen = 0;
+    lines
+        .into_iter()
+        .take_while(|line| {
+            seen += usize::from(line.is_match);
+            seen <= left
+        })
+        .collect()
+}
+
+/// Collects what is found in one file.
+struct Lines<'s> {
+    matcher: &'s RegexMatcher,
+    shown: String,
+    lines: Vec<Line>,
+    count: usize,
+    most: usize,
+    is_readable: Option<bool>,
+    may_read: &'s dyn Fn() -> bool,
+}
+
+impl Lines<'_> {
+    fn push(&mut self, separator: char, number: Option<u64>, bytes: &[u8]) {
+        let number = number.unwrap_or(0);
+        let text = String::from_utf8_lossy(bytes);
+        let text = text.trim_end_matches(['\n', '\r']);
+        let text = if text.len() > LONGEST_LINE {
+            self.around_match(text)
+        } else {
+            text.to_owned()
+        };
+        self.lines.push(Line {
+            is_match: separator == ':',
+            text: format!("{}{separator}{number}{separator}{text}", self.shown),
+        });
+    }
+
+    /// The part of a long line that holds the match.
+    fn around_match(&self, text: &str) -> String {
+        let found = self.matcher.find(text.as_bytes()).ok().flatten();
+        let at = found.map_or(0, |found| found.start());
+        let start = text.floor_char_boundary(at.saturating_sub(LONGEST_LINE / 4));
+        let end = text.floor_char_boundary((start + LONGEST_LINE).min(text.len()));
+        let before = if start > 0 { "…" } else { "" };
+        let after = if end < text.len() { "…" } else { "" };
+        format!("{before}{}{after}", &text[start..end])
+    }
+}
+
+impl Sink for &mut Lines<'_> {
+    type Error = std::io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> std::io::Result<bool> {
+        let may_read = self.may_read;
+        if !*self.is_readable.get_or_insert_with(may_read) {
+            return Ok(false);
+        }
+        let first = found.line_number();
+        for (offset, line) in found.lines().enumerate() {
+            if self.count < self.most {
+                self.push(':', first.map(|first| first + offset as u64), line);
+            }
+            self.count += 1;
+        }
+        Ok(true)
+    }
+
+    fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> std::io::Result<bool> {
+        // Lines before the first match come before it was asked whether they may be shown.
+        let may_read = self.may_read;
+        if !*self.is_readable.get_or_insert_with(may_read) {
+            return Ok(false);
+        }
+        if self.count < self.most {
+            self.push('-', found.line_number(), found.bytes());
+        }
+        Ok(true)
+    }
+}
+
+fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+    let pattern = FilePattern::new(&arguments.pattern)?;
+    let places = places(grounds, arguments.path.as_deref())?;
+    let subjects = places
+        .iter()
+        .map(|place| place.subject(Access::Reads))
+        .collect();
+    Ok(ready(subjects, move |call| {
+        let most = arguments.limit.unwrap_or(DEFAULT_FILES);
+        let kept = Mutex::new(Kept::new(most));
+        let total = AtomicU64::new(0);
+        let options = Options {
+            hidden: arguments.hidden == Some(true),
+            glob: None,
+        };
+        let has_several = places.len() > 1 || has_parts(call)?;
+        let fence = call.fence();
+        for place in &places {
+            tree::walk(place, &options, call, || {
+                |path: &TreePath| {
+                    let part_path = PartPath {
+                        alias: place.part.alias.clone(),
+                        path: path.clone(),
+                    };
+                    if !pattern.fits(place, path) || !fence.shows(&part_path) {
+                        return;
+                    }
+                    total.fetch_add(1, Ordering::Relaxed);
+                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    kept.add(shown_path(place, path, has_several), 1, Vec::new());
+                }
+            })?;
+        }
+        let kept = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (total, shown) = (total.into_inner(), kept.files.len() as u64);
+        for path in kept.files.into_keys() {
+            call.output.line(&path);
+        }
+        let note = match total {
+            0 => "Nothing was found.".to_owned(),
+            _ if shown < total => format!("{total} files; the first {shown} are shown."),
+            _ => format!("{total} files."),
+        };
+        Ok(Answer::written().noting(Some(note)))
+    }))
+}
+
+/// A pattern of paths: of the name alone when it has no slash.
+struct FilePattern {
+    glob: GlobMatcher,
+    is_name: bool,
+}
+
+impl FilePattern {
+    fn new(pattern: &str) -> Result<Self, Unprepared> {
+        let glob = GlobBuilder::new(pattern.trim_start_matches("./"))
+            .literal_separator(true)
+            .build()
+            .map_err(|error| Unprepared::Arguments(format!("the pattern is wrong: {error}")))?;
+        Ok(Self {
+            glob: glob.compile_matcher(),
+            is_name: !pattern.contains('/'),
+        })
+    }
+
+    /// Whether a path fits, as seen from the folder that is searched or from the top.
+    fn fits(&self, place: &Place<'_>, path: &TreePath) -> bool {
+        let whole = path.as_path();
+        if self.is_name {
+            return whole
+                .file_name()
+                .is_some_and(|name| self.glob.is_match(Path::new(name)));
+        }
+        let inner = place
+            .path
+            .as_ref()
+            .and_then(|folder| whole.strip_prefix(folder.as_path()).ok());
+        self.glob.is_match(whole) || inner.is_some_and(|inner| self.glob.is_match(inner))
+    }
+}

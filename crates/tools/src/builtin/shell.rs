@@ -1,0 +1,152 @@
+//! `builtin/shell`: a command, confined to the sandbox.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cleveragents_domain::{Code, Diagnose as _};
+use cleveragents_process::{Ending, Finished};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::paths::{Last, Place, is_everything, place, workspace};
+use super::{Description, Preparing, builtin, ready};
+use crate::capability::{Access, Capability};
+use crate::ports::{Command, PortError, Workspace};
+use crate::spec::{Category, Ground};
+use crate::tool::{
+    Answer, Call, Failure, FailureKind, Grounds, Subject, Tool, Touched, Unprepared,
+};
+
+/// How long a command may take that names no limit, and the most it can ask for.
+const DEFAULT_SECONDS: u64 = 120;
+const MOST_SECONDS: u64 = 600;
+
+/// The shells to run commands with, the first that is there.
+const SHELLS: [(&str, &[&str]); 2] = [("bash", &["--noprofile", "--norc", "-c"]), ("sh", &["-c"])];
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The command line, for a shell.
+    #[schemars(length(min = 1))]
+    command: String,
+    /// The folder to run it in; the top when not given.
+    folder: Option<String>,
+    /// How many seconds it may take; 120 when not given.
+    #[schemars(range(min = 1, max = 600))]
+    timeout_seconds: Option<u64>,
+}
+
+pub(super) fn tool() -> Arc<dyn Tool> {
+    let description = Description {
+        name: "shell",
+        description: "Runs a command in the sandbox, without network and without a terminal. It can write in the \
+                      sandbox only. Gives what it prints and its exit code.",
+        category: Category::ShellOperations,
+        ground: Ground::Workspace,
+        capability: Capability::writes("snapshot"),
+        timeout: Duration::from_secs(MOST_SECONDS),
+    };
+    builtin::<Arguments>(description, prepare)
+}
+
+fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
+    if arguments.command.contains('\0') {
+        return Err(Unprepared::Arguments(
+            "the command holds a zero byte".to_owned(),
+        ));
+    }
+    let folder = match arguments.folder.as_deref() {
+        Some(folder) if !is_everything(Some(folder)) => {
+            Some(place(grounds, folder, Last::Follow, Access::Reads)?)
+        }
+        _ => None,
+    };
+    let access = if workspace(grounds)?
+        .parts()
+        .iter()
+        .all(|part| part.is_read_only)
+    {
+        Access::Reads
+    } else {
+        Access::Writes
+    };
+    let subjects = vec![Subject::Command(arguments.command.clone())];
+    Ok(ready(subjects, move |call| {
+        let seconds = arguments.timeout_seconds.unwrap_or(DEFAULT_SECONDS);
+        let time = Duration::from_secs(seconds).min(call.time_left());
+        let finished = run(&arguments.command, folder.as_ref(), access, time, call)?;
+        finish(&finished, time)
+    }))
+}
+
+/// Runs a command with the first shell there is.
+fn run(
+    command: &str,
+    folder: Option<&Place<'_>>,
+    access: Access,
+    time: Duration,
+    call: &mut Call<'_>,
+) -> Result<Finished, Failure> {
+    let workspace = call.workspace()?;
+    let mut missing = None;
+    for (shell, options) in SHELLS {
+        let arguments = options.iter().map(OsString::from).chain([command.into()]);
+        let command = Command {
+            program: shell.into(),
+            arguments: arguments.collect(),
+            part: folder.map(|place| place.part.alias.clone()),
+            folder: folder.and_then(|place| place.path.clone()),
+            environment: Vec::new(),
+            input: Vec::new(),
+            time,
+            access,
+            network: false,
+        };
+        match exec(workspace, &command, call) {
+            Err(error) if error.code() == Code::ProgramNotFound => missing = Some(error),
+            other => {
+                return other.map_err(|error| Failure::from(error).touching(Touched::Anything));
+            }
+        }
+    }
+    Err(missing.map_or_else(|| Failure::new("there is no shell"), Failure::from))
+}
+
+/// Runs a command in the sandbox and takes in what it prints.
+fn exec(
+    workspace: &dyn Workspace,
+    command: &Command,
+    call: &mut Call<'_>,
+) -> Result<Finished, PortError> {
+    let cancel = call.cancel();
+    let output = RefCell::new(&mut call.output);
+    let hear = |_stream, bytes: &[u8]| output.borrow_mut().bytes(bytes);
+    workspace.exec(command, &hear, cancel)
+}
+
+/// What to say about how a command ended.
+fn finish(finished: &Finished, time: Duration) -> Result<Answer, Failure> {
+    let failed =
+        |kind, message: String| Err(Failure::of(kind, message).touching(Touched::Anything));
+    match finished.ending {
+        Ending::Exited(0) => Ok(Answer {
+            touched: Touched::Anything,
+            ..Answer::written().noting(Some("Exit code 0.".to_owned()))
+        }),
+        Ending::Exited(code) => {
+            failed(FailureKind::Tool, format!("it ended with exit code {code}"))
+        }
+        Ending::Signalled(signal) => failed(FailureKind::Tool, format!("signal {signal} ended it")),
+        Ending::TimedOut => failed(
+            FailureKind::Timeout,
+            format!(
+                "it was stopped with all it had started at its time limit of {} seconds",
+                time.as_secs()
+            ),
+        ),
+        Ending::Cancelled => failed(FailureKind::Cancelled, "it was cancelled".to_owned()),
+    }
+}

@@ -1,0 +1,157 @@
+//! Walking the files of a part on several threads, without those that `.gitignore` names.
+
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use cleveragents_domain::TreePath;
+use ignore::overrides::{Override, OverrideBuilder};
+use ignore::{WalkBuilder, WalkState};
+
+use super::paths::Place;
+use crate::tool::{Call, Failure};
+
+/// More threads than this do not make it faster.
+const MOST_THREADS: usize = 8;
+
+/// Which files are wanted.
+pub(super) struct Options {
+    pub(super) hidden: bool,
+    /// A pattern of paths.
+    pub(super) glob: Option<String>,
+}
+
+/// Says what is wrong with a pattern of paths.
+pub(super) fn check_glob(glob: &str) -> Result<(), String> {
+    overriding(Path::new("/"), glob).map(drop)
+}
+
+fn overriding(top: &Path, glob: &str) -> Result<Override, String> {
+    if glob.starts_with('!') {
+        return Err("a glob cannot begin with `!`".to_owned());
+    }
+    let mut builder = OverrideBuilder::new(top);
+    builder
+        .add(glob)
+        .and_then(|builder| builder.build())
+        .map_err(|error| format!("the glob is wrong: {error}"))
+}
+
+/// Calls a visitor for every file at or beneath a place. Each thread makes a visitor of its own.
+pub(super) fn walk<V: FnMut(&TreePath) + Send>(
+    place: &Place<'_>,
+    options: &Options,
+    call: &Call<'_>,
+    visitor: impl Fn() -> V,
+) -> Result<(), Failure> {
+    // The opened folder itself, whatever its name leads to by now.
+    let handle = place.root().handle().as_raw_fd();
+    let top = PathBuf::from(format!("/proc/self/fd/{handle}/"));
+    let walk = Walk {
+        top,
+        options,
+        call,
+        visitor,
+    };
+    let Some(wanted) = &place.path else {
+        return walk.run(Start::Everything);
+    };
+    // From the top, so that its rules about what is ignored hold further down.
+    let reached = Arc::new(AtomicBool::new(false));
+    walk.run(Start::Within(wanted.as_path(), &reached))?;
+    if reached.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    // It is ignored itself, and was named all the same.
+    walk.run(Start::At(wanted.as_path()))
+}
+
+/// Where a walk starts.
+enum Start<'w> {
+    /// At the top, for all files.
+    Everything,
+    /// At the top, for what is in this folder; notes whether it was come upon.
+    Within(&'w Path, &'w Arc<AtomicBool>),
+    /// At this folder.
+    At(&'w Path),
+}
+
+struct Walk<'w, 'c, F> {
+    top: PathBuf,
+    options: &'w Options,
+    call: &'w Call<'c>,
+    visitor: F,
+}
+
+impl<F> Walk<'_, '_, F> {
+    fn run<V: FnMut(&TreePath) + Send>(&self, start: Start<'_>) -> Result<(), Failure>
+    where
+        F: Fn() -> V,
+    {
+        let mut builder = match start {
+            Start::At(folder) => WalkBuilder::new(self.top.join(folder)),
+            Start::Everything | Start::Within(..) => WalkBuilder::new(&self.top),
+        };
+        let within = match start {
+            Start::Within(folder, reached) => Some((folder.to_owned(), Arc::clone(reached))),
+            Start::Everything | Start::At(_) => None,
+        };
+        let prefix = self.top.clone();
+        builder
+            .hidden(!self.options.hidden)
+            // Rules of the folders above, of the user and of the repository's own files are not the
+            // tree's.
+            .parents(false)
+            .git_global(false)
+            .git_exclude(false)
+            .require_git(false)
+            .follow_links(false)
+            .threads(threads())
+            .filter_entry(move |entry| {
+                if entry.file_name() == ".git" {
+                    return false;
+                }
+                let (Some((folder, reached)), Ok(inner)) =
+                    (&within, entry.path().strip_prefix(&prefix))
+                else {
+                    return true;
+                };
+                let is_inside = inner.starts_with(folder);
+                if is_inside {
+                    reached.store(true, Ordering::Relaxed);
+                }
+                is_inside || folder.starts_with(inner)
+            });
+        if let Some(glob) = &self.options.glob {
+            builder.overrides(overriding(&self.top, glob).map_err(Failure::new)?);
+        }
+        let deadline = Instant::now() + self.call.time_left();
+        let cancel = self.call.cancel();
+        builder.build_parallel().run(|| {
+            let mut visit = (self.visitor)();
+            let top = &self.top;
+            Box::new(move |entry| {
+                if cancel.is_cancelled() || Instant::now() >= deadline {
+                    return WalkState::Quit;
+                }
+                // What cannot be read is passed over, as ripgrep does.
+                if let Ok(entry) = entry
+                    && entry.file_type().is_some_and(|kind| kind.is_file())
+                    && let Ok(inner) = entry.path().strip_prefix(top)
+                    && let Ok(path) = TreePath::from_bytes(inner.as_os_str().as_bytes())
+                {
+                    visit(&path);
+                }
+                WalkState::Continue
+            })
+        });
+        self.call.keep_going()
+    }
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_THREADS))
+}

@@ -1,0 +1,108 @@
+//! `builtin/file-write`: a whole file, in one step.
+
+use std::sync::Arc;
+
+use cleveragents_domain::{FileKind, FileMode, TreePath};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::paths::{Last, Target, target};
+use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
+use crate::capability::{Access, Capability};
+use crate::ports::PartPath;
+use crate::spec::{Category, Ground};
+use crate::tool::{Answer, Call, Failure, Grounds, Tool, Touched};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The file to write. Folders on the way are made.
+    path: String,
+    /// Its whole new content.
+    content: String,
+}
+
+pub(super) fn tool() -> Arc<dyn Tool> {
+    let description = Description {
+        name: "file-write",
+        description: "Creates a file or replaces its whole content. To change parts of a file use builtin/file-edit.",
+        category: Category::FileOperations,
+        ground: Ground::Workspace,
+        capability: Capability {
+            idempotent: true,
+            ..Capability::writes("file")
+        },
+        timeout: FILE_TIMEOUT,
+    };
+    builtin::<Arguments>(description, prepare)
+}
+
+fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
+    let file = target(grounds, &arguments.path, Last::Follow, Access::Writes)?;
+    let subjects = vec![file.subject(Access::Writes)];
+    Ok(ready(subjects, move |call| {
+        write(&file, &arguments.content, call)
+    }))
+}
+
+fn write(file: &Target<'_>, content: &str, call: &mut Call<'_>) -> Result<Answer, Failure> {
+    let existed = file.kind()?.is_some();
+    let touched = replace(file, content.as_bytes())?;
+    let done = if existed { "replaced" } else { "created" };
+    call.output
+        .text(&format!("{done} `{}`, {} bytes", file.path, content.len()));
+    Ok(Answer::written().touching(touched))
+}
+
+/// Puts new content at a path in one step, with the permissions it had, and says what was touched.
+pub(super) fn replace(file: &Target<'_>, content: &[u8]) -> Result<Vec<PartPath>, Failure> {
+    let mode = match file.kind()? {
+        None => FileMode::REGULAR,
+        Some(FileKind::File) => file.stat()?.mode.unwrap_or(FileMode::REGULAR),
+        Some(kind) => {
+            let (path, kind) = (&file.path, kind.as_str());
+            return Err(Failure::new(format!("`{path}` is a {kind}, not a file")));
+        }
+    };
+    let mut touched = make_parents(file)?;
+    touched.push(file.part_path());
+    file.root()
+        .write_file(&file.path, mode, &mut &*content)
+        .map_err(|error| {
+            file.failed("writing", &error)
+                .touching(Touched::Paths(touched.clone()))
+        })?;
+    Ok(touched)
+}
+
+/// Makes the folders on the way to a path, and says which ones.
+pub(super) fn make_parents(file: &Target<'_>) -> Result<Vec<PartPath>, Failure> {
+    let missing = missing_parents(file)?;
+    let made = missing
+        .iter()
+        .map(|path| file.part_path_of(path))
+        .collect::<Vec<_>>();
+    file.root().make_parents(&file.path).map_err(|error| {
+        file.failed("making the folder of", &error)
+            .touching(Touched::Paths(made.clone()))
+    })?;
+    Ok(made)
+}
+
+fn missing_parents(file: &Target<'_>) -> Result<Vec<TreePath>, Failure> {
+    let mut missing = Vec::new();
+    let mut next = file.path.parent();
+    while let Some(path) = next {
+        let found = file
+            .root()
+            .stat(&path)
+            .map_err(|error| file.failed("looking at the folder of", &error))?;
+        if found.is_some() {
+            break;
+        }
+        next = path.parent();
+        missing.push(path);
+    }
+    missing.reverse();
+    Ok(missing)
+}

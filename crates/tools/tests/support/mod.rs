@@ -1,0 +1,510 @@
+//! What the tests of the gate and the tools share: a sandbox over temporary folders, and ports that
+//! keep everything in memory.
+
+#![expect(dead_code, reason = "each test file uses a part of it")]
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use cleveragents_domain::{
+    CheckpointNumber, Code, Diagnose, InvocationOutcome, MicroUsd, ToolInvocationId,
+};
+use cleveragents_process::{Cancel, Finished, Input, Invocation, Stream, run_tapped};
+use cleveragents_sandbox::{Git, Root};
+use cleveragents_tools::ports::{
+    Approval, ApprovalRequest, Approver, Attribution, Begun, Budget, BudgetRefusal, Captured,
+    Command, Ended, Ledger, OutputPage, Part, PartPath, PortError, Question, Redact, RefusedCall,
+    Reply, Reservation, Scope, Spending, Window, Workspace,
+};
+use cleveragents_tools::{
+    CallContext, CallOutcome, CallRequest, Gate, Guards, PermissionRules, Phase, PlanMode,
+    Registry, SafetyProfile,
+};
+use serde_json::{Value, json};
+
+/// A failure behind a port.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Broken(pub String, pub Code);
+
+impl Diagnose for Broken {
+    fn code(&self) -> Code {
+        self.1
+    }
+}
+
+fn broken(text: impl Into<String>) -> PortError {
+    PortError::new(Broken(text.into(), Code::Internal))
+}
+
+/// A sandbox over temporary folders.
+pub struct Folder {
+    pub folder: tempfile::TempDir,
+    parts: Vec<Part>,
+    pub has_checkpoints: AtomicBool,
+    pub checkpoints: AtomicU64,
+    /// The paths that were captured; `None` for everything.
+    pub captures: Mutex<Vec<Option<Vec<PartPath>>>>,
+}
+
+impl Folder {
+    /// A sandbox with these parts.
+    pub fn new(aliases: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let parts = aliases
+            .iter()
+            .map(|alias| {
+                let path = folder.path().join("work").join(alias);
+                std::fs::create_dir_all(&path).expect("a folder");
+                Part {
+                    alias: (*alias).to_owned(),
+                    root: Arc::new(Root::open(&path).expect("opened")),
+                    is_read_only: false,
+                }
+            })
+            .collect();
+        Self {
+            folder,
+            parts,
+            has_checkpoints: AtomicBool::new(true),
+            checkpoints: AtomicU64::new(0),
+            captures: Mutex::default(),
+        }
+    }
+
+    /// The same with every part read-only.
+    pub fn read_only(mut self) -> Self {
+        for part in &mut self.parts {
+            part.is_read_only = true;
+        }
+        self
+    }
+
+    /// The folder of a part.
+    pub fn root(&self, alias: &str) -> PathBuf {
+        self.folder.path().join("work").join(alias)
+    }
+
+    /// The folder of the first part.
+    pub fn top(&self) -> PathBuf {
+        self.parts[0].root.path().to_owned()
+    }
+
+    /// Writes a file in the first part.
+    pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+        let place = self.top().join(path);
+        std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
+        std::fs::write(place, content).expect("written");
+    }
+
+    /// Reads a file of the first part.
+    pub fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.top().join(path)).expect("read")
+    }
+
+    pub fn exists(&self, path: &str) -> bool {
+        self.top().join(path).symlink_metadata().is_ok()
+    }
+
+    /// The paths of the last capture.
+    pub fn captured(&self) -> Vec<String> {
+        let captures = self.captures.lock().expect("not poisoned");
+        let last = captures.last().expect("something was captured").as_ref();
+        let mut paths: Vec<String> = last
+            .expect("paths were named")
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        paths.sort();
+        paths.dedup();
+        paths
+    }
+}
+
+impl Workspace for Folder {
+    fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    fn has_checkpoints(&self) -> bool {
+        self.has_checkpoints.load(Ordering::SeqCst)
+    }
+
+    fn checkpoint(&self, _reason: &str) -> Result<CheckpointNumber, PortError> {
+        if self.has_checkpoints() {
+            Ok(CheckpointNumber(self.checkpoints.fetch_add(1, Ordering::SeqCst)))
+        } else {
+            Err(broken("no checkpoint can be made"))
+        }
+    }
+
+    fn capture_paths(&self, _by: Attribution<'_>, paths: &[PartPath]) -> Result<Captured, PortError> {
+        let mut captures = self.captures.lock().expect("not poisoned");
+        captures.push(Some(paths.to_vec()));
+        Ok(Captured::default())
+    }
+
+    fn capture_all(&self, _by: Attribution<'_>) -> Result<Captured, PortError> {
+        self.captures.lock().expect("not poisoned").push(None);
+        Ok(Captured::default())
+    }
+
+    fn exec(
+        &self,
+        command: &Command,
+        hear: &dyn Fn(Stream, &[u8]),
+        cancel: &Cancel,
+    ) -> Result<Finished, PortError> {
+        let alias = command.part.as_deref().unwrap_or(&self.parts[0].alias);
+        let mut folder = self.root(alias);
+        if let Some(inner) = &command.folder {
+            folder.push(inner.as_path());
+        }
+        let mut invocation = Invocation::new(command.program.clone(), folder);
+        invocation.arguments.clone_from(&command.arguments);
+        invocation.environment.extend(command.environment.iter().cloned());
+        invocation.input = Input::Bytes(command.input.clone());
+        invocation.limits.output_bytes = 0;
+        invocation.limits.time = Some(command.time);
+        run_tapped(&invocation, cancel, hear).map_err(PortError::new)
+    }
+
+    fn git(&self, alias: &str) -> Result<Option<Git>, PortError> {
+        let root = self.root(alias);
+        if !root.join(".git").exists() {
+            return Ok(None);
+        }
+        Git::at(&root).disarmed().map(Some).map_err(PortError::new)
+    }
+}
+
+/// A row of a ledger.
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub id: ToolInvocationId,
+    pub tool: String,
+    pub arguments: Value,
+    pub outcome: InvocationOutcome,
+    pub error: Option<String>,
+    pub kind: Option<&'static str>,
+    pub output: Vec<u8>,
+    pub scope: Scope,
+}
+
+/// A ledger in memory.
+#[derive(Default)]
+pub struct Memory {
+    pub rows: Mutex<Vec<Row>>,
+    /// Whether storing fails.
+    pub is_broken: AtomicBool,
+}
+
+impl Memory {
+    fn check(&self) -> Result<(), PortError> {
+        if self.is_broken.load(Ordering::SeqCst) {
+            return Err(broken("the database is gone"));
+        }
+        Ok(())
+    }
+
+    pub fn last(&self) -> Row {
+        self.rows.lock().expect("not poisoned").last().expect("a row").clone()
+    }
+
+    pub fn count(&self) -> usize {
+        self.rows.lock().expect("not poisoned").len()
+    }
+}
+
+impl Ledger for Memory {
+    fn begin(&self, begun: &Begun<'_>) -> Result<(), PortError> {
+        self.check()?;
+        self.rows.lock().expect("not poisoned").push(Row {
+            id: begun.id,
+            tool: begun.tool.to_string(),
+            arguments: begun.arguments.clone(),
+            outcome: InvocationOutcome::Running,
+            error: None,
+            kind: None,
+            output: Vec::new(),
+            scope: begun.scope.clone(),
+        });
+        Ok(())
+    }
+
+    fn finish(&self, ended: &mut Ended<'_>) -> Result<(), PortError> {
+        self.check()?;
+        let mut rows = self.rows.lock().expect("not poisoned");
+        let row = rows.iter_mut().find(|row| row.id == ended.id).expect("it was begun");
+        row.outcome = ended.outcome;
+        row.error = ended.error.map(str::to_owned);
+        let mut reader = ended.output.reader().expect("a reader");
+        std::io::Read::read_to_end(&mut reader, &mut row.output).expect("read");
+        Ok(())
+    }
+
+    fn refuse(&self, refused: &RefusedCall<'_>) -> Result<(), PortError> {
+        self.check()?;
+        self.rows.lock().expect("not poisoned").push(Row {
+            id: refused.id,
+            tool: refused.tool.to_owned(),
+            arguments: refused.arguments.clone(),
+            outcome: InvocationOutcome::Refused,
+            error: Some(refused.reason.to_string()),
+            kind: Some(refused.reason.kind()),
+            output: Vec::new(),
+            scope: refused.scope.clone(),
+        });
+        Ok(())
+    }
+
+    fn output(
+        &self,
+        scope: &Scope,
+        invocation: ToolInvocationId,
+        window: Window,
+    ) -> Result<Option<OutputPage>, PortError> {
+        let rows = self.rows.lock().expect("not poisoned");
+        let found = rows.iter().find(|row| row.id == invocation && row.scope == *scope);
+        Ok(found.map(|row| {
+            let from = usize::try_from(window.from).expect("small").min(row.output.len());
+            let end = (from + window.bytes).min(row.output.len());
+            OutputPage {
+                bytes: row.output[from..end].to_vec(),
+                total: row.output.len() as u64,
+            }
+        }))
+    }
+}
+
+/// Answers every question the same way, and remembers what it was asked.
+pub struct Person {
+    pub approval: Approval,
+    pub reply: Reply,
+    pub asked: Mutex<Vec<String>>,
+}
+
+impl Default for Person {
+    fn default() -> Self {
+        Self {
+            approval: Approval::NobodyThere,
+            reply: Reply::NobodyThere,
+            asked: Mutex::default(),
+        }
+    }
+}
+
+impl Approver for Person {
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
+        let always: Vec<String> = request.always.iter().map(ToString::to_string).collect();
+        self.asked.lock().expect("not poisoned").push(format!(
+            "{} {} because {} [{}]",
+            request.tool,
+            request.arguments,
+            request.reason,
+            always.join(", ")
+        ));
+        self.approval.clone()
+    }
+
+    fn question(&self, question: &Question<'_>) -> Reply {
+        self.asked.lock().expect("not poisoned").push(question.text.to_owned());
+        self.reply.clone()
+    }
+}
+
+/// Calls and money in memory.
+#[derive(Default)]
+pub struct Purse {
+    pub state: Mutex<Spent>,
+}
+
+#[derive(Default)]
+pub struct Spent {
+    pub calls: u64,
+    pub money: u64,
+}
+
+struct Held<'p> {
+    purse: &'p Purse,
+    cost: MicroUsd,
+    is_settled: bool,
+}
+
+impl Budget for Purse {
+    fn reserve(&self, spending: &Spending<'_>) -> Result<Box<dyn Reservation + '_>, BudgetRefusal> {
+        let mut state = self.state.lock().expect("not poisoned");
+        if let Some(limit) = spending.limits.calls_per_step
+            && state.calls >= limit
+        {
+            return Err(BudgetRefusal::Calls { limit });
+        }
+        for limit in [spending.limits.cost_per_plan, spending.limits.total_cost].into_iter().flatten() {
+            if state.money + spending.cost.0 > limit.0 {
+                return Err(BudgetRefusal::Money {
+                    limit,
+                    used: MicroUsd(state.money),
+                });
+            }
+        }
+        state.calls += 1;
+        state.money += spending.cost.0;
+        Ok(Box::new(Held {
+            purse: self,
+            cost: spending.cost,
+            is_settled: false,
+        }))
+    }
+}
+
+impl Reservation for Held<'_> {
+    fn settle(mut self: Box<Self>, cost: MicroUsd) -> Result<(), PortError> {
+        let mut state = self.purse.state.lock().expect("not poisoned");
+        state.money = state.money - self.cost.0 + cost.0;
+        drop(state);
+        self.is_settled = true;
+        Ok(())
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            let mut state = self.purse.state.lock().expect("not poisoned");
+            state.calls -= 1;
+            state.money -= self.cost.0;
+        }
+    }
+}
+
+/// Knows one secret.
+pub struct Secrets;
+
+pub const SECRET: &str = "sk-live-0123456789";
+
+impl Redact for Secrets {
+    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if text.contains(SECRET) {
+            text.replace(SECRET, "[REDACTED]").into()
+        } else {
+            text.into()
+        }
+    }
+}
+
+/// Everything a call needs.
+pub struct Desk {
+    pub gate: Gate,
+    pub folder: Option<Folder>,
+    pub ledger: Memory,
+    pub person: Person,
+    pub purse: Purse,
+    pub profile: SafetyProfile,
+    pub guards: Guards,
+    pub rules: PermissionRules,
+    pub mode: PlanMode,
+    pub cancel: Cancel,
+    pub scope: Scope,
+    pub shown_bytes: usize,
+}
+
+impl Desk {
+    pub fn new(registry: Registry, folder: Option<Folder>) -> Self {
+        Self {
+            gate: Gate::new(Arc::new(registry)),
+            folder,
+            ledger: Memory::default(),
+            person: Person::default(),
+            purse: Purse::default(),
+            profile: SafetyProfile::default(),
+            guards: Guards::default(),
+            rules: PermissionRules::default(),
+            mode: PlanMode::Normal(Phase::Session),
+            cancel: Cancel::new(),
+            scope: Scope::default(),
+            shown_bytes: 64 << 10,
+        }
+    }
+
+    /// The built-in tools and a sandbox with one part, `app`.
+    pub fn builtin() -> Self {
+        Self::new(Registry::with_builtins(), Some(Folder::new(&["app"])))
+    }
+
+    pub fn folder(&self) -> &Folder {
+        self.folder.as_ref().expect("a sandbox")
+    }
+
+    pub fn call_text(&self, tool: &str, arguments: &str) -> CallOutcome {
+        let request = CallRequest {
+            call_id: "call-1".to_owned(),
+            tool: tool.to_owned(),
+            arguments: arguments.to_owned(),
+        };
+        self.gate.call(&request, &self.context()).expect("nothing is broken")
+    }
+
+    pub fn context(&self) -> CallContext<'_> {
+        CallContext {
+            scope: &self.scope,
+            mode: self.mode,
+            profile: &self.profile,
+            guards: &self.guards,
+            rules: &self.rules,
+            workspace: self.folder.as_ref().map(|folder| -> &dyn Workspace { folder }),
+            approver: &self.person,
+            budget: &self.purse,
+            ledger: &self.ledger,
+            redactor: &Secrets,
+            cancel: &self.cancel,
+            shown_bytes: self.shown_bytes,
+        }
+    }
+
+    pub fn call(&self, tool: &str, arguments: Value) -> CallOutcome {
+        self.call_text(tool, &arguments.to_string())
+    }
+
+    /// A call that must succeed, and what it said.
+    pub fn ok(&self, tool: &str, arguments: Value) -> String {
+        match self.call(tool, arguments) {
+            CallOutcome::Succeeded(done) => format!("{}{}", done.shown.head, done.shown.tail),
+            other => panic!("{tool}: {}", other.for_model()),
+        }
+    }
+
+    /// A call that must fail, and why.
+    pub fn fails(&self, tool: &str, arguments: Value) -> String {
+        match self.call(tool, arguments) {
+            CallOutcome::Failed(failed) => failed.message,
+            other => panic!("{tool}: {}", other.for_model()),
+        }
+    }
+
+    /// A call that must be refused, and why.
+    pub fn refused(&self, tool: &str, arguments: Value) -> (&'static str, String) {
+        match self.call(tool, arguments) {
+            CallOutcome::Refused(refusal) => (refusal.reason.kind(), refusal.reason.to_string()),
+            other => panic!("{tool}: {}", other.for_model()),
+        }
+    }
+}
+
+/// A repository with one commit in a folder.
+pub fn repository(folder: &Path) {
+    let git = |arguments: &[&str]| {
+        let mut invocation = Invocation::new("git", folder);
+        invocation.arguments = arguments.iter().map(Into::into).collect();
+        let finished = cleveragents_process::run(&invocation, &Cancel::new()).expect("git runs");
+        assert!(finished.ending.is_success(), "{arguments:?}: {}", String::from_utf8_lossy(&finished.stderr.bytes));
+    };
+    git(&["init", "-q", "-b", "main"]);
+    git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"]);
+}
+
+/// Arguments of nothing.
+pub fn nothing() -> Value {
+    json!({})
+}
