@@ -3,7 +3,8 @@
 //!
 //! [`SessionService`] keeps conversations, [`PlanExecutionContext`] records what a plan run changes,
 //! [`LeaseService`] gives one owner at a time the right to work on something, [`ResourceService`] and
-//! [`ProjectService`] keep what plans work on, [`SandboxService`] the copies in which they do.
+//! [`ProjectService`] keep what plans work on, [`SandboxService`] the copies in which they do,
+//! [`ToolService`] what may be called in them, [`TurnService`] answers questions with all of it.
 
 mod lease;
 mod plan;
@@ -13,6 +14,8 @@ mod resource;
 mod sandbox;
 mod session;
 mod sync;
+mod tool;
+mod turn;
 
 pub use lease::{HeldLease, LeaseError, LeaseService};
 pub use plan::{ContextError, OpenChangeset, PlanExecutionContext};
@@ -24,11 +27,16 @@ pub use resource::{
     TreeNode, TypeRegistry, git_probe,
 };
 pub use sandbox::{
-    Applied, ApplyRequest, CaptureReport, ExecReport, ExecRequest, MemberChanges, OpenSandbox,
-    Recovered, RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService, SandboxView,
-    Target,
+    Applied, ApplyRequest, CaptureReport, Doer, ExecReport, ExecRequest, MemberChanges,
+    OpenSandbox, Recovered, RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService,
+    SandboxView, Target,
 };
 pub use session::{
     Answer, EXPORT_SCHEMA, ExportSummary, Failure, ImportCheck, ImportSummary, Question,
     SessionError, SessionService, SessionView, Stored,
+};
+pub use tool::{SandboxWorkspace, SpendScope, StoreBudget, StoreLedger, ToolError, ToolService};
+pub use turn::{
+    Interrupted, NoObserver, TurnError, TurnObserver, TurnReport, TurnRequest, TurnService,
+    TurnSettings, TurnTools,
 };

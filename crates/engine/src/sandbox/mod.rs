@@ -15,8 +15,8 @@ mod target;
 
 pub use apply::{Applied, ApplyRequest};
 pub use error::SandboxError;
-pub use exec::{ExecReport, ExecRequest};
 pub(crate) use exec::invocation;
+pub use exec::{ExecReport, ExecRequest};
 pub use history::{CaptureReport, Doer, MemberChanges, SandboxDiff};
 pub use recover::Recovered;
 pub use rollback::{RollbackTarget, RolledBack};

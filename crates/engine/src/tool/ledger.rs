@@ -56,7 +56,7 @@ pub(crate) fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
-fn storable_json(value: &Value) -> Value {
+pub(crate) fn storable_json(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(storable(text)),
         Value::Array(items) => items.iter().map(storable_json).collect(),
@@ -164,9 +164,8 @@ impl Ledger for StoreLedger {
         let found = self
             .engine
             .read(|reader| {
-                let row = invocations::get(reader, invocation)?.filter(|row| {
-                    row.session == scope.session && row.plan == scope.plan
-                });
+                let row = invocations::get(reader, invocation)?
+                    .filter(|row| row.session == scope.session && row.plan == scope.plan);
                 let hash: Option<ContentHash> = row.and_then(|row| row.output);
                 match hash {
                     Some(hash) => blobs::get(reader, hash),

@@ -6,7 +6,9 @@ mod ledger;
 mod service;
 mod workspace;
 
+pub(crate) use budget::Shortage;
 pub use budget::{SpendScope, StoreBudget};
 pub use ledger::StoreLedger;
+pub(crate) use ledger::{storable, storable_json};
 pub use service::{ToolError, ToolService};
 pub use workspace::SandboxWorkspace;

@@ -95,11 +95,7 @@ impl Workspace for SandboxWorkspace {
     fn checkpoint(&self, reason: &str) -> Result<CheckpointNumber, PortError> {
         // Every tool's changes are recorded after it, so there is nothing to look for.
         self.service
-            .checkpoint_recorded(
-                &mut self.open(),
-                CheckpointReason::BeforeExec,
-                Some(reason),
-            )
+            .checkpoint_recorded(&mut self.open(), CheckpointReason::BeforeExec, Some(reason))
             .map_err(PortError::new)
     }
 
@@ -153,7 +149,10 @@ impl Workspace for SandboxWorkspace {
         cancel: &Cancel,
     ) -> Result<Finished, PortError> {
         for member in &self.view.members {
-            member.protect().map_err(SandboxError::from).map_err(PortError::new)?;
+            member
+                .protect()
+                .map_err(SandboxError::from)
+                .map_err(PortError::new)?;
         }
         let request = ExecRequest {
             program: command.program.clone(),
@@ -184,7 +183,12 @@ impl Workspace for SandboxWorkspace {
     }
 
     fn git(&self, alias: &str) -> Result<Option<Git>, PortError> {
-        let Some(member) = self.view.members.iter().find(|member| member.alias == alias) else {
+        let Some(member) = self
+            .view
+            .members
+            .iter()
+            .find(|member| member.alias == alias)
+        else {
             return Ok(None);
         };
         member

@@ -49,9 +49,12 @@ impl CallRunner<'_> {
             while end < calls.len() && self.only_looks(&calls[at]) && self.only_looks(&calls[end]) {
                 end += 1;
             }
-            let open: Vec<usize> = (at..end).filter(|index| answers[*index].is_none()).collect();
+            let open: Vec<usize> = (at..end)
+                .filter(|index| answers[*index].is_none())
+                .collect();
             for few in open.chunks(AT_ONCE) {
-                let outcomes = self.run_together(few.iter().map(|index| &calls[*index]).collect())?;
+                let outcomes =
+                    self.run_together(few.iter().map(|index| &calls[*index]).collect())?;
                 for (index, outcome) in few.iter().zip(outcomes) {
                     answers[*index] = Some(Answered {
                         result: ToolResult {

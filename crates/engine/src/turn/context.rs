@@ -49,8 +49,12 @@ pub(super) fn fit(mut past: Vec<PastTurn>, present: &[ChatMessage], tokens: usiz
     let mut messages = Vec::new();
     if left_out > 0 {
         // Beside the next question, since two questions in a row confuse some models.
-        let note = format!("(Note: {left_out} earlier messages of this conversation are left out.)");
-        match past.get_mut(first).and_then(|turn| turn.messages.first_mut()) {
+        let note =
+            format!("(Note: {left_out} earlier messages of this conversation are left out.)");
+        match past
+            .get_mut(first)
+            .and_then(|turn| turn.messages.first_mut())
+        {
             Some(ChatMessage::User { parts }) => parts.insert(0, UserPart::Text(note)),
             _ => messages.push(ChatMessage::user(note)),
         }
@@ -68,14 +72,18 @@ fn turn_size(turn: &PastTurn) -> usize {
 fn size(message: &ChatMessage) -> usize {
     let (bytes, images) = match message {
         ChatMessage::User { parts } => {
-            parts.iter().fold((0, 0), |(bytes, images), part| match part {
-                UserPart::Text(text) => (bytes + text.len(), images),
-                UserPart::Image { .. } => (bytes, images + 1),
-            })
+            parts
+                .iter()
+                .fold((0, 0), |(bytes, images), part| match part {
+                    UserPart::Text(text) => (bytes + text.len(), images),
+                    UserPart::Image { .. } => (bytes, images + 1),
+                })
         }
         ChatMessage::Assistant(answer) => {
             let calls = answer.calls.iter();
-            let calls: usize = calls.map(|call| call.name.len() + call.arguments.len()).sum();
+            let calls: usize = calls
+                .map(|call| call.name.len() + call.arguments.len())
+                .sum();
             let thoughts: usize = answer.reasoning.iter().map(|one| one.text.len()).sum();
             (answer.text.len() + calls + thoughts, 0)
         }
@@ -205,6 +213,9 @@ mod tests {
         assert!(fitted.left_out > 0);
         let text = format!("{:?}", fitted.messages);
         assert!(text.contains("earlier messages of this conversation are left out"));
-        assert!(!text.contains("question 0") && text.contains("question 5"), "{text}");
+        assert!(
+            !text.contains("question 0") && text.contains("question 5"),
+            "{text}"
+        );
     }
 }

@@ -1,8 +1,6 @@
 //! Messages of a session as a model sees them, and back.
 
-use cleveragents_domain::{
-    Message, Metadata, NewMessage, Role, ToolInvocationId, TurnId,
-};
+use cleveragents_domain::{Message, Metadata, NewMessage, Role, ToolInvocationId, TurnId};
 use cleveragents_models::{AssistantMessage, ChatMessage, ToolResult, UserPart};
 use serde_json::{Value, json};
 
@@ -202,10 +200,12 @@ pub(super) fn shown(answer: &AssistantMessage) -> String {
     let names: Vec<String> = answer
         .calls
         .iter()
-        .map(|call| match cleveragents_tools::ToolName::from_wire(&call.name) {
-            Ok(name) => name.to_string(),
-            Err(_) => call.name.clone(),
-        })
+        .map(
+            |call| match cleveragents_tools::ToolName::from_wire(&call.name) {
+                Ok(name) => name.to_string(),
+                Err(_) => call.name.clone(),
+            },
+        )
         .collect();
     match names.as_slice() {
         [] => "(no answer)".to_owned(),

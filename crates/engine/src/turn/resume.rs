@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use cleveragents_domain::{
-    InvocationOutcome, LeaseSubject, LeaseToken, ToolInvocation, Turn,
-};
+use cleveragents_domain::{InvocationOutcome, LeaseSubject, LeaseToken, ToolInvocation, Turn};
 use cleveragents_models::{ChatMessage, ToolCall, ToolResult};
 use cleveragents_store::{blobs, invocations, turns};
 use cleveragents_tools::ports::{Question, Reply};
@@ -58,7 +56,8 @@ impl TurnService {
                 .map(|(call, known)| {
                     known.unwrap_or_else(|| ToolResult {
                         call_id: call.id.clone(),
-                        content: "This call did not run: the turn was interrupted before.".to_owned(),
+                        content: "This call did not run: the turn was interrupted before."
+                            .to_owned(),
                         is_error: true,
                     })
                 })

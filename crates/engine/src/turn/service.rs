@@ -16,7 +16,8 @@ use cleveragents_store::messages::{Announce, Appended};
 use cleveragents_store::{Engine, leases, messages, sessions, turns};
 use cleveragents_tools::ports::{Approver, Redact};
 use cleveragents_tools::{
-    CallOutcome, Gate, Guards, LoopGuard, PermissionRules, PlanMode, SafetyProfile, Verdict,
+    CallOutcome, Gate, Ground, Guards, LoopGuard, PermissionRules, PlanMode, SafetyProfile,
+    ToolSpec, Verdict,
 };
 use serde_json::Value;
 
@@ -202,8 +203,11 @@ impl TurnService {
             .prompt
             .as_ref()
             .map(|prompt| {
-                self.sessions
-                    .message(Role::User, prompt.clone(), cleveragents_domain::Metadata::new())
+                self.sessions.message(
+                    Role::User,
+                    prompt.clone(),
+                    cleveragents_domain::Metadata::new(),
+                )
             })
             .transpose()?;
         let lease = self.wait(request)?;
@@ -334,7 +338,8 @@ impl TurnService {
             };
             if let Some(calls) = waiting {
                 budget.begin_step();
-                let verdict = self.answer_calls(&runner, running, &calls, &mut report, &mut repetition)?;
+                let verdict =
+                    self.answer_calls(&runner, running, &calls, &mut report, &mut repetition)?;
                 if let Verdict::Stuck { times } = verdict {
                     return Err(TurnError::Stuck(times));
                 }
@@ -380,8 +385,8 @@ impl TurnService {
                 },
                 crate::tool::Shortage::Store(error) => error.into(),
             })?;
-        let (mut completion, has_begun) = match listen(request, chat) {
-            (Ok(completion), has_begun) => (completion, has_begun),
+        let mut completion = match listen(request, chat) {
+            (Ok(completion), _) => completion,
             (Err(error), has_begun) => {
                 // What was streamed was paid for, though nobody said how much.
                 held.settle(if has_begun { bound } else { MicroUsd(0) })?;
@@ -391,7 +396,6 @@ impl TurnService {
                 });
             }
         };
-        let _ = has_begun;
         held.settle(completion.cost_micro_usd.unwrap_or_default())?;
         make_distinct(&mut completion.message, &running.steps);
         let usage = TokenUsage {
@@ -468,7 +472,8 @@ impl TurnService {
         for (call, answered) in calls.iter().zip(done) {
             let mut result = answered.result;
             if let Some(outcome) = answered.outcome {
-                let verdict = repetition.saw(&call.name, &call.arguments, &outcome.fingerprint());
+                let verdict =
+                    repetition.answered(&call.name, &call.arguments, &outcome.fingerprint());
                 if let Verdict::Repeating { times } | Verdict::Stuck { times } = verdict {
                     result.content.push_str(&format!(
                         "\n(You made this very call {times} times and got the same answer. Do something else.)"
@@ -542,10 +547,7 @@ pub(super) fn chat_value(message: &ChatMessage) -> Value {
 }
 
 /// Listens to the model; says also whether it had begun to answer.
-fn listen(
-    request: &TurnRequest<'_>,
-    chat: ChatRequest,
-) -> (Result<Completion, ModelError>, bool) {
+fn listen(request: &TurnRequest<'_>, chat: ChatRequest) -> (Result<Completion, ModelError>, bool) {
     use futures_util::StreamExt as _;
     let mut has_begun = false;
     let runtime = match tokio::runtime::Builder::new_current_thread()
@@ -633,6 +635,14 @@ fn make_distinct(message: &mut AssistantMessage, steps: &[ChatMessage]) {
     }
 }
 
+/// Whether a tool could run at all; others are not worth telling of.
+fn is_offered(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
+    let tools = &request.tools;
+    let has_ground = spec.ground == Ground::Nothing || tools.workspace.is_some();
+    let may_write = tools.mode != PlanMode::ReadOnly || !spec.capability.is_writing();
+    has_ground && may_write
+}
+
 /// The tools as the model is told of them: those that could run.
 fn definitions(request: &TurnRequest<'_>) -> Vec<ToolDefinition> {
     if !request.model.capabilities().tools {
@@ -641,8 +651,9 @@ fn definitions(request: &TurnRequest<'_>) -> Vec<ToolDefinition> {
     request
         .tools
         .gate
-        .offered(request.tools.mode, request.tools.workspace.is_some())
-        .into_iter()
+        .registry()
+        .list()
+        .filter(|spec| is_offered(request, spec))
         .map(|spec| ToolDefinition {
             name: spec.name.wire_name(),
             description: spec.description.clone(),
