@@ -14,7 +14,7 @@ use crate::session::SessionError;
 pub enum TurnError {
     /// The session cannot be used.
     #[error(transparent)]
-    Session(#[from] SessionError),
+    Session(Box<SessionError>),
     /// The question or an answer cannot be stored.
     #[error(transparent)]
     Content(#[from] ContentError),
@@ -26,10 +26,10 @@ pub enum TurnError {
     Gate(#[from] GateError),
     /// The sandbox failed.
     #[error(transparent)]
-    Sandbox(#[from] SandboxError),
+    Sandbox(Box<SandboxError>),
     /// The session is busy.
     #[error(transparent)]
-    Lease(#[from] LeaseError),
+    Lease(Box<LeaseError>),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] cleveragents_store::Error),
@@ -64,6 +64,24 @@ pub enum TurnError {
     /// There is nothing to go on with.
     #[error("no turn of session {0} was interrupted")]
     NothingToResume(SessionId),
+}
+
+impl From<SandboxError> for TurnError {
+    fn from(error: SandboxError) -> Self {
+        Self::Sandbox(Box::new(error))
+    }
+}
+
+impl From<SessionError> for TurnError {
+    fn from(error: SessionError) -> Self {
+        Self::Session(Box::new(error))
+    }
+}
+
+impl From<LeaseError> for TurnError {
+    fn from(error: LeaseError) -> Self {
+        Self::Lease(Box::new(error))
+    }
 }
 
 impl Diagnose for TurnError {

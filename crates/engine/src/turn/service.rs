@@ -53,7 +53,7 @@ impl Default for TurnSettings {
             context_tokens: None,
             max_output_tokens: 8_192,
             shown_bytes: cleveragents_tools::DEFAULT_SHOWN_BYTES,
-            patience: Duration::from_secs(600),
+            patience: Duration::from_mins(10),
             stream: true,
         }
     }

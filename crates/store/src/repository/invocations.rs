@@ -1,6 +1,8 @@
 //! Tool invocations: a row before the effect, completed with what came back.
 
-use cleveragents_domain::{InvocationOutcome, PlanId, ToolInvocation, ToolInvocationId, TurnId};
+use cleveragents_domain::{
+    InvocationOutcome, PlanId, SessionId, ToolInvocation, ToolInvocationId, TurnId,
+};
 
 use super::{json_text, stored_json};
 use crate::error::Error;
@@ -107,6 +109,25 @@ pub fn of_turn(reader: &mut dyn Reader, turn: TurnId) -> Result<Vec<ToolInvocati
                 " FROM tool_invocations WHERE turn_id = ?1 ORDER BY invocation_id"
             ),
             params![turn],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
+}
+
+/// The calls of a session, oldest first.
+pub fn of_session(
+    reader: &mut dyn Reader,
+    session: SessionId,
+) -> Result<Vec<ToolInvocation>, Error> {
+    reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM tool_invocations WHERE session_id = ?1 ORDER BY invocation_id"
+            ),
+            params![session],
         )?
         .into_iter()
         .map(read)

@@ -1,0 +1,154 @@
+//! Turns whose process died.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use cleveragents_domain::{InvocationOutcome, MessageState, Role};
+use cleveragents_engine::{TurnError, TurnObserver};
+use cleveragents_models::ToolCall;
+use cleveragents_testkit::TestDatabase;
+use cleveragents_tools::CallOutcome;
+use cleveragents_tools::ports::{Approval, Reply};
+
+use crate::support::{How, Person, Talk};
+
+/// Ends the turn without a word, as a crash does, before or after a call.
+struct Crash {
+    after: bool,
+    call: &'static str,
+}
+
+impl TurnObserver for Crash {
+    fn called(&self, call: &ToolCall, _outcome: &CallOutcome) {
+        assert!(!(self.after && call.id == self.call), "crash");
+    }
+
+    fn step(&self, number: u32) {
+        assert!(self.after || number < 2, "crash");
+    }
+}
+
+const SCRIPT: &str = r"
+answers:
+- calls:
+  - {id: one, name: builtin_S_file-write, arguments: {path: one.txt, content: '1'}}
+  - {id: two, name: builtin_S_file-write, arguments: {path: two.txt, content: '2'}}
+- text: Done.
+";
+
+fn crashed(database: &TestDatabase, after: bool, call: &'static str) -> Talk {
+    let talk = Talk::new(database);
+    let person = Person::absent();
+    let crash = Crash { after, call };
+    let how = How {
+        observer: &crash,
+        ..How::asking("write both", &person)
+    };
+    let ended = catch_unwind(AssertUnwindSafe(|| talk.tell(SCRIPT, how)));
+    assert!(ended.is_err(), "it crashed");
+    assert!(talk.is_running(), "and its turn was never ended");
+    assert!(talk.messages().is_empty());
+    talk
+}
+
+fn resuming(person: &Person) -> How<'_> {
+    How {
+        prompt: None,
+        ..How::asking("", person)
+    }
+}
+
+#[test]
+fn a_turn_goes_on_after_the_last_stored_result() {
+    for database in TestDatabase::each() {
+        let talk = crashed(&database, true, "one");
+        std::fs::remove_file(talk.copy().join("one.txt")).expect("written before the crash");
+        let person = Person::absent();
+        let report = talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+        assert_eq!(report.answer, "Done.");
+        assert!(report.interrupted.expect("told").is_resumed);
+        assert!(
+            !talk.copy().join("one.txt").exists(),
+            "a call whose result is stored is not repeated"
+        );
+        assert!(talk.copy().join("two.txt").exists(), "the other one ran");
+        assert_eq!(talk.calls().len(), 2);
+        use Role::{Assistant, Tool, User};
+        assert_eq!(talk.roles(), [User, Assistant, Tool, Tool, Assistant]);
+    }
+}
+
+#[test]
+fn another_question_ends_an_interrupted_turn_and_keeps_what_was_done() {
+    let database = TestDatabase::each().remove(0);
+    let talk = crashed(&database, true, "one");
+    let person = Person::absent();
+    let script = "answers:\n- text: unused\n- text: I see.\n";
+    let report = talk
+        .tell(script, How::asking("what happened?", &person))
+        .expect("answered");
+    assert_eq!(
+        report.answer, "I see.",
+        "the model is shown the first answer"
+    );
+    assert!(!report.interrupted.expect("told").is_resumed);
+    assert!(
+        !talk.copy().join("two.txt").exists(),
+        "nothing more was done"
+    );
+    let messages = talk.messages();
+    use Role::{Assistant, Tool, User};
+    assert_eq!(talk.roles(), [User, Assistant, Tool, Tool, User, Assistant]);
+    assert_eq!(messages[0].state, MessageState::Failed);
+    assert!(messages[3].content.contains("did not run"));
+}
+
+/// Makes the row of the first call look as if the process had died inside of it.
+fn in_the_middle_of(database: &TestDatabase) -> Talk {
+    let talk = crashed(database, true, "one");
+    database.meddle(
+        "UPDATE tool_invocations SET outcome = 'running', finished_at = NULL, output_hash = NULL",
+    );
+    std::fs::remove_file(talk.copy().join("one.txt")).expect("written before the crash");
+    talk
+}
+
+#[test]
+fn a_doubtful_call_is_asked_about_and_never_repeated_unasked() {
+    for database in TestDatabase::each() {
+        let talk = in_the_middle_of(&database);
+        let person = Person::absent();
+        let report = talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+        assert_eq!(
+            report.interrupted.expect("told").doubtful,
+            ["builtin/file-write"]
+        );
+        assert_eq!(person.asked.lock().expect("fine").len(), 1);
+        assert!(!talk.copy().join("one.txt").exists());
+        assert_eq!(talk.calls()[0].outcome, InvocationOutcome::Failed);
+        assert!(
+            talk.messages()[2]
+                .content
+                .contains("not known whether it took effect")
+        );
+    }
+    let database = TestDatabase::each().remove(0);
+    let talk = in_the_middle_of(&database);
+    let person = Person::saying(Approval::Once, Reply::Text("run it again".to_owned()));
+    talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+    assert!(talk.copy().join("one.txt").exists(), "it was asked for");
+    let talk = in_the_middle_of(&TestDatabase::each().remove(0));
+    let person = Person::saying(Approval::Once, Reply::Text("it was done".to_owned()));
+    talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+    assert!(!talk.copy().join("one.txt").exists());
+    assert!(talk.messages()[2].content.contains("says that it was done"));
+}
+
+#[test]
+fn without_an_interrupted_turn_there_is_nothing_to_resume() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    let error = talk.tell(SCRIPT, resuming(&person)).expect_err("nothing");
+    assert!(matches!(error, TurnError::NothingToResume(_)), "{error}");
+    assert!(talk.messages().is_empty());
+}

@@ -1,0 +1,199 @@
+//! The loop: answers, tools, refusals.
+
+use cleveragents_domain::{InvocationOutcome, MessageState, Role};
+use cleveragents_engine::{TurnError, TurnSettings};
+use cleveragents_testkit::TestDatabase;
+use cleveragents_tools::ports::{Approval, Reply};
+use cleveragents_tools::{Guards, PlanMode};
+
+use crate::support::{How, Person, Talk};
+
+/// Writes a file, reads it with another in one answer, then says so.
+const WORKING: &str = r"
+answers:
+- text: I write.
+  calls:
+  - {name: builtin_S_file-write, arguments: {path: b.txt, content: 'second'}}
+- calls:
+  - {name: builtin_S_file-read, arguments: {path: a.txt}}
+  - {name: builtin/read_file, arguments: {path: b.txt}}
+- {text: Both are there., usage: {input_tokens: 100, output_tokens: 7}}
+";
+
+#[test]
+fn a_turn_acts_in_the_sandbox_and_is_stored_whole() {
+    for database in TestDatabase::each() {
+        let talk = Talk::new(&database);
+        let person = Person::absent();
+        let report = talk
+            .tell(WORKING, How::asking("make b.txt", &person))
+            .expect("answered");
+        assert_eq!(report.answer, "Both are there.");
+        assert_eq!((report.steps, report.calls.len()), (3, 3));
+        assert_eq!(
+            std::fs::read_to_string(talk.copy().join("b.txt")).expect("written"),
+            "second"
+        );
+        assert!(
+            !talk.real().join("b.txt").exists(),
+            "the real one is untouched"
+        );
+        use Role::{Assistant, Tool, User};
+        assert_eq!(
+            talk.roles(),
+            [User, Assistant, Tool, Assistant, Tool, Tool, Assistant]
+        );
+        let numbers: Vec<u64> = report.sequences.iter().map(|number| number.0).collect();
+        assert_eq!(numbers, (0..7).collect::<Vec<_>>());
+        let calls = talk.calls();
+        let tools: Vec<&str> = calls.iter().map(|call| call.tool.as_str()).collect();
+        assert_eq!(
+            tools,
+            [
+                "builtin/file-write",
+                "builtin/file-read",
+                "builtin/file-read"
+            ]
+        );
+        assert!(
+            calls
+                .iter()
+                .all(|call| call.outcome == InvocationOutcome::Succeeded)
+        );
+        let session = talk.sessions.get(talk.session).expect("there");
+        assert!(
+            session.usage.output_tokens.0 >= 7,
+            "what it took is counted"
+        );
+        assert!(!talk.is_running());
+
+        // The next turn sees all of it: the script answers by the number of answers it is shown.
+        let again = talk.tell(
+            &format!("{WORKING}- text: The fourth.\n"),
+            How::asking("and now?", &person),
+        );
+        assert_eq!(again.expect("answered").answer, "The fourth.");
+        let view = talk.sandboxes.find("talk").expect("there");
+        assert_eq!(view.position, 1, "one change is recorded");
+    }
+}
+
+fn refused(how: How<'_>, script: &str) -> (Talk, cleveragents_domain::ToolInvocation) {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let report = talk.tell(script, how).expect("the model goes on");
+    assert_eq!(report.answer, "Then not.");
+    let call = talk.calls().remove(0);
+    assert_eq!(call.outcome, InvocationOutcome::Refused);
+    assert!(report.calls[0].1.for_model().contains("refused"));
+    (talk, call)
+}
+
+const WRITING: &str = r"
+answers:
+- calls: [{name: builtin_S_file-write, arguments: {path: b.txt, content: x}}]
+- text: Then not.
+";
+
+#[test]
+fn what_is_refused_does_not_run_and_the_model_goes_on() {
+    let person = Person::saying(Approval::Refused(None), Reply::Declined);
+    let asking = || How::asking("go", &person);
+    let denied = |rules| How { rules, ..asking() };
+    let (talk, call) = refused(denied("deny builtin/file-write"), WRITING);
+    assert!(!talk.copy().join("b.txt").exists());
+    assert_eq!(call.reason.as_deref(), Some("rule"));
+    let guards = Guards {
+        denylist: vec!["builtin/file-*".parse().expect("a pattern")],
+        ..Guards::default()
+    };
+    let (talk, _) = refused(How { guards, ..asking() }, WRITING);
+    assert!(!talk.copy().join("b.txt").exists());
+    let (talk, _) = refused(denied("ask builtin/file-write"), WRITING);
+    assert!(!talk.copy().join("b.txt").exists());
+    assert_eq!(person.asked.lock().expect("fine").len(), 1);
+    let read_only = How {
+        mode: PlanMode::ReadOnly,
+        ..asking()
+    };
+    let (talk, _) = refused(read_only, WRITING);
+    assert!(!talk.copy().join("b.txt").exists());
+    let nowhere = How {
+        in_sandbox: false,
+        ..asking()
+    };
+    let (_, call) = refused(nowhere, WRITING);
+    assert!(call.error.expect("told").contains("sandbox"));
+    let unknown = WRITING.replace("file-write", "file-wipe");
+    let (_, call) = refused(asking(), &unknown);
+    assert!(
+        call.error.expect("told").contains("file-write"),
+        "the nearest is named"
+    );
+    let malformed = "answers:\n- calls: [{name: builtin_S_file-write, raw_arguments: '{\"path\": '}]\n- text: Then not.\n";
+    refused(asking(), malformed);
+}
+
+#[test]
+fn without_a_person_the_turn_ends_and_says_who_is_needed() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    let how = How {
+        rules: "ask builtin/file-write",
+        ..How::asking("go", &person)
+    };
+    let error = talk.tell(WRITING, how).expect_err("nobody is there");
+    assert!(matches!(error, TurnError::HumanNeeded(_)), "{error}");
+    assert!(!talk.copy().join("b.txt").exists());
+    let messages = talk.messages();
+    assert_eq!(
+        messages[0].state,
+        MessageState::Failed,
+        "and the turn is marked"
+    );
+    assert!(!talk.is_running());
+}
+
+#[test]
+fn a_model_that_repeats_itself_is_told_and_then_stopped() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let script = "at_end: repeat_last\nanswers:\n- calls: [{name: builtin_S_file-read, arguments: {path: none.txt}}]\n";
+    let person = Person::absent();
+    let error = talk
+        .tell(script, How::asking("go", &person))
+        .expect_err("stopped");
+    assert!(matches!(error, TurnError::Stuck(_)), "{error}");
+    let told = talk
+        .messages()
+        .iter()
+        .any(|message| message.content.contains("Do something else"));
+    assert!(told);
+    let few = How {
+        settings: TurnSettings {
+            max_steps: 2,
+            ..TurnSettings::default()
+        },
+        ..How::asking("again", &person)
+    };
+    let error = talk.tell(script, few).expect_err("stopped");
+    assert!(matches!(error, TurnError::TooManySteps(2)), "{error}");
+}
+
+#[test]
+fn a_failing_model_leaves_the_question_marked() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    let error = talk
+        .tell("answers: []\n", How::asking("go", &person))
+        .expect_err("no answer");
+    assert!(matches!(error, TurnError::Model(_)), "{error}");
+    let messages = talk.messages();
+    assert_eq!(messages.len(), 1);
+    assert_eq!(messages[0].state, MessageState::Failed);
+    // It is not shown to the model next time: the script still gives its first answer.
+    let report = talk.tell("answers:\n- text: hello\n", How::asking("again", &person));
+    assert_eq!(report.expect("answered").answer, "hello");
+}

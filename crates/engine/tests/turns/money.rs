@@ -1,0 +1,95 @@
+//! Budgets: reserved before, settled after, never exceeded together.
+
+use std::sync::Arc;
+
+use cleveragents_domain::MicroUsd;
+use cleveragents_engine::{SpendScope, StoreBudget};
+use cleveragents_store::budgets;
+use cleveragents_testkit::{TestDatabase, at_once};
+use cleveragents_tools::ToolName;
+use cleveragents_tools::ports::{Budget, BudgetRefusal, Spending, SpendingLimits};
+
+fn scope(limit: u64) -> SpendScope {
+    SpendScope {
+        name: "session test".to_owned(),
+        limit: Some(MicroUsd(limit)),
+    }
+}
+
+#[test]
+fn thirty_two_calls_at_once_stay_within_the_budget() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let tool: ToolName = "local/paid".parse().expect("a name");
+        let paid = at_once(32, |_| {
+            let budget = StoreBudget::new(Arc::clone(&engine), vec![scope(1_000)]);
+            let spending = Spending {
+                tool: &tool,
+                cost: MicroUsd(70),
+                limits: SpendingLimits::default(),
+            };
+            match budget.reserve(&spending) {
+                Ok(reservation) => {
+                    reservation.settle(MicroUsd(70)).expect("settled");
+                    1_u64
+                }
+                Err(BudgetRefusal::Money { limit, used }) => {
+                    assert_eq!(limit, MicroUsd(1_000));
+                    assert!(used.0 + 70 > 1_000, "{used:?}");
+                    0
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        });
+        let paid: u64 = paid.into_iter().sum();
+        let used = engine
+            .read(|reader| budgets::used(reader, "session test"))
+            .expect("read");
+        assert_eq!(used.spent, MicroUsd(paid * 70), "the sum of what was paid");
+        assert_eq!(used.reserved, MicroUsd(0));
+        assert!(used.spent.0 <= 1_000 && paid >= 1, "{paid}");
+    }
+}
+
+#[test]
+fn what_is_not_used_is_given_back_and_calls_are_counted() {
+    let database = TestDatabase::each().remove(0);
+    let engine = database.open();
+    let budget = StoreBudget::new(Arc::clone(&engine), vec![scope(100)]);
+    let tool: ToolName = "local/paid".parse().expect("a name");
+    let spending = Spending {
+        tool: &tool,
+        cost: MicroUsd(60),
+        limits: SpendingLimits {
+            calls_per_step: Some(2),
+            ..SpendingLimits::default()
+        },
+    };
+    for _ in 0..5 {
+        drop(
+            budget
+                .reserve(&spending)
+                .ok()
+                .expect("given back each time"),
+        );
+    }
+    budget
+        .reserve(&spending)
+        .ok()
+        .expect("there is room")
+        .settle(MicroUsd(30))
+        .expect("settled");
+    let kept = budget.reserve(&spending).ok().expect("70 are left");
+    assert!(matches!(
+        budget.reserve(&spending),
+        Err(BudgetRefusal::Calls { limit: 2 })
+    ));
+    drop(kept);
+    budget.begin_step();
+    let empty = StoreBudget::new(engine, vec![scope(0)]);
+    let refused = empty.reserve(&spending);
+    assert!(
+        matches!(refused, Err(BudgetRefusal::Money { .. })),
+        "zero means nothing"
+    );
+}

@@ -1,0 +1,226 @@
+//! A conversation with a scripted model in a sandbox of its own.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use cleveragents_domain::{Message, Role, Sequence, SessionId, ToolInvocation};
+use cleveragents_engine::{
+    NoObserver, SandboxService, SandboxWorkspace, SessionService, SpendScope, Target, ToolService,
+    TurnError, TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
+};
+use cleveragents_models::{CancellationToken, Catalogue, CatalogueOptions, Model};
+use cleveragents_process::{Cancel, WhenMissing};
+use cleveragents_sandbox::Source;
+use cleveragents_store::{Engine, turns};
+use cleveragents_testkit::TestDatabase;
+use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Redact, Reply};
+use cleveragents_tools::{Effect, Gate, Guards, PermissionRules, Phase, PlanMode, SafetyProfile};
+
+/// A person who gives fixed answers and remembers what was asked.
+pub struct Person {
+    pub approval: Approval,
+    pub reply: Reply,
+    pub asked: Mutex<Vec<String>>,
+}
+
+impl Person {
+    pub fn absent() -> Self {
+        Self::saying(Approval::NobodyThere, Reply::NobodyThere)
+    }
+
+    pub fn saying(approval: Approval, reply: Reply) -> Self {
+        Self {
+            approval,
+            reply,
+            asked: Mutex::default(),
+        }
+    }
+}
+
+impl Approver for Person {
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
+        let text = format!("{}: {}", request.tool, request.reason);
+        self.asked.lock().expect("fine").push(text);
+        self.approval.clone()
+    }
+
+    fn question(&self, question: &Question<'_>) -> Reply {
+        self.asked
+            .lock()
+            .expect("fine")
+            .push(question.text.to_owned());
+        self.reply.clone()
+    }
+}
+
+/// Nothing is secret here.
+pub struct Open;
+
+impl Redact for Open {
+    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        Cow::Borrowed(text)
+    }
+}
+
+pub struct Talk {
+    pub engine: Arc<Engine>,
+    pub sessions: SessionService,
+    pub turns: TurnService,
+    pub sandboxes: SandboxService,
+    pub session: SessionId,
+    folder: tempfile::TempDir,
+}
+
+/// What a turn is asked with, besides the script.
+pub struct How<'a> {
+    pub prompt: Option<&'a str>,
+    pub person: &'a Person,
+    pub observer: &'a dyn TurnObserver,
+    pub guards: Guards,
+    pub scopes: Vec<SpendScope>,
+    pub mode: PlanMode,
+    pub rules: &'a str,
+    pub in_sandbox: bool,
+    pub settings: TurnSettings,
+}
+
+impl<'a> How<'a> {
+    pub fn asking(prompt: &'a str, person: &'a Person) -> Self {
+        Self {
+            prompt: Some(prompt),
+            person,
+            observer: &NoObserver,
+            guards: Guards::default(),
+            scopes: Vec::new(),
+            mode: PlanMode::Normal(Phase::Session),
+            rules: "",
+            in_sandbox: true,
+            settings: TurnSettings::default(),
+        }
+    }
+}
+
+impl Talk {
+    pub fn new(database: &TestDatabase) -> Self {
+        Self::on(database.open())
+    }
+
+    pub fn on(engine: Arc<Engine>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sessions = SessionService::new(Arc::clone(&engine), 1 << 20);
+        let session = sessions
+            .create(None, None, "supervised")
+            .expect("a session")
+            .id;
+        let real = folder.path().join("real");
+        std::fs::create_dir(&real).expect("a folder");
+        std::fs::write(real.join("a.txt"), "first\n").expect("a file");
+        Self {
+            turns: TurnService::new(Arc::clone(&engine), sessions.clone()),
+            sandboxes: SandboxService::new(Arc::clone(&engine), folder.path().join("sandboxes")),
+            engine,
+            sessions,
+            session,
+            folder,
+        }
+    }
+
+    pub fn script(&self, text: &str) -> Arc<dyn Model> {
+        let place = self.folder.path().join("script.yaml");
+        std::fs::write(&place, text).expect("a file");
+        let options = CatalogueOptions::new(Arc::new(|_| None), self.folder.path());
+        let catalogue = Catalogue::new(options).expect("a catalogue");
+        catalogue
+            .open(&"scripted/script.yaml".parse().expect("a name"))
+            .expect("a model")
+    }
+
+    /// Where the sandbox's copy of the one part is.
+    pub fn copy(&self) -> PathBuf {
+        let view = self.sandboxes.find("talk").expect("a sandbox");
+        view.members[0].root.clone()
+    }
+
+    pub fn real(&self) -> PathBuf {
+        self.folder.path().join("real")
+    }
+
+    fn workspace(&self) -> SandboxWorkspace {
+        if self.sandboxes.find("talk").is_err() {
+            let target = Target {
+                alias: "code".to_owned(),
+                resource: "local/code".to_owned(),
+                strategy: "copy_on_write".to_owned(),
+                source: Source::Directory,
+                location: self.real(),
+                is_read_only: false,
+            };
+            self.sandboxes
+                .create("talk", "test", &[target])
+                .expect("a sandbox");
+        }
+        let open = self.sandboxes.open("talk").expect("opened");
+        SandboxWorkspace::new(self.sandboxes.clone(), open, WhenMissing::Warn).expect("a workspace")
+    }
+
+    pub fn tell(&self, script: &str, how: How<'_>) -> Result<TurnReport, TurnError> {
+        let model = self.script(script);
+        let registry = ToolService::new(Arc::clone(&self.engine))
+            .registry()
+            .expect("tools");
+        let gate = Gate::new(Arc::new(registry));
+        let workspace = how.in_sandbox.then(|| self.workspace());
+        let rules = PermissionRules::parse(how.rules, Effect::Allow).expect("rules");
+        let cancel = Cancel::new();
+        self.turns.tell(&TurnRequest {
+            session: self.session,
+            prompt: how.prompt.map(str::to_owned),
+            price: None,
+            model,
+            actor: None,
+            system: vec!["You are a test.".to_owned()],
+            tools: TurnTools {
+                gate: &gate,
+                mode: how.mode,
+                profile: &SafetyProfile::default(),
+                guards: &how.guards,
+                rules: &rules,
+                workspace: workspace.as_ref(),
+                approver: how.person,
+            },
+            scopes: how.scopes,
+            redactor: &Open,
+            settings: how.settings,
+            observer: how.observer,
+            cancel: &cancel,
+            stop: CancellationToken::new(),
+        })
+    }
+
+    pub fn messages(&self) -> Vec<Message> {
+        self.sessions
+            .messages(self.session, Sequence(0), 10_000)
+            .expect("messages")
+    }
+
+    pub fn roles(&self) -> Vec<Role> {
+        self.messages().iter().map(|message| message.role).collect()
+    }
+
+    /// The rows of all calls, oldest first.
+    pub fn calls(&self) -> Vec<ToolInvocation> {
+        let all: Vec<_> = self
+            .engine
+            .read(|reader| cleveragents_store::invocations::of_session(reader, self.session))
+            .expect("rows");
+        all
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.engine
+            .read(|reader| turns::running(reader, self.session))
+            .expect("read")
+            .is_some()
+    }
+}
