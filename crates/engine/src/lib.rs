@@ -25,8 +25,8 @@ pub use resource::{
 };
 pub use sandbox::{
     Applied, ApplyRequest, CaptureReport, ExecReport, ExecRequest, MemberChanges, OpenSandbox,
-    Recovered, RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService, SandboxView,
-    Target,
+    QueryReport, QueryRequest, Recording, Recovered, RollbackTarget, RolledBack, SandboxDiff,
+    SandboxError, SandboxService, SandboxView, Target,
 };
 pub use session::{
     Answer, EXPORT_SCHEMA, ExportSummary, Failure, ImportCheck, ImportSummary, Question,

@@ -8,8 +8,10 @@ mod apply;
 mod error;
 mod exec;
 mod history;
+mod query;
 mod recover;
 mod rollback;
+mod servers;
 mod service;
 mod target;
 
@@ -17,6 +19,7 @@ pub use apply::{Applied, ApplyRequest};
 pub use error::SandboxError;
 pub use exec::{ExecReport, ExecRequest};
 pub use history::{CaptureReport, MemberChanges, SandboxDiff};
+pub use query::{QueryReport, QueryRequest, Recording};
 pub use recover::Recovered;
 pub use rollback::{RollbackTarget, RolledBack};
 pub use service::{OpenSandbox, SandboxService, SandboxView};

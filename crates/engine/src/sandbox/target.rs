@@ -58,10 +58,15 @@ impl Target {
                 }
             }
             SandboxStrategy::TransactionRollback if location.is_file() => Source::Sqlite,
+            SandboxStrategy::TransactionRollback
+                if boundary.resource.properties.contains_key("url") =>
+            {
+                Source::Postgres
+            }
             SandboxStrategy::TransactionRollback => {
                 return Err(cannot(
-                    "only SQLite databases can be worked on in a sandbox yet",
-                    Some("leave it out, or work on an SQLite copy"),
+                    "it is neither an SQLite file nor a PostgreSQL database with an address",
+                    Some("look at it with `agents resource show RESOURCE`, and register it again"),
                 ));
             }
             SandboxStrategy::Snapshot => {
