@@ -20,8 +20,8 @@ fn script_and_files_are_applied_together() {
         {"line": 2, "word": "insert", "rows": 2},
         {"line": 3, "word": "update", "rows": 3},
     ]);
-    let would = world.agents.data(&PREVIEW);
-    assert_eq!(would["parts"][1]["statements"], wanted);
+    let preview = world.agents.data(&PREVIEW);
+    assert_eq!(preview["parts"][1]["statements"], wanted);
     assert_eq!(world.state(), old, "a preview changes nothing");
     let did = world.agents.data(&APPLY);
     assert_eq!(did["parts"][1]["statements"], wanted);

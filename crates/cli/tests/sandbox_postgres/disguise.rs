@@ -12,7 +12,7 @@ CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN COMMIT; RET
 ";
 
 /// What comes between a first and a last insert.
-const DISGUISES: [&str; 34] = [
+const DISGUISES: [&str; 35] = [
     "COMMIT;",
     "commit",
     "Commit Work;",
@@ -35,6 +35,8 @@ const DISGUISES: [&str; 34] = [
     "SELECT 1;COMMIT;SELECT 2;",
     "SELECT 'a\\'; COMMIT; --';",
     "SET standard_conforming_strings = off; SELECT 'a\\'; SELECT '; COMMIT; --';",
+    // One statement to whoever takes a backslash for itself, and three to the server.
+    "SET standard_conforming_strings = off; SELECT 'a\\'' ; COMMIT; -- ';",
     "SET standard_conforming_strings = off;",
     "SELECT E'a'\n'b\\''; COMMIT; SELECT '';",
     "SELECT $a$ $b$ $a$; COMMIT; SELECT $b$ $b$;",
@@ -63,7 +65,6 @@ fn no_script_commits_halfway_however_it_is_dressed() {
         world.write(&sql);
         for arguments in [
             ["sandbox", "apply", "fix", "--dry-run"].as_slice(),
-            &["sandbox", "query", "fix", "SELECT 1"],
             &["sandbox", "apply", "fix"],
         ] {
             let answer = world.agents.run(arguments);

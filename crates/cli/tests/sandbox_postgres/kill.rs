@@ -168,7 +168,7 @@ fn a_server_that_goes_away_in_the_middle_changes_nothing() {
     for end in [
         "SELECT pg_terminate_backend(pg_backend_pid());",
         // Ends the connection while the files are put in place.
-        "SET idle_in_transaction_session_timeout = '1ms';",
+        "SET idle_in_transaction_session_timeout = '20ms';",
     ] {
         world.write(&format!("INSERT INTO t VALUES (2, 'new');\n{end}\n"));
         for number in 0..300 {
@@ -176,6 +176,7 @@ fn a_server_that_goes_away_in_the_middle_changes_nothing() {
         }
         let answer = world.agents.run(&APPLY);
         assert_eq!(answer.code, Some(1), "{answer:?}");
+        println!("{end} {}", answer.err.lines().next().unwrap_or_default());
         super::world::assert_no_password(&answer);
         assert_eq!(world.state(), old, "{end}: {answer:?}");
         assert_eq!(

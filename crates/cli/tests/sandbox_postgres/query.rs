@@ -61,6 +61,10 @@ fn rows_come_in_every_format_and_not_more_than_asked_for() {
     let answer = world.agents.data(&many);
     assert_eq!(answer["rows"], json!([["1"], ["2"], ["3"]]));
     assert_eq!(answer["rows_left_out"], 7);
+    let explained = world.query("EXPLAIN SELECT * FROM t");
+    assert_eq!(explained["columns"], json!(["QUERY PLAN"]));
+    let came = explained["rows"].as_array().expect("rows").len();
+    assert_eq!(explained["statements"][0]["rows"], came);
     // Types that only the database knows, made by the very script.
     world.write("CREATE TYPE colour AS ENUM ('red', 'blue');");
     let answer =

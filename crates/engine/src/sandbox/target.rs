@@ -57,12 +57,12 @@ impl Target {
                     Source::File
                 }
             }
-            SandboxStrategy::TransactionRollback if location.is_file() => Source::Sqlite,
             SandboxStrategy::TransactionRollback
                 if boundary.resource.properties.contains_key("url") =>
             {
                 Source::Postgres
             }
+            SandboxStrategy::TransactionRollback if location.is_file() => Source::Sqlite,
             SandboxStrategy::TransactionRollback => {
                 return Err(cannot(
                     "it is neither an SQLite file nor a PostgreSQL database with an address",

@@ -9,6 +9,7 @@
 mod conflict;
 mod journal;
 mod repository;
+mod server;
 mod steps;
 mod tree;
 
@@ -28,7 +29,7 @@ use crate::error::{During as _, Error};
 use crate::git::{GitRequest, Landing, open_checkout, plan_result};
 use crate::member::{Base, Member};
 use crate::objects::Objects;
-use crate::server::{SCRIPT, Script, ServerChange, Servers, StatementRun};
+use crate::server::{Servers, StatementRun};
 use repository::RefChange;
 use steps::Steps;
 use tree::is_protected;
@@ -324,50 +325,6 @@ impl Part<'_> {
         let change = DatabaseChange::plan(&self.member.location, &work, self.folder, &temporary)?;
         self.journal.add_database(change);
         Ok((preview, Vec::new()))
-    }
-
-    /// The script is only read here, and tried for a preview. For an apply it runs in the transaction
-    /// that is committed, before anything else is touched.
-    fn postgres(&mut self) -> Result<Planned, Error> {
-        let mut preview = self.preview(&Vec::new(), Vec::new());
-        let script = self.script()?;
-        if script.statements.is_empty() {
-            return Ok((preview, Vec::new()));
-        }
-        if self.journal.has_server() {
-            return Err(self.cannot(
-                "a second database on a server: only one can be changed together with the rest",
-            ));
-        }
-        preview.statements = if self.options.is_preview {
-            ServerChange::preview(&script, self.servers.connect(&self.member.alias)?)?
-        } else {
-            script.planned()
-        };
-        self.journal
-            .set_server(ServerChange::new(&self.member.alias, script));
-        Ok((preview, Vec::new()))
-    }
-
-    /// What the history holds as the script; no file is no script.
-    fn script(&self) -> Result<Script, Error> {
-        let state = self.changes.iter().find_map(|change| change.after);
-        let Some(state) = state else {
-            return Script::parse(SCRIPT, b"");
-        };
-        if state.kind() != FileKind::File {
-            return Err(self.cannot("it is not a file"));
-        }
-        let content = self.objects.read(state.hash).ok().flatten();
-        let content = content.ok_or_else(|| {
-            Error::ContentLost(
-                self.changes
-                    .iter()
-                    .map(|change| change.path.clone())
-                    .collect(),
-            )
-        })?;
-        Script::parse(SCRIPT, &content)
     }
 
     fn cannot(&self, reason: &str) -> Error {

@@ -165,26 +165,26 @@ impl Session {
         }
         drop(prepared);
         let mut rows = Rows::default();
-        let mut count = 0;
-        for message in self
-            .connection
-            .client
-            .simple_query(&statement.text)
-            .map_err(wrong)?
-        {
+        // What the server counts, or what came: EXPLAIN and SHOW give rows and count none.
+        let (mut counted, mut came) = (0, 0);
+        let messages = self.connection.client.simple_query(&statement.text);
+        for message in messages.map_err(wrong)? {
             match message {
                 SimpleQueryMessage::RowDescription(columns) => {
                     rows.columns = columns.iter().map(|one| one.name().to_owned()).collect();
                 }
-                SimpleQueryMessage::Row(row) if rows.values.len() < limit => {
-                    let cells = (0..row.len()).map(|column| row.get(column).map(str::to_owned));
-                    rows.values.push(cells.collect());
+                SimpleQueryMessage::Row(row) => {
+                    came += 1;
+                    if rows.values.len() < limit {
+                        let cells = (0..row.len()).map(|column| row.get(column).map(str::to_owned));
+                        rows.values.push(cells.collect());
+                    }
                 }
-                SimpleQueryMessage::CommandComplete(affected) => count = affected,
+                SimpleQueryMessage::CommandComplete(affected) => counted = affected,
                 _ => {}
             }
         }
-        Ok((count, rows))
+        Ok((counted.max(came), rows))
     }
 
     /// Makes sure that a commit would keep everything that ran: rules that wait for the commit are
