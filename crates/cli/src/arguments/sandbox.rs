@@ -63,8 +63,8 @@ pub(crate) struct SandboxReference {
 #[derive(Debug, Args)]
 #[command(
     after_help = "A git repository becomes a worktree of its last commit, a folder or file a copy, an SQLite
-database a copy of its content, a PostgreSQL database a file of SQL, `changes.sql`, that runs in one
-transaction when it is applied. The real ones are not touched before `agents sandbox apply`.
+database a copy of its content, a PostgreSQL database a file of SQL that runs in one transaction
+when it is applied. The real ones are not touched before `agents sandbox apply`.
 
 Examples:
   agents sandbox create fix --path .
@@ -127,9 +127,9 @@ pub(crate) struct SandboxExec {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "One transaction is begun on the real database, `changes.sql` runs, then this SQL, and everything is
-rolled back. With --record the SQL is added to `changes.sql` if it ran well. Others may have to wait for
-the locks of a statement until the command ends. Without SQL it is read from standard input.
+    after_help = "One transaction is begun on the real database, `changes.sql` runs, then this SQL, and everything
+is rolled back. With --record the SQL is added to `changes.sql` if it ran well. Others may have to
+wait for the locks of a statement until the command ends. Without SQL, standard input is read.
 
 Examples:
   agents sandbox query fix 'SELECT count(*) FROM orders'

@@ -358,3 +358,16 @@ fn told(cause: Error) -> Error {
         other => Error::TakenBack(other.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Journal, Phase};
+
+    #[test]
+    fn a_journal_of_before_there_were_servers_is_read() {
+        let text = r#"{"phase":"committing","scratch":"/s","objects":"/o","databases":[],"trees":[],"references":[]}"#;
+        let journal: Journal = serde_json::from_str(text).expect("it is read");
+        assert_eq!(journal.phase, Phase::Committing);
+        assert!(!journal.has_server());
+    }
+}
