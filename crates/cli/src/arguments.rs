@@ -14,7 +14,8 @@ pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 use crate::output::Format;
 
 pub(crate) use sandbox::{
-    ApplyAs, Sandbox, SandboxApply, SandboxCreate, SandboxDiff, SandboxExec, SandboxRollback,
+    ApplyAs, Sandbox, SandboxApply, SandboxCreate, SandboxDiff, SandboxExec, SandboxQuery,
+    SandboxRollback,
 };
 
 /// The formats of a report, and of an exported document.

@@ -242,7 +242,7 @@ const TABLE: &[Line] = &[
     },
     Line {
         name: "postgres",
-        description: "A PostgreSQL database; known, but nothing works in it yet",
+        description: "A PostgreSQL database",
         addable: true,
         arguments: &[(
             "url",
@@ -252,6 +252,7 @@ const TABLE: &[Line] = &[
         )],
         handler: Some("database"),
         strategy: Some(SandboxStrategy::TransactionRollback),
+        able: Able::All,
         ..BLANK
     },
     Line {

@@ -28,8 +28,8 @@ pub use resource::{
 };
 pub use sandbox::{
     Applied, ApplyRequest, CaptureReport, Doer, ExecReport, ExecRequest, MemberChanges,
-    OpenSandbox, Recovered, RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService,
-    SandboxView, Target,
+    OpenSandbox, QueryReport, QueryRequest, Recording, Recovered, RollbackTarget, RolledBack,
+    SandboxDiff, SandboxError, SandboxService, SandboxView, Target,
 };
 pub use session::{
     Answer, EXPORT_SCHEMA, ExportSummary, Failure, ImportCheck, ImportSummary, Question,

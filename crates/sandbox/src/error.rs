@@ -79,6 +79,38 @@ pub enum Error {
     /// An apply could be neither finished nor taken back.
     #[error("apply stopped halfway and could not be taken back: {0}")]
     Stuck(String),
+    /// A database server cannot be reached, or is gone.
+    #[error("database `{address}`: {message}")]
+    Unreachable {
+        /// Its address without the password.
+        address: String,
+        /// What the client or the server says.
+        message: String,
+    },
+    /// A server refuses a statement.
+    #[error("{name}, line {line}: {message} (SQLSTATE {state}); nothing was changed")]
+    Sql {
+        /// The text that holds it.
+        name: &'static str,
+        /// The line that the server means.
+        line: usize,
+        /// The server's code.
+        state: String,
+        /// What the server says.
+        message: String,
+        /// What the server advises.
+        hint: Option<String>,
+    },
+    /// A statement cannot be part of the one transaction of a sandbox.
+    #[error("{name}, line {line}: {reason}; nothing was changed")]
+    SqlNotAdmitted {
+        /// The text that holds it.
+        name: &'static str,
+        /// Its line.
+        line: usize,
+        /// Why.
+        reason: String,
+    },
     /// A database of the user's could not be read or written.
     #[error("database `{}`: {message}", .path.display())]
     Database {
@@ -145,7 +177,9 @@ impl Diagnose for Error {
             Self::Raced(_) => Code::ApplyRaced,
             Self::TakenBack(_) => Code::ApplyTakenBack,
             Self::Stuck(_) => Code::ApplyStuck,
-            Self::Database { .. } => Code::ResourceDatabase,
+            Self::Database { .. } | Self::Unreachable { .. } => Code::ResourceDatabase,
+            Self::Sql { .. } => Code::SqlFailed,
+            Self::SqlNotAdmitted { .. } => Code::SqlNotAdmitted,
         }
     }
 
@@ -170,6 +204,9 @@ impl Diagnose for Error {
             Self::Raced(_) => Some("apply again".to_owned()),
             Self::TakenBack(_) => Some("remove the cause, then apply again".to_owned()),
             Self::Stuck(_) => Some("remove the cause, then run any `agents sandbox` command: it tries again; nothing is thrown away".to_owned()),
+            Self::Unreachable { .. } => Some("check that the server runs and takes this user and password; the address is that of the resource, see `agents resource show RESOURCE`".to_owned()),
+            Self::Sql { hint, .. } => Some(hint.clone().unwrap_or_else(|| "correct the statement, then run the command again; `agents sandbox query` tries statements and keeps nothing".to_owned())),
+            Self::SqlNotAdmitted { .. } => Some("take the statement out: all of the SQL runs in one transaction, which the program begins and commits".to_owned()),
             Self::Git { .. } | Self::Database { .. } => None,
         }
     }
@@ -185,6 +222,11 @@ impl Diagnose for Error {
             Self::Files { path, .. } | Self::Database { path, .. } => {
                 json!({"path": path.display().to_string()})
             }
+            Self::Unreachable { address, .. } => json!({"address": address}),
+            Self::Sql {
+                name, line, state, ..
+            } => json!({"text": name, "line": line, "sqlstate": state}),
+            Self::SqlNotAdmitted { name, line, .. } => json!({"text": name, "line": line}),
             Self::RepositoryBusy { repository, lock } => json!({
                 "repository": repository.display().to_string(),
                 "lock": lock.display().to_string(),

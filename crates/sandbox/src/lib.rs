@@ -20,6 +20,7 @@ mod objects;
 mod path_text;
 mod restore;
 mod scan;
+mod server;
 mod state;
 
 pub use beneath::{Existing, Root, Stat};
@@ -28,6 +29,7 @@ pub use diff::patch;
 pub use error::Error;
 pub use git::{Answer as GitAnswer, Git, GitBase, Landing, Streamed as GitStreamed};
 pub use member::{Base, Capture, Folders, Member, Source};
+pub use server::{Answer, Connection, SCRIPT, Servers, StatementRun};
 
 /// Removes a folder and all it holds, also where its folders may not be written; nothing there is fine.
 pub fn remove_folder(folder: &std::path::Path) -> std::io::Result<()> {

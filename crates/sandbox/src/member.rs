@@ -20,6 +20,7 @@ use crate::manifest::{Known, Manifest};
 use crate::objects::Objects;
 use crate::restore::{restore, wanted};
 use crate::scan::Extent;
+use crate::server::SCRIPT;
 
 /// What the copy started from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,8 @@ pub enum Base {
         /// Its name.
         digest: String,
     },
+    /// A PostgreSQL database. It is not copied: the part holds a script for it.
+    Postgres,
 }
 
 /// What kind of thing a resource is, for making its copy.
@@ -49,6 +52,8 @@ pub enum Source {
     File,
     /// An SQLite database file.
     Sqlite,
+    /// A database on a PostgreSQL server.
+    Postgres,
 }
 
 /// One resource in a sandbox.
@@ -56,7 +61,7 @@ pub enum Source {
 pub struct Member {
     /// What it is called in the sandbox.
     pub alias: String,
-    /// The real one.
+    /// The real one; of a database on a server the address, without the password.
     pub location: PathBuf,
     /// Whether its changes may never be applied.
     pub is_read_only: bool,
@@ -159,6 +164,7 @@ impl Folders {
             Source::Git => member.create_git(id)?,
             Source::Directory => member.create_directory()?,
             Source::File | Source::Sqlite => member.create_file(source)?,
+            Source::Postgres => member.create_server()?,
         };
         Ok(member)
     }
@@ -188,7 +194,7 @@ impl Member {
             .map_err(|error| Error::Damaged(format!("`{}`: {error}", place.display())))
     }
 
-    fn work_root(&self) -> Result<Root, Error> {
+    pub(crate) fn work_root(&self) -> Result<Root, Error> {
         Root::open(&self.root).map_err(|error| {
             Error::Damaged(format!("its folder `{}`: {error}", self.root.display()))
         })
@@ -199,6 +205,10 @@ impl Member {
         let folder = match self.base {
             Base::File | Base::Sqlite { .. } => self.location.parent().unwrap_or(&self.location),
             Base::Git(_) | Base::Directory => &self.location,
+            Base::Postgres => {
+                let place = self.location.display();
+                return Err(Error::Damaged(format!("`{place}` is no folder of files")));
+            }
         };
         Root::open(folder).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
@@ -214,6 +224,9 @@ impl Member {
     }
 
     fn file_name(&self) -> &[u8] {
+        if self.base == Base::Postgres {
+            return SCRIPT.as_bytes();
+        }
         self.location.file_name().unwrap_or_default().as_bytes()
     }
 
@@ -224,7 +237,7 @@ impl Member {
                 without: Some(b".git"),
             },
             Base::Directory => Extent::default(),
-            Base::File | Base::Sqlite { .. } => Extent {
+            Base::File | Base::Sqlite { .. } | Base::Postgres => Extent {
                 only: Some(self.file_name()),
                 without: None,
             },
@@ -295,6 +308,17 @@ impl Member {
             )?;
             Base::File
         };
+        self.remember_file(base)
+    }
+
+    fn create_server(&self) -> Result<Base, Error> {
+        std::fs::create_dir(&self.root).during("making", &self.root)?;
+        self.create_script()?;
+        self.remember_file(Base::Postgres)
+    }
+
+    /// Remembers the single file that a part consists of, with its content.
+    fn remember_file(&self, base: Base) -> Result<Base, Error> {
         let file = Self {
             base: base.clone(),
             ..self.clone()
@@ -560,6 +584,7 @@ impl Member {
         let folder = match self.base {
             Base::File | Base::Sqlite { .. } => self.location.parent()?,
             Base::Git(_) | Base::Directory => &self.location,
+            Base::Postgres => return None,
         };
         let place = folder.join(crate::apply::stage_name(id));
         place.is_dir().then_some(place)
@@ -616,7 +641,7 @@ impl BaseContent for First<'_> {
                 .keep(paths, objects)
             }
             // Kept at once when the copy was made.
-            Base::File | Base::Sqlite { .. } => Ok(vec![None; paths.len()]),
+            Base::File | Base::Sqlite { .. } | Base::Postgres => Ok(vec![None; paths.len()]),
         }
     }
 }

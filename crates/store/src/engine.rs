@@ -116,6 +116,16 @@ impl Engine {
         self.url.dialect()
     }
 
+    /// Names the database on its server, as [`crate::database_identity`] does. `None` for SQLite.
+    pub fn server_identity(&self) -> Result<Option<String>, Error> {
+        match &self.backend {
+            Backend::Sqlite(_) => Ok(None),
+            Backend::Postgres(engine) => engine
+                .maintain(crate::postgres::PostgresConnection::identity)
+                .map(Some),
+        }
+    }
+
     pub(crate) const fn backend(&self) -> &Backend {
         &self.backend
     }

@@ -20,6 +20,7 @@ mod migrate;
 mod pool;
 mod postgres;
 mod repository;
+mod server;
 mod sqlite;
 mod sync;
 mod transaction;
@@ -35,6 +36,7 @@ pub use repository::{
     blobs, budgets, changesets, events, invocations, leases, messages, plans, projects,
     resource_types, resources, sandboxes, search, sessions, tools, turns,
 };
+pub use server::{Server, database_identity};
 pub use transaction::{Reader, UnitOfWork};
 pub use url::{DatabaseUrl, redact};
 pub use value::{FromColumn, Param, Row, Value};

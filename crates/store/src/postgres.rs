@@ -10,13 +10,14 @@ use std::time::Duration;
 use ::postgres::error::SqlState;
 use ::postgres::fallible_iterator::FallibleIterator;
 use ::postgres::types::{IsNull, ToSql, Type, to_sql_checked};
-use ::postgres::{Client, Config, Statement};
+use ::postgres::{Client, Statement};
 
 use crate::Options;
 use crate::dialect::{Dialect, numbered_for_postgres};
 use crate::error::Error;
 use crate::migrate::{self, Policy};
 use crate::pool::{Connect, Pool};
+use crate::server::{Server, database_identity};
 use crate::transaction::{Reader, Transaction, Unit, Verdict};
 use crate::url::chain;
 use crate::value::{Param, Row, Value};
@@ -36,22 +37,8 @@ impl PostgresEngine {
         options: &Options,
         policy: Policy,
     ) -> Result<Self, Error> {
-        let mut config: Config =
-            address
-                .parse()
-                .map_err(|error: ::postgres::Error| Error::InvalidUrl {
-                    url: shown.to_owned(),
-                    reason: chain(&error),
-                })?;
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(Duration::from_secs(10));
-        }
-        if config.get_application_name().is_none() {
-            config.application_name("cleveragents");
-        }
         let open = OpenConnection {
-            config,
-            shown: shown.to_owned(),
+            server: Server::parse(address, shown)?,
         };
         let pool = Pool::new(open, options.connections, options.busy_timeout);
         migrate::postgres(&mut *pool.get()?, policy, options.progress.as_ref())?;
@@ -144,25 +131,15 @@ enum Attempt {
 }
 
 struct OpenConnection {
-    config: Config,
-    shown: String,
+    server: Server,
 }
 
 impl Connect for OpenConnection {
     type Connection = PostgresConnection;
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place where a server is connected to"
-    )]
     fn connect(&self) -> Result<PostgresConnection, Error> {
-        let client = match self.config.get_ssl_mode() {
-            ::postgres::config::SslMode::Disable => self.config.connect(::postgres::NoTls),
-            _ => self.config.connect(tls()?),
-        }
-        .map_err(|error| Error::unavailable(&self.shown, chain(&error)))?;
         Ok(PostgresConnection {
-            client,
+            client: self.server.connect()?,
             statements: HashMap::new(),
             transient: None,
             reading: false,
@@ -172,19 +149,6 @@ impl Connect for OpenConnection {
     fn is_usable(&self, connection: &PostgresConnection) -> bool {
         !connection.client.is_closed() && !connection.reading
     }
-}
-
-/// TLS with the system's certificates, verified in full whenever it is used.
-fn tls() -> Result<tokio_postgres_rustls::MakeRustlsConnect, Error> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Error::Internal(format!("the TLS provider lacks a protocol: {error}")))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(tokio_postgres_rustls::MakeRustlsConnect::new(config))
 }
 
 /// A connection with its compiled statements.
@@ -203,6 +167,11 @@ impl PostgresConnection {
         self.client
             .batch_execute(sql)
             .map_err(|error| translate(&error))
+    }
+
+    /// Names the database that it is connected to.
+    pub(crate) fn identity(&mut self) -> Result<String, Error> {
+        database_identity(&mut self.client)
     }
 
     /// Runs a query that answers with one count.

@@ -129,23 +129,28 @@ pub fn redact(url: &str) -> String {
         let end = url[start..]
             .find(['/', '?'])
             .map_or(url.len(), |at| start + at);
-        if let Some(at) = url[start..end].rfind('@')
+        // To the client of a server the first `@` ends the password, wherever it stands.
+        let first = url
+            .get(..8)
+            .is_some_and(|scheme| scheme.eq_ignore_ascii_case("postgres"))
+            .then(|| url[start..].find('@'))
+            .flatten();
+        let last = url[start..end].rfind('@');
+        if let Some(at) = last.max(first)
             && let Some(colon) = url[start..start + at].find(':')
         {
             shown.replace_range(start + colon + 1..start + at, "***");
         }
     }
-    match shown.find("password=") {
-        Some(at) => {
-            let from = at + "password=".len();
-            let to = shown[from..]
-                .find('&')
-                .map_or(shown.len(), |end| from + end);
-            shown.replace_range(from..to, "***");
-            shown
-        }
-        None => shown,
+    let mut from = 0;
+    while let Some(at) = shown[from..].find("password=") {
+        from += at + "password=".len();
+        let to = shown[from..]
+            .find('&')
+            .map_or(shown.len(), |end| from + end);
+        shown.replace_range(from..to, "***");
     }
+    shown
 }
 
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
@@ -238,6 +243,14 @@ mod tests {
         assert!(!url.to_string().contains("sec") && url.to_string().contains("user:***@host"));
         let url = parse("postgres://host/db?user=me&password=secret").expect("a url");
         assert!(!url.to_string().contains("secret"));
+        for text in [
+            "postgres://me:sec/ret@host/db",
+            "postgres://me:sec?ret@host/db",
+            "postgres://me@host/db?password=sec&password=secret",
+        ] {
+            let shown = super::redact(text);
+            assert!(!shown.contains("sec") && !shown.contains("ret"), "{shown}");
+        }
         let error = parse("postgres://me:secret@host:bad/db").expect_err("a bad port");
         assert!(!error.to_string().contains("secret"), "{error}");
     }

@@ -22,6 +22,8 @@ pub(crate) enum Sandbox {
     },
     /// Run a command in a sandbox, confined to it, and record what it changes
     Exec(SandboxExec),
+    /// Ask a PostgreSQL database as it will be, and take everything back
+    Query(SandboxQuery),
     /// Show what a sandbox changed, as a patch
     Diff(SandboxDiff),
     /// Remember the state of a sandbox, to return to it
@@ -61,7 +63,8 @@ pub(crate) struct SandboxReference {
 #[derive(Debug, Args)]
 #[command(
     after_help = "A git repository becomes a worktree of its last commit, a folder or file a copy, an SQLite
-database a copy of its content. The real ones are not touched before `agents sandbox apply`.
+database a copy of its content, a PostgreSQL database a file of SQL that runs in one transaction
+when it is applied. The real ones are not touched before `agents sandbox apply`.
 
 Examples:
   agents sandbox create fix --path .
@@ -120,6 +123,34 @@ pub(crate) struct SandboxExec {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "One transaction is begun on the real database, `changes.sql` runs, then this SQL, and everything
+is rolled back. With --record the SQL is added to `changes.sql` if it ran well. Others may have to
+wait for the locks of a statement until the command ends. Without SQL, standard input is read.
+
+Examples:
+  agents sandbox query fix 'SELECT count(*) FROM orders'
+  agents sandbox query fix --record \"UPDATE orders SET state = 'new' WHERE state IS NULL\"
+  agents sandbox query fix --record < migration.sql"
+)]
+pub(crate) struct SandboxQuery {
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxReference,
+    /// Ask the database of this part
+    #[arg(long, value_name = "PART")]
+    pub(crate) part: Option<String>,
+    /// Add the SQL to what will be applied
+    #[arg(long)]
+    pub(crate) record: bool,
+    /// Show so many rows at most
+    #[arg(long, value_name = "ROWS", default_value_t = 1000)]
+    pub(crate) limit: usize,
+    /// The statements; the rows of the last one are shown
+    #[arg(value_name = "SQL")]
+    pub(crate) sql: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -69,6 +69,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Sandbox(Sandbox::List { .. }) => "sandbox list",
         Command::Sandbox(Sandbox::Show { .. }) => "sandbox show",
         Command::Sandbox(Sandbox::Exec(_)) => "sandbox exec",
+        Command::Sandbox(Sandbox::Query(_)) => "sandbox query",
         Command::Sandbox(Sandbox::Diff(_)) => "sandbox diff",
         Command::Sandbox(Sandbox::Checkpoint { .. }) => "sandbox checkpoint",
         Command::Sandbox(Sandbox::Rollback(_)) => "sandbox rollback",

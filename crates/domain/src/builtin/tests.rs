@@ -52,7 +52,13 @@ fn defect_5874_types_declare_what_is_done_with_them_and_no_more() {
         let found = inherit(&name, ResourceType::find_built_in).expect("it is there");
         found.whole.capabilities.expect("declared")
     };
-    for name in ["git-checkout", "fs-directory", "fs-file", "sqlite"] {
+    for name in [
+        "git-checkout",
+        "fs-directory",
+        "fs-file",
+        "sqlite",
+        "postgres",
+    ] {
         let able = able(name);
         assert!(
             able.read && able.write && able.sandbox && able.checkpoint,
@@ -62,7 +68,6 @@ fn defect_5874_types_declare_what_is_done_with_them_and_no_more() {
     for name in [
         "container-instance",
         "devcontainer-instance",
-        "postgres",
         "mysql",
         "git",
     ] {

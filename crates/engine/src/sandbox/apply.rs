@@ -66,6 +66,7 @@ impl SandboxService {
             &options,
             &folders.objects(),
             &scratch,
+            &self.servers(&open.view),
         );
         match planned {
             Ok(planned) => Ok((planned, scratch)),
@@ -100,9 +101,8 @@ impl SandboxService {
         let resources = self.lease_resources(&open)?;
         self.check_unfinished(&open)?;
         let (planned, scratch) = self.plan_apply(&mut open, request, false)?;
-        let report = report_of(&planned.previews);
+        let stored = report_of(&planned.previews);
         let id = open.view.sandbox.id;
-        let stored = report.clone();
         self.engine.write(move |unit| {
             sandboxes::transition(
                 unit,
@@ -113,9 +113,9 @@ impl SandboxService {
             )
         })?;
         let journal = journal_place(&open.view.folders().state());
-        match planned.carry_out(&journal) {
+        match planned.carry_out(&journal, &self.servers(&open.view)) {
             Ok(parts) => {
-                self.complete(&open)?;
+                self.complete(&open, Some(&report_of(&parts)))?;
                 drop(resources);
                 Ok(Applied { parts })
             }
@@ -137,16 +137,21 @@ impl SandboxService {
     }
 
     /// After the last change is in place: the copies go, then the sandbox is over.
-    pub(super) fn complete(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
+    pub(super) fn complete(
+        &self,
+        open: &OpenSandbox,
+        report: Option<&Value>,
+    ) -> Result<(), SandboxError> {
         Self::remove_files(&open.view)?;
         let id = open.view.sandbox.id;
+        let report = report.cloned();
         self.engine.write(move |unit| {
             sandboxes::transition(
                 unit,
                 id,
                 SandboxState::Applying,
                 SandboxState::Applied,
-                None,
+                report.as_ref(),
             )
         })?;
         Ok(())

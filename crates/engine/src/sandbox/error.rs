@@ -47,6 +47,22 @@ pub enum SandboxError {
     /// No rollback can be undone.
     #[error("sandbox `{0}` has nothing to redo")]
     NothingToRedo(String),
+    /// It has no database on a server, or several, and none is named.
+    #[error("sandbox `{name}` has {}", databases(.parts))]
+    WhichDatabase {
+        /// The sandbox.
+        name: String,
+        /// Its databases on servers.
+        parts: Vec<String>,
+    },
+    /// The part cannot be asked with statements.
+    #[error("part `{part}` of sandbox `{name}` is not a PostgreSQL database")]
+    NoDatabase {
+        /// The sandbox.
+        name: String,
+        /// The part.
+        part: String,
+    },
     /// Someone else works with it.
     #[error(transparent)]
     Lease(Box<LeaseError>),
@@ -62,6 +78,14 @@ pub enum SandboxError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] cleveragents_store::Error),
+}
+
+fn databases(parts: &[String]) -> String {
+    if parts.is_empty() {
+        "no PostgreSQL database".to_owned()
+    } else {
+        format!("several PostgreSQL databases: {}", parts.join(", "))
+    }
 }
 
 impl From<LeaseError> for SandboxError {
@@ -87,6 +111,7 @@ impl Diagnose for SandboxError {
             Self::Elsewhere { .. } => Code::SandboxElsewhere,
             Self::CheckpointNotFound { .. } => Code::CheckpointNotFound,
             Self::NothingToTakeBack(_) | Self::NothingToRedo(_) => Code::NothingToRedo,
+            Self::WhichDatabase { .. } | Self::NoDatabase { .. } => Code::Usage,
             Self::Lease(error) => error.code(),
             Self::Files(error) => error.code(),
             Self::Process(error) => error.code(),
@@ -119,6 +144,12 @@ impl Diagnose for SandboxError {
             Self::NothingToTakeBack(name) | Self::NothingToRedo(name) => Some(format!(
                 "run `agents sandbox rollback {name} --to N` to reach any checkpoint"
             )),
+            Self::WhichDatabase { parts, .. } if !parts.is_empty() => {
+                Some("name one of them with --part".to_owned())
+            }
+            Self::WhichDatabase { name, .. } | Self::NoDatabase { name, .. } => Some(format!(
+                "a file, an SQLite database too, is looked at with a command: `agents sandbox exec {name} -- COMMAND`"
+            )),
             Self::Lease(error) => error.hint(),
             Self::Files(error) => error.hint(),
             Self::Process(error) => error.hint(),
@@ -140,6 +171,8 @@ impl Diagnose for SandboxError {
             Self::CheckpointNotFound { name, checkpoint } => {
                 json!({"sandbox": name, "checkpoint": checkpoint})
             }
+            Self::WhichDatabase { name, parts } => json!({"sandbox": name, "parts": parts}),
+            Self::NoDatabase { name, part } => json!({"sandbox": name, "part": part}),
             Self::Lease(error) => error.details(),
             Self::Files(error) => error.details(),
             Self::Process(error) => error.details(),

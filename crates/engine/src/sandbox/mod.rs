@@ -8,8 +8,10 @@ mod apply;
 mod error;
 mod exec;
 mod history;
+mod query;
 mod recover;
 mod rollback;
+mod servers;
 mod service;
 mod target;
 
@@ -18,6 +20,7 @@ pub use error::SandboxError;
 pub(crate) use exec::invocation;
 pub use exec::{ExecReport, ExecRequest};
 pub use history::{CaptureReport, Doer, MemberChanges, SandboxDiff};
+pub use query::{QueryReport, QueryRequest, Recording};
 pub use recover::Recovered;
 pub use rollback::{RollbackTarget, RolledBack};
 pub use service::{OpenSandbox, SandboxService, SandboxView};

@@ -110,14 +110,14 @@ impl SandboxService {
         let state = open.view.folders().state();
         let place = journal_place(&state);
         let outcome = match Journal::load(&place)? {
-            Some(journal) => journal.recover(&place)?,
+            Some(journal) => journal.recover(&place, &self.servers(&open.view))?,
             // The folder went out of the way as a whole, after the last change was in place.
             None if !state.exists() => Recovery::Finished,
             None => Recovery::TakenBack(Vec::new()),
         };
         match outcome {
             Recovery::Finished => {
-                self.complete(open)?;
+                self.complete(open, None)?;
                 Ok(Recovered::Applied(name))
             }
             Recovery::TakenBack(kept) => {

@@ -71,6 +71,14 @@ fn path_from(text: &str) -> PathBuf {
     }
 }
 
+/// Where a target is. The address of a server is text already, and holds no password.
+fn location_text(target: &Target) -> String {
+    match target.source {
+        Source::Postgres => target.location.display().to_string(),
+        _ => path_text(&target.location),
+    }
+}
+
 fn machine() -> String {
     let name = rustix::system::uname()
         .nodename()
@@ -130,7 +138,7 @@ impl SandboxService {
                     alias: target.alias.clone(),
                     resource: target.resource.clone(),
                     strategy: target.strategy.clone(),
-                    location: path_text(&target.location),
+                    location: location_text(target),
                     is_read_only: target.is_read_only,
                     base: first_base(target.source),
                 })
@@ -166,6 +174,10 @@ impl SandboxService {
     ) -> Result<(), SandboxError> {
         folders.create()?;
         for target in targets {
+            if target.source == Source::Postgres {
+                // To be told now that it cannot be reached, or is none that can be worked on.
+                self.connect(&target.resource)?;
+            }
             let member = folders.create_member(
                 &id.to_string(),
                 &target.alias,
@@ -304,7 +316,11 @@ impl SandboxService {
                 matches!(
                     error,
                     SandboxError::Files(cleveragents_sandbox::Error::Damaged(_))
-                ) || open.view.members.iter().any(|part| !part.location.exists())
+                ) || open
+                    .view
+                    .members
+                    .iter()
+                    .any(|part| self.is_lost(&open.view, part))
             };
             match self.recover_apply(&open) {
                 Err(error) if !is_hopeless(&error) => return Err(error),
@@ -416,6 +432,7 @@ fn first_base(source: Source) -> String {
         Source::Sqlite => Base::Sqlite {
             digest: String::new(),
         },
+        Source::Postgres => Base::Postgres,
     })
 }
 

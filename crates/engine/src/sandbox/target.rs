@@ -57,11 +57,16 @@ impl Target {
                     Source::File
                 }
             }
+            SandboxStrategy::TransactionRollback
+                if boundary.resource.properties.contains_key("url") =>
+            {
+                Source::Postgres
+            }
             SandboxStrategy::TransactionRollback if location.is_file() => Source::Sqlite,
             SandboxStrategy::TransactionRollback => {
                 return Err(cannot(
-                    "only SQLite databases can be worked on in a sandbox yet",
-                    Some("leave it out, or work on an SQLite copy"),
+                    "it is neither an SQLite file nor a PostgreSQL database with an address",
+                    Some("look at it with `agents resource show RESOURCE`, and register it again"),
                 ));
             }
             SandboxStrategy::Snapshot => {

@@ -12,6 +12,7 @@ use crate::database::DatabaseChange;
 use crate::error::{During as _, Error};
 use crate::fault;
 use crate::objects::Objects;
+use crate::server::{Outcome, ServerChange, Servers, StatementRun};
 
 /// How far an apply is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +39,9 @@ pub struct Journal {
     databases: Vec<DatabaseChange>,
     trees: Vec<Steps>,
     references: Vec<RefChange>,
+    /// One at most: two servers cannot commit together. It decides what becomes of all the others.
+    #[serde(default)]
+    server: Option<ServerChange>,
 }
 
 /// What became of an apply that was interrupted.
@@ -58,7 +62,22 @@ impl Journal {
             databases: Vec::new(),
             trees: Vec::new(),
             references: Vec::new(),
+            server: None,
         }
+    }
+
+    pub(super) const fn has_server(&self) -> bool {
+        self.server.is_some()
+    }
+
+    pub(super) fn set_server(&mut self, change: ServerChange) {
+        self.server = Some(change);
+    }
+
+    /// The part whose database was changed on its server, and what each statement did.
+    pub(super) fn statements_done(&self) -> Option<(&String, &[StatementRun])> {
+        let server = self.server.as_ref()?;
+        Some((&server.alias, &server.done))
     }
 
     pub(super) fn add_steps(&mut self, steps: Steps) {
@@ -106,23 +125,38 @@ impl Journal {
     }
 
     /// Does everything, or takes back what was done.
-    pub(super) fn carry_out(&mut self, place: &Path) -> Result<(), Error> {
+    pub(super) fn carry_out(&mut self, place: &Path, servers: &dyn Servers) -> Result<(), Error> {
         // Without a journal nothing is begun, and nothing is to be taken back.
         self.save(place)?;
-        let begun = self.prepare();
+        let begun = self.prepare(servers);
         if let Err(error) = begun.and_then(|()| self.advance(Phase::Committing, place)) {
             return self.call_off(place, error);
         }
-        match self.forward() {
+        if let Err(error) = self.forward() {
+            return self.give_up(place, error);
+        }
+        match self.commit(servers) {
             // All is in place: what fails now is for the next command to tidy up.
-            Ok(()) => self.finish(place).map_err(|error| {
+            Ok(Outcome::Committed) => self.finish(place).map_err(|error| {
                 Error::Stuck(format!("everything is applied, tidying up failed: {error}"))
             }),
-            Err(error) => self.give_up(place, error),
+            Ok(Outcome::Aborted) => {
+                let cause = "the server did not commit the statements".to_owned();
+                self.give_up(place, Error::TakenBack(cause))
+            }
+            Err(error) => Err(undecided(error)),
         }
     }
 
-    fn prepare(&mut self) -> Result<(), Error> {
+    /// Commits on the server, which comes last: everything else can still be taken back.
+    fn commit(&mut self, servers: &dyn Servers) -> Result<Outcome, Error> {
+        match &mut self.server {
+            Some(server) => server.commit(servers),
+            None => Ok(Outcome::Committed),
+        }
+    }
+
+    fn prepare(&mut self, servers: &dyn Servers) -> Result<(), Error> {
         let objects = Objects::open(&self.objects).during("opening", &self.objects)?;
         for steps in &mut self.trees {
             steps.stage(&objects)?;
@@ -140,7 +174,17 @@ impl Journal {
                 )));
             }
         }
+        // Last, for its locks keep others waiting.
+        if let Some(server) = &mut self.server {
+            server.prepare(servers)?;
+        }
         Ok(())
+    }
+
+    fn roll_back(&mut self) {
+        if let Some(server) = &mut self.server {
+            server.roll_back();
+        }
     }
 
     /// Gives up what was only prepared. The real resources hold nothing new, so none is looked at:
@@ -158,7 +202,8 @@ impl Journal {
     }
 
     /// Ends an apply before it was begun and says why.
-    fn call_off(&self, place: &Path, cause: Error) -> Result<(), Error> {
+    fn call_off(&mut self, place: &Path, cause: Error) -> Result<(), Error> {
+        self.roll_back();
         self.abandon()
             .map_err(|error| Error::Stuck(format!("{cause}; then: {error}")))?;
         remove(place)?;
@@ -214,6 +259,7 @@ impl Journal {
 
     /// Takes everything back and says why.
     fn give_up(&mut self, place: &Path, cause: Error) -> Result<(), Error> {
+        self.roll_back();
         let kept = self
             .backward(place)
             .map_err(|error| Error::Stuck(format!("{cause}; then: {error}")))?;
@@ -228,19 +274,32 @@ impl Journal {
         Err(told(cause))
     }
 
+    /// What the server says became of its part; without one nothing stands in the way.
+    fn outcome(&self, servers: &dyn Servers) -> Result<Outcome, Error> {
+        match &self.server {
+            Some(server) => server.outcome(servers).map_err(undecided),
+            None => Ok(Outcome::Committed),
+        }
+    }
+
     /// Finishes or takes back an apply whose process is gone.
-    pub fn recover(mut self, place: &Path) -> Result<Recovery, Error> {
+    pub fn recover(mut self, place: &Path, servers: &dyn Servers) -> Result<Recovery, Error> {
         let is_finished = match self.phase {
             Phase::Done => {
                 self.finish(place)?;
                 true
             }
-            Phase::Committing => match self.forward() {
-                Ok(()) => {
-                    self.finish(place)?;
-                    true
-                }
-                Err(_) => false,
+            Phase::Committing => match (self.outcome(servers)?, self.has_server()) {
+                (Outcome::Aborted, _) => false,
+                (Outcome::Committed, is_bound) => match self.forward() {
+                    Ok(()) => {
+                        self.finish(place)?;
+                        true
+                    }
+                    // The server has its part, so there is no way back.
+                    Err(error) if is_bound => return Err(Error::Stuck(error.to_string())),
+                    Err(_) => false,
+                },
             },
             Phase::Undoing => false,
             Phase::Preparing => {
@@ -274,11 +333,41 @@ fn remove(place: &Path) -> Result<(), Error> {
     }
 }
 
+/// Only the server knows what became of an apply, and it cannot be asked.
+fn undecided(error: Error) -> Error {
+    match error {
+        Error::Stuck(_) => error,
+        other => Error::Stuck(format!(
+            "whether the database was changed is not known yet: {other}"
+        )),
+    }
+}
+
 /// Why an apply came to nothing.
 fn told(cause: Error) -> Error {
     match cause {
         // Said before anything was changed, or saying already that it was taken back.
-        Error::RepositoryBusy { .. } | Error::Raced(_) | Error::CannotApply { .. } => cause,
+        Error::RepositoryBusy { .. }
+        | Error::Raced(_)
+        | Error::CannotApply { .. }
+        | Error::Sql { .. }
+        | Error::SqlNotAdmitted { .. }
+        | Error::Unreachable { .. }
+        | Error::TakenBack(_)
+        | Error::Stuck(_) => cause,
         other => Error::TakenBack(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Journal, Phase};
+
+    #[test]
+    fn a_journal_of_before_there_were_servers_is_read() {
+        let text = r#"{"phase":"committing","scratch":"/s","objects":"/o","databases":[],"trees":[],"references":[]}"#;
+        let journal: Journal = serde_json::from_str(text).expect("it is read");
+        assert_eq!(journal.phase, Phase::Committing);
+        assert!(!journal.has_server());
     }
 }

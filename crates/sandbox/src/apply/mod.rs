@@ -9,6 +9,7 @@
 mod conflict;
 mod journal;
 mod repository;
+mod server;
 mod steps;
 mod tree;
 
@@ -28,9 +29,13 @@ use crate::error::{During as _, Error};
 use crate::git::{GitRequest, Landing, open_checkout, plan_result};
 use crate::member::{Base, Member};
 use crate::objects::Objects;
+use crate::server::{Servers, StatementRun};
 use repository::RefChange;
 use steps::Steps;
 use tree::is_protected;
+
+/// Why nothing is carried to a resource that may only be read.
+pub(crate) const READ_ONLY: &str = "the resource is linked read-only";
 
 /// How to apply.
 #[derive(Debug, Clone)]
@@ -65,6 +70,8 @@ pub struct MemberPreview {
     pub commit: Option<CommitPreview>,
     /// Whether the content of the database is replaced.
     pub database: bool,
+    /// The statements that run on the server of the database.
+    pub statements: Vec<StatementRun>,
     /// Changed paths that stay in the sandbox: ignored by git, or in a protected folder.
     pub left_out: Vec<TreePath>,
 }
@@ -99,6 +106,7 @@ pub fn plan(
     options: &ApplyOptions,
     objects_folder: &Path,
     scratch: &Path,
+    servers: &dyn Servers,
 ) -> Result<ApplyPlan, Error> {
     let mut objects = Objects::open(objects_folder).during("opening", objects_folder)?;
     let mut previews = Vec::new();
@@ -107,21 +115,6 @@ pub fn plan(
     for (member, changes) in parts {
         if changes.is_empty() {
             continue;
-        }
-        if member.is_read_only {
-            let problems = changes
-                .iter()
-                .map(|change| {
-                    (
-                        change.path.clone(),
-                        "the resource is linked read-only".to_owned(),
-                    )
-                })
-                .collect();
-            return Err(Error::CannotApply {
-                alias: member.alias.clone(),
-                problems,
-            });
         }
         let folder = scratch.join(&member.alias);
         std::fs::create_dir_all(&folder).during("making", &folder)?;
@@ -133,11 +126,16 @@ pub fn plan(
             folder: &folder,
             objects: &mut objects,
             journal: &mut journal,
+            servers,
         };
+        if member.is_read_only {
+            return Err(part.cannot(READ_ONLY));
+        }
         let (preview, found) = match &member.base {
             Base::Git(_) => part.git()?,
             Base::Directory | Base::File => part.tree()?,
             Base::Sqlite { .. } => part.sqlite()?,
+            Base::Postgres => part.postgres()?,
         };
         previews.push(preview);
         conflicts.extend(found);
@@ -158,6 +156,7 @@ struct Part<'a> {
     folder: &'a Path,
     objects: &'a mut Objects,
     journal: &'a mut Journal,
+    servers: &'a dyn Servers,
 }
 
 type Planned = (MemberPreview, Vec<Conflict>);
@@ -184,6 +183,7 @@ impl Part<'_> {
             files: shown,
             commit: None,
             database: false,
+            statements: Vec::new(),
             left_out,
         }
     }
@@ -326,12 +326,30 @@ impl Part<'_> {
         self.journal.add_database(change);
         Ok((preview, Vec::new()))
     }
+
+    fn cannot(&self, reason: &str) -> Error {
+        let paths = self.changes.iter().map(|change| change.path.clone());
+        Error::CannotApply {
+            alias: self.member.alias.clone(),
+            problems: paths.map(|path| (path, reason.to_owned())).collect(),
+        }
+    }
 }
 
 impl ApplyPlan {
     /// Does it. On any failure everything is as before when this returns, unless the error says otherwise.
-    pub fn carry_out(mut self, journal: &Path) -> Result<Vec<MemberPreview>, Error> {
-        self.journal.carry_out(journal)?;
+    pub fn carry_out(
+        mut self,
+        journal: &Path,
+        servers: &dyn Servers,
+    ) -> Result<Vec<MemberPreview>, Error> {
+        self.journal.carry_out(journal, servers)?;
+        if let Some((alias, done)) = self.journal.statements_done() {
+            let mut previews = self.previews.iter_mut();
+            if let Some(preview) = previews.find(|preview| preview.alias == *alias) {
+                preview.statements = done.to_vec();
+            }
+        }
         Ok(self.previews)
     }
 

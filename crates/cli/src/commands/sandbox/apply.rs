@@ -2,7 +2,7 @@
 
 use cleveragents_engine::{Applied, ApplyRequest, SandboxError, SandboxService};
 use cleveragents_sandbox::apply::Conflict;
-use cleveragents_sandbox::{Error, Landing};
+use cleveragents_sandbox::{Error, Landing, SCRIPT};
 use serde_json::json;
 
 use super::open;
@@ -63,6 +63,18 @@ fn report(name: &str, applied: &Applied, is_preview: bool) -> Report {
                 Cell::from(part.alias.clone()),
                 Cell::Warn("replace".to_owned()),
                 Cell::from("the content of the database"),
+            ]);
+        }
+        count += usize::from(!part.statements.is_empty());
+        for statement in &part.statements {
+            let rows = statement.rows.map(|rows| counted(rows, "row"));
+            table = table.row([
+                Cell::from(part.alias.clone()),
+                Cell::Warn(statement.word.clone()),
+                Cell::from(match rows {
+                    Some(rows) => format!("{SCRIPT}, line {}: {rows}", statement.line),
+                    None => format!("{SCRIPT}, line {}", statement.line),
+                }),
             ]);
         }
         left_out += part.left_out.len();

@@ -2,7 +2,7 @@
 
 use cleveragents_domain::Checkpoint;
 use cleveragents_engine::{SandboxService, SandboxView};
-use cleveragents_sandbox::Base;
+use cleveragents_sandbox::{Base, SCRIPT};
 use serde_json::{Value, json};
 
 use super::open;
@@ -87,6 +87,7 @@ fn parts(view: &SandboxView) -> Table {
             Base::Directory => "the folder as it was".to_owned(),
             Base::File => "the file as it was".to_owned(),
             Base::Sqlite { .. } => "the database as it was".to_owned(),
+            Base::Postgres => "the database itself; write `changes.sql`".to_owned(),
         };
         table = table.row([
             Cell::from(member.alias.clone()),
@@ -119,11 +120,11 @@ pub(super) fn create(
         .data(json!({"sandbox": sandbox_json(&view), "uncommitted_left_out": uncommitted}))
         .panel(panel(&view))
         .table(parts(&view))
-        .ok("Sandbox created")
-        .info(format!(
-            "next: `agents sandbox exec {} -- COMMAND`",
-            view.sandbox.name
-        ));
+        .ok("Sandbox created");
+    let report = with_script_notes(report, &view).info(format!(
+        "next: `agents sandbox exec {} -- COMMAND`",
+        view.sandbox.name
+    ));
     Ok(if uncommitted == 0 {
         report
     } else {
@@ -172,7 +173,7 @@ pub(super) fn show(service: &SandboxService, reference: &str) -> Result<Report, 
             Cell::from(checkpoint.created_at),
         ]);
     }
-    Ok(Report::new("sandbox show")
+    let report = Report::new("sandbox show")
         .data(json!({
             "sandbox": sandbox_json(&view),
             "checkpoints": view.checkpoints.iter().map(checkpoint_json).collect::<Vec<_>>(),
@@ -180,7 +181,27 @@ pub(super) fn show(service: &SandboxService, reference: &str) -> Result<Report, 
         .panel(panel(&view))
         .table(parts(&view))
         .table(table)
-        .ok(format!("Sandbox {}", view.sandbox.state.as_str())))
+        .ok(format!("Sandbox {}", view.sandbox.state.as_str()));
+    Ok(with_script_notes(report, &view))
+}
+
+/// Says how to work on databases that are not copied.
+fn with_script_notes(report: Report, view: &SandboxView) -> Report {
+    let databases = view
+        .members
+        .iter()
+        .filter(|member| member.base == Base::Postgres && !view.sandbox.state.is_over());
+    databases.fold(report, |report, member| {
+        let (name, part) = (&view.sandbox.name, &member.alias);
+        let advice = if member.is_read_only {
+            format!("may only be read: `agents sandbox query {name} --part {part} SQL`")
+        } else {
+            format!(
+                "is changed by the SQL in `{part}/{SCRIPT}`, in one transaction, when it is applied; try statements with `agents sandbox query {name} --part {part} SQL`, add them with --record"
+            )
+        };
+        report.info(format!("the database `{part}` {advice}"))
+    })
 }
 
 pub(super) fn discard(

@@ -4,6 +4,7 @@ mod apply;
 mod exec;
 mod history;
 mod manage;
+mod query;
 mod targets;
 
 use cleveragents_engine::{Recovered, SandboxService};
@@ -22,6 +23,7 @@ pub(super) fn run(context: &Context, command: Sandbox) -> Result<Option<Report>,
         Sandbox::List { all } => manage::list(&service, all)?,
         Sandbox::Show { sandbox } => manage::show(&service, &sandbox.reference)?,
         Sandbox::Exec(arguments) => exec::run(context, &service, arguments)?,
+        Sandbox::Query(arguments) => query::run(&service, &arguments)?,
         Sandbox::Diff(arguments) => match history::diff(context, &service, &arguments)? {
             Some(report) => report,
             None => return Ok(None),

@@ -1,0 +1,113 @@
+//! Looking at the databases of a sandbox as they will be, and adding to their scripts.
+
+use cleveragents_domain::{CheckpointNumber, CheckpointReason};
+use cleveragents_sandbox::{Answer, Base, Member, Servers as _};
+
+use super::error::SandboxError;
+use super::history::CaptureReport;
+use super::service::{OpenSandbox, SandboxService};
+
+/// What to ask a database of a sandbox.
+#[derive(Debug, Clone)]
+pub struct QueryRequest {
+    /// The part; the only database on a server when not given.
+    pub part: Option<String>,
+    /// The statements.
+    pub sql: String,
+    /// So many rows of the last statement are wanted.
+    pub limit: usize,
+    /// Whether the statements shall be part of what is applied.
+    pub record: Recording,
+}
+
+/// What becomes of statements that ran well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recording {
+    /// Nothing.
+    No,
+    /// They are added to the script of the part.
+    Yes,
+}
+
+/// What a database of a sandbox answered.
+#[derive(Debug)]
+pub struct QueryReport {
+    /// The part.
+    pub part: String,
+    /// The answer.
+    pub answer: Answer,
+    /// The state before the statements were recorded, and what that changed.
+    pub recorded: Option<(CheckpointNumber, CaptureReport)>,
+}
+
+impl SandboxService {
+    /// Runs statements on the database of a part, after those of its script, and takes all of it back.
+    /// What is recorded is only written to the script.
+    pub fn query(
+        &self,
+        open: &mut OpenSandbox,
+        request: &QueryRequest,
+    ) -> Result<QueryReport, SandboxError> {
+        let member = database_part(open, request.part.as_deref())?.clone();
+        if request.record == Recording::Yes {
+            member.require_writable()?;
+        }
+        let connection = self.servers(&open.view).connect(&member.alias)?;
+        let answer = member.query(connection, &request.sql, request.limit)?;
+        let recorded = match request.record {
+            Recording::No => None,
+            Recording::Yes => {
+                // The words alone: a statement may hold what should not be shown in a list.
+                let words: Vec<_> = answer
+                    .statements
+                    .iter()
+                    .map(|one| one.word.as_str())
+                    .collect();
+                let label = format!("query: {}", words.join(", "));
+                let checkpoint =
+                    self.checkpoint(open, CheckpointReason::BeforeExec, Some(&label))?;
+                let path = member.record_sql(&request.sql)?;
+                let changes =
+                    self.capture_paths(open, &member.alias, &[path], Some("sandbox/query".into()))?;
+                Some((checkpoint, changes))
+            }
+        };
+        Ok(QueryReport {
+            part: member.alias,
+            answer,
+            recorded,
+        })
+    }
+}
+
+/// The part that is meant: a database on a server.
+fn database_part<'a>(
+    open: &'a OpenSandbox,
+    wanted: Option<&str>,
+) -> Result<&'a Member, SandboxError> {
+    let name = &open.view.sandbox.name;
+    let is_database = |member: &&Member| member.base == Base::Postgres;
+    let Some(wanted) = wanted else {
+        let databases: Vec<_> = open.view.members.iter().filter(is_database).collect();
+        return match databases.as_slice() {
+            [only] => Ok(*only),
+            several => Err(SandboxError::WhichDatabase {
+                name: name.clone(),
+                parts: several.iter().map(|member| member.alias.clone()).collect(),
+            }),
+        };
+    };
+    let found = open
+        .view
+        .members
+        .iter()
+        .find(|member| member.alias == wanted);
+    match found {
+        Some(member) if is_database(&member) => Ok(member),
+        Some(_) => Err(SandboxError::NoDatabase {
+            name: name.clone(),
+            part: wanted.to_owned(),
+        }),
+        None => Err(SandboxError::NotFound(format!("{name}/{wanted}"))),
+    }
+}

@@ -1,0 +1,133 @@
+//! What becomes of transactions whose owner is gone, asked of a real server.
+
+use cleveragents_store::{Server, database_identity};
+use cleveragents_testkit::TestDatabase;
+
+use super::{Outcome, ServerChange};
+use crate::error::Error;
+use crate::server::{Connection, SCRIPT, Script, Servers};
+
+/// Parts are databases here, by their addresses.
+struct ByAddress;
+
+impl Servers for ByAddress {
+    fn connect(&self, alias: &str) -> Result<Connection, Error> {
+        let mut client = Server::at(alias)
+            .expect("an address")
+            .connect()
+            .expect("a server");
+        Ok(Connection {
+            identity: database_identity(&mut client).expect("it has a name"),
+            client,
+            shown: alias.to_owned(),
+        })
+    }
+}
+
+/// A database with a table, and a change of it that has run and is not committed.
+fn prepared() -> Option<(TestDatabase, ServerChange)> {
+    let database = TestDatabase::postgres()?;
+    database.meddle("CREATE TABLE t (v int)");
+    let script = Script::parse(SCRIPT, b"INSERT INTO t VALUES (1), (2)").expect("a script");
+    let mut change = ServerChange::new(&database.url, script);
+    change.prepare(&ByAddress).expect("it runs");
+    assert_eq!(change.done[0].rows, Some(2));
+    Some((database, change))
+}
+
+/// What the next process knows: what is in the journal.
+fn reloaded(change: &ServerChange) -> ServerChange {
+    let text = serde_json::to_string(change).expect("it is stored");
+    serde_json::from_str(&text).expect("it is read")
+}
+
+fn rows(database: &TestDatabase) -> u64 {
+    database.count("SELECT count(*) FROM t")
+}
+
+#[test]
+fn a_commit_is_told_by_the_server() {
+    let Some((database, mut change)) = prepared() else {
+        return;
+    };
+    assert_eq!(rows(&database), 0, "nobody sees it yet");
+    let stored = reloaded(&change);
+    assert_eq!(
+        change.commit(&ByAddress).expect("an answer"),
+        Outcome::Committed
+    );
+    assert_eq!(rows(&database), 2);
+    assert_eq!(
+        stored.outcome(&ByAddress).expect("an answer"),
+        Outcome::Committed
+    );
+}
+
+#[test]
+fn a_transaction_that_still_runs_without_its_owner_is_ended() {
+    let Some((database, mut change)) = prepared() else {
+        return;
+    };
+    // The connection is open, as after the loss of a network: the server knows nothing of it.
+    let stored = reloaded(&change);
+    assert_eq!(
+        stored.outcome(&ByAddress).expect("an answer"),
+        Outcome::Aborted
+    );
+    // Whoever wakes up late cannot commit any more, and is told so.
+    assert_eq!(
+        change.commit(&ByAddress).expect("an answer"),
+        Outcome::Aborted
+    );
+    assert_eq!(rows(&database), 0);
+}
+
+#[test]
+fn a_server_process_that_dies_before_the_commit_leaves_nothing() {
+    let Some((database, mut change)) = prepared() else {
+        return;
+    };
+    database.meddle("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'");
+    assert_eq!(
+        change.commit(&ByAddress).expect("an answer"),
+        Outcome::Aborted
+    );
+    assert_eq!(rows(&database), 0);
+}
+
+#[test]
+fn another_database_behind_the_address_is_not_asked() {
+    let (Some((_database, change)), Some(other)) = (prepared(), TestDatabase::postgres()) else {
+        return;
+    };
+    let mut stored = reloaded(&change);
+    stored.alias.clone_from(&other.url);
+    let error = stored.outcome(&ByAddress).expect_err("it cannot know");
+    assert!(matches!(error, Error::Stuck(_)), "{error}");
+}
+
+#[test]
+fn a_number_that_the_server_does_not_know_is_no_answer() {
+    let Some((_database, change)) = prepared() else {
+        return;
+    };
+    let mut stored = reloaded(&change);
+    let number = stored.number.as_mut().expect("a number");
+    number.transaction = "9000000000000".to_owned();
+    stored.outcome(&ByAddress).expect_err("from the future");
+}
+
+#[test]
+fn what_is_stored_names_neither_address_nor_statement() {
+    let Some((_database, mut change)) = prepared() else {
+        return;
+    };
+    change.alias = "shop".to_owned();
+    let text = serde_json::to_string(&change).expect("it is stored");
+    assert!(
+        !text.contains("postgres:") && !text.contains("INSERT"),
+        "{text}"
+    );
+    let shown = format!("{change:?}");
+    assert!(!shown.contains("postgres:"), "{shown}");
+}

@@ -1,0 +1,119 @@
+//! Looking at the database of a part as it will be, and writing its script.
+
+use std::io::Read as _;
+
+use cleveragents_domain::{FileKind, FileMode, TreePath};
+
+use super::session::{Access, Session};
+use super::{Connection, FIRST, SCRIPT, Script, StatementRun};
+use crate::apply::READ_ONLY;
+use crate::error::{During as _, Error};
+use crate::member::Member;
+
+/// What messages call SQL that is not in the script.
+const GIVEN: &str = "the given SQL";
+
+/// What the database would answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// The columns of the last statement.
+    pub columns: Vec<String>,
+    /// Its first rows, as text; `None` is NULL.
+    pub rows: Vec<Vec<Option<String>>>,
+    /// What each of the given statements did.
+    pub statements: Vec<StatementRun>,
+    /// How many statements of the part's script ran before them.
+    pub earlier: usize,
+}
+
+impl Member {
+    pub(crate) fn script_path() -> Result<TreePath, Error> {
+        TreePath::from_bytes(SCRIPT).map_err(|error| Error::Damaged(error.to_string()))
+    }
+
+    /// Writes the first script.
+    pub(crate) fn create_script(&self) -> Result<(), Error> {
+        self.write_script(FIRST)
+    }
+
+    fn write_script(&self, text: &str) -> Result<(), Error> {
+        let mode = FileMode::new(FileKind::File, 0o644);
+        let path = Self::script_path()?;
+        self.work_root()?
+            .write_file(&path, mode, &mut text.as_bytes())
+            .during("writing", &self.root.join(SCRIPT))
+    }
+
+    /// The script as it is now. No file is no script.
+    fn read_script(&self) -> Result<String, Error> {
+        let place = self.root.join(SCRIPT);
+        let path = Self::script_path()?;
+        let root = self.work_root()?;
+        let Some(stat) = root.stat(&path).during("reading", &place)? else {
+            return Ok(String::new());
+        };
+        if stat.mode.map(FileMode::kind) != Some(FileKind::File) {
+            return Err(Error::SqlNotAdmitted {
+                name: SCRIPT,
+                line: 1,
+                reason: "cannot be read: it is not a file".to_owned(),
+            });
+        }
+        let mut text = Vec::new();
+        let mut file = root.open_file(&path).during("reading", &place)?;
+        file.read_to_end(&mut text).during("reading", &place)?;
+        String::from_utf8(text).map_err(|error| {
+            let text = error.as_bytes();
+            let line = super::script::line_of(text, error.utf8_error().valid_up_to());
+            Error::SqlNotAdmitted {
+                name: SCRIPT,
+                line,
+                reason: "is not UTF-8".to_owned(),
+            }
+        })
+    }
+
+    /// Refuses to write the script of a database that may only be read.
+    pub fn require_writable(&self) -> Result<(), Error> {
+        if !self.is_read_only {
+            return Ok(());
+        }
+        Err(Error::CannotApply {
+            alias: self.alias.clone(),
+            problems: vec![(Self::script_path()?, READ_ONLY.to_owned())],
+        })
+    }
+
+    /// Runs the script of this part and then other SQL, in a transaction that is always taken back.
+    pub fn query(&self, connection: Connection, sql: &str, limit: usize) -> Result<Answer, Error> {
+        let script = Script::parse(SCRIPT, self.read_script()?.as_bytes())?;
+        let given = Script::parse(GIVEN, sql.as_bytes())?;
+        let access = if self.is_read_only {
+            Access::Read
+        } else {
+            Access::Write
+        };
+        let mut session = Session::begin(connection, access)?;
+        let outcome = session
+            .run(&script, 0)
+            .and_then(|(earlier, _)| Ok((earlier, session.run(&given, limit)?)))
+            .and_then(|done| session.check(&given).map(|()| done));
+        session.roll_back();
+        let (earlier, (statements, rows)) = outcome?;
+        Ok(Answer {
+            columns: rows.columns,
+            rows: rows.values,
+            statements,
+            earlier: earlier.len(),
+        })
+    }
+
+    /// Adds SQL to the end of the script and gives the path that changed.
+    pub fn record_sql(&self, sql: &str) -> Result<TreePath, Error> {
+        let text = self.read_script()?;
+        let script = Script::parse(SCRIPT, text.as_bytes())?;
+        let given = Script::parse(GIVEN, sql.as_bytes())?;
+        self.write_script(&script.followed_by(&text, &given))?;
+        Self::script_path()
+    }
+}

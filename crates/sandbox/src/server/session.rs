@@ -1,0 +1,280 @@
+//! [`Session`]: one transaction on a server, in which scripts run statement by statement.
+
+use std::error::Error as _;
+
+use postgres::SimpleQueryMessage;
+use postgres::error::{DbError, ErrorPosition};
+
+use super::script::{Script, Statement, line_of};
+use super::{Connection, StatementRun};
+use crate::error::Error;
+
+/// What a transaction may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Only look.
+    Read,
+    /// Whatever the server allows its user.
+    Write,
+}
+
+/// Rows of a statement, as text. `None` is NULL.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    pub(super) columns: Vec<String>,
+    pub(super) values: Vec<Vec<Option<String>>>,
+}
+
+/// One transaction. Unless it is committed, nothing of it stays: not even a lost connection can change that.
+pub(super) struct Session {
+    connection: Connection,
+    /// The number of the transaction and of the server process that runs it; `None` when it only reads.
+    pub(super) number: Option<Number>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Session")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a transaction is known by on its server, also after its connection is gone.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Number {
+    /// 64 bits wide, so never used again.
+    pub(super) transaction: String,
+    /// The server process.
+    pub(super) process: i32,
+    /// When that process began, so that another one with its number is not taken for it.
+    pub(super) began: String,
+}
+
+/// The server cannot be reached, or is gone.
+pub(super) fn lost(shown: &str, error: &postgres::Error) -> Error {
+    let mut message = error.to_string();
+    if let Some(failure) = error.as_db_error() {
+        failure.message().clone_into(&mut message);
+    } else if let Some(source) = error.source() {
+        message = format!("{message}: {source}");
+    }
+    Error::Unreachable {
+        address: shown.to_owned(),
+        message,
+    }
+}
+
+impl Session {
+    /// Begins a transaction. What waits for a lock longer than a few seconds fails, unless the server
+    /// is told otherwise.
+    pub(super) fn begin(connection: Connection, access: Access) -> Result<Self, Error> {
+        const SETTINGS: &str =
+            "SELECT pg_catalog.set_config('standard_conforming_strings', 'on', true),
+            CASE WHEN pg_catalog.current_setting('lock_timeout') = '0'
+                THEN pg_catalog.set_config('lock_timeout', '10s', true) END,
+            CASE WHEN pg_catalog.current_setting('synchronous_commit') = 'off'
+                THEN pg_catalog.set_config('synchronous_commit', 'on', true) END";
+        const NUMBER: &str = "SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text,
+            pg_catalog.pg_backend_pid(),
+            (SELECT EXTRACT(epoch FROM backend_start)::pg_catalog.text
+                FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid())";
+        let mut session = Self {
+            connection,
+            number: None,
+        };
+        session.batch(match access {
+            Access::Read => "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY",
+            Access::Write => "BEGIN ISOLATION LEVEL READ COMMITTED",
+        })?;
+        session.batch(SETTINGS)?;
+        if access == Access::Write {
+            let shown = session.connection.shown.clone();
+            let row = session.connection.client.query_one(NUMBER, &[]);
+            let row = row.map_err(|error| lost(&shown, &error))?;
+            session.number = Some(Number {
+                transaction: row.get(0),
+                process: row.get(1),
+                began: row.get::<_, Option<String>>(2).unwrap_or_default(),
+            });
+        }
+        Ok(session)
+    }
+
+    fn batch(&mut self, sql: &str) -> Result<(), Error> {
+        let done = self.connection.client.batch_execute(sql);
+        done.map_err(|error| lost(&self.connection.shown, &error))
+    }
+
+    /// Waits until no other apply is at the same database.
+    pub(super) fn lock(&mut self) -> Result<(), Error> {
+        // Any number that everybody takes will do; locks of this kind belong to one database.
+        const LOCK: &str = "SELECT pg_catalog.pg_advisory_xact_lock(4919131752989213764)";
+        self.connection.client.batch_execute(LOCK).map_err(|error| {
+            let is_late = error.code() == Some(&postgres::error::SqlState::LOCK_NOT_AVAILABLE);
+            let shown = &self.connection.shown;
+            if is_late {
+                Error::Raced(format!("another apply works on the database `{shown}`"))
+            } else {
+                lost(shown, &error)
+            }
+        })
+    }
+
+    /// Runs a script. Gives what each statement did, and the first rows of the last one.
+    pub(super) fn run(
+        &mut self,
+        script: &Script,
+        limit: usize,
+    ) -> Result<(Vec<StatementRun>, Rows), Error> {
+        let mut done = Vec::with_capacity(script.statements.len());
+        let mut rows = Rows::default();
+        for statement in &script.statements {
+            let (count, found) = self.run_one(script, statement, limit)?;
+            done.push(StatementRun {
+                line: statement.line,
+                word: statement.word.clone(),
+                rows: (count > 0 || counts(&statement.word)).then_some(count),
+            });
+            rows = found;
+        }
+        Ok((done, rows))
+    }
+
+    fn run_one(
+        &mut self,
+        script: &Script,
+        statement: &Statement,
+        limit: usize,
+    ) -> Result<(u64, Rows), Error> {
+        let shown = &self.connection.shown;
+        let wrong = |error: postgres::Error| refused(script.name, statement, shown, &error);
+        // The server's own word that this is one statement.
+        let prepared = self
+            .connection
+            .client
+            .prepare(&statement.text)
+            .map_err(wrong)?;
+        if !prepared.params().is_empty() {
+            return Err(Error::SqlNotAdmitted {
+                name: script.name,
+                line: statement.line,
+                reason: "has a parameter such as $1, which has no value here".to_owned(),
+            });
+        }
+        drop(prepared);
+        let mut rows = Rows::default();
+        // What the server counts, or what came: EXPLAIN and SHOW give rows and count none.
+        let (mut counted, mut came) = (0, 0);
+        let messages = self.connection.client.simple_query(&statement.text);
+        for message in messages.map_err(wrong)? {
+            match message {
+                SimpleQueryMessage::RowDescription(columns) => {
+                    rows.columns = columns.iter().map(|one| one.name().to_owned()).collect();
+                }
+                SimpleQueryMessage::Row(row) => {
+                    came += 1;
+                    if rows.values.len() < limit {
+                        let cells = (0..row.len()).map(|column| row.get(column).map(str::to_owned));
+                        rows.values.push(cells.collect());
+                    }
+                }
+                SimpleQueryMessage::CommandComplete(affected) => counted = affected,
+                _ => {}
+            }
+        }
+        Ok((counted.max(came), rows))
+    }
+
+    /// Makes sure that a commit would keep everything that ran: rules that wait for the commit are
+    /// checked now, and it is still the transaction that was begun.
+    pub(super) fn check(&mut self, script: &Script) -> Result<(), Error> {
+        const STILL: &str = "SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text,
+            pg_catalog.current_setting('standard_conforming_strings') = 'on'";
+        let Some(number) = self.number.clone() else {
+            return Ok(());
+        };
+        let shown = self.connection.shown.clone();
+        let line = script.statements.last().map_or(1, |last| last.line);
+        let checked = self
+            .connection
+            .client
+            .batch_execute("SET CONSTRAINTS ALL IMMEDIATE");
+        checked.map_err(|error| match error.as_db_error() {
+            Some(failure) => told(script.name, line, failure),
+            None => lost(&shown, &error),
+        })?;
+        let row = self.connection.client.query_one(STILL, &[]);
+        let row = row.map_err(|error| lost(&shown, &error))?;
+        if row.get::<_, String>(0) != number.transaction {
+            return Err(Error::Stuck(format!(
+                "the statements ended their transaction on `{shown}`, so that some of them may be stored"
+            )));
+        }
+        if !row.get::<_, bool>(1) {
+            return Err(Error::SqlNotAdmitted {
+                name: script.name,
+                line,
+                reason: "leaves standard_conforming_strings off, which changes what a quote is"
+                    .to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Commits and gives the connection back. Whether it is committed only the server knows.
+    pub(super) fn commit(mut self) -> Connection {
+        let _unsure = self.connection.client.batch_execute("COMMIT");
+        self.connection
+    }
+
+    /// Takes everything back.
+    pub(super) fn roll_back(mut self) {
+        // A connection that is lost takes everything back too.
+        let _gone = self.connection.client.batch_execute("ROLLBACK");
+    }
+}
+
+/// Whether a number of rows says something about such a statement.
+fn counts(word: &str) -> bool {
+    let words = [
+        "insert", "update", "delete", "merge", "with", "select", "table", "values", "fetch", "move",
+    ];
+    words.contains(&word)
+}
+
+/// Why the server does not run a statement.
+fn refused(
+    name: &'static str,
+    statement: &Statement,
+    shown: &str,
+    error: &postgres::Error,
+) -> Error {
+    let Some(failure) = error.as_db_error() else {
+        return lost(shown, error);
+    };
+    let further = match failure.position() {
+        Some(ErrorPosition::Original(position)) => {
+            let before = position.saturating_sub(1) as usize;
+            let place = statement.text.char_indices().nth(before);
+            let place = place.map_or(statement.text.len(), |(at, _)| at);
+            line_of(statement.text.as_bytes(), place) - 1
+        }
+        _ => 0,
+    };
+    told(name, statement.line + further, failure)
+}
+
+fn told(name: &'static str, line: usize, failure: &DbError) -> Error {
+    Error::Sql {
+        name,
+        line,
+        state: failure.code().code().to_owned(),
+        message: match failure.detail() {
+            Some(detail) => format!("{} ({detail})", failure.message()),
+            None => failure.message().to_owned(),
+        },
+        hint: failure.hint().map(str::to_owned),
+    }
+}
