@@ -53,8 +53,8 @@ impl CallRunner<'_> {
                 .filter(|index| answers[*index].is_none())
                 .collect();
             for few in open.chunks(AT_ONCE) {
-                let outcomes =
-                    self.run_together(few.iter().map(|index| &calls[*index]).collect())?;
+                let together: Vec<&ToolCall> = few.iter().map(|index| &calls[*index]).collect();
+                let outcomes = self.run_together(&together)?;
                 for (index, outcome) in few.iter().zip(outcomes) {
                     answers[*index] = Some(Answered {
                         result: ToolResult {
@@ -80,8 +80,8 @@ impl CallRunner<'_> {
             .is_ok_and(|spec| !spec.capability.is_writing() && !spec.capability.needs_approval)
     }
 
-    fn run_together(&self, calls: Vec<&ToolCall>) -> Result<Vec<CallOutcome>, TurnError> {
-        match calls.as_slice() {
+    fn run_together(&self, calls: &[&ToolCall]) -> Result<Vec<CallOutcome>, TurnError> {
+        match calls {
             [only] => Ok(vec![self.run_one(only)?]),
             _ => std::thread::scope(|scope| {
                 let threads: Vec<_> = calls

@@ -4,6 +4,8 @@
 //! too much goes in two steps: results of tools in old turns are shortened first, then whole old turns
 //! are left out, oldest first, with a note in their place. A call is never parted from its result.
 
+use std::fmt::Write as _;
+
 use cleveragents_models::{ChatMessage, UserPart};
 
 use super::history::PastTurn;
@@ -103,9 +105,7 @@ fn shorten(message: &mut ChatMessage) {
             let end = result.content.floor_char_boundary(SHORTENED);
             let total = result.content.len();
             result.content.truncate(end);
-            result
-                .content
-                .push_str(&format!("… (shortened from {total} bytes)"));
+            let _never_fails = write!(result.content, "… (shortened from {total} bytes)");
         }
     }
 }

@@ -23,7 +23,7 @@ pub enum TurnError {
     Model(#[from] ModelError),
     /// Something broke while a tool was called.
     #[error(transparent)]
-    Gate(#[from] GateError),
+    Gate(Box<GateError>),
     /// The sandbox failed.
     #[error(transparent)]
     Sandbox(Box<SandboxError>),
@@ -32,7 +32,7 @@ pub enum TurnError {
     Lease(Box<LeaseError>),
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] cleveragents_store::Error),
+    Store(Box<cleveragents_store::Error>),
     /// The next call of the model could cost more than is left.
     #[error("the budget of {scope} does not suffice: {} of {} US dollars are used, and the next call could cost {}",
         .used.as_usd(), .limit.as_usd(), .wanted.as_usd())]
@@ -75,6 +75,18 @@ impl From<SandboxError> for TurnError {
 impl From<SessionError> for TurnError {
     fn from(error: SessionError) -> Self {
         Self::Session(Box::new(error))
+    }
+}
+
+impl From<GateError> for TurnError {
+    fn from(error: GateError) -> Self {
+        Self::Gate(Box::new(error))
+    }
+}
+
+impl From<cleveragents_store::Error> for TurnError {
+    fn from(error: cleveragents_store::Error) -> Self {
+        Self::Store(Box::new(error))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a turn left whose process died: its results are taken over, and what nobody knows is asked.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use cleveragents_domain::{InvocationOutcome, LeaseSubject, LeaseToken, ToolInvocation, Turn};
 use cleveragents_models::{ChatMessage, ToolCall, ToolResult};
@@ -213,12 +214,13 @@ impl TurnService {
             let end = text.floor_char_boundary(request.settings.shown_bytes);
             content.push_str(&untrusted::wrap(&row.tool, &text[..end]));
             if end < text.len() {
-                content.push_str(&format!(
+                let _never_fails = write!(
+                    content,
                     "\nOf {} bytes the first {end} are shown. Read on with builtin/output-read: \
                      {{\"invocation\": \"{}\", \"offset\": {end}}}",
                     output.len(),
                     row.id
-                ));
+                );
             }
         }
         if content.is_empty() {

@@ -1,5 +1,6 @@
 //! [`TurnService::tell`]: the loop of a turn.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -423,7 +424,7 @@ impl TurnService {
         let window = request
             .settings
             .context_tokens
-            .or(request.model.capabilities().context_window)
+            .or_else(|| request.model.capabilities().context_window)
             .unwrap_or(128_000);
         let fixed: usize = system.iter().map(String::len).sum::<usize>() / 3
             + tools
@@ -475,9 +476,10 @@ impl TurnService {
                 let verdict =
                     repetition.answered(&call.name, &call.arguments, &outcome.fingerprint());
                 if let Verdict::Repeating { times } | Verdict::Stuck { times } = verdict {
-                    result.content.push_str(&format!(
+                    let _never_fails = write!(
+                        result.content,
                         "\n(You made this very call {times} times and got the same answer. Do something else.)"
-                    ));
+                    );
                 }
                 if matches!(verdict, Verdict::Stuck { .. }) {
                     worst = verdict;

@@ -2,7 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cleveragents_domain::{InvocationOutcome, MessageState, Role};
+use cleveragents_domain::InvocationOutcome::{self, Failed, Succeeded};
+use cleveragents_domain::MessageState;
+use cleveragents_domain::Role::{Assistant, Tool, User};
 use cleveragents_engine::{TurnError, TurnObserver};
 use cleveragents_models::ToolCall;
 use cleveragents_testkit::TestDatabase;
@@ -72,7 +74,6 @@ fn a_turn_goes_on_after_the_last_stored_result() {
         );
         assert!(talk.copy().join("two.txt").exists(), "the other one ran");
         assert_eq!(talk.calls().len(), 2);
-        use Role::{Assistant, Tool, User};
         assert_eq!(talk.roles(), [User, Assistant, Tool, Tool, Assistant]);
     }
 }
@@ -96,18 +97,19 @@ fn another_question_ends_an_interrupted_turn_and_keeps_what_was_done() {
         "nothing more was done"
     );
     let messages = talk.messages();
-    use Role::{Assistant, Tool, User};
     assert_eq!(talk.roles(), [User, Assistant, Tool, Tool, User, Assistant]);
     assert_eq!(messages[0].state, MessageState::Failed);
     assert!(messages[3].content.contains("did not run"));
 }
 
 /// Makes the row of the first call look as if the process had died inside of it.
-fn in_the_middle_of(database: &TestDatabase) -> Talk {
+fn in_the_middle_of(database: &TestDatabase, is_repeatable: bool) -> Talk {
     let talk = crashed(database, true, "one");
-    database.meddle(
-        "UPDATE tool_invocations SET outcome = 'running', finished_at = NULL, output_hash = NULL",
-    );
+    database.meddle(&format!(
+        "UPDATE tool_invocations SET outcome = 'running', finished_at = NULL, output_hash = NULL, \
+         repeatable = {}",
+        u8::from(is_repeatable)
+    ));
     std::fs::remove_file(talk.copy().join("one.txt")).expect("written before the crash");
     talk
 }
@@ -115,7 +117,7 @@ fn in_the_middle_of(database: &TestDatabase) -> Talk {
 #[test]
 fn a_doubtful_call_is_asked_about_and_never_repeated_unasked() {
     for database in TestDatabase::each() {
-        let talk = in_the_middle_of(&database);
+        let talk = in_the_middle_of(&database, false);
         let person = Person::absent();
         let report = talk.tell(SCRIPT, resuming(&person)).expect("resumed");
         assert_eq!(
@@ -132,15 +134,32 @@ fn a_doubtful_call_is_asked_about_and_never_repeated_unasked() {
         );
     }
     let database = TestDatabase::each().remove(0);
-    let talk = in_the_middle_of(&database);
+    let talk = in_the_middle_of(&database, false);
     let person = Person::saying(Approval::Once, Reply::Text("run it again".to_owned()));
     talk.tell(SCRIPT, resuming(&person)).expect("resumed");
     assert!(talk.copy().join("one.txt").exists(), "it was asked for");
-    let talk = in_the_middle_of(&TestDatabase::each().remove(0));
+    let talk = in_the_middle_of(&TestDatabase::each().remove(0), false);
     let person = Person::saying(Approval::Once, Reply::Text("it was done".to_owned()));
     talk.tell(SCRIPT, resuming(&person)).expect("resumed");
     assert!(!talk.copy().join("one.txt").exists());
     assert!(talk.messages()[2].content.contains("says that it was done"));
+}
+
+#[test]
+fn a_call_that_may_be_repeated_is_run_again_without_a_question() {
+    let database = TestDatabase::each().remove(0);
+    let talk = in_the_middle_of(&database, true);
+    let person = Person::absent();
+    let report = talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+    assert!(report.interrupted.expect("told").doubtful.is_empty());
+    assert!(person.asked.lock().expect("fine").is_empty());
+    assert!(talk.copy().join("one.txt").exists());
+    let outcomes: Vec<_> = talk.calls().iter().map(|call| call.outcome).collect();
+    assert_eq!(
+        outcomes,
+        [Failed, Succeeded, Succeeded],
+        "the first was lost"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The loop: answers, tools, refusals.
 
-use cleveragents_domain::{InvocationOutcome, MessageState, Role};
+use cleveragents_domain::Role::{Assistant, Tool, User};
+use cleveragents_domain::{InvocationOutcome, MessageState};
 use cleveragents_engine::{TurnError, TurnSettings};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::{Approval, Reply};
@@ -38,7 +39,6 @@ fn a_turn_acts_in_the_sandbox_and_is_stored_whole() {
             !talk.real().join("b.txt").exists(),
             "the real one is untouched"
         );
-        use Role::{Assistant, Tool, User};
         assert_eq!(
             talk.roles(),
             [User, Assistant, Tool, Assistant, Tool, Tool, Assistant]
@@ -187,7 +187,10 @@ fn a_failing_model_leaves_the_question_marked() {
     let talk = Talk::new(&database);
     let person = Person::absent();
     let error = talk
-        .tell("answers: []\n", How::asking("go", &person))
+        .tell(
+            "answers:\n- {text: never, failures: [{status: 400}, {status: 400}]}\n",
+            How::asking("go", &person),
+        )
         .expect_err("no answer");
     assert!(matches!(error, TurnError::Model(_)), "{error}");
     let messages = talk.messages();

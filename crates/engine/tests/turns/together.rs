@@ -22,9 +22,11 @@ fn sixteen_turns_at_once_are_whole_and_never_mixed() {
             );
             let person = Person::absent();
             let prompt = format!("question {number}");
-            let report = talk
-                .tell(&script, How::asking(&prompt, &person))
-                .expect("answered");
+            let how = How {
+                in_sandbox: false,
+                ..How::asking(&prompt, &person)
+            };
+            let report = talk.tell(&script, how).expect("answered");
             assert_eq!(report.answer, format!("answer {number}"));
         });
         let messages = first.messages();
