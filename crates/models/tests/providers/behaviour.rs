@@ -359,7 +359,7 @@ fn the_pause_between_attempts_can_be_cancelled_and_is_within_the_total() {
     let server = ModelServer::start(vec![response(), response()]);
     let catalogue = catalogue_with(&server, |options| {
         options.retry = RetryPolicy {
-            longest_pause: Duration::from_secs(3600),
+            longest_pause: Duration::from_hours(1),
             ..RetryPolicy::default()
         };
         options.limits.total = Duration::from_secs(10_000);
