@@ -70,6 +70,23 @@ fn a_model_that_cannot_do_it_is_passed_over() {
     assert_eq!(server.received().len(), 2, "deepseek was not asked");
 }
 
+/// Nobody agreed to have a conversation sent to another provider because of a table.
+#[test]
+fn who_was_asked_for_is_asked_whatever_is_known_of_it() {
+    let server = ModelServer::answering(|_| openai::text(&["I see"]));
+    let catalogue = chain(&server, &["anthropic/claude-sonnet-4-5"]);
+    let name = "deepseek/deepseek-chat".parse().expect("a name");
+    let mut request = ChatRequest::prompt("look");
+    request.messages.push(ChatMessage::User {
+        parts: vec![UserPart::Image {
+            media_type: "image/png".to_owned(),
+            data: vec![0],
+        }],
+    });
+    let answer = ask(&*catalogue.open(&name).expect("a model"), request).expect("an answer");
+    assert_eq!(answer.model, name);
+}
+
 #[test]
 fn a_refused_request_is_not_passed_on() {
     let server = ModelServer::answering(|_| openai::error(400, "invalid_request_error", "bad"));
