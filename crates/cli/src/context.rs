@@ -88,6 +88,10 @@ impl Context {
         let variables = move |name: &str| environment.text(name);
         let mut options = CatalogueOptions::new(Arc::new(variables), folder);
         options.file = Some(self.home.models_file()).filter(|file| file.exists());
+        #[cfg(feature = "keyring")]
+        {
+            options.keyring = Some(cleveragents_models::system_keyring());
+        }
         options.fallback = self.settings.model_fallback().to_vec();
         options.limits = self.settings.model_limits();
         options.retry.retries = self.settings.model_retries();

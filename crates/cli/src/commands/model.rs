@@ -83,7 +83,7 @@ fn known_provider(catalogue: &Catalogue, name: &str) -> Result<(), CommandError>
 
 fn list_row(entry: &ModelEntry) -> Vec<Cell> {
     let key = match &entry.key {
-        KeyState::Variable { .. } => Cell::Good("set".to_owned()),
+        KeyState::Variable { .. } | KeyState::Keyring { .. } => Cell::Good("set".to_owned()),
         KeyState::NotNeeded => Cell::Muted("not needed".to_owned()),
         KeyState::Missing { .. } => Cell::Warn("missing".to_owned()),
     };
@@ -149,6 +149,7 @@ fn show(context: &Context, name: &str) -> Result<Report, CommandError> {
     let can = entry.capabilities;
     let key = match &entry.key {
         KeyState::Variable { name } => Cell::Good(format!("from {name}")),
+        KeyState::Keyring { name } => Cell::Good(format!("{name} from the keyring")),
         KeyState::NotNeeded => Cell::Muted("not needed".to_owned()),
         KeyState::Missing { names } => Cell::Warn(format!("missing: set {}", names.join(" or "))),
     };

@@ -252,3 +252,35 @@ models:
     assert!(catalogue.key_variables().contains(&"MINE_KEY".to_owned()));
     assert_eq!(catalogue.redactor().text(KEY), "[REDACTED]");
 }
+
+#[test]
+fn a_key_may_come_from_the_keyring_which_is_asked_once() {
+    let server = ModelServer::start(vec![openai::error(401, "x", &format!("bad {KEY}"))]);
+    let url = server.url();
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let lookup = move |name: &str| (name == "OPENAI_BASE_URL").then(|| url.clone());
+    let mut options = CatalogueOptions::new(Arc::new(lookup), ".");
+    options.keyring = Some(Arc::new(move |name: &str| {
+        counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        (name == "OPENAI_API_KEY").then(|| KEY.to_owned())
+    }));
+    let catalogue = Catalogue::new(options).expect("a catalogue");
+    let name = "openai/x".parse().expect("a name");
+    let entry = catalogue.entry(&name).expect("an entry");
+    assert_eq!(
+        entry.key,
+        KeyState::Keyring {
+            name: "OPENAI_API_KEY".to_owned()
+        }
+    );
+    let model = catalogue.open(&name).expect("a model");
+    let error = ask(&*model, ChatRequest::prompt("a")).expect_err("refused");
+    assert!(!error.to_string().contains(KEY), "{error}");
+    let sent = format!("Bearer {KEY}");
+    assert_eq!(
+        server.received()[0].header("authorization"),
+        Some(sent.as_str())
+    );
+    assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
