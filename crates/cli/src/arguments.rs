@@ -1,5 +1,6 @@
 //! The command line as a tree of commands, with the help people read.
 
+mod model;
 mod project;
 mod resource;
 mod sandbox;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::model::{Model, ModelTest};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 use crate::output::Format;
@@ -110,6 +112,9 @@ pub(crate) enum Command {
     /// Work in copies and apply the result whole or not at all
     #[command(subcommand)]
     Sandbox(Sandbox),
+    /// See which models can be asked, and try one
+    #[command(subcommand)]
+    Model(Model),
     /// Look after the database
     #[command(subcommand)]
     Db(Db),

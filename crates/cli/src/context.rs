@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cleveragents_engine::{ProjectService, ResourceService, SandboxService, SessionService};
+use cleveragents_models::{Catalogue, CatalogueOptions};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
 use crate::config::{Configuration, Environment, Home, Level, Settings, keys};
@@ -75,6 +76,27 @@ impl Context {
 
     pub(crate) fn sandboxes(&self) -> Result<SandboxService, CommandError> {
         Ok(SandboxService::new(self.engine()?, self.home.sandboxes()))
+    }
+
+    /// The models that can be asked. With `record` every exchange is added to that file.
+    pub(crate) fn models(&self, record: Option<&Path>) -> Result<Catalogue, CommandError> {
+        let environment = self.environment.clone();
+        let folder = environment
+            .working_folder()
+            .unwrap_or_else(|| Path::new("/"))
+            .to_owned();
+        let variables = move |name: &str| environment.text(name);
+        let mut options = CatalogueOptions::new(Arc::new(variables), folder);
+        options.file = Some(self.home.models_file()).filter(|file| file.exists());
+        #[cfg(feature = "keyring")]
+        {
+            options.keyring = Some(cleveragents_models::system_keyring());
+        }
+        options.fallback = self.settings.model_fallback().to_vec();
+        options.limits = self.settings.model_limits();
+        options.retry.retries = self.settings.model_retries();
+        options.record = record.map(Path::to_owned);
+        Ok(Catalogue::new(options)?)
     }
 
     /// A callback that shows a bar from the first call to the last.

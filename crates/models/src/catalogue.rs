@@ -1,10 +1,11 @@
 //! The catalogue: which models there are, and the only way to open one.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod reach;
 
-use reqwest::Url;
-use reqwest::header::{HeaderName, HeaderValue};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
 use serde::Serialize;
 
 use crate::error::{ErrorKind, ModelError};
@@ -16,14 +17,13 @@ use crate::model::{Capabilities, Model};
 use crate::name::ModelName;
 use crate::persist::Persistent;
 use crate::price::{Description, Price, Table};
-use crate::provider::{BUILT_IN, built_in};
+use crate::provider::BUILT_IN;
 use crate::redact::Redactor;
 use crate::remote::Remote;
 use crate::replay::{Recorder, Replay};
 use crate::scripted::Scripted;
 use crate::secret::{KEY_VARIABLES, Secret};
-use crate::wire::{Dialect, Protocol, Target};
-use crate::yaml;
+use crate::wire::Protocol;
 
 /// How a catalogue looks up a variable of the environment. Only the front end reads the real one.
 pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -33,6 +33,8 @@ pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub struct CatalogueOptions {
     /// The environment.
     pub variables: Variables,
+    /// Where keys are looked for that no variable holds, under the name of the variable.
+    pub keyring: Option<Variables>,
     /// The user's file of providers and models, if there is one.
     pub file: Option<PathBuf>,
     /// The folder from which paths of scripts and recordings start.
@@ -52,6 +54,7 @@ impl CatalogueOptions {
     pub fn new(variables: Variables, folder: impl Into<PathBuf>) -> Self {
         Self {
             variables,
+            keyring: None,
             file: None,
             folder: folder.into(),
             limits: Limits::default(),
@@ -66,8 +69,10 @@ impl CatalogueOptions {
 pub struct Catalogue {
     options: CatalogueOptions,
     table: Table,
-    providers: std::collections::BTreeMap<String, WrittenProvider>,
+    providers: BTreeMap<String, WrittenProvider>,
     http: Arc<Http>,
+    /// What the keyring answered: asking it takes time, and may take a person.
+    from_keyring: Mutex<HashMap<String, Option<Secret>>>,
 }
 
 /// A model as a list shows it.
@@ -104,6 +109,11 @@ pub enum KeyState {
         /// Its name.
         name: String,
     },
+    /// From the keyring, under this name.
+    Keyring {
+        /// The name.
+        name: String,
+    },
     /// It is in none of these variables.
     Missing {
         /// Their names.
@@ -113,23 +123,12 @@ pub enum KeyState {
     NotNeeded,
 }
 
-/// A provider with everything that decides how it is reached.
-struct Provider {
-    protocol: Protocol,
-    dialect: Dialect,
-    base_url: Option<String>,
-    base_url_variables: Vec<String>,
-    key_variables: Vec<String>,
-    needs_key: bool,
-    headers: Vec<(String, String)>,
-}
-
 impl Catalogue {
     /// Reads the table of models and the user's file.
     pub fn new(options: CatalogueOptions) -> Result<Self, ModelError> {
         let mut table = Table::default();
         table.extend(ModelFile::built_in()?.models);
-        let mut providers = std::collections::BTreeMap::new();
+        let mut providers = BTreeMap::new();
         if let Some(path) = &options.file {
             let shown = path.display().to_string();
             let file = ModelFile::read(&shown, &read_file(path)?)?;
@@ -141,6 +140,7 @@ impl Catalogue {
             table,
             providers,
             http: Arc::default(),
+            from_keyring: Mutex::default(),
         })
     }
 
@@ -256,14 +256,17 @@ impl Catalogue {
             .collect()
     }
 
-    /// A redactor that knows every key that is set.
+    /// A redactor that knows every key that is set, and those that the keyring gave out.
     pub fn redactor(&self) -> Redactor {
-        let keys = self.key_variables();
-        Redactor::new(
-            keys.iter()
-                .filter_map(|name| self.variable(name))
-                .map(Secret::new),
-        )
+        let names = self.key_variables();
+        let set = names.iter().filter_map(|name| self.variable(name));
+        let given: Vec<Secret> = self
+            .given_by_keyring()
+            .values()
+            .flatten()
+            .cloned()
+            .collect();
+        Redactor::new(set.map(Secret::new).chain(given))
     }
 
     fn described(&self, name: &ModelName) -> (Capabilities, Description) {
@@ -275,177 +278,9 @@ impl Catalogue {
         self.table.find(name)?.price.as_ref().and_then(Price::read)
     }
 
-    fn variable(&self, name: &str) -> Option<String> {
-        let value = (self.options.variables)(name)?;
-        let value = value.trim();
-        (!value.is_empty()).then(|| value.to_owned())
-    }
-
     fn path(&self, path: &Path) -> PathBuf {
         self.options.folder.join(path)
     }
-
-    fn provider(&self, name: &ModelName) -> Result<Provider, ModelError> {
-        let known = built_in(name.provider());
-        let written = self.providers.get(name.provider());
-        if known.is_none() && written.is_none() {
-            return Err(self.unknown_provider(name));
-        }
-        let mut provider = known.map_or_else(
-            || Provider {
-                protocol: Protocol::OpenaiChat,
-                dialect: Dialect::Plain,
-                base_url: None,
-                base_url_variables: vec![base_url_variable(name.provider())],
-                key_variables: Vec::new(),
-                needs_key: false,
-                headers: Vec::new(),
-            },
-            |known| Provider {
-                protocol: known.protocol,
-                dialect: known.dialect,
-                base_url: known.base_url.map(str::to_owned),
-                base_url_variables: owned(known.base_url_variables),
-                key_variables: owned(known.key_variables),
-                needs_key: known.needs_key,
-                headers: Vec::new(),
-            },
-        );
-        if let Some(written) = written {
-            provider.protocol = written.protocol.unwrap_or(provider.protocol);
-            if let Some(url) = &written.base_url {
-                provider.base_url = Some(url.clone());
-                // Whoever wrote the address into a file also decides about the key.
-                provider.needs_key = false;
-            }
-            if let Some(variable) = &written.key_variable {
-                provider.key_variables = vec![variable.clone()];
-                provider.needs_key = true;
-            }
-            let headers = written.headers.iter();
-            provider.headers = headers
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect();
-        }
-        Ok(provider)
-    }
-
-    fn unknown_provider(&self, name: &ModelName) -> ModelError {
-        let known = self.providers();
-        let likeness =
-            |word: &String| strsim::normalized_damerau_levenshtein(name.provider(), word);
-        let nearest = known
-            .iter()
-            .max_by(|left, right| likeness(left).total_cmp(&likeness(right)))
-            .filter(|word| likeness(word) >= 0.6);
-        let message = format!("there is no provider `{}`", name.provider());
-        let hint = match nearest {
-            Some(word) => format!("write `{word}/{}`", name.model()),
-            None => format!(
-                "use one of {}, or describe it in models.yaml",
-                known.join(", ")
-            ),
-        };
-        ModelError::new(ErrorKind::UnknownProvider, name, message).with_hint(hint)
-    }
-
-    /// The address of a provider, and whether the environment names it.
-    fn base_url(&self, provider: &Provider) -> Option<(String, bool)> {
-        let own = provider
-            .base_url_variables
-            .iter()
-            .find_map(|name| self.variable(name));
-        match own {
-            // `OLLAMA_HOST` is often written without a scheme.
-            Some(url) if !url.contains("://") => Some((format!("http://{url}"), true)),
-            Some(url) => Some((url, true)),
-            None => provider.base_url.clone().map(|url| (url, false)),
-        }
-    }
-
-    /// The key of a provider. At an address of one's own it may be left out.
-    fn key(&self, provider: &Provider, is_own_address: bool) -> (KeyState, Option<Secret>) {
-        for name in &provider.key_variables {
-            if let Some(value) = self.variable(name) {
-                return (
-                    KeyState::Variable { name: name.clone() },
-                    Some(Secret::new(value)),
-                );
-            }
-        }
-        if provider.needs_key && !is_own_address {
-            let names = provider.key_variables.clone();
-            (KeyState::Missing { names }, None)
-        } else {
-            (KeyState::NotNeeded, None)
-        }
-    }
-
-    fn target(&self, name: &ModelName) -> Result<Target, ModelError> {
-        let provider = self.provider(name)?;
-        let Some((url, is_own)) = self.base_url(&provider) else {
-            let variables = provider.base_url_variables.join(" or ");
-            let message = "the provider has no address of its own";
-            return Err(ModelError::new(ErrorKind::InvalidBaseUrl, name, message)
-                .with_hint(format!("set {variables}, or `base_url` in models.yaml")));
-        };
-        let base_url = parse_url(name, &url)?;
-        let (state, key) = self.key(&provider, is_own);
-        if let KeyState::Missing { names } = state {
-            let names = names.join(" or ");
-            let message = format!("there is no key: {names} is not set");
-            return Err(ModelError::new(ErrorKind::NoKey, name, message)
-                .with_hint(format!("set {names} to the key of your account")));
-        }
-        let mut headers = Vec::new();
-        for (header, value) in &provider.headers {
-            let pair = (HeaderName::try_from(header), HeaderValue::try_from(value));
-            let (Ok(header), Ok(value)) = pair else {
-                let message = format!("`{header}` or its value cannot be sent as a header");
-                return Err(yaml::broken("models.yaml", message));
-            };
-            headers.push((header, value));
-        }
-        let (capabilities, description) = self.described(name);
-        Ok(Target {
-            name: name.clone(),
-            protocol: provider.protocol,
-            dialect: provider.dialect,
-            base_url,
-            key,
-            headers,
-            capabilities,
-            thinking: description.thinking,
-            api_version: self
-                .variable("AZURE_OPENAI_API_VERSION")
-                .unwrap_or_else(|| "2024-10-21".to_owned()),
-        })
-    }
-}
-
-fn owned(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
-
-/// `mine` is reached by `MINE_BASE_URL`.
-fn base_url_variable(provider: &str) -> String {
-    format!(
-        "{}_BASE_URL",
-        provider.to_ascii_uppercase().replace('-', "_")
-    )
-}
-
-fn parse_url(name: &ModelName, url: &str) -> Result<Url, ModelError> {
-    let refused = |reason: &str| {
-        let shown = Redactor::default().text(url).into_owned();
-        let message = format!("the base URL `{shown}` cannot be used: {reason}");
-        ModelError::new(ErrorKind::InvalidBaseUrl, name, message)
-    };
-    let parsed = Url::parse(url).map_err(|error| refused(&error.to_string()))?;
-    if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
-        return Err(refused("it is no http or https URL"));
-    }
-    Ok(parsed)
 }
 
 fn read_file(path: &Path) -> Result<String, ModelError> {

@@ -63,8 +63,12 @@ impl Model for Fallback {
         let name = self.name.clone();
         generate(move |outlet| async move {
             let mut failures = Vec::new();
-            for (link, opened) in links.iter() {
-                match try_link(link, opened, &request, &cancel, &failures, &outlet).await {
+            for (_, opened) in links.iter() {
+                let outcome = match opened {
+                    Err(error) => Err(Stop::Next(error.clone())),
+                    Ok(model) => try_link(&**model, &request, &cancel, &failures, &outlet).await,
+                };
+                match outcome {
                     Ok(()) => return,
                     Err(Stop::Final(error)) => return outlet.give(Err(error)).await,
                     Err(Stop::Next(error)) => failures.push(error),
@@ -81,16 +85,17 @@ enum Stop {
 }
 
 async fn try_link(
-    name: &ModelName,
-    opened: &Result<Arc<dyn Model>, ModelError>,
+    model: &dyn Model,
     request: &ChatRequest,
     cancel: &CancellationToken,
     failures: &[ModelError],
     outlet: &Outlet<Result<StreamEvent, ModelError>>,
 ) -> Result<(), Stop> {
-    let model = opened.as_ref().map_err(|error| Stop::Next(error.clone()))?;
+    let name = model.name();
     let lacking = model.capabilities().lacking(request);
-    if !lacking.is_empty() {
+    // Whoever was asked for is asked: what we know of it may be wrong, and nobody agreed to have
+    // the conversation sent elsewhere for that.
+    if !lacking.is_empty() && !failures.is_empty() {
         let message = format!("the model lacks {}", lacking.join(" and "));
         return Err(Stop::Next(ModelError::new(
             ErrorKind::NotCapable,

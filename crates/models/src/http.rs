@@ -1,7 +1,9 @@
 //! Requests over HTTP: one client, time limits on each step, and errors that name no secret.
 
+use std::collections::HashMap;
 use std::error::Error;
-use std::sync::{Arc, OnceLock};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -53,33 +55,44 @@ impl Call {
     }
 }
 
-/// The clients: one for plain HTTP on the own machine or network, one with TLS. Each is made when
-/// it is first needed, for reading the system's certificates takes time.
+/// The clients, each made when it is first needed: reading the system's certificates takes time,
+/// and only TLS needs them.
 ///
 /// Connections are kept open between calls and belong to the runtime that made them.
 #[derive(Default)]
-pub(crate) struct Http {
-    plain: OnceLock<Client>,
-    secure: OnceLock<Client>,
+pub(crate) struct Http(Mutex<HashMap<Way, Client>>);
+
+/// What a client must be made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Way {
+    is_secure: bool,
+    /// A proxy cannot reach what runs on this machine.
+    is_local: bool,
 }
 
 impl Http {
     fn client(&self, url: &Url, limits: &Limits) -> Result<Client, String> {
-        let is_secure = url.scheme() == "https";
-        let slot = if is_secure { &self.secure } else { &self.plain };
-        if let Some(client) = slot.get() {
+        let way = Way {
+            is_secure: url.scheme() == "https",
+            is_local: is_local(url),
+        };
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&way) {
             return Ok(client.clone());
         }
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls(is_secure)?)
+        let mut builder = Client::builder()
+            .tls_backend_preconfigured(tls(way.is_secure)?)
             .connect_timeout(limits.connect)
             .tcp_nodelay(true)
             // A redirect would carry the key to a place that nobody configured.
             .redirect(Policy::none())
-            .user_agent(concat!("cleveragents/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| deepest(&error))?;
-        Ok(slot.get_or_init(|| client).clone())
+            .user_agent(concat!("cleveragents/", env!("CARGO_PKG_VERSION")));
+        if way.is_local {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| deepest(&error))?;
+        clients.insert(way, client.clone());
+        Ok(client)
     }
 
     /// Sends a request and waits for the head of the response.
@@ -147,6 +160,15 @@ fn deepest(error: &dyn Error) -> String {
         current = source;
     }
     current.to_string()
+}
+
+fn is_local(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || address
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 /// A TLS configuration made with ring. Without `is_secure` it trusts nobody, and is never used.

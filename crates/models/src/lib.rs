@@ -21,6 +21,8 @@ mod file;
 mod frames;
 mod generate;
 mod http;
+#[cfg(feature = "keyring")]
+mod keyring;
 mod limits;
 mod message;
 mod model;
@@ -40,6 +42,8 @@ mod yaml;
 pub use catalogue::{Catalogue, CatalogueOptions, KeyState, ModelEntry, Variables};
 pub use error::{ErrorKind, ModelError};
 pub use event::{Completion, StopReason, StreamEvent, Usage};
+#[cfg(feature = "keyring")]
+pub use keyring::system_keyring;
 pub use limits::{Limits, RetryPolicy};
 pub use message::{
     AssistantMessage, ChatMessage, Reasoning, ToolCall, ToolDefinition, ToolResult, UserPart,

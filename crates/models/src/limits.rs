@@ -21,9 +21,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
-            first_byte: Duration::from_secs(120),
-            idle: Duration::from_secs(120),
-            total: Duration::from_secs(1800),
+            first_byte: Duration::from_mins(2),
+            idle: Duration::from_mins(2),
+            total: Duration::from_mins(30),
             response_bytes: 64 * 1024 * 1024,
         }
     }
@@ -45,7 +45,7 @@ impl Default for RetryPolicy {
         Self {
             retries: 4,
             first_pause: Duration::from_millis(500),
-            longest_pause: Duration::from_secs(60),
+            longest_pause: Duration::from_mins(1),
         }
     }
 }
@@ -59,16 +59,14 @@ impl RetryPolicy {
         if number >= self.retries {
             return None;
         }
-        match asked {
-            Some(asked) => (asked <= self.longest_pause).then_some(asked),
-            None => {
-                let doubled = self
-                    .first_pause
-                    .saturating_mul(1_u32.checked_shl(number).unwrap_or(u32::MAX))
-                    .min(self.longest_pause);
-                Some(doubled.mul_f64(0.5 + fastrand::f64() / 2.0))
-            }
+        if let Some(asked) = asked {
+            return (asked <= self.longest_pause).then_some(asked);
         }
+        let doubled = self
+            .first_pause
+            .saturating_mul(1_u32.checked_shl(number).unwrap_or(u32::MAX))
+            .min(self.longest_pause);
+        Some(doubled.mul_f64(0.5 + fastrand::f64() / 2.0))
     }
 }
 

@@ -48,6 +48,7 @@ pub async fn complete(
 /// What a model can do, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Capabilities {
     /// It can ask for tools.
     pub tools: bool,

@@ -42,14 +42,42 @@ static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
 static NAMED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r#"(?xi)
-        \b(?:bearer|basic)\s+(?<a>[A-Za-z0-9._~+/=-]{8,})
-        | [a-z][a-z0-9+.-]*://[^\s/:@"'<>]*:(?<b>[^\s/"'<>]+)@
-        | [?&](?:key|api[_-]?key|token|sig|signature|code)=(?<c>[^&\s\#"'<>]+)
-        | (?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|token)=(?<d>"[^"\n]+"|'[^'\n]+'|[^\s,;&"'<>()\[\]{}]+)
-        | ["'](?:[a-z0-9_-]*(?:password|passwd|secret|api[_-]?key|access[_-]?key|token)|authorization|x-api-key)["']\s*:\s*"(?<e>(?:[^"\\\n]|\\.)+)"
+        \bauthorization["']?\s*[:=]\s*["']?(?:bearer\s+|basic\s+|token\s+)?(?<header>[^\s"',;]+)
+        | \bbearer\s+(?<bearer>[A-Za-z0-9._~+/=-]{8,})
+        | [a-z][a-z0-9+.-]*://[^\s/:@"'<>]*:(?<url>[^\s/"'<>]+)@
+        | [?&](?:key|api[_-]?key|token|sig|signature|code)=(?<query>[^&\s\#"'<>]+)
+        | (?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|token)=(?<field>"[^"\n]+"|'[^'\n]+'|[^\s,;&"'<>()\[\]{}=][^\s,;&"'<>()\[\]{}]*)
+        | ["'](?:[a-z0-9_-]*(?:password|passwd|secret|api[_-]?key|access[_-]?key|token)|x-api-key)["']\s*:\s*"(?<quoted>(?:[^"\\\n]|\\.)+)"
         "#,
     )
 });
+
+/// The groups of [`NAMED`].
+const GROUPS: [&str; 6] = ["header", "bearer", "url", "query", "field", "quoted"];
+
+/// Whether what follows a telling word is a secret, and not a word of a sentence or of a program.
+fn is_secret(group: &str, value: &str, rest: &str) -> bool {
+    let bare = value.trim_matches(['"', '\'']);
+    // Redacted already, or only the name of something that holds it.
+    if bare.starts_with(MASK) || bare.starts_with('$') {
+        return false;
+    }
+    match group {
+        // "the bearer certificates"
+        "bearer" => bare.len() >= 20 || bare.contains(|letter: char| letter.is_ascii_digit()),
+        // `token=5`, `password=password`, `token=read_token()`
+        "field" => {
+            let is_count = bare.len() < 6 && bare.bytes().all(|byte| byte.is_ascii_digit());
+            let is_word = [
+                "password", "passwd", "pwd", "secret", "token", "none", "null", "true", "false",
+            ]
+            .iter()
+            .any(|word| bare.eq_ignore_ascii_case(word));
+            !is_count && !is_word && !rest.starts_with('(')
+        }
+        _ => true,
+    }
+}
 
 /// Fields whose values are secrets whatever they look like.
 static SECRET_FIELDS: LazyLock<Regex> = LazyLock::new(|| {
@@ -159,11 +187,11 @@ impl Redactor {
                 .map(|found| (found.start(), found.end())),
         );
         for found in NAMED.captures_iter(text) {
-            let group = ["a", "b", "c", "d", "e"]
+            let group = GROUPS
                 .into_iter()
-                .find_map(|name| found.name(name));
-            if let Some(group) = group
-                && !group.as_str().trim_matches(['"', '\'']).starts_with(MASK)
+                .find_map(|name| Some((name, found.name(name)?)));
+            if let Some((name, group)) = group
+                && is_secret(name, group.as_str(), &text[group.end()..])
             {
                 spans.push((group.start(), group.end()));
             }

@@ -6,6 +6,7 @@ pub(crate) mod db;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod init;
+pub(crate) mod model;
 pub(crate) mod project;
 pub(crate) mod resource;
 pub(crate) mod sandbox;
@@ -18,7 +19,8 @@ use clap::CommandFactory;
 use cleveragents_domain::Code;
 
 use crate::arguments::{
-    Arguments, Cleanup, Command, Config, Db, Project, Resource, ResourceType, Sandbox, Session,
+    Arguments, Cleanup, Command, Config, Db, Model, Project, Resource, ResourceType, Sandbox,
+    Session,
 };
 use crate::context::Context;
 use crate::output::{CommandError, Report};
@@ -76,6 +78,9 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Sandbox(Sandbox::Redo { .. }) => "sandbox redo",
         Command::Sandbox(Sandbox::Apply(_)) => "sandbox apply",
         Command::Sandbox(Sandbox::Discard { .. }) => "sandbox discard",
+        Command::Model(Model::List { .. }) => "model list",
+        Command::Model(Model::Show { .. }) => "model show",
+        Command::Model(Model::Test(_)) => "model test",
         Command::Db(Db::Status) => "db status",
         Command::Db(Db::Upgrade) => "db upgrade",
         Command::Db(Db::Check) => "db check",
@@ -102,6 +107,7 @@ pub(crate) fn run(
         Command::Resource(command) => return resource::run(context, command),
         Command::Project(command) => project::run(context, command)?,
         Command::Sandbox(command) => return sandbox::run(context, command),
+        Command::Model(command) => model::run(context, command)?,
         Command::Db(command) => db::run(context, &command)?,
         Command::Cleanup(command) => cleanup::run(context, &command)?,
         Command::Completion { shell } => {
@@ -137,6 +143,10 @@ pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
         (_, false) => "s",
     };
     format!("{count} {noun}{ending}")
+}
+
+pub(crate) const fn yes_no(answer: bool) -> &'static str {
+    if answer { "yes" } else { "no" }
 }
 
 /// Asks a person, unless `yes` answers for them.

@@ -4,8 +4,7 @@ use cleveragents_domain::{Project, ProjectRules};
 use cleveragents_engine::{LinkRequest, NewProject, ProjectError, ProjectTarget};
 use serde_json::{Value, json};
 
-use super::resource::yes_no;
-use super::{confirm, counted};
+use super::{confirm, counted, yes_no};
 use crate::arguments::{Project as Command, ProjectCreate};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};

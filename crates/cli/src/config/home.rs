@@ -63,6 +63,11 @@ impl Home {
         self.path.join("cleveragents.db")
     }
 
+    /// The file of providers and models in it; few people have one.
+    pub fn models_file(&self) -> PathBuf {
+        self.path.join("models.yaml")
+    }
+
     /// The folder of the sandboxes in it.
     pub fn sandboxes(&self) -> PathBuf {
         self.path.join("sandboxes")

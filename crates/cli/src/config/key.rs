@@ -1,6 +1,7 @@
 //! The registry: every configuration key there is, its type, its default and where it may be set.
 
 use cleveragents_domain::Name;
+use cleveragents_models::ModelName;
 
 use super::error::Error;
 use super::resolve::Source;
@@ -14,6 +15,10 @@ pub enum Kind {
     Url,
     /// A name as given to things: `[[server:]namespace/]name`.
     Name,
+    /// A name of a model: `PROVIDER/MODEL`.
+    Model,
+    /// Names of models with commas between them.
+    Models,
     /// One of a list of words.
     Choice(&'static [&'static str]),
     /// A whole number within bounds, both included.
@@ -64,95 +69,10 @@ pub struct Key {
     pub description: &'static str,
 }
 
-/// The keys by name, for code that reads one of them.
-pub mod keys {
-    use super::{Fallback, Format, Key, Kind, Scope};
-
-    /// The output format.
-    pub static FORMAT: Key = Key {
-        name: "core.format",
-        kind: Kind::Choice(&Format::NAMES),
-        default: Fallback::Automatic,
-        variable: "CLEVERAGENTS_FORMAT",
-        scope: Scope::Project,
-        description: "How commands print; unset means rich on a terminal and plain elsewhere",
-    };
-
-    /// The database.
-    pub static DATABASE_URL: Key = Key {
-        name: "core.database-url",
-        kind: Kind::Url,
-        default: Fallback::DatabaseFile,
-        variable: "CLEVERAGENTS_DATABASE_URL",
-        scope: Scope::Person,
-        description: "The database: sqlite:///path or postgres://user@host/name",
-    };
-
-    /// The automation profile.
-    pub static AUTOMATION_PROFILE: Key = Key {
-        name: "core.automation-profile",
-        kind: Kind::Name,
-        default: Fallback::Text("supervised"),
-        variable: "CLEVERAGENTS_AUTOMATION_PROFILE",
-        scope: Scope::Project,
-        description: "The automation profile of plans that name none",
-    };
-
-    /// The largest message.
-    pub static MAX_MESSAGE_BYTES: Key = Key {
-        name: "session.max-message-bytes",
-        kind: Kind::Integer {
-            minimum: 1,
-            maximum: 67_108_864,
-        },
-        default: Fallback::Integer(1_048_576),
-        variable: "CLEVERAGENTS_SESSION_MAX_MESSAGE_BYTES",
-        scope: Scope::Project,
-        description: "The largest message accepted, in bytes",
-    };
-
-    /// How long to wait for a lock of the database.
-    pub static BUSY_TIMEOUT_SECONDS: Key = Key {
-        name: "store.busy-timeout-seconds",
-        kind: Kind::Integer {
-            minimum: 1,
-            maximum: 3600,
-        },
-        default: Fallback::Integer(30),
-        variable: "CLEVERAGENTS_STORE_BUSY_TIMEOUT_SECONDS",
-        scope: Scope::Person,
-        description: "How long to wait for another writer of the database, in seconds",
-    };
-
-    /// The connections to the database.
-    pub static CONNECTIONS: Key = Key {
-        name: "store.connections",
-        kind: Kind::Integer {
-            minimum: 1,
-            maximum: 64,
-        },
-        default: Fallback::Integer(8),
-        variable: "CLEVERAGENTS_STORE_CONNECTIONS",
-        scope: Scope::Person,
-        description: "The most connections one process opens to the database",
-    };
-
-    /// How long events are kept.
-    pub static EVENTS_DAYS: Key = Key {
-        name: "cleanup.events-days",
-        kind: Kind::Integer {
-            minimum: 1,
-            maximum: 36_500,
-        },
-        default: Fallback::Integer(90),
-        variable: "CLEVERAGENTS_CLEANUP_EVENTS_DAYS",
-        scope: Scope::Person,
-        description: "How long cleanup keeps events, in days",
-    };
-}
+pub mod keys;
 
 /// Every key, in the order shown to people.
-pub static KEYS: [&Key; 7] = [
+pub static KEYS: [&Key; 14] = [
     &keys::FORMAT,
     &keys::DATABASE_URL,
     &keys::AUTOMATION_PROFILE,
@@ -160,7 +80,20 @@ pub static KEYS: [&Key; 7] = [
     &keys::BUSY_TIMEOUT_SECONDS,
     &keys::CONNECTIONS,
     &keys::EVENTS_DAYS,
+    &keys::MODEL_DEFAULT,
+    &keys::MODEL_FALLBACK,
+    &keys::MODEL_RETRIES,
+    &keys::MODEL_CONNECT_TIMEOUT_SECONDS,
+    &keys::MODEL_FIRST_BYTE_TIMEOUT_SECONDS,
+    &keys::MODEL_IDLE_TIMEOUT_SECONDS,
+    &keys::MODEL_TOTAL_TIMEOUT_SECONDS,
 ];
+
+/// The models of a list; nothing when one of them is no name of a model.
+pub(crate) fn models(text: &str) -> Option<Vec<ModelName>> {
+    let names = text.split(',').map(str::trim).map(str::parse);
+    names.collect::<Result<_, _>>().ok()
+}
 
 /// The key of a name; an unknown name is answered with the nearest known one.
 pub fn find(name: &str) -> Result<&'static Key, Error> {
@@ -202,6 +135,8 @@ impl Key {
         let is_allowed = match self.kind {
             Kind::Url => !text.trim().is_empty(),
             Kind::Name => text.parse::<Name>().is_ok(),
+            Kind::Model => text.parse::<ModelName>().is_ok(),
+            Kind::Models => models(text).is_some(),
             Kind::Choice(words) => words.contains(&text),
             Kind::Integer { minimum, maximum } => {
                 if let Ok(number) = text.parse::<u64>()
@@ -227,9 +162,10 @@ impl Key {
     ) -> Result<Value, Error> {
         let text = match (self.kind, value) {
             (Kind::Integer { .. }, toml_edit::Value::Integer(number)) => number.value().to_string(),
-            (Kind::Url | Kind::Name | Kind::Choice(_), toml_edit::Value::String(text)) => {
-                text.value().clone()
-            }
+            (
+                Kind::Url | Kind::Name | Kind::Model | Kind::Models | Kind::Choice(_),
+                toml_edit::Value::String(text),
+            ) => text.value().clone(),
             _ => return Err(self.refuse(value.to_string().trim(), origin)),
         };
         self.parse_from(&text, origin)
@@ -240,6 +176,8 @@ impl Key {
         match self.kind {
             Kind::Url => "a URL such as sqlite:///path or postgres://user@host/name".to_owned(),
             Kind::Name => "a name such as supervised or team/careful".to_owned(),
+            Kind::Model => "PROVIDER/MODEL, such as openai/gpt-5.1".to_owned(),
+            Kind::Models => "names of models with commas between them".to_owned(),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::Integer { minimum, maximum } => {
                 format!("a whole number from {minimum} to {maximum}")
@@ -307,9 +245,12 @@ mod tests {
         }
     }
 
+    /// Nor what answers: a script in a cloned repository is a model too.
     #[test]
-    fn a_project_cannot_redirect_the_database() {
+    fn a_project_cannot_redirect_the_database_or_the_model() {
         assert_eq!(keys::DATABASE_URL.scope, Scope::Person);
+        assert_eq!(keys::MODEL_DEFAULT.scope, Scope::Person);
+        assert_eq!(keys::MODEL_FALLBACK.scope, Scope::Person);
     }
 
     #[test]
@@ -350,6 +291,9 @@ mod tests {
         assert!(keys::FORMAT.parse("Rich").is_err());
         assert!(keys::AUTOMATION_PROFILE.parse("no spaces").is_err());
         assert!(keys::DATABASE_URL.parse(" ").is_err());
+        assert!(keys::MODEL_DEFAULT.parse("gpt").is_err());
+        assert!(keys::MODEL_FALLBACK.parse("a/b,,c/d").is_err());
+        assert!(keys::MODEL_FALLBACK.parse("a/b, c/d").is_ok());
     }
 
     #[test]

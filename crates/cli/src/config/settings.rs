@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use cleveragents_models::{Limits, ModelName};
+
 use super::error::Error;
-use super::key::{Key, keys};
+use super::key::{Key, keys, models};
 use super::resolve::Configuration;
 use crate::output::Format;
 
@@ -17,6 +19,10 @@ pub struct Settings {
     busy_timeout: Duration,
     connections: usize,
     events_days: u32,
+    model_default: Option<ModelName>,
+    model_fallback: Vec<ModelName>,
+    model_retries: u32,
+    model_limits: Limits,
 }
 
 impl Settings {
@@ -43,6 +49,18 @@ impl Settings {
             busy_timeout: Duration::from_secs(number(&keys::BUSY_TIMEOUT_SECONDS)?),
             connections: usize::try_from(number(&keys::CONNECTIONS)?).unwrap_or(usize::MAX),
             events_days: u32::try_from(number(&keys::EVENTS_DAYS)?).unwrap_or(u32::MAX),
+            model_default: text(&keys::MODEL_DEFAULT)?.and_then(|name| name.parse().ok()),
+            model_fallback: text(&keys::MODEL_FALLBACK)?
+                .and_then(|list| models(&list))
+                .unwrap_or_default(),
+            model_retries: u32::try_from(number(&keys::MODEL_RETRIES)?).unwrap_or(u32::MAX),
+            model_limits: Limits {
+                connect: Duration::from_secs(number(&keys::MODEL_CONNECT_TIMEOUT_SECONDS)?),
+                first_byte: Duration::from_secs(number(&keys::MODEL_FIRST_BYTE_TIMEOUT_SECONDS)?),
+                idle: Duration::from_secs(number(&keys::MODEL_IDLE_TIMEOUT_SECONDS)?),
+                total: Duration::from_secs(number(&keys::MODEL_TOTAL_TIMEOUT_SECONDS)?),
+                ..Limits::default()
+            },
         })
     }
 
@@ -79,5 +97,25 @@ impl Settings {
     /// How long cleanup keeps events, in days.
     pub const fn events_days(&self) -> u32 {
         self.events_days
+    }
+
+    /// The model that answers when nobody names one.
+    pub const fn model_default(&self) -> Option<&ModelName> {
+        self.model_default.as_ref()
+    }
+
+    /// The models to ask when one fails, in order.
+    pub fn model_fallback(&self) -> &[ModelName] {
+        &self.model_fallback
+    }
+
+    /// How often a model that failed is asked again.
+    pub const fn model_retries(&self) -> u32 {
+        self.model_retries
+    }
+
+    /// The limits of a call of a model.
+    pub const fn model_limits(&self) -> Limits {
+        self.model_limits
     }
 }

@@ -59,6 +59,10 @@ fn a_value_that_is_not_allowed_is_refused() {
         ("session.max-message-bytes", "99999999999999999999"),
         ("cleanup.events-days", "0"),
         ("store.busy-timeout-seconds", "3601"),
+        ("model.default", "gpt"),
+        ("model.fallback", "a/b;c/d,"),
+        ("model.retries", "21"),
+        ("model.idle-timeout-seconds", "0"),
     ] {
         let error = refuse(&agents, &["config", "set", key, value]).with(2, "CA-0111");
         assert_eq!(error["details"]["key"], key);

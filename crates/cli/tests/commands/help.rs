@@ -83,6 +83,9 @@ fn commands_that_take_much_have_examples() {
         vec!["project", "create"],
         vec!["project", "link-resource"],
         vec!["config", "set"],
+        vec!["model", "list"],
+        vec!["model", "show"],
+        vec!["model", "test"],
         vec!["completion"],
     ] {
         let answer = agents.run(&[path.as_slice(), &["--help"]].concat());

@@ -6,6 +6,7 @@ mod formats;
 mod help;
 mod init;
 mod maintenance;
+mod models;
 mod projects;
 mod references;
 mod resources;

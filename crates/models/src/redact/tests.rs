@@ -42,6 +42,14 @@ fn what_looks_like_a_key_is_taken_out() {
             r#"{"db_password": "[REDACTED]", "n": 1}"#,
         ),
         (
+            "authorization: Basic dXNlcjpwYXNz, x",
+            "authorization: Basic [REDACTED], x",
+        ),
+        (
+            "curl -H 'Authorization: token abc'",
+            "curl -H 'Authorization: token [REDACTED]'",
+        ),
+        (
             "a\n-----BEGIN RSA PRIVATE KEY-----\nMII\nxyz\n-----END RSA PRIVATE KEY-----\nb",
             "a\n[REDACTED]\nb",
         ),
@@ -57,7 +65,9 @@ fn ordinary_text_is_left_alone() {
     for text in [
         "",
         "let password = read_password()?;",
-        "the token: 12 tokens, secret santa, basic English",
+        "the token: 12 tokens, secret santa, a basic understanding, the bearer certificates",
+        "connect(password=password, token=read_token(), secret=None, token=5)",
+        "if password==other { } export TOKEN=$OTHER password=${PASSWORD}",
         "risk-averse ask-me-anything disk-based",
         "http://localhost:8080/path?code=",
         "fn key(&self) -> &str { self.key }",

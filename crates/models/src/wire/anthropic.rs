@@ -35,7 +35,9 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
             .map(|text| json!({"type": "text", "text": text}))
             .collect();
         mark_last(request, &mut blocks);
-        body["system"] = blocks.into();
+        if !blocks.is_empty() {
+            body["system"] = blocks.into();
+        }
     }
     if !request.tools.is_empty() {
         let mut tools: Vec<Value> = request
@@ -80,10 +82,11 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     Ok(call)
 }
 
-/// Has everything up to the last block kept in the cache.
+/// Has everything up to the last block kept in the cache. Thoughts cannot be marked.
 fn mark_last(request: &ChatRequest, blocks: &mut [Value]) {
     if request.cache
         && let Some(last) = blocks.last_mut()
+        && !text(last, "/type").ends_with("thinking")
     {
         last["cache_control"] = json!({"type": "ephemeral"});
     }

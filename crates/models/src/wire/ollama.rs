@@ -15,7 +15,7 @@ use crate::request::{ChatRequest, ReasoningEffort};
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
     let mut body = json!({
         "model": target.name.model(),
-        "messages": messages(request),
+        "messages": messages(target, request),
         "stream": request.stream,
     });
     if !request.tools.is_empty() {
@@ -47,7 +47,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     Ok(call)
 }
 
-fn messages(request: &ChatRequest) -> Value {
+fn messages(target: &Target, request: &ChatRequest) -> Value {
     let mut messages = Vec::new();
     if !request.system.is_empty() {
         messages.push(json!({"role": "system", "content": request.system.join("\n\n")}));
@@ -64,11 +64,11 @@ fn messages(request: &ChatRequest) -> Value {
                         }})
                     });
                     message["tool_calls"] = calls.collect();
-                    let thought: String = answer
+                    let own = answer
                         .reasoning
                         .iter()
-                        .map(|found| found.text.as_str())
-                        .collect();
+                        .filter(|found| found.provider == target.name.provider());
+                    let thought: String = own.map(|found| found.text.as_str()).collect();
                     if !thought.is_empty() {
                         message["thinking"] = thought.into();
                     }

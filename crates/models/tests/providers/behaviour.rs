@@ -1,10 +1,12 @@
 //! What happens when things go wrong: retries, limits, cuts, cancelling, and keys in errors.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_domain::Diagnose;
 use cleveragents_models::{
-    CancellationToken, ChatRequest, ErrorKind, Limits, Model, ModelError, RetryPolicy, StreamEvent,
+    CancellationToken, Catalogue, CatalogueOptions, ChatRequest, ErrorKind, Limits, Model,
+    ModelError, RetryPolicy, StreamEvent,
 };
 use cleveragents_testkit::model_server::{ModelServer, Response, Step, anthropic, openai};
 use futures_util::StreamExt;
@@ -29,7 +31,7 @@ fn refusal(name: &str, status: u16, kind: &str, message: &str) -> Response {
     }
 }
 
-fn limited(server: &ModelServer, name: &str, limits: Limits) -> std::sync::Arc<dyn Model> {
+fn limited(server: &ModelServer, name: &str, limits: Limits) -> Arc<dyn Model> {
     let catalogue = catalogue_with(server, |options| options.limits = limits);
     catalogue
         .open(&name.parse().expect("a name"))
@@ -167,6 +169,23 @@ fn a_provider_that_is_not_there_is_unreachable() {
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
+/// The secure client is made and used; there is no TLS at the other end.
+#[test]
+fn a_provider_without_tls_is_not_spoken_to_as_if_it_had() {
+    let server = ModelServer::start(Vec::new());
+    let url = server.url().replace("http://", "https://");
+    let lookup = move |name: &str| (name == "OPENAI_BASE_URL").then(|| url.clone());
+    let mut options = CatalogueOptions::new(Arc::new(lookup), ".");
+    options.retry.retries = 0;
+    let catalogue = Catalogue::new(options).expect("a catalogue");
+    let model = catalogue
+        .open(&"openai/x".parse().expect("a name"))
+        .expect("a model");
+    let error = ask(&*model, ChatRequest::prompt("a")).expect_err("no TLS");
+    assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error}");
+    assert!(server.received().is_empty());
+}
+
 #[test]
 fn a_cut_in_the_middle_is_never_a_short_answer() {
     for name in NAMES {
@@ -214,8 +233,8 @@ fn a_closed_connection_is_not_the_end_of_an_answer() {
         }
     });
     let lookup = move |name: &str| (name == "OPENAI_BASE_URL").then(|| url.clone());
-    let options = cleveragents_models::CatalogueOptions::new(std::sync::Arc::new(lookup), ".");
-    let catalogue = cleveragents_models::Catalogue::new(options).expect("a catalogue");
+    let options = CatalogueOptions::new(Arc::new(lookup), ".");
+    let catalogue = Catalogue::new(options).expect("a catalogue");
     for _ in 0..3 {
         let model = catalogue
             .open(&"openai/x".parse().expect("a name"))
@@ -359,7 +378,7 @@ fn the_pause_between_attempts_can_be_cancelled_and_is_within_the_total() {
     let server = ModelServer::start(vec![response(), response()]);
     let catalogue = catalogue_with(&server, |options| {
         options.retry = RetryPolicy {
-            longest_pause: Duration::from_secs(3600),
+            longest_pause: Duration::from_hours(1),
             ..RetryPolicy::default()
         };
         options.limits.total = Duration::from_secs(10_000);

@@ -70,6 +70,23 @@ fn a_model_that_cannot_do_it_is_passed_over() {
     assert_eq!(server.received().len(), 2, "deepseek was not asked");
 }
 
+/// Nobody agreed to have a conversation sent to another provider because of a table.
+#[test]
+fn who_was_asked_for_is_asked_whatever_is_known_of_it() {
+    let server = ModelServer::answering(|_| openai::text(&["I see"]));
+    let catalogue = chain(&server, &["anthropic/claude-sonnet-4-5"]);
+    let name = "deepseek/deepseek-chat".parse().expect("a name");
+    let mut request = ChatRequest::prompt("look");
+    request.messages.push(ChatMessage::User {
+        parts: vec![UserPart::Image {
+            media_type: "image/png".to_owned(),
+            data: vec![0],
+        }],
+    });
+    let answer = ask(&*catalogue.open(&name).expect("a model"), request).expect("an answer");
+    assert_eq!(answer.model, name);
+}
+
 #[test]
 fn a_refused_request_is_not_passed_on() {
     let server = ModelServer::answering(|_| openai::error(400, "invalid_request_error", "bad"));
@@ -234,4 +251,36 @@ models:
     );
     assert!(catalogue.key_variables().contains(&"MINE_KEY".to_owned()));
     assert_eq!(catalogue.redactor().text(KEY), "[REDACTED]");
+}
+
+#[test]
+fn a_key_may_come_from_the_keyring_which_is_asked_once() {
+    let server = ModelServer::start(vec![openai::error(401, "x", &format!("bad {KEY}"))]);
+    let url = server.url();
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let lookup = move |name: &str| (name == "OPENAI_BASE_URL").then(|| url.clone());
+    let mut options = CatalogueOptions::new(Arc::new(lookup), ".");
+    options.keyring = Some(Arc::new(move |name: &str| {
+        counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        (name == "OPENAI_API_KEY").then(|| KEY.to_owned())
+    }));
+    let catalogue = Catalogue::new(options).expect("a catalogue");
+    let name = "openai/x".parse().expect("a name");
+    let entry = catalogue.entry(&name).expect("an entry");
+    assert_eq!(
+        entry.key,
+        KeyState::Keyring {
+            name: "OPENAI_API_KEY".to_owned()
+        }
+    );
+    let model = catalogue.open(&name).expect("a model");
+    let error = ask(&*model, ChatRequest::prompt("a")).expect_err("refused");
+    assert!(!error.to_string().contains(KEY), "{error}");
+    let sent = format!("Bearer {KEY}");
+    assert_eq!(
+        server.received()[0].header("authorization"),
+        Some(sent.as_str())
+    );
+    assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 1);
 }

@@ -111,8 +111,8 @@ fn ollama_streams_calls_line_by_line() {
         json!({"message": {"content": ""}, "done": true, "done_reason": "stop",
                "prompt_eval_count": 20, "eval_count": 10}),
     ];
-    let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let mut first = Response::json(200, &body).in_chunks_of(7);
+    let lines = lines.map(|line| line.to_string()).join("\n");
+    let mut first = Response::json(200, &lines).in_chunks_of(7);
     first.headers = vec![("content-type".to_owned(), "application/x-ndjson".to_owned())];
     let second = Response::json(
         200,

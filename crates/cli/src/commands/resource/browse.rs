@@ -5,8 +5,8 @@ use cleveragents_engine::{Presence, ResourceFilter, TreeNode};
 use cleveragents_store::resources::Linked;
 use serde_json::{Value, json};
 
-use super::{resource_json, resource_panel, sandbox_cell, yes_no};
-use crate::commands::counted;
+use super::{resource_json, resource_panel, sandbox_cell};
+use crate::commands::{counted, yes_no};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 

@@ -8,6 +8,7 @@ mod types;
 use cleveragents_domain::{ArgumentType, InheritedType, Resource, SandboxStrategy};
 use serde_json::{Value, json};
 
+use super::yes_no;
 use crate::arguments::Resource as Command;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
@@ -37,10 +38,6 @@ pub(super) fn sandbox_cell(strategy: Option<SandboxStrategy>) -> Cell {
 }
 
 /// Yes or no, as people read it.
-pub(super) fn yes_no(answer: bool) -> &'static str {
-    if answer { "yes" } else { "no" }
-}
-
 /// The properties of a resource without the passwords that an address may hold.
 fn shown_properties(resource: &Resource, kind: Option<&InheritedType>) -> Value {
     let is_address = |name: &str| {

@@ -7,9 +7,9 @@ use cleveragents_domain::{Capabilities, Code, InheritedType, ResourceType as Dec
 use cleveragents_engine::{Outcome, Register};
 use serde_json::{Value, json};
 
-use super::{sandbox_cell, yes_no};
+use super::sandbox_cell;
 use crate::arguments::ResourceType;
-use crate::commands::{confirm, counted};
+use crate::commands::{confirm, counted, yes_no};
 use crate::context::Context;
 use crate::output::{Align, CommandError, Panel, Report, Table};
 

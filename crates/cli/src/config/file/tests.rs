@@ -48,6 +48,7 @@ fn legal(kind: Kind) -> &'static str {
     match kind {
         Kind::Url => "sqlite:///x.db",
         Kind::Name => "team/careful",
+        Kind::Model | Kind::Models => "openai/gpt-5.1",
         Kind::Choice(words) => words[0],
         Kind::Integer { .. } => "7",
     }

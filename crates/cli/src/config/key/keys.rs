@@ -1,0 +1,170 @@
+//! The keys by name, for code that reads one of them.
+
+use super::{Fallback, Format, Key, Kind, Scope};
+
+/// The output format.
+pub static FORMAT: Key = Key {
+    name: "core.format",
+    kind: Kind::Choice(&Format::NAMES),
+    default: Fallback::Automatic,
+    variable: "CLEVERAGENTS_FORMAT",
+    scope: Scope::Project,
+    description: "How commands print; unset means rich on a terminal and plain elsewhere",
+};
+
+/// The database.
+pub static DATABASE_URL: Key = Key {
+    name: "core.database-url",
+    kind: Kind::Url,
+    default: Fallback::DatabaseFile,
+    variable: "CLEVERAGENTS_DATABASE_URL",
+    scope: Scope::Person,
+    description: "The database: sqlite:///path or postgres://user@host/name",
+};
+
+/// The automation profile.
+pub static AUTOMATION_PROFILE: Key = Key {
+    name: "core.automation-profile",
+    kind: Kind::Name,
+    default: Fallback::Text("supervised"),
+    variable: "CLEVERAGENTS_AUTOMATION_PROFILE",
+    scope: Scope::Project,
+    description: "The automation profile of plans that name none",
+};
+
+/// The largest message.
+pub static MAX_MESSAGE_BYTES: Key = Key {
+    name: "session.max-message-bytes",
+    kind: Kind::Integer {
+        minimum: 1,
+        maximum: 67_108_864,
+    },
+    default: Fallback::Integer(1_048_576),
+    variable: "CLEVERAGENTS_SESSION_MAX_MESSAGE_BYTES",
+    scope: Scope::Project,
+    description: "The largest message accepted, in bytes",
+};
+
+/// How long to wait for a lock of the database.
+pub static BUSY_TIMEOUT_SECONDS: Key = Key {
+    name: "store.busy-timeout-seconds",
+    kind: Kind::Integer {
+        minimum: 1,
+        maximum: 3600,
+    },
+    default: Fallback::Integer(30),
+    variable: "CLEVERAGENTS_STORE_BUSY_TIMEOUT_SECONDS",
+    scope: Scope::Person,
+    description: "How long to wait for another writer of the database, in seconds",
+};
+
+/// The connections to the database.
+pub static CONNECTIONS: Key = Key {
+    name: "store.connections",
+    kind: Kind::Integer {
+        minimum: 1,
+        maximum: 64,
+    },
+    default: Fallback::Integer(8),
+    variable: "CLEVERAGENTS_STORE_CONNECTIONS",
+    scope: Scope::Person,
+    description: "The most connections one process opens to the database",
+};
+
+/// How long events are kept.
+pub static EVENTS_DAYS: Key = Key {
+    name: "cleanup.events-days",
+    kind: Kind::Integer {
+        minimum: 1,
+        maximum: 36_500,
+    },
+    default: Fallback::Integer(90),
+    variable: "CLEVERAGENTS_CLEANUP_EVENTS_DAYS",
+    scope: Scope::Person,
+    description: "How long cleanup keeps events, in days",
+};
+
+/// The model that answers when none is named.
+pub static MODEL_DEFAULT: Key = Key {
+    name: "model.default",
+    kind: Kind::Model,
+    default: Fallback::Automatic,
+    variable: "CLEVERAGENTS_MODEL_DEFAULT",
+    scope: Scope::Person,
+    description: "The model that answers when nobody names one",
+};
+
+/// The models to ask when one fails.
+pub static MODEL_FALLBACK: Key = Key {
+    name: "model.fallback",
+    kind: Kind::Models,
+    default: Fallback::Automatic,
+    variable: "CLEVERAGENTS_MODEL_FALLBACK",
+    scope: Scope::Person,
+    description: "The models to ask when one fails, in order, with commas between them",
+};
+
+/// How often a model is asked again.
+pub static MODEL_RETRIES: Key = Key {
+    name: "model.retries",
+    kind: Kind::Integer {
+        minimum: 0,
+        maximum: 20,
+    },
+    default: Fallback::Integer(4),
+    variable: "CLEVERAGENTS_MODEL_RETRIES",
+    scope: Scope::Person,
+    description: "How often a model that failed is asked again",
+};
+
+/// The longest wait for a connection to a model.
+pub static MODEL_CONNECT_TIMEOUT_SECONDS: Key = Key {
+    name: "model.connect-timeout-seconds",
+    kind: Kind::Integer {
+        minimum: 1,
+        maximum: 600,
+    },
+    default: Fallback::Integer(10),
+    variable: "CLEVERAGENTS_MODEL_CONNECT_TIMEOUT_SECONDS",
+    scope: Scope::Person,
+    description: "The longest wait for a connection to a provider, in seconds",
+};
+
+/// The longest wait for the beginning of an answer.
+pub static MODEL_FIRST_BYTE_TIMEOUT_SECONDS: Key = Key {
+    name: "model.first-byte-timeout-seconds",
+    kind: Kind::Integer {
+        minimum: 1,
+        maximum: 3600,
+    },
+    default: Fallback::Integer(120),
+    variable: "CLEVERAGENTS_MODEL_FIRST_BYTE_TIMEOUT_SECONDS",
+    scope: Scope::Person,
+    description: "The longest wait for the beginning of an answer, in seconds",
+};
+
+/// The longest silence within an answer.
+pub static MODEL_IDLE_TIMEOUT_SECONDS: Key = Key {
+    name: "model.idle-timeout-seconds",
+    kind: Kind::Integer {
+        minimum: 1,
+        maximum: 3600,
+    },
+    default: Fallback::Integer(120),
+    variable: "CLEVERAGENTS_MODEL_IDLE_TIMEOUT_SECONDS",
+    scope: Scope::Person,
+    description: "The longest silence within an answer, in seconds",
+};
+
+/// The longest call of a model.
+pub static MODEL_TOTAL_TIMEOUT_SECONDS: Key = Key {
+    name: "model.total-timeout-seconds",
+    kind: Kind::Integer {
+        minimum: 1,
+        maximum: 86_400,
+    },
+    default: Fallback::Integer(1800),
+    variable: "CLEVERAGENTS_MODEL_TOTAL_TIMEOUT_SECONDS",
+    scope: Scope::Person,
+    description: "The longest call of a model with all its attempts, in seconds",
+};
