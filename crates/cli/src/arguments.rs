@@ -239,6 +239,56 @@ pub(crate) enum Session {
     },
     /// Search all messages
     Search(SessionSearch),
+    /// Ask a model something, and let it act on it with tools
+    Tell(SessionTell),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Tools act in a sandbox: the one of --sandbox, or one made of the project's resources, named after the
+session. Your own files change only when you apply it: `agents sandbox diff NAME`, `agents sandbox apply NAME`.
+Without a sandbox nothing can be read or changed.
+
+Examples:
+  agents session tell --session weekly \"What did we decide on Tuesday?\"
+  agents session tell --session weekly --project local/shop --stream \"Add a test for the basket\"
+  git diff | agents session tell --session review --actor anthropic/claude-sonnet-4-5 -
+  agents session tell --session weekly --resume"
+)]
+pub(crate) struct SessionTell {
+    /// The session: its id, the first 6 or more characters of it, or its name
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: String,
+    /// The model that answers, PROVIDER/MODEL; the session's actor or `model.default` when not given
+    #[arg(long, visible_alias = "model", value_name = "MODEL")]
+    pub(crate) actor: Option<String>,
+    /// Show the answer as it comes
+    #[arg(long)]
+    pub(crate) stream: bool,
+    /// Let tools act in a sandbox of this project's resources
+    #[arg(long, value_name = "PROJECT", conflicts_with = "sandbox")]
+    pub(crate) project: Option<String>,
+    /// Let tools act in this sandbox
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sandbox: Option<String>,
+    /// Let tools look but change nothing
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// One more permission rule, such as \"deny builtin/shell(rm *)\"; may be repeated
+    #[arg(long, value_name = "RULE")]
+    pub(crate) rule: Vec<String>,
+    /// The most that this session may cost, in US dollars
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_cost: Option<String>,
+    /// Add every exchange with the model to this file, to be given again by replay/FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Go on with the turn that was interrupted
+    #[arg(long, conflicts_with = "prompt")]
+    pub(crate) resume: bool,
+    /// What to ask, `-` to read it from standard input
+    #[arg(value_name = "PROMPT", required_unless_present = "resume")]
+    pub(crate) prompt: Option<String>,
 }
 
 #[derive(Debug, Args)]

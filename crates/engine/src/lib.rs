@@ -38,5 +38,5 @@ pub use session::{
 pub use tool::{SandboxWorkspace, SpendScope, StoreBudget, StoreLedger, ToolError, ToolService};
 pub use turn::{
     Interrupted, NoObserver, TurnError, TurnObserver, TurnReport, TurnRequest, TurnService,
-    TurnSettings, TurnTools,
+    TurnSettings, TurnTools, instructions,
 };

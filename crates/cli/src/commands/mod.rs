@@ -49,6 +49,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Session(Session::Import(_)) => "session import",
         Command::Session(Session::Fork { .. }) => "session fork",
         Command::Session(Session::Search(_)) => "session search",
+        Command::Session(Session::Tell(_)) => "session tell",
         Command::Resource(Resource::Add(_)) => "resource add",
         Command::Resource(Resource::List { .. }) => "resource list",
         Command::Resource(Resource::Show { .. }) => "resource show",

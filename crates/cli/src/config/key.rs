@@ -72,7 +72,7 @@ pub struct Key {
 pub mod keys;
 
 /// Every key, in the order shown to people.
-pub static KEYS: [&Key; 14] = [
+pub static KEYS: [&Key; 16] = [
     &keys::FORMAT,
     &keys::DATABASE_URL,
     &keys::AUTOMATION_PROFILE,
@@ -80,6 +80,8 @@ pub static KEYS: [&Key; 14] = [
     &keys::BUSY_TIMEOUT_SECONDS,
     &keys::CONNECTIONS,
     &keys::EVENTS_DAYS,
+    &keys::BUDGET_SESSION_CENTS,
+    &keys::BUDGET_DAY_CENTS,
     &keys::MODEL_DEFAULT,
     &keys::MODEL_FALLBACK,
     &keys::MODEL_RETRIES,

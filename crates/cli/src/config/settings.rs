@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cleveragents_domain::MicroUsd;
 use cleveragents_models::{Limits, ModelName};
 
 use super::error::Error;
@@ -19,6 +20,8 @@ pub struct Settings {
     busy_timeout: Duration,
     connections: usize,
     events_days: u32,
+    budget_per_session: Option<MicroUsd>,
+    budget_per_day: Option<MicroUsd>,
     model_default: Option<ModelName>,
     model_fallback: Vec<ModelName>,
     model_retries: u32,
@@ -40,6 +43,11 @@ impl Settings {
                     .unwrap_or_default(),
             )
         };
+        let cents = |key: &'static Key| {
+            let value = configuration.resolve_key(key)?.value;
+            let cents = value.and_then(|value| value.as_integer());
+            Ok::<_, Error>(cents.map(|cents| MicroUsd(cents.saturating_mul(10_000))))
+        };
         Ok(Self {
             format: text(&keys::FORMAT)?.and_then(|name| name.parse().ok()),
             database_url: text(&keys::DATABASE_URL)?.unwrap_or_default(),
@@ -49,6 +57,8 @@ impl Settings {
             busy_timeout: Duration::from_secs(number(&keys::BUSY_TIMEOUT_SECONDS)?),
             connections: usize::try_from(number(&keys::CONNECTIONS)?).unwrap_or(usize::MAX),
             events_days: u32::try_from(number(&keys::EVENTS_DAYS)?).unwrap_or(u32::MAX),
+            budget_per_session: cents(&keys::BUDGET_SESSION_CENTS)?,
+            budget_per_day: cents(&keys::BUDGET_DAY_CENTS)?,
             model_default: text(&keys::MODEL_DEFAULT)?.and_then(|name| name.parse().ok()),
             model_fallback: text(&keys::MODEL_FALLBACK)?
                 .and_then(|list| models(&list))
@@ -67,6 +77,16 @@ impl Settings {
     /// The output format, unless the circumstances decide it.
     pub const fn format(&self) -> Option<Format> {
         self.format
+    }
+
+    /// What one session may cost.
+    pub const fn budget_per_session(&self) -> Option<MicroUsd> {
+        self.budget_per_session
+    }
+
+    /// What one day may cost.
+    pub const fn budget_per_day(&self) -> Option<MicroUsd> {
+        self.budget_per_day
     }
 
     /// The URL of the database.

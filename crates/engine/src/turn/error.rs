@@ -125,7 +125,7 @@ impl Diagnose for TurnError {
             Self::Lease(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Budget { .. } => Some(
-                "raise `budget.per-session` or `budget.per-day`, or use a cheaper model".to_owned(),
+                "raise `budget.session-cents` or `budget.day-cents`, or use a cheaper model".to_owned(),
             ),
             Self::Cancelled => {
                 Some("what was done until then is stored; ask again to go on".to_owned())

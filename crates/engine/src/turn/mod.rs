@@ -15,9 +15,11 @@ mod error;
 mod history;
 mod resume;
 mod service;
+mod system;
 
 pub use error::TurnError;
 pub use service::{
     Interrupted, NoObserver, TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings,
     TurnTools,
 };
+pub use system::instructions;

@@ -5,6 +5,7 @@ mod browse;
 mod document;
 mod manage;
 mod search;
+mod tell;
 
 use cleveragents_domain::{Message, Session as StoredSession};
 use cleveragents_engine::SessionError;
@@ -38,6 +39,7 @@ pub(super) fn run(
             manage::fork(context, &session.reference, at, name.as_deref())?
         }
         Session::Search(arguments) => search::run(context, &arguments)?,
+        Session::Tell(arguments) => tell::run(context, &arguments)?,
     };
     Ok(Some(report))
 }

@@ -84,6 +84,32 @@ pub static EVENTS_DAYS: Key = Key {
     description: "How long cleanup keeps events, in days",
 };
 
+/// What one session may cost.
+pub static BUDGET_SESSION_CENTS: Key = Key {
+    name: "budget.session-cents",
+    kind: Kind::Integer {
+        minimum: 0,
+        maximum: 100_000_000,
+    },
+    default: Fallback::Automatic,
+    variable: "CLEVERAGENTS_BUDGET_SESSION_CENTS",
+    scope: Scope::Person,
+    description: "The most that one session may spend on models and tools, in US cents; no limit when not set",
+};
+
+/// What one day may cost.
+pub static BUDGET_DAY_CENTS: Key = Key {
+    name: "budget.day-cents",
+    kind: Kind::Integer {
+        minimum: 0,
+        maximum: 100_000_000,
+    },
+    default: Fallback::Automatic,
+    variable: "CLEVERAGENTS_BUDGET_DAY_CENTS",
+    scope: Scope::Person,
+    description: "The most that all sessions together may spend on a day (UTC), in US cents; no limit when not set",
+};
+
 /// The model that answers when none is named.
 pub static MODEL_DEFAULT: Key = Key {
     name: "model.default",
