@@ -168,7 +168,7 @@ pub(super) fn target<'a>(
 
 /// Whether a path stands for the whole sandbox.
 pub(super) fn is_everything(given: Option<&str>) -> bool {
-    given.is_none_or(|given| matches!(given.trim_end_matches('/'), "" | "." | "./."))
+    given.is_none_or(|given| !given.starts_with('/') && names_of(given.as_bytes()).is_empty())
 }
 
 /// The places to look at: the one named, or every part.

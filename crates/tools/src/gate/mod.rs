@@ -25,7 +25,7 @@ pub use refusal::RefusalReason;
 use crate::name::ToolName;
 use crate::output::{Output, Spool};
 use crate::ports::{
-    Attribution, Begun, Captured, Ended, PortError, RefusedCall, redact_value, shortened,
+    Attribution, Begun, Captured, Ended, PortError, Redact, RefusedCall, redact_value, shortened,
 };
 use crate::registry::{Entry, Registry};
 use crate::safety::Fence;
@@ -254,6 +254,8 @@ fn refuse(
     context: &CallContext<'_>,
     reason: RefusalReason,
 ) -> Result<CallOutcome, GateError> {
+    let reason = reason.without_secrets(context.redactor);
+    let tool = context.redactor.redact(&request.tool).into_owned();
     let arguments = serde_json::from_str(&request.arguments)
         .unwrap_or_else(|_| Value::String(request.arguments.clone()));
     let arguments = shortened(redact_value(context.redactor, &arguments));
@@ -261,7 +263,7 @@ fn refuse(
         id,
         call_id: &request.call_id,
         scope: context.scope,
-        tool: &request.tool,
+        tool: &tool,
         arguments: &arguments,
         reason: &reason,
     };
@@ -269,13 +271,13 @@ fn refuse(
         .ledger
         .refuse(&refused)
         .map_err(|source| GateError::Before {
-            tool: request.tool.clone(),
+            tool: tool.clone(),
             action: "storing its refusal",
             source,
         })?;
     Ok(CallOutcome::Refused(Refusal {
         invocation: id,
-        tool: request.tool.clone(),
+        tool,
         reason,
     }))
 }
@@ -332,18 +334,23 @@ fn said(
             );
         }
     };
-    let checked = ran.and_then(
-        |answer| match check_output(entry, json.as_ref(), &mut spool) {
+    let checked = ran.and_then(|answer| {
+        match check_output(entry, json.as_ref(), &mut spool, context.redactor) {
             Ok(()) => Ok(answer),
             Err(message) => {
                 Err(Failure::of(FailureKind::BadOutput, message).touching(answer.touched))
             }
-        },
-    );
+        }
+    });
     (checked, spool)
 }
 
-fn check_output(entry: &Entry, json: Option<&Value>, spool: &mut Spool) -> Result<(), String> {
+fn check_output(
+    entry: &Entry,
+    json: Option<&Value>,
+    spool: &mut Spool,
+    redactor: &dyn Redact,
+) -> Result<(), String> {
     let Some(schema) = &entry.output else {
         return Ok(());
     };
@@ -359,7 +366,7 @@ fn check_output(entry: &Entry, json: Option<&Value>, spool: &mut Spool) -> Resul
             .map_err(|error| format!("its answer is not JSON: {error}"))?;
         &read
     };
-    match admission::complaints(schema, value) {
+    match admission::complaints(schema, value, redactor) {
         None => Ok(()),
         Some(complaints) => Err(format!(
             "its answer does not fit its own schema: {complaints}"

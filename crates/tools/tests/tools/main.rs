@@ -1,0 +1,5 @@
+//! The gate and the tools as the engine uses them, on real folders and with real programs.
+
+mod files;
+mod gate;
+mod support;
