@@ -23,7 +23,7 @@ pub use permit::Permit;
 pub use refusal::RefusalReason;
 
 use crate::name::ToolName;
-use crate::output::{Output, Spool};
+use crate::output::{Log, Output, Spool};
 use crate::ports::{
     Attribution, Begun, Captured, Ended, PortError, Redact, RefusedCall, redact_value, shortened,
 };
@@ -167,6 +167,7 @@ impl Gate {
         let started = Instant::now();
         let mut call = Call {
             output: Output::new(context.redactor, context.shown_bytes),
+            log: Log::default(),
             workspace: context.workspace,
             approver: context.approver,
             ledger: context.ledger,
@@ -183,6 +184,7 @@ impl Gate {
             Err(Failure::new("it broke down; this is a defect of the tool")
                 .touching(Touched::Anything))
         });
+        let log = call.log.text(context.redactor);
         let (answer, mut spool) = said(ran, call.output, entry, context);
         let elapsed = started.elapsed();
 
@@ -209,6 +211,7 @@ impl Gate {
                 Err(_) => InvocationOutcome::Failed,
             },
             output: &mut spool,
+            log: &log,
             error: message.as_deref(),
             captured: &captured,
             elapsed,

@@ -12,6 +12,7 @@ use cleveragents_sandbox::{Change, Git, Root};
 use super::PortError;
 use crate::capability::Access;
 use crate::name::ToolName;
+use crate::spec::Slot;
 
 /// One part of a sandbox.
 #[derive(Debug, Clone)]
@@ -86,6 +87,10 @@ pub struct Command {
 pub trait Workspace: Send + Sync {
     /// Its parts; at least one.
     fn parts(&self) -> &[Part];
+
+    /// The part that fills a slot of a tool: the one named, or the one whose resource has the type of
+    /// the slot or a type that inherits from it. `None` when there is none.
+    fn bound(&self, slot: &Slot, named: Option<&str>) -> Result<Option<&Part>, PortError>;
 
     /// Whether [`checkpoint`](Self::checkpoint) can work here.
     fn has_checkpoints(&self) -> bool;

@@ -18,9 +18,9 @@ use cleveragents_tools::ports::{
 };
 use cleveragents_tools::{
     CallContext, CallOutcome, CallRequest, Gate, Guards, PermissionRules, Phase, PlanMode,
-    Registry, SafetyProfile,
+    Registry, SafetyProfile, Slot,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// A failure behind a port.
 #[derive(Debug, thiserror::Error)]
@@ -126,6 +126,12 @@ impl Workspace for Folder {
         &self.parts
     }
 
+    fn bound(&self, slot: &Slot, named: Option<&str>) -> Result<Option<&Part>, PortError> {
+        // The type of every part is its alias here.
+        let wanted = named.unwrap_or(&slot.resource_type);
+        Ok(self.parts.iter().find(|part| part.alias == wanted))
+    }
+
     fn has_checkpoints(&self) -> bool {
         self.has_checkpoints.load(Ordering::SeqCst)
     }
@@ -196,6 +202,7 @@ pub(crate) struct Row {
     pub(crate) error: Option<String>,
     pub(crate) kind: Option<&'static str>,
     pub(crate) output: Vec<u8>,
+    pub(crate) log: String,
     pub(crate) scope: Scope,
 }
 
@@ -240,6 +247,7 @@ impl Ledger for Memory {
             error: None,
             kind: None,
             output: Vec::new(),
+            log: String::new(),
             scope: begun.scope.clone(),
         });
         Ok(())
@@ -253,6 +261,7 @@ impl Ledger for Memory {
             .find(|row| row.id == ended.id)
             .expect("it was begun");
         row.outcome = ended.outcome;
+        ended.log.clone_into(&mut row.log);
         row.error = ended.error.map(str::to_owned);
         let mut reader = ended.output.reader().expect("a reader");
         std::io::Read::read_to_end(&mut reader, &mut row.output).expect("read");
@@ -269,6 +278,7 @@ impl Ledger for Memory {
             error: Some(refused.reason.to_string()),
             kind: Some(refused.reason.kind()),
             output: Vec::new(),
+            log: String::new(),
             scope: refused.scope.clone(),
         });
         Ok(())
@@ -545,9 +555,4 @@ pub(crate) fn repository(folder: &Path) {
         "-m",
         "first",
     ]);
-}
-
-/// Arguments of nothing.
-pub(crate) fn nothing() -> Value {
-    json!({})
 }
