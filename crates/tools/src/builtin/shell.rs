@@ -40,7 +40,7 @@ struct Arguments {
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "shell",
-        description: "Runs a command in the sandbox, without network and without a terminal. It can write in the \
+        about: "Runs a command in the sandbox, without network and without a terminal. It can write in the \
                       sandbox only. Gives what it prints and its exit code.",
         category: Category::ShellOperations,
         ground: Ground::Workspace,

@@ -55,7 +55,6 @@ impl Diagnose for ToolFileError {
 #[derive(Debug)]
 pub(super) struct Complaint {
     fault: Fault,
-    fix: Option<String>,
     kind: Kind,
 }
 
@@ -63,15 +62,14 @@ impl Complaint {
     /// The file says what cannot be.
     pub(super) fn rule(fault: Fault, fix: impl Into<String>) -> Self {
         Self {
-            fault,
-            fix: Some(fix.into()),
+            fault: fault.fixed_by(fix),
             kind: Kind::Rule,
         }
     }
 
     pub(super) fn in_file(self, file: &Path) -> ToolFileError {
         let (line, column) = self.fault.place.unwrap_or((1, 1));
-        let fix = match (self.fix.or(self.fault.fix), self.fault.nearest) {
+        let fix = match (self.fault.fix, self.fault.nearest) {
             (Some(fix), _) => fix,
             (None, Some(nearest)) => format!("did you mean `{nearest}`?"),
             (None, None) => "correct the YAML there; docs/tools.md has an example".to_owned(),
@@ -91,7 +89,6 @@ impl From<Fault> for Complaint {
     fn from(fault: Fault) -> Self {
         Self {
             fault,
-            fix: None,
             kind: Kind::Malformed,
         }
     }

@@ -15,7 +15,7 @@ use serde_saphyr::Spanned;
 
 use super::entries::{Definition, ToolType, Wrapped};
 use super::error::{Complaint, ToolFileError};
-use super::run::{CustomTool, LANGUAGES, Program};
+use super::run::{CustomTool, LANGUAGES, Language, Program};
 use super::scalar::resolve;
 use crate::capability::Access;
 use crate::name::ToolName;
@@ -50,7 +50,7 @@ fn read_definition(text: &str) -> Result<Definition, Complaint> {
     } else {
         (None, yaml::read::<Definition>(text)?)
     };
-    let header = header.or(definition.cleveragents.take());
+    let header = header.or_else(|| definition.cleveragents.take());
     yaml::check_version(header.as_ref().and_then(|header| header.version.as_ref()))?;
     Ok(definition)
 }
@@ -181,7 +181,7 @@ impl Definition {
                 // A path is seen from the file, a bare name is looked up.
                 let program = if program.contains('/') {
                     file.parent()
-                        .unwrap_or(Path::new(""))
+                        .unwrap_or_else(|| Path::new(""))
                         .join(program)
                         .into_os_string()
                 } else {
@@ -237,12 +237,12 @@ impl Definition {
     }
 }
 
-fn language(wanted: &Spanned<String>) -> Result<super::run::Language, Complaint> {
+fn language(wanted: &Spanned<String>) -> Result<Language, Complaint> {
     let found = LANGUAGES
         .into_iter()
         .find(|language| language.is_called(&wanted.value));
     found.ok_or_else(|| {
-        let names = LANGUAGES.iter().map(|language| language.name());
+        let names = LANGUAGES.iter().map(Language::name);
         let nearest = nearest::best(&wanted.value, names.clone());
         let all: Vec<&str> = names.collect();
         let fault = Fault::at(

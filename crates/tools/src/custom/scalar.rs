@@ -29,16 +29,14 @@ pub(super) fn resolve<T: DeserializeOwned>(
         Value::String(text) => format!("`{text}`"),
         other => format!("`{other}`"),
     };
-    match serde_json::from_value(late.value.clone()) {
-        Ok(value) => Ok(Some(value)),
-        Err(_) => {
-            let message = format!("{shown} is not {expected}");
-            Err(Complaint::rule(
-                Fault::at(&late, message),
-                format!("write {expected}"),
-            ))
-        }
+    if let Ok(value) = serde_json::from_value(late.value.clone()) {
+        return Ok(Some(value));
     }
+    let message = format!("{shown} is not {expected}");
+    Err(Complaint::rule(
+        Fault::at(&late, message),
+        format!("write {expected}"),
+    ))
 }
 
 /// One text, or a list of them.

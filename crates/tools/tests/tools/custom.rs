@@ -1,5 +1,6 @@
 //! Tools of the user's: their files, broken in every way, and what they do when they run.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -205,7 +206,6 @@ fn a_command_in_any_language_reads_and_writes_json() {
         "#!/bin/sh\nread -r line\necho \"log of $1\" >&2\nprintf '{\"got\": %s}' \"$line\"\n";
     std::fs::write(folder.path().join("tool.sh"), script).expect("written");
     let text = "name: local/echo\ndescription: gives back\ncommand: [./tool.sh, \"${WORD}\"]\nread_only: true\n";
-    use std::os::unix::fs::PermissionsExt as _;
     let place = folder.path().join("tool.sh");
     std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o755)).expect("set");
     let tool = custom::read(text, &folder.path().join("x.yaml"), &variables).expect("a tool");

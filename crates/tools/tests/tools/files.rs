@@ -72,7 +72,7 @@ fn every_path_may_have_its_part_in_front_or_be_absolute_inside() {
 fn nothing_outside_can_be_reached_by_any_path() {
     let desk = Desk::builtin();
     let folder = desk.folder();
-    let outside = folder.folder.path().join("outside");
+    let outside = folder.whole.path().join("outside");
     std::fs::create_dir(&outside).expect("made");
     std::fs::write(outside.join("secret"), "secret").expect("written");
     // A folder whose name only begins like the part's.
@@ -198,7 +198,7 @@ fn a_rule_about_a_path_holds_for_links_to_it() {
 fn a_link_swapped_in_all_the_time_never_leads_outside() {
     let desk = Desk::builtin();
     let folder = desk.folder();
-    let outside = folder.folder.path().join("outside");
+    let outside = folder.whole.path().join("outside");
     std::fs::create_dir(&outside).expect("made");
     std::fs::write(outside.join("f"), "outside").expect("written");
     folder.write("real/f", "inside");
@@ -614,14 +614,14 @@ proptest! {
     #[test]
     fn odd_paths_stay_inside(path in "(\\.\\./|\\./|/|a|b/|~|link/|\\.\\.|\\\\){0,8}") {
         let desk = Desk::builtin();
-        let outside = desk.folder().folder.path().join("outside");
+        let outside = desk.folder().whole.path().join("outside");
         std::fs::create_dir(&outside).expect("made");
         symlink("../../outside", desk.folder().top().join("link")).expect("linked");
         let _outcome = desk.call("builtin/file-write", json!({"path": path, "content": "x"}));
         prop_assert_eq!(std::fs::read_dir(&outside).expect("read").count(), 0);
-        let around = std::fs::read_dir(desk.folder().folder.path().join("work")).expect("read").count();
+        let around = std::fs::read_dir(desk.folder().whole.path().join("work")).expect("read").count();
         prop_assert_eq!(around, 1);
-        let above = std::fs::read_dir(desk.folder().folder.path()).expect("read").count();
+        let above = std::fs::read_dir(desk.folder().whole.path()).expect("read").count();
         prop_assert_eq!(above, 2);
     }
 }

@@ -51,6 +51,7 @@ impl Prepared for Counting<'_> {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the shape of every tool")]
 fn says_done(call: &mut Call<'_>) -> Result<Answer, Failure> {
     call.output.text("done");
     Ok(Answer::written())
@@ -410,7 +411,7 @@ fn a_person_is_asked_wherever_one_is_demanded() {
         ),
         (
             |desk| {
-                desk.rules = PermissionRules::parse("ask local/*", Effect::Allow).expect("rules")
+                desk.rules = PermissionRules::parse("ask local/*", Effect::Allow).expect("rules");
             },
             "the rule `ask local/*`",
         ),

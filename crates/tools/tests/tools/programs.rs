@@ -1,5 +1,7 @@
 //! The tools that search, run commands and use git.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use cleveragents_tools::{CallOutcome, Effect, FailureKind, PermissionRules, Registry};
 use serde_json::json;
 
@@ -381,11 +383,10 @@ fn git_takes_no_options_from_a_model_and_runs_nothing_of_the_repository() {
     desk.folder().write("--help", "x");
     desk.ok("builtin/git-diff", json!({"path": "./--help"}));
     // Hooks, filters and drivers that would leave a trace.
-    let trace = desk.folder().folder.path().join("trace");
+    let trace = desk.folder().whole.path().join("trace");
     let command = format!("touch {}", trace.display());
     desk.folder()
         .write(".git/hooks/pre-commit", format!("#!/bin/sh\n{command}\n"));
-    use std::os::unix::fs::PermissionsExt as _;
     let hook = top.join(".git/hooks/pre-commit");
     std::fs::set_permissions(hook, std::fs::Permissions::from_mode(0o755)).expect("set");
     let config = std::fs::read_to_string(top.join(".git/config")).expect("read");

@@ -39,7 +39,7 @@ fn broken(text: impl Into<String>) -> PortError {
 
 /// A sandbox over temporary folders.
 pub(crate) struct Folder {
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) whole: tempfile::TempDir,
     parts: Vec<Part>,
     pub(crate) has_checkpoints: AtomicBool,
     pub(crate) checkpoints: AtomicU64,
@@ -50,11 +50,11 @@ pub(crate) struct Folder {
 impl Folder {
     /// A sandbox with these parts.
     pub(crate) fn new(aliases: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let whole = tempfile::tempdir().expect("a folder");
         let parts = aliases
             .iter()
             .map(|alias| {
-                let path = folder.path().join("work").join(alias);
+                let path = whole.path().join("work").join(alias);
                 std::fs::create_dir_all(&path).expect("a folder");
                 Part {
                     alias: (*alias).to_owned(),
@@ -64,7 +64,7 @@ impl Folder {
             })
             .collect();
         Self {
-            folder,
+            whole,
             parts,
             has_checkpoints: AtomicBool::new(true),
             checkpoints: AtomicU64::new(0),
@@ -82,7 +82,7 @@ impl Folder {
 
     /// The folder of a part.
     pub(crate) fn root(&self, alias: &str) -> PathBuf {
-        self.folder.path().join("work").join(alias)
+        self.whole.path().join("work").join(alias)
     }
 
     /// The folder of the first part.
@@ -444,6 +444,10 @@ pub(crate) struct Desk {
     pub(crate) shown_bytes: usize,
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "arguments are written where they are used"
+)]
 impl Desk {
     pub(crate) fn new(registry: Registry, folder: Option<Folder>) -> Self {
         Self {
