@@ -78,6 +78,12 @@ impl Context {
         Ok(SandboxService::new(self.engine()?, self.home.sandboxes()))
     }
 
+    /// Looks up variables for files that name them.
+    pub(crate) fn variables(&self) -> impl Fn(&str) -> Option<String> + use<> {
+        let environment = self.environment.clone();
+        move |name| environment.text(name)
+    }
+
     /// The models that can be asked. With `record` every exchange is added to that file.
     pub(crate) fn models(&self, record: Option<&Path>) -> Result<Catalogue, CommandError> {
         let environment = self.environment.clone();

@@ -203,6 +203,7 @@ codes! {
     TurnStopped = "CA-0911", Failed, "the turn was stopped";
     TurnWithoutEnd = "CA-0912", Failed, "the model comes to no end";
     NothingToResume = "CA-0913", NotFound, "no turn was interrupted";
+    RuleNotFound = "CA-0914", NotFound, "the permission rule is not remembered";
 }
 
 /// An error that can be shown to a person: it knows its code, a hint and machine-readable details.

@@ -21,6 +21,8 @@ pub struct Fault {
     pub place: Option<(u64, u64)>,
     /// The word that was probably meant.
     pub nearest: Option<String>,
+    /// What to do about it, where more can be said than that.
+    pub fix: Option<String>,
 }
 
 impl Fault {
@@ -30,6 +32,7 @@ impl Fault {
             message: message.into(),
             place: None,
             nearest: None,
+            fix: None,
         }
     }
 
@@ -39,13 +42,14 @@ impl Fault {
             message: message.into(),
             place: Some((place.referenced.line(), place.referenced.column())),
             nearest: None,
+            fix: None,
         }
     }
 
-    /// The same with the word that was probably meant.
+    /// The same with what to do about it.
     #[must_use]
-    pub fn meaning(mut self, nearest: Option<String>) -> Self {
-        self.nearest = nearest;
+    pub fn fixed_by(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
         self
     }
 }
@@ -75,7 +79,42 @@ fn fault(error: &serde_saphyr::Error) -> Fault {
             message = message.replace(&phrase, "");
         }
     }
-    let mut found = None;
+    let place = place.map(|place| (place.line(), place.column()));
+    let (message, nearest, fix) = reworded(&message);
+    Fault {
+        message,
+        place,
+        nearest,
+        fix,
+    }
+}
+
+/// What the parser calls things, what people call them, and what to do.
+const WORDS: &[(&str, &str, &str)] = &[
+    (
+        "multiple YAML documents",
+        "a second document begins here",
+        "put it into a file of its own",
+    ),
+    (
+        "expected sequence start",
+        "a list is expected here",
+        "write a list, such as `[a, b]`",
+    ),
+    (
+        "expected string scalar",
+        "a text is expected here",
+        "write a single text",
+    ),
+    (
+        "expected mapping start",
+        "a map is expected here",
+        "write `field: value`, one a line",
+    ),
+];
+
+/// A complaint of the parser in our words, with the word that was meant and what to do.
+fn reworded(message: &str) -> (String, Option<String>, Option<String>) {
     for (kind, told) in [
         ("field", "there is no field"),
         ("variant", "there is no value"),
@@ -85,34 +124,54 @@ fn fault(error: &serde_saphyr::Error) -> Fault {
             && let Some((word, known)) = rest.split_once('`')
         {
             let known = known.rsplit("expected ").next().unwrap_or_default();
-            let known = known.trim_start_matches("one of ");
-            let words = known.split([',', ' ']).map(|word| word.trim_matches('`'));
-            found = nearest::best(word, words.filter(|word| !word.is_empty()));
-            message = format!("{told} `{word}`");
-            break;
+            let known: Vec<&str> = known
+                .split(|letter: char| !(letter.is_alphanumeric() || "_-".contains(letter)))
+                .filter(|word| !matches!(*word, "" | "one" | "of" | "or"))
+                .collect();
+            let nearest = nearest::best(word, known.iter().copied());
+            let fix = nearest
+                .is_none()
+                .then(|| format!("it can be: {}", known.join(", ")));
+            return (format!("{told} `{word}`"), nearest, fix);
         }
     }
-    Fault {
-        message,
-        place: place.map(|place| (place.line(), place.column())),
-        nearest: found,
+    if let Some(field) = message
+        .split("missing field `")
+        .nth(1)
+        .and_then(|rest| rest.split('`').next())
+    {
+        let fix = format!("add `{field}: …`");
+        return (format!("the field `{field}` is missing"), None, Some(fix));
+    }
+    if let Some((_, rest)) = message.split_once("duplicate mapping key: ") {
+        let field = rest.split(", set ").next().unwrap_or(rest);
+        let fix = "leave one of them out".to_owned();
+        return (
+            format!("the field `{field}` stands here twice"),
+            None,
+            Some(fix),
+        );
+    }
+    match WORDS.iter().find(|(theirs, ..)| message.contains(theirs)) {
+        Some((_, told, fix)) => ((*told).to_owned(), None, Some((*fix).to_owned())),
+        None => (message.to_owned(), None, None),
     }
 }
 
 /// Refuses a format version that this program does not know.
-pub fn check_version(version: Option<&Value>) -> Result<(), Fault> {
+pub fn check_version(version: Option<&Spanned<Value>>) -> Result<(), Fault> {
     let Some(version) = version else {
         return Ok(());
     };
-    let shown = version
-        .as_str()
-        .map_or_else(|| version.to_string(), str::to_owned);
+    let shown = match &version.value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
     if shown == "3" || shown.starts_with("3.") {
         return Ok(());
     }
-    Err(Fault::new(format!(
-        "the format version {shown} is not known; this program reads 3.0"
-    )))
+    let message = format!("the format version {shown} is not known; this program reads 3.0");
+    Err(Fault::at(version, message).fixed_by("write `version: \"3.0\"`, or leave it out"))
 }
 
 /// Gives the value of a variable.
@@ -173,17 +232,22 @@ impl Expand<'_> {
     }
 
     fn unset(&self, variable: &str) -> Fault {
-        let start = self.text.find(&format!("${{{variable}"));
-        let place = start.and_then(|start| {
-            let before = self.text.get(..start)?;
-            let line = before.matches('\n').count() as u64 + 1;
-            let column = before.rsplit('\n').next()?.chars().count() as u64 + 1;
-            Some((line, column))
-        });
+        // Comments are not values.
+        let written = format!("${{{variable}");
+        let lines = self.text.lines().enumerate();
+        let place = lines
+            .filter(|(_, line)| !line.trim_start().starts_with('#'))
+            .find_map(|(number, line)| {
+                let column = line[..line.find(&written)?].chars().count();
+                Some((number as u64 + 1, column as u64 + 1))
+            });
         Fault {
             message: format!("the variable `{variable}` is not set"),
             place,
             nearest: None,
+            fix: Some(format!(
+                "set it, or give a default: `${{{variable}:default}}`"
+            )),
         }
     }
 }
@@ -234,6 +298,40 @@ mod tests {
     }
 
     #[test]
+    fn what_the_parser_says_is_put_into_words_of_ours() {
+        for (text, message, fix) in [
+            (
+                "name: a\nname: b\n",
+                "the field `name` stands here twice",
+                "leave one of them out",
+            ),
+            (
+                "name: [a]\n",
+                "a text is expected here",
+                "write a single text",
+            ),
+            (
+                "color: red\n",
+                "the field `name` is missing",
+                "add `name: …`",
+            ),
+            (
+                "name: a\n---\nname: b\n",
+                "a second document begins here",
+                "put it into a file of its own",
+            ),
+        ] {
+            let fault = wrong(text);
+            assert_eq!(
+                (fault.message.as_str(), fault.fix.as_deref()),
+                (message, Some(fix))
+            );
+        }
+        let fault = wrong("name: a\nzzzzzzzzz: b\n");
+        assert_eq!(fault.fix.as_deref(), Some("it can be: name, color"));
+    }
+
+    #[test]
     fn variables_become_texts_numbers_and_booleans() {
         let variables = |name: &str| match name {
             "PORT" => Some("80".to_owned()),
@@ -241,7 +339,7 @@ mod tests {
             _ => None,
         };
         let expand = Expand {
-            text: "x: 1\ny: ${MISSING}\n",
+            text: "x: 1\n# ${MISSING}\ny: ${MISSING}\n",
             variables: &variables,
         };
         let mut value =
@@ -252,16 +350,17 @@ mod tests {
             json!({"a": 80, "b": [true, "p80"], "c": 7, "d": "80"})
         );
         let fault = expand.value(&mut Value::String("${MISSING}".to_owned()));
-        assert_eq!(fault.expect_err("not set").place, Some((2, 4)));
+        assert_eq!(fault.expect_err("not set").place, Some((3, 4)));
     }
 
     #[test]
     fn only_the_third_format_is_read() {
-        for good in [json!(3), json!("3.0"), json!(3.1)] {
-            assert!(check_version(Some(&good)).is_ok(), "{good}");
+        let check = |text: &str| check_version(Some(&read(text).expect("a value")));
+        for good in ["3", "\"3.0\"", "3.1"] {
+            assert!(check(good).is_ok(), "{good}");
         }
-        for bad in [json!(2), json!("4.0"), json!("30")] {
-            assert!(check_version(Some(&bad)).is_err(), "{bad}");
+        for bad in ["2", "\"4.0\"", "\"30\""] {
+            assert!(check(bad).is_err(), "{bad}");
         }
     }
 }

@@ -29,6 +29,10 @@ pub enum Environment {
 
 /// What a tool declares about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent answers, each a field of the user's file"
+)]
 pub struct Capability {
     /// Whether it changes anything.
     pub access: Access,

@@ -19,6 +19,7 @@ mod name;
 mod output;
 pub mod ports;
 mod registry;
+mod running;
 mod safety;
 mod spec;
 mod tool;
@@ -31,7 +32,7 @@ pub use gate::{
 };
 pub use loop_guard::{LoopGuard, Verdict};
 pub use name::{ToolName, ToolNameError};
-pub use output::{DEFAULT_SHOWN_BYTES, Output, Shown, Spool};
+pub use output::{DEFAULT_SHOWN_BYTES, Log, Output, Shown, Spool};
 pub use registry::{Registry, RegistryError};
 pub use safety::{
     Decision, Effect, Fence, Guards, PermissionRules, Rule, RuleError, SafetyProfile, ToolPattern,

@@ -102,6 +102,47 @@ impl<'a> Output<'a> {
     }
 }
 
+/// What a tool logs beside its answer: its end is kept.
+#[derive(Debug, Default)]
+pub struct Log {
+    bytes: VecDeque<u8>,
+}
+
+/// So much of a log is kept.
+const LOG_KEPT: usize = 16 << 10;
+
+impl Log {
+    /// Takes in some bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes
+            .extend(&bytes[bytes.len().saturating_sub(LOG_KEPT)..]);
+        let excess = self.bytes.len().saturating_sub(LOG_KEPT);
+        self.bytes.drain(..excess);
+    }
+
+    /// Its end, without secrets.
+    pub(crate) fn text(&self, redactor: &dyn Redact) -> String {
+        redactor
+            .redact(&String::from_utf8_lossy(&self.end()))
+            .into_owned()
+    }
+
+    /// Its end, without a first line that was cut: it may hold half of a secret.
+    pub(crate) fn end(&self) -> Vec<u8> {
+        let (front, back) = self.bytes.as_slices();
+        let bytes = [front, back].concat();
+        let start = if bytes.len() < LOG_KEPT {
+            0
+        } else {
+            bytes
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .map_or(bytes.len(), |at| at + 1)
+        };
+        bytes[start..].to_vec()
+    }
+}
+
 /// A whole output: in memory while it is short, in a file when it is long.
 #[derive(Debug)]
 pub struct Spool {
@@ -241,7 +282,7 @@ fn whole_letters(bytes: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST_PIECE, Output};
+    use super::{LONGEST_PIECE, Log, Output};
     use crate::ports::Redact;
     use proptest::prelude::*;
     use std::borrow::Cow;
@@ -269,6 +310,19 @@ mod tests {
             output.text(piece);
         }
         assert_eq!(whole(output), b"a [REDACTED] b");
+    }
+
+    #[test]
+    fn the_end_of_a_log_is_kept_without_half_a_secret() {
+        let mut log = Log::default();
+        log.push(b"first sk-secret\n");
+        assert_eq!(log.text(&Known), "first [REDACTED]\n");
+        for _ in 0..3_000 {
+            log.push(b"sk-secret line\n");
+        }
+        let text = log.text(&Known);
+        assert!(text.len() <= 20_000 && !text.contains("secret"), "{text}");
+        assert!(text.starts_with("[REDACTED] line\n") && text.ends_with(" line\n"));
     }
 
     #[test]

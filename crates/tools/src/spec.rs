@@ -10,7 +10,7 @@ use crate::capability::{Access, Capability};
 use crate::name::ToolName;
 
 /// The time limit of a tool that names none.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Where a tool comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]

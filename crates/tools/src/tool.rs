@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::capability::Access;
 use crate::gate::Permit;
-use crate::output::Output;
+use crate::output::{Log, Output};
 use crate::ports::{Approver, Ledger, PartPath, PortError, Scope, Workspace};
 use crate::safety::Fence;
 use crate::spec::ToolSpec;
@@ -211,6 +211,8 @@ impl From<PortError> for Failure {
 pub struct Call<'a> {
     /// Everything it says.
     pub output: Output<'a>,
+    /// What it logs beside that, for people.
+    pub log: Log,
     pub(crate) workspace: Option<&'a dyn Workspace>,
     pub(crate) approver: &'a dyn Approver,
     pub(crate) ledger: &'a dyn Ledger,

@@ -34,7 +34,7 @@ struct Wrapped {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
-    version: Option<Value>,
+    version: Option<Spanned<Value>>,
 }
 
 #[derive(Deserialize)]

@@ -101,6 +101,11 @@ impl SandboxService {
         }
     }
 
+    /// The store it records in.
+    pub(crate) fn engine(&self) -> Arc<Engine> {
+        Arc::clone(&self.engine)
+    }
+
     fn subject(id: SandboxId) -> LeaseSubject {
         LeaseSubject::new("sandbox", id)
     }

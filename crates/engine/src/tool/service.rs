@@ -1,11 +1,16 @@
 //! [`ToolService`]: the tools there are, and what people said "always" to.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_domain::{Code, Diagnose};
+use cleveragents_store::tools::StoredTool;
 use cleveragents_store::{Engine, tools};
-use cleveragents_tools::{Effect, PermissionRules, Registry, RegistryError, Rule, RuleError};
-use serde_json::Value;
+use cleveragents_tools::custom::{self, ToolFileError};
+use cleveragents_tools::{
+    Effect, PermissionRules, Registry, RegistryError, Rule, RuleError, Tool as _, ToolSpec,
+};
+use serde_json::{Value, json};
 
 /// Why a tool or rule cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +21,17 @@ pub enum ToolError {
     /// A rule is not well formed.
     #[error(transparent)]
     Rule(#[from] RuleError),
+    /// The file of a tool is wrong.
+    #[error(transparent)]
+    File(#[from] Box<ToolFileError>),
+    /// The file of a tool cannot be read.
+    #[error("`{}` cannot be read: {why}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        why: String,
+    },
     /// There is no such rule.
     #[error("no rule `{0}` is remembered")]
     NoRule(String),
@@ -29,7 +45,9 @@ impl Diagnose for ToolError {
         match self {
             Self::Registry(error) => error.code(),
             Self::Rule(error) => error.code(),
-            Self::NoRule(_) => Code::InvalidRule,
+            Self::File(error) => error.code(),
+            Self::Unreadable { .. } => Code::MalformedTool,
+            Self::NoRule(_) => Code::RuleNotFound,
             Self::Store(error) => error.code(),
         }
     }
@@ -38,6 +56,8 @@ impl Diagnose for ToolError {
         match self {
             Self::Registry(error) => error.hint(),
             Self::Rule(error) => error.hint(),
+            Self::File(error) => error.hint(),
+            Self::Unreadable { .. } => Some("name a file that exists and may be read".to_owned()),
             Self::NoRule(_) => Some("`agents permission list` shows all".to_owned()),
             Self::Store(error) => error.hint(),
         }
@@ -47,6 +67,8 @@ impl Diagnose for ToolError {
         match self {
             Self::Registry(error) => error.details(),
             Self::Rule(error) => error.details(),
+            Self::File(error) => error.details(),
+            Self::Unreadable { path, .. } => json!({"path": path}),
             Self::NoRule(_) => Value::Null,
             Self::Store(error) => error.details(),
         }
@@ -65,9 +87,69 @@ impl ToolService {
         Self { engine }
     }
 
-    /// Every tool there is.
-    pub fn registry(&self) -> Result<Registry, ToolError> {
-        Ok(Registry::with_builtins())
+    /// Every tool there is. `variable` gives the values that the files of tools ask for.
+    pub fn registry(
+        &self,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Registry, ToolError> {
+        let mut registry = Registry::with_builtins();
+        for stored in self.stored()? {
+            let tool = custom::read(&stored.definition, Path::new(&stored.source), variable)
+                .map_err(Box::new)?;
+            registry.add(Arc::new(tool))?;
+        }
+        Ok(registry)
+    }
+
+    /// The registered tools as their files were.
+    pub fn stored(&self) -> Result<Vec<StoredTool>, ToolError> {
+        Ok(self.engine.read(tools::list)?)
+    }
+
+    /// Registers the tool of a file; `update` replaces one of the same name. The text is kept, so that
+    /// the file may go.
+    pub fn add(
+        &self,
+        file: &Path,
+        update: bool,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<ToolSpec, ToolError> {
+        let text = std::fs::read_to_string(file).map_err(|error| ToolError::Unreadable {
+            path: file.to_owned(),
+            why: error.to_string(),
+        })?;
+        let tool = custom::read(&text, file, variable).map_err(Box::new)?;
+        let spec = tool.spec().clone();
+        // A built-in or reserved name, or a schema that is none, is refused here.
+        Registry::with_builtins().add(Arc::new(tool))?;
+        let (name, source) = (spec.name.to_string(), file.display().to_string());
+        let is_new = self.engine.write(move |unit| {
+            if tools::insert(unit, &name, &text, &source)? {
+                return Ok::<_, cleveragents_store::Error>(true);
+            }
+            if update {
+                tools::update(unit, &name, &text, &source)?;
+            }
+            Ok(update)
+        })?;
+        if is_new {
+            Ok(spec)
+        } else {
+            Err(RegistryError::Exists(spec.name).into())
+        }
+    }
+
+    /// Removes a registered tool.
+    pub fn remove(
+        &self,
+        name: &str,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<ToolSpec, ToolError> {
+        let spec = self.registry(variable)?.remove(name)?;
+        let stored = spec.name.to_string();
+        self.engine
+            .write(move |unit| tools::remove(unit, &stored))?;
+        Ok(spec)
     }
 
     /// What people said "always" to, and the rules of the configuration.

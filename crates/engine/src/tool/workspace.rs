@@ -7,11 +7,12 @@ use cleveragents_process::{
     Cancel, Finished, Input, Limits, Output, ProcessError, Stream, WhenMissing, run_tapped,
 };
 use cleveragents_sandbox::{Git, Root};
-use cleveragents_tools::Access;
 use cleveragents_tools::ports::{
     Attribution, Captured, Command, Part, PartPath, PortError, Workspace,
 };
+use cleveragents_tools::{Access, Slot};
 
+use crate::resource::ResourceService;
 use crate::sandbox::{
     CaptureReport, Doer, ExecRequest, OpenSandbox, SandboxError, SandboxService, SandboxView,
     invocation,
@@ -24,6 +25,8 @@ pub struct SandboxWorkspace {
     open: Mutex<OpenSandbox>,
     view: SandboxView,
     parts: Vec<Part>,
+    /// For each part: its resource, and the types that it has.
+    resources: Vec<(String, Vec<String>)>,
     when_missing: WhenMissing,
 }
 
@@ -57,7 +60,19 @@ impl SandboxWorkspace {
                 })
             })
             .collect::<Result<Vec<_>, SandboxError>>()?;
+        let resources = open
+            .view
+            .stored
+            .iter()
+            .map(|member| {
+                (
+                    member.resource.clone(),
+                    types_of(&service, &member.resource),
+                )
+            })
+            .collect();
         Ok(Self {
+            resources,
             service,
             view: open.view.clone(),
             open: Mutex::new(open),
@@ -76,6 +91,21 @@ impl SandboxWorkspace {
     }
 }
 
+/// The type of a resource and those it inherits from; none when it is not registered any more.
+fn types_of(service: &SandboxService, resource: &str) -> Vec<String> {
+    let resources = ResourceService::new(service.engine());
+    let chain = resources.resolve(resource).and_then(|resource| {
+        let types = resources.types()?;
+        Ok(types
+            .inherited(&resource.type_name)
+            .map(|found| found.chain)
+            .unwrap_or_else(|_| vec![resource.type_name]))
+    });
+    chain
+        .map(|chain| chain.iter().map(ToString::to_string).collect())
+        .unwrap_or_default()
+}
+
 fn captured(report: CaptureReport) -> Captured {
     Captured {
         changes: report.changes,
@@ -86,6 +116,15 @@ fn captured(report: CaptureReport) -> Captured {
 impl Workspace for SandboxWorkspace {
     fn parts(&self) -> &[Part] {
         &self.parts
+    }
+
+    fn bound(&self, slot: &Slot, named: Option<&str>) -> Result<Option<&Part>, PortError> {
+        let fits = |(part, (resource, types)): &(&Part, &(String, Vec<String>))| match named {
+            Some(name) => part.alias == name || resource == name,
+            None => types.contains(&slot.resource_type),
+        };
+        let mut parts = self.parts.iter().zip(&self.resources);
+        Ok(parts.find(fits).map(|(part, _)| part))
     }
 
     fn has_checkpoints(&self) -> bool {

@@ -13,7 +13,7 @@ use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Failure, FailureKind, Grounds, Tool};
 
 /// A person may think for a while.
-const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+const PATIENCE: Duration = Duration::from_hours(24);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -28,7 +28,7 @@ struct Arguments {
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "ask-user",
-        description: "Asks the user a question and gives the answer. Only for what cannot be found out otherwise.",
+        about: "Asks the user a question and gives the answer. Only for what cannot be found out otherwise.",
         category: Category::Conversation,
         ground: Ground::Nothing,
         capability: Capability::reads(),

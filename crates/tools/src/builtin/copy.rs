@@ -28,7 +28,7 @@ struct Arguments {
 pub(super) fn move_tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-move",
-        description: "Moves or renames a file or a folder.",
+        about: "Moves or renames a file or a folder.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
         capability: Capability::writes("file"),
@@ -40,7 +40,7 @@ pub(super) fn move_tool() -> Arc<dyn Tool> {
 pub(super) fn copy_tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-copy",
-        description: "Copies a file, or a folder with all it holds. Links are copied as links.",
+        about: "Copies a file, or a folder with all it holds. Links are copied as links.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
         capability: Capability::writes("file"),
@@ -121,7 +121,6 @@ impl<'p, 'a> Pair<'p, 'a> {
             )));
         }
         match (to.kind()?, existing) {
-            (None, _) => {}
             (Some(FileKind::Directory), _) => {
                 let path = &to.path;
                 return Err(Failure::new(format!(
@@ -138,7 +137,7 @@ impl<'p, 'a> Pair<'p, 'a> {
                 let path = &to.path;
                 return Err(Failure::new(format!("`{path}` exists and is no folder")));
             }
-            (Some(_), Existing::Replace) => {}
+            (None, _) | (Some(_), Existing::Replace) => {}
         }
         let inner = if mode.kind() == FileKind::Directory {
             walk::beneath(from, call)?

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cleveragents_domain::{FileKind, TreePath};
+use cleveragents_domain::{FileKind, FileMode, TreePath};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -39,7 +39,7 @@ struct ListArguments {
 pub(super) fn create_tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "dir-create",
-        description: "Makes a folder, and those on the way to it. One that is there already is fine.",
+        about: "Makes a folder, and those on the way to it. One that is there already is fine.",
         category: Category::DirectoryOperations,
         ground: Ground::Workspace,
         capability: Capability {
@@ -54,7 +54,7 @@ pub(super) fn create_tool() -> Arc<dyn Tool> {
 pub(super) fn list_tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "dir-list",
-        description: "Lists what a folder holds, with sizes; folders end with `/`, links show where they lead.",
+        about: "Lists what a folder holds, with sizes; folders end with `/`, links show where they lead.",
         category: Category::DirectoryOperations,
         ground: Ground::Workspace,
         capability: Capability::reads(),
@@ -160,7 +160,7 @@ impl List {
             }
             self.left -= 1;
             let name = String::from_utf8_lossy(inner.name()).into_owned();
-            let shown = match stat.mode.map(|mode| mode.kind()) {
+            let shown = match stat.mode.map(FileMode::kind) {
                 Some(FileKind::Directory) => format!("{name}/"),
                 Some(FileKind::File) => format!("{name} ({} bytes)", stat.size),
                 Some(FileKind::Symlink) => {

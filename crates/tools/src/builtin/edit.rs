@@ -42,7 +42,7 @@ struct Edit {
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-edit",
-        description: "Replaces exact pieces of text in a file. Several edits are done together or not at all. Each \
+        about: "Replaces exact pieces of text in a file. Several edits are done together or not at all. Each \
                       old text must occur exactly once, unless replace_all is set.",
         category: Category::FileOperations,
         ground: Ground::Workspace,

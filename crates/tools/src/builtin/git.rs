@@ -89,14 +89,10 @@ struct CommitArguments {
     paths: Option<Vec<String>>,
 }
 
-fn description(
-    name: &'static str,
-    description: &'static str,
-    capability: Capability,
-) -> Description {
+fn description(name: &'static str, about: &'static str, capability: Capability) -> Description {
     Description {
         name,
-        description,
+        about,
         category: Category::GitOperations,
         ground: Ground::Workspace,
         capability,
@@ -208,7 +204,7 @@ fn run(git: &Git, arguments: &[String], call: &mut Call<'_>) -> Result<(), Failu
     let cancel = call.cancel();
     let output = RefCell::new(&mut call.output);
     let streamed = git.stream(arguments, time, cancel, &|bytes| {
-        output.borrow_mut().bytes(bytes)
+        output.borrow_mut().bytes(bytes);
     });
     let streamed = streamed.map_err(|error| {
         let hint = error

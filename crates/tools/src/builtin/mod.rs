@@ -3,10 +3,17 @@
 //! Each is a type of arguments, from which its schema is made, and a function that prepares a call.
 //! All file access goes through the opened folders of the sandbox's parts ([`paths`]).
 
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::unnecessary_wraps,
+    reason = "every function that prepares a call has one shape"
+)]
+
 mod ask;
 mod copy;
 mod directory;
 mod edit;
+mod find;
 mod git;
 mod output;
 mod paths;
@@ -34,7 +41,7 @@ use crate::spec::{Category, Ground, Source, ToolSpec};
 use crate::tool::{Answer, Call, Failure, Grounds, Prepared, Subject, Tool, Unprepared};
 
 /// How long a tool that only touches files may take.
-const FILE_TIMEOUT: Duration = Duration::from_secs(60);
+const FILE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// All of them.
 pub fn all() -> Vec<Arc<dyn Tool>> {
@@ -48,8 +55,8 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         directory::create_tool(),
         remove::directory_tool(),
         directory::list_tool(),
-        search::search_tool(),
-        search::find_tool(),
+        search::tool(),
+        find::tool(),
         git::status_tool(),
         git::diff_tool(),
         git::log_tool(),
@@ -85,7 +92,7 @@ impl<A: DeserializeOwned> Tool for Builtin<A> {
 /// What differs between built-in tools.
 struct Description {
     name: &'static str,
-    description: &'static str,
+    about: &'static str,
     category: Category,
     ground: Ground,
     capability: Capability,
@@ -99,7 +106,7 @@ fn builtin<A: DeserializeOwned + JsonSchema + 'static>(
     Arc::new(Builtin {
         spec: ToolSpec {
             name: ToolName::builtin(description.name),
-            description: description.description.to_owned(),
+            description: description.about.to_owned(),
             source: Source::Builtin,
             category: description.category,
             ground: description.ground,

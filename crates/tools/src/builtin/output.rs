@@ -31,7 +31,7 @@ struct Arguments {
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "output-read",
-        description: "Reads more of the output of an earlier call that was too long to be shown whole.",
+        about: "Reads more of the output of an earlier call that was too long to be shown whole.",
         category: Category::Conversation,
         ground: Ground::Nothing,
         capability: Capability::reads(),

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use cleveragents_domain::{FileKind, TreePath};
+use cleveragents_domain::{FileKind, FileMode, TreePath};
 use cleveragents_sandbox::{Root, Stat};
 
 use crate::capability::Access;
@@ -136,7 +136,7 @@ impl<'a> Target<'a> {
 }
 
 /// The sandbox of a call.
-pub(super) fn workspace<'a>(grounds: Grounds<'a>) -> Result<&'a dyn Workspace, Unprepared> {
+pub(super) fn workspace(grounds: Grounds<'_>) -> Result<&dyn Workspace, Unprepared> {
     grounds.workspace.ok_or(Unprepared::NoWorkspace)
 }
 
@@ -168,7 +168,7 @@ pub(super) fn target<'a>(
 
 /// Whether a path stands for the whole sandbox.
 pub(super) fn is_everything(given: Option<&str>) -> bool {
-    given.is_none_or(|given| matches!(given.trim_end_matches('/'), "" | "." | "./."))
+    given.is_none_or(|given| !given.starts_with('/') && names_of(given.as_bytes()).is_empty())
 }
 
 /// The places to look at: the one named, or every part.
@@ -234,23 +234,19 @@ fn find_part<'a>(parts: &'a [Part], given: &str) -> Result<(&'a Part, Names), Un
         }
         return Ok((only, names));
     }
-    match parts.iter().find(alias_of) {
-        Some(part) => {
-            names.pop_front();
-            Ok((part, names))
-        }
-        None => {
-            let aliases: Vec<String> = parts
-                .iter()
-                .map(|part| format!("`{}/`", part.alias))
-                .collect();
-            let aliases = aliases.join(", ");
-            Err(outside(
-                given,
-                format!("it has to begin with a part: {aliases}"),
-            ))
-        }
+    if let Some(part) = parts.iter().find(alias_of) {
+        names.pop_front();
+        return Ok((part, names));
     }
+    let aliases: Vec<String> = parts
+        .iter()
+        .map(|part| format!("`{}/`", part.alias))
+        .collect();
+    let aliases = aliases.join(", ");
+    Err(outside(
+        given,
+        format!("it has to begin with a part: {aliases}"),
+    ))
 }
 
 /// The names from the top of a part to an absolute path in it.
@@ -290,7 +286,7 @@ fn follow(
         let here = joined(&done, given)?;
         let found = part.root.stat(&here);
         let found = found.map_err(|error| outside(given, error.to_string()))?;
-        let kind = found.and_then(|stat| stat.mode).map(|mode| mode.kind());
+        let kind = found.and_then(|stat| stat.mode).map(FileMode::kind);
         if kind != Some(FileKind::Symlink) {
             continue;
         }

@@ -45,7 +45,7 @@ struct Arguments {
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-read",
-        description: "Reads a text file, whole or some of its lines. Pictures are given as base64; other binary \
+        about: "Reads a text file, whole or some of its lines. Pictures are given as base64; other binary \
                       files are only described.",
         category: Category::FileOperations,
         ground: Ground::Workspace,

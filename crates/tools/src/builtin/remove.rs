@@ -32,7 +32,7 @@ struct DirectoryArguments {
 pub(super) fn file_tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-delete",
-        description: "Deletes a file. A link is deleted itself, not what it leads to.",
+        about: "Deletes a file. A link is deleted itself, not what it leads to.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
         capability: Capability::writes("file"),
@@ -44,7 +44,7 @@ pub(super) fn file_tool() -> Arc<dyn Tool> {
 pub(super) fn directory_tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "dir-delete",
-        description: "Deletes an empty folder, or with `recursive` a folder and all it holds.",
+        about: "Deletes an empty folder, or with `recursive` a folder and all it holds.",
         category: Category::DirectoryOperations,
         ground: Ground::Workspace,
         capability: Capability::writes("file"),

@@ -1,17 +1,14 @@
-//! `builtin/file-search` and `builtin/file-find`: text in files, and files by name, with ripgrep's
-//! libraries and on several threads.
+//! `builtin/file-search`: text in files, with ripgrep's libraries and on several threads.
 //!
 //! The walk is by names; what it finds is opened beneath the part, so that a link that appears
 //! meanwhile leads nowhere. What comes first by name is shown, whichever thread was faster.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use cleveragents_domain::TreePath;
-use globset::{GlobBuilder, GlobMatcher};
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
@@ -29,9 +26,6 @@ use crate::tool::{Answer, Call, Failure, Grounds, Tool, Unprepared};
 
 /// So many matching lines are shown when the call does not say.
 const DEFAULT_MATCHES: usize = 200;
-
-/// So many files are listed when the call does not say.
-const DEFAULT_FILES: usize = 1_000;
 
 /// Longer lines are cut.
 const LONGEST_LINE: usize = 400;
@@ -60,25 +54,10 @@ struct SearchArguments {
     limit: Option<usize>,
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct FindArguments {
-    /// The pattern of paths, such as `*.rs`, `src/**/mod.rs` or `**/test_*`.
-    #[schemars(length(min = 1))]
-    pattern: String,
-    /// The folder to look in; everything when not given.
-    path: Option<String>,
-    /// Whether to list hidden files too.
-    hidden: Option<bool>,
-    /// How many files to list; 1000 when not given.
-    #[schemars(range(min = 1, max = 20_000))]
-    limit: Option<usize>,
-}
-
-pub(super) fn search_tool() -> Arc<dyn Tool> {
+pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-search",
-        description: "Searches text in files. Files that .gitignore names are left out, and so are binary ones. Gives \
+        about: "Searches text in files. Files that .gitignore names are left out, and so are binary ones. Gives \
                       `path:line:text`.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
@@ -86,18 +65,6 @@ pub(super) fn search_tool() -> Arc<dyn Tool> {
         timeout: FILE_TIMEOUT,
     };
     builtin::<SearchArguments>(description, prepare_search)
-}
-
-pub(super) fn find_tool() -> Arc<dyn Tool> {
-    let description = Description {
-        name: "file-find",
-        description: "Finds files by a pattern of their paths. Files that .gitignore names are left out.",
-        category: Category::FileOperations,
-        ground: Ground::Workspace,
-        capability: Capability::reads(),
-        timeout: FILE_TIMEOUT,
-    };
-    builtin::<FindArguments>(description, prepare_find)
 }
 
 fn prepare_search(arguments: SearchArguments, grounds: Grounds<'_>) -> Preparing<'_> {
@@ -137,12 +104,12 @@ fn prepare_search(arguments: SearchArguments, grounds: Grounds<'_>) -> Preparing
 }
 
 /// Whether paths must name their part.
-fn has_parts(call: &Call<'_>) -> Result<bool, Failure> {
+pub(super) fn has_parts(call: &Call<'_>) -> Result<bool, Failure> {
     Ok(call.workspace()?.parts().len() > 1)
 }
 
 /// A path as the model writes it.
-fn shown_path(place: &Place<'_>, path: &TreePath, has_several: bool) -> String {
+pub(super) fn shown_path(place: &Place<'_>, path: &TreePath, has_several: bool) -> String {
     if has_several {
         format!("{}/{path}", place.part.alias)
     } else {
@@ -151,15 +118,15 @@ fn shown_path(place: &Place<'_>, path: &TreePath, has_several: bool) -> String {
 }
 
 /// What is shown: as much as fits of what comes first by name.
-struct Kept {
+pub(super) struct Kept {
     most: usize,
     /// How many count towards the limit.
     count: usize,
-    files: BTreeMap<String, (usize, Vec<Line>)>,
+    pub(super) files: BTreeMap<String, (usize, Vec<Line>)>,
 }
 
 impl Kept {
-    const fn new(most: usize) -> Self {
+    pub(super) const fn new(most: usize) -> Self {
         Self {
             most,
             count: 0,
@@ -167,7 +134,7 @@ impl Kept {
         }
     }
 
-    fn add(&mut self, path: String, count: usize, lines: Vec<Line>) {
+    pub(super) fn add(&mut self, path: String, count: usize, lines: Vec<Line>) {
         self.count += count;
         self.files.insert(path, (count, lines));
         // Whatever comes last by name is not shown when those before it suffice.
@@ -229,7 +196,7 @@ impl Search {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .most;
-        let mut lines = Lines {
+        let mut lines = InFile {
             matcher: &self.matcher,
             shown: shown_path(place, path, has_several),
             lines: Vec::new(),
@@ -247,7 +214,7 @@ impl Search {
         if lines.count == 0 {
             return;
         }
-        let Lines {
+        let InFile {
             shown,
             lines,
             count,
@@ -286,7 +253,7 @@ impl Search {
 }
 
 /// A line to show.
-struct Line {
+pub(super) struct Line {
     is_match: bool,
     text: String,
 }
@@ -307,7 +274,7 @@ fn cut(lines: Vec<Line>, left: usize, count: usize) -> Vec<Line> {
 }
 
 /// Collects what is found in one file.
-struct Lines<'s> {
+struct InFile<'s> {
     matcher: &'s RegexMatcher,
     shown: String,
     lines: Vec<Line>,
@@ -317,7 +284,7 @@ struct Lines<'s> {
     may_read: &'s dyn Fn() -> bool,
 }
 
-impl Lines<'_> {
+impl InFile<'_> {
     fn push(&mut self, separator: char, number: Option<u64>, bytes: &[u8]) {
         let number = number.unwrap_or(0);
         let text = String::from_utf8_lossy(bytes);
@@ -345,7 +312,7 @@ impl Lines<'_> {
     }
 }
 
-impl Sink for &mut Lines<'_> {
+impl Sink for &mut InFile<'_> {
     type Error = std::io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> std::io::Result<bool> {
@@ -373,86 +340,5 @@ impl Sink for &mut Lines<'_> {
             self.push('-', found.line_number(), found.bytes());
         }
         Ok(true)
-    }
-}
-
-fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> Preparing<'_> {
-    let pattern = FilePattern::new(&arguments.pattern)?;
-    let places = places(grounds, arguments.path.as_deref())?;
-    let subjects = places
-        .iter()
-        .map(|place| place.subject(Access::Reads))
-        .collect();
-    Ok(ready(subjects, move |call| {
-        let most = arguments.limit.unwrap_or(DEFAULT_FILES);
-        let kept = Mutex::new(Kept::new(most));
-        let total = AtomicU64::new(0);
-        let options = Options {
-            hidden: arguments.hidden == Some(true),
-            glob: None,
-        };
-        let has_several = places.len() > 1 || has_parts(call)?;
-        let fence = call.fence();
-        for place in &places {
-            tree::walk(place, &options, call, || {
-                |path: &TreePath| {
-                    let part_path = PartPath {
-                        alias: place.part.alias.clone(),
-                        path: path.clone(),
-                    };
-                    if !pattern.fits(place, path) || !fence.shows(&part_path) {
-                        return;
-                    }
-                    total.fetch_add(1, Ordering::Relaxed);
-                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                    kept.add(shown_path(place, path, has_several), 1, Vec::new());
-                }
-            })?;
-        }
-        let kept = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let (total, shown) = (total.into_inner(), kept.files.len() as u64);
-        for path in kept.files.into_keys() {
-            call.output.line(&path);
-        }
-        let note = match total {
-            0 => "Nothing was found.".to_owned(),
-            _ if shown < total => format!("{total} files; the first {shown} are shown."),
-            _ => format!("{total} files."),
-        };
-        Ok(Answer::written().noting(Some(note)))
-    }))
-}
-
-/// A pattern of paths: of the name alone when it has no slash.
-struct FilePattern {
-    glob: GlobMatcher,
-    is_name: bool,
-}
-
-impl FilePattern {
-    fn new(pattern: &str) -> Result<Self, Unprepared> {
-        let glob = GlobBuilder::new(pattern.trim_start_matches("./"))
-            .literal_separator(true)
-            .build()
-            .map_err(|error| Unprepared::Arguments(format!("the pattern is wrong: {error}")))?;
-        Ok(Self {
-            glob: glob.compile_matcher(),
-            is_name: !pattern.contains('/'),
-        })
-    }
-
-    /// Whether a path fits, as seen from the folder that is searched or from the top.
-    fn fits(&self, place: &Place<'_>, path: &TreePath) -> bool {
-        let whole = path.as_path();
-        if self.is_name {
-            return whole
-                .file_name()
-                .is_some_and(|name| self.glob.is_match(Path::new(name)));
-        }
-        let inner = place
-            .path
-            .as_ref()
-            .and_then(|folder| whole.strip_prefix(folder.as_path()).ok());
-        self.glob.is_match(whole) || inner.is_some_and(|inner| self.glob.is_match(inner))
     }
 }

@@ -1,23 +1,21 @@
 //! `builtin/shell`: a command, confined to the sandbox.
 
-use std::cell::RefCell;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_domain::{Code, Diagnose as _};
-use cleveragents_process::{Ending, Finished};
+use cleveragents_process::Finished;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::paths::{Last, Place, is_everything, place, workspace};
 use super::{Description, Preparing, builtin, ready};
 use crate::capability::{Access, Capability};
-use crate::ports::{Command, PortError, Workspace};
+use crate::ports::Command;
+use crate::running::{Streams, check_ending, exec};
 use crate::spec::{Category, Ground};
-use crate::tool::{
-    Answer, Call, Failure, FailureKind, Grounds, Subject, Tool, Touched, Unprepared,
-};
+use crate::tool::{Answer, Call, Failure, Grounds, Subject, Tool, Touched, Unprepared};
 
 /// How long a command may take that names no limit, and the most it can ask for.
 const DEFAULT_SECONDS: u64 = 120;
@@ -42,7 +40,7 @@ struct Arguments {
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "shell",
-        description: "Runs a command in the sandbox, without network and without a terminal. It can write in the \
+        about: "Runs a command in the sandbox, without network and without a terminal. It can write in the \
                       sandbox only. Gives what it prints and its exit code.",
         category: Category::ShellOperations,
         ground: Ground::Workspace,
@@ -78,7 +76,11 @@ fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
         let seconds = arguments.timeout_seconds.unwrap_or(DEFAULT_SECONDS);
         let time = Duration::from_secs(seconds).min(call.time_left());
         let finished = run(&arguments.command, folder.as_ref(), access, time, call)?;
-        finish(&finished, time)
+        check_ending(&finished, time)?;
+        Ok(Answer {
+            touched: Touched::Anything,
+            ..Answer::written().noting(Some("Exit code 0.".to_owned()))
+        })
     }))
 }
 
@@ -105,7 +107,7 @@ fn run(
             access,
             network: false,
         };
-        match exec(workspace, &command, call) {
+        match exec(workspace, &command, Streams::Together, call) {
             Err(error) if error.code() == Code::ProgramNotFound => missing = Some(error),
             other => {
                 return other.map_err(|error| Failure::from(error).touching(Touched::Anything));
@@ -113,40 +115,4 @@ fn run(
         }
     }
     Err(missing.map_or_else(|| Failure::new("there is no shell"), Failure::from))
-}
-
-/// Runs a command in the sandbox and takes in what it prints.
-fn exec(
-    workspace: &dyn Workspace,
-    command: &Command,
-    call: &mut Call<'_>,
-) -> Result<Finished, PortError> {
-    let cancel = call.cancel();
-    let output = RefCell::new(&mut call.output);
-    let hear = |_stream, bytes: &[u8]| output.borrow_mut().bytes(bytes);
-    workspace.exec(command, &hear, cancel)
-}
-
-/// What to say about how a command ended.
-fn finish(finished: &Finished, time: Duration) -> Result<Answer, Failure> {
-    let failed =
-        |kind, message: String| Err(Failure::of(kind, message).touching(Touched::Anything));
-    match finished.ending {
-        Ending::Exited(0) => Ok(Answer {
-            touched: Touched::Anything,
-            ..Answer::written().noting(Some("Exit code 0.".to_owned()))
-        }),
-        Ending::Exited(code) => {
-            failed(FailureKind::Tool, format!("it ended with exit code {code}"))
-        }
-        Ending::Signalled(signal) => failed(FailureKind::Tool, format!("signal {signal} ended it")),
-        Ending::TimedOut => failed(
-            FailureKind::Timeout,
-            format!(
-                "it was stopped with all it had started at its time limit of {} seconds",
-                time.as_secs()
-            ),
-        ),
-        Ending::Cancelled => failed(FailureKind::Cancelled, "it was cancelled".to_owned()),
-    }
 }

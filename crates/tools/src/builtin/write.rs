@@ -25,7 +25,7 @@ struct Arguments {
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-write",
-        description: "Creates a file or replaces its whole content. To change parts of a file use builtin/file-edit.",
+        about: "Creates a file or replaces its whole content. To change parts of a file use builtin/file-edit.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
         capability: Capability {

@@ -1,1 +1,18 @@
-//! Tools of the user's.
+//! Tools of the user's: described in a YAML file, run as a child process in the sandbox.
+//!
+//! A tool is a `command` in any language, or `code` with a `language`. It reads its arguments as JSON
+//! from standard input and writes its answer as one JSON value to standard output; what it writes to
+//! standard error is its log.
+
+mod declared;
+mod entries;
+mod error;
+mod file;
+mod run;
+mod scalar;
+mod schema;
+
+pub use error::ToolFileError;
+pub use file::read;
+pub use run::{CustomTool, Program};
+pub use schema::schema;

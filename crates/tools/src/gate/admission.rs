@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::{CallContext, CallRequest, PlanMode, RefusalReason};
 use crate::capability::Environment;
 use crate::ports::{
-    Approval, ApprovalRequest, BudgetRefusal, PortError, Reservation, Spending, redact_value,
+    Approval, ApprovalRequest, BudgetRefusal, PortError, Redact, Reservation, Spending,
+    redact_value,
 };
 use crate::registry::{Entry, Registry, RegistryError};
 use crate::safety::{Consent, Decision, PermissionRules};
@@ -51,8 +52,8 @@ pub(super) fn admit<'a>(
 ) -> Result<Admitted<'a>, Stop> {
     let entry = find(registry, &request.tool)?;
     let spec = entry.tool.spec();
-    let arguments =
-        read_arguments(entry, &request.arguments).map_err(|message| redacted(context, message))?;
+    let arguments = read_arguments(entry, &request.arguments, context.redactor)
+        .map_err(RefusalReason::BadArguments)?;
     check_plan(spec, context)?;
     check_profile(spec, context)?;
     let reservation = check_guards(spec, context)?;
@@ -94,51 +95,47 @@ fn find<'a>(registry: &'a Registry, name: &str) -> Result<&'a Entry, RefusalReas
         })
 }
 
-/// Arguments may hold secrets, and so may a complaint about them.
-fn redacted(context: &CallContext<'_>, message: String) -> RefusalReason {
-    RefusalReason::BadArguments(match context.redactor.redact(&message) {
-        std::borrow::Cow::Borrowed(_) => message,
-        std::borrow::Cow::Owned(message) => message,
-    })
-}
-
-fn read_arguments(entry: &Entry, text: &str) -> Result<Value, String> {
+fn read_arguments(entry: &Entry, text: &str, redactor: &dyn Redact) -> Result<Value, String> {
     // Some models say nothing where there is nothing to say.
     let text = if text.trim().is_empty() { "{}" } else { text };
     let value: Value = serde_json::from_str(text).map_err(|error| {
-        format!(
-            "they are not JSON: {error}{}",
-            excerpt(text, error.line(), error.column())
-        )
+        let before = excerpt(text, error.line(), error.column(), redactor);
+        format!("they are not JSON: {error}{before}")
     })?;
     if !value.is_object() {
         return Err("they are not a JSON object".to_owned());
     }
-    match complaints(&entry.input, &value) {
+    match complaints(&entry.input, &value, redactor) {
         None => Ok(value),
         Some(complaints) => Err(complaints),
     }
 }
 
-/// The text just before the place of an error.
-fn excerpt(text: &str, line: usize, column: usize) -> String {
+/// The text just before the place of an error, cut only after secrets are out of it.
+fn excerpt(text: &str, line: usize, column: usize, redactor: &dyn Redact) -> String {
     const LONGEST: usize = 40;
     let Some(line) = line.checked_sub(1).and_then(|line| text.lines().nth(line)) else {
         return String::new();
     };
     let end = line.floor_char_boundary(column.min(line.len()));
-    let start = line.floor_char_boundary(end.saturating_sub(LONGEST));
-    format!(", just after `{}`", &line[start..end])
+    let before = redactor.redact(&line[..end]);
+    let start = before.floor_char_boundary(before.len().saturating_sub(LONGEST));
+    format!(", just after `{}`", &before[start..])
 }
 
 /// What a schema has to say against a value.
-pub(super) fn complaints(schema: &Validator, value: &Value) -> Option<String> {
+pub(super) fn complaints(
+    schema: &Validator,
+    value: &Value,
+    redactor: &dyn Redact,
+) -> Option<String> {
     let told: Vec<String> = schema
         .iter_errors(value)
         .take(MOST_COMPLAINTS)
         .map(|error| {
             let place = error.instance_path().to_string();
-            let message: String = error.to_string().chars().take(300).collect();
+            let whole = error.to_string();
+            let message: String = redactor.redact(&whole).chars().take(300).collect();
             if place.is_empty() {
                 message
             } else {
@@ -251,7 +248,7 @@ fn prepare<'a>(
         .tool
         .prepare(arguments, grounds)
         .map_err(|why| match why {
-            Unprepared::Arguments(message) => redacted(context, message),
+            Unprepared::Arguments(message) => RefusalReason::BadArguments(message),
             Unprepared::Outside { path, why } => RefusalReason::OutsideSandbox { path, why },
             Unprepared::ReadOnlyPart(alias) => RefusalReason::ReadOnlyPart(alias),
             Unprepared::NoWorkspace => missing(),
@@ -313,12 +310,19 @@ fn approve(
         return Ok(Consent::NotAsked);
     }
     let reason = reasons.join("; ");
+    let reason = context.redactor.redact(&reason).into_owned();
+    // A rule that would hold a secret is not offered.
+    let always = PermissionRules::always(&spec.name, subjects);
+    let holds_secret = always.iter().any(|rule| {
+        let text = rule.to_string();
+        context.redactor.redact(&text) != text
+    });
     let request = ApprovalRequest {
         tool: &spec.name,
         description: &spec.description,
         arguments,
         reason: &reason,
-        always: &PermissionRules::always(&spec.name, subjects),
+        always: if holds_secret { &[] } else { &always },
     };
     match context.approver.approve(&request) {
         Approval::Once | Approval::Always => Ok(Consent::Given),

@@ -6,83 +6,37 @@
 
 mod admission;
 mod context;
+mod error;
 mod outcome;
 mod permit;
 mod refusal;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use cleveragents_domain::{CheckpointNumber, Code, Diagnose, InvocationOutcome, ToolInvocationId};
+use cleveragents_domain::{CheckpointNumber, InvocationOutcome, ToolInvocationId};
 use serde_json::Value;
 
 pub use context::{CallContext, CallRequest, Phase, PlanMode};
+pub use error::GateError;
 pub use outcome::{CallOutcome, Failed, Refusal, Succeeded};
 pub use permit::Permit;
 pub use refusal::RefusalReason;
 
 use crate::name::ToolName;
-use crate::output::{Output, Spool};
+use crate::output::{Log, Output, Spool};
 use crate::ports::{
-    Attribution, Begun, Captured, Ended, PortError, RefusedCall, redact_value, shortened,
+    Attribution, Begun, Captured, Ended, PortError, Redact, RefusedCall, redact_value, shortened,
 };
 use crate::registry::{Entry, Registry};
 use crate::safety::Fence;
-use crate::tool::{Answer, Body, Call, Failure, FailureKind, Touched};
+use crate::spec::ToolSpec;
+use crate::tool::{Answer, Body, Call, Failure, FailureKind, Prepared, Touched};
 use admission::{Admitted, Stop};
 
 /// JSON answers are checked up to this size.
 const LONGEST_JSON: u64 = 16 << 20;
-
-/// Something that broke while a call was handled; not the doing of the model.
-#[derive(Debug, thiserror::Error)]
-pub enum GateError {
-    /// The call did not run.
-    #[error("the call of `{tool}` did not run: {action} failed")]
-    Before {
-        /// The tool as it was named.
-        tool: String,
-        /// What was being done.
-        action: &'static str,
-        /// What broke.
-        #[source]
-        source: PortError,
-    },
-    /// The call ran, and what came of it could not be stored: its row says that it is still running.
-    #[error("`{tool}` ran, and {action} failed; look at what it did before calling it again")]
-    After {
-        /// The tool.
-        tool: ToolName,
-        /// Its row.
-        invocation: ToolInvocationId,
-        /// What was being done.
-        action: &'static str,
-        /// What broke.
-        #[source]
-        source: PortError,
-    },
-}
-
-impl Diagnose for GateError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Before { source, .. } | Self::After { source, .. } => source.code(),
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Before { source, .. } | Self::After { source, .. } => source.hint(),
-        }
-    }
-
-    fn details(&self) -> Value {
-        match self {
-            Self::Before { source, .. } | Self::After { source, .. } => source.details(),
-        }
-    }
-}
 
 /// The only caller of a tool.
 #[derive(Clone)]
@@ -133,20 +87,8 @@ impl Gate {
         admitted: Admitted<'_>,
         context: &CallContext<'_>,
     ) -> Result<CallOutcome, GateError> {
-        let Admitted {
-            entry,
-            prepared,
-            arguments,
-            reservation,
-            consent,
-        } = admitted;
-        let spec = entry.tool.spec();
-        let before = |action, source| GateError::Before {
-            tool: spec.name.to_string(),
-            action,
-            source,
-        };
-        let checkpoint = match self::checkpoint(entry, context) {
+        let spec = admitted.entry.tool.spec();
+        let checkpoint = match checkpoint(admitted.entry, context) {
             Ok(checkpoint) => checkpoint,
             Err(reason) => return refuse(id, request, context, reason),
         };
@@ -155,96 +97,155 @@ impl Gate {
             call_id: &request.call_id,
             scope: context.scope,
             tool: &spec.name,
-            arguments: &shortened(arguments),
+            arguments: &shortened(admitted.arguments),
             capability: &spec.capability,
             checkpoint,
         };
         context
             .ledger
             .begin(&begun)
-            .map_err(|source| before("storing its row", source))?;
-
-        let started = Instant::now();
-        let mut call = Call {
-            output: Output::new(context.redactor, context.shown_bytes),
-            workspace: context.workspace,
-            approver: context.approver,
-            ledger: context.ledger,
-            scope: context.scope,
-            cancel: context.cancel,
-            fence: Fence::new(context.rules, &spec.name, &self.reader, consent),
-            begun: started,
-            timeout: spec.timeout,
-        };
-        let ran = catch_unwind(AssertUnwindSafe(|| {
-            prepared.run(Permit::granted(), &mut call)
-        }));
-        let ran = ran.unwrap_or_else(|_| {
-            Err(Failure::new("it broke down; this is a defect of the tool")
-                .touching(Touched::Anything))
-        });
-        let (answer, mut spool) = said(ran, call.output, entry, context);
-        let elapsed = started.elapsed();
-
-        let after = |action, source| GateError::After {
-            tool: spec.name.clone(),
-            invocation: id,
-            action,
-            source,
-        };
-        let touched = match &answer {
-            Ok(answer) => &answer.touched,
-            Err(failure) => &failure.touched,
-        };
-        let captured = capture(entry, touched, id, context)
-            .map_err(|source| after("recording what it changed", source))?;
-        let message = answer
-            .as_ref()
-            .err()
-            .map(|failure| context.redactor.redact(&failure.message).into_owned());
-        let mut ended = Ended {
-            id,
-            outcome: match answer {
-                Ok(_) => InvocationOutcome::Succeeded,
-                Err(_) => InvocationOutcome::Failed,
-            },
-            output: &mut spool,
-            error: message.as_deref(),
-            captured: &captured,
-            elapsed,
-        };
-        context
-            .ledger
-            .finish(&mut ended)
-            .map_err(|source| after("storing what came of it", source))?;
-        reservation
-            .settle(spec.cost)
-            .map_err(|source| after("settling its cost", source))?;
-
-        let tool = spec.name.clone();
-        let shown = spool.shown();
-        Ok(match answer {
-            Err(failure) => CallOutcome::Failed(Failed {
-                invocation: id,
-                tool,
-                kind: failure.kind,
-                message: message.unwrap_or_default(),
-                shown,
-                captured,
-                checkpoint,
-                elapsed,
-            }),
-            Ok(answer) => CallOutcome::Succeeded(Succeeded {
-                invocation: id,
-                tool,
-                shown,
-                note: answer.note,
-                captured,
-                checkpoint,
-                elapsed,
-            }),
+            .map_err(|source| GateError::Before {
+                tool: spec.name.to_string(),
+                action: "storing its row",
+                source,
+            })?;
+        let fence = Fence::new(context.rules, &spec.name, &self.reader, admitted.consent);
+        let performed = perform(admitted.entry, admitted.prepared, fence, context);
+        conclude(id, spec, performed, checkpoint, context).and_then(|outcome| {
+            admitted
+                .reservation
+                .settle(spec.cost)
+                .map_err(|source| after(id, spec, "settling its cost", source))?;
+            Ok(outcome)
         })
     }
+}
+
+/// What a call did and said.
+struct Performed {
+    answer: Result<Answer, Failure>,
+    spool: Spool,
+    log: String,
+    elapsed: Duration,
+}
+
+/// Sets a tool off, with all that bounds it.
+fn perform(
+    entry: &Entry,
+    prepared: Box<dyn Prepared + '_>,
+    fence: Fence<'_>,
+    context: &CallContext<'_>,
+) -> Performed {
+    let started = Instant::now();
+    let mut call = Call {
+        output: Output::new(context.redactor, context.shown_bytes),
+        log: Log::default(),
+        workspace: context.workspace,
+        approver: context.approver,
+        ledger: context.ledger,
+        scope: context.scope,
+        cancel: context.cancel,
+        fence,
+        begun: started,
+        timeout: entry.tool.spec().timeout,
+    };
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        prepared.run(Permit::granted(), &mut call)
+    }));
+    let ran = ran.unwrap_or_else(|_| {
+        let failure = Failure::new("it broke down; this is a defect of the tool");
+        Err(failure.touching(Touched::Anything))
+    });
+    let log = call.log.text(context.redactor);
+    let (answer, spool) = said(ran, call.output, entry, context);
+    Performed {
+        answer,
+        spool,
+        log,
+        elapsed: started.elapsed(),
+    }
+}
+
+fn after(
+    invocation: ToolInvocationId,
+    spec: &ToolSpec,
+    action: &'static str,
+    source: PortError,
+) -> GateError {
+    GateError::After {
+        tool: spec.name.clone(),
+        invocation,
+        action,
+        source,
+    }
+}
+
+/// Records what a call changed, stores what came of it, and tells it.
+fn conclude(
+    id: ToolInvocationId,
+    spec: &ToolSpec,
+    performed: Performed,
+    checkpoint: Option<CheckpointNumber>,
+    context: &CallContext<'_>,
+) -> Result<CallOutcome, GateError> {
+    let Performed {
+        answer,
+        mut spool,
+        log,
+        elapsed,
+    } = performed;
+    let touched = match &answer {
+        Ok(answer) => &answer.touched,
+        Err(failure) => &failure.touched,
+    };
+    let captured = capture(spec, touched, id, context)
+        .map_err(|source| after(id, spec, "recording what it changed", source))?;
+    let answer = answer.map_err(|failure| Failure {
+        message: context.redactor.redact(&failure.message).into_owned(),
+        ..failure
+    });
+    let mut ended = Ended {
+        id,
+        outcome: match answer {
+            Ok(_) => InvocationOutcome::Succeeded,
+            Err(_) => InvocationOutcome::Failed,
+        },
+        output: &mut spool,
+        log: &log,
+        error: answer
+            .as_ref()
+            .err()
+            .map(|failure| failure.message.as_str()),
+        captured: &captured,
+        elapsed,
+    };
+    context
+        .ledger
+        .finish(&mut ended)
+        .map_err(|source| after(id, spec, "storing what came of it", source))?;
+    let tool = spec.name.clone();
+    let shown = spool.shown();
+    Ok(match answer {
+        Ok(answer) => CallOutcome::Succeeded(Succeeded {
+            invocation: id,
+            tool,
+            shown,
+            note: answer.note,
+            captured,
+            checkpoint,
+            elapsed,
+        }),
+        Err(failure) => CallOutcome::Failed(Failed {
+            invocation: id,
+            tool,
+            kind: failure.kind,
+            message: failure.message,
+            shown,
+            captured,
+            checkpoint,
+            elapsed,
+        }),
+    })
 }
 
 /// Stores a refusal and tells it.
@@ -254,6 +255,8 @@ fn refuse(
     context: &CallContext<'_>,
     reason: RefusalReason,
 ) -> Result<CallOutcome, GateError> {
+    let reason = reason.without_secrets(context.redactor);
+    let tool = context.redactor.redact(&request.tool).into_owned();
     let arguments = serde_json::from_str(&request.arguments)
         .unwrap_or_else(|_| Value::String(request.arguments.clone()));
     let arguments = shortened(redact_value(context.redactor, &arguments));
@@ -261,7 +264,7 @@ fn refuse(
         id,
         call_id: &request.call_id,
         scope: context.scope,
-        tool: &request.tool,
+        tool: &tool,
         arguments: &arguments,
         reason: &reason,
     };
@@ -269,13 +272,13 @@ fn refuse(
         .ledger
         .refuse(&refused)
         .map_err(|source| GateError::Before {
-            tool: request.tool.clone(),
+            tool: tool.clone(),
             action: "storing its refusal",
             source,
         })?;
     Ok(CallOutcome::Refused(Refusal {
         invocation: id,
-        tool: request.tool.clone(),
+        tool,
         reason,
     }))
 }
@@ -332,18 +335,23 @@ fn said(
             );
         }
     };
-    let checked = ran.and_then(
-        |answer| match check_output(entry, json.as_ref(), &mut spool) {
+    let checked = ran.and_then(|answer| {
+        match check_output(entry, json.as_ref(), &mut spool, context.redactor) {
             Ok(()) => Ok(answer),
             Err(message) => {
                 Err(Failure::of(FailureKind::BadOutput, message).touching(answer.touched))
             }
-        },
-    );
+        }
+    });
     (checked, spool)
 }
 
-fn check_output(entry: &Entry, json: Option<&Value>, spool: &mut Spool) -> Result<(), String> {
+fn check_output(
+    entry: &Entry,
+    json: Option<&Value>,
+    spool: &mut Spool,
+    redactor: &dyn Redact,
+) -> Result<(), String> {
     let Some(schema) = &entry.output else {
         return Ok(());
     };
@@ -359,7 +367,7 @@ fn check_output(entry: &Entry, json: Option<&Value>, spool: &mut Spool) -> Resul
             .map_err(|error| format!("its answer is not JSON: {error}"))?;
         &read
     };
-    match admission::complaints(schema, value) {
+    match admission::complaints(schema, value, redactor) {
         None => Ok(()),
         Some(complaints) => Err(format!(
             "its answer does not fit its own schema: {complaints}"
@@ -369,12 +377,11 @@ fn check_output(entry: &Entry, json: Option<&Value>, spool: &mut Spool) -> Resul
 
 /// Records what a writing call changed.
 fn capture(
-    entry: &Entry,
+    spec: &ToolSpec,
     touched: &Touched,
     invocation: ToolInvocationId,
     context: &CallContext<'_>,
 ) -> Result<Captured, PortError> {
-    let spec = entry.tool.spec();
     let by = Attribution {
         tool: &spec.name,
         invocation,

@@ -4,6 +4,7 @@ use cleveragents_domain::{Code, MicroUsd};
 use serde::Serialize;
 
 use super::Phase;
+use crate::ports::Redact;
 
 /// Why a call was not allowed to run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -150,6 +151,24 @@ impl RefusalReason {
             Self::NobodyToApprove { .. } => Code::ApprovalNeeded,
             _ => Code::ToolRefused,
         }
+    }
+
+    /// The same with secrets taken out of what was repeated from the call.
+    pub(super) fn without_secrets(mut self, redactor: &dyn Redact) -> Self {
+        let texts = match &mut self {
+            Self::UnknownTool { name, .. } => vec![name],
+            Self::OutsideSandbox { path, why } => vec![path, why],
+            Self::BadArguments(text) | Self::Rule(text) => vec![text],
+            Self::NobodyToApprove { reason } => vec![reason],
+            Self::MissingCheckpoint { why, .. } => vec![why],
+            Self::ApprovalRefused { note } => note.iter_mut().collect(),
+            // These repeat names of tools and parts only.
+            _ => Vec::new(),
+        };
+        for text in texts {
+            *text = redactor.redact(text).into_owned();
+        }
+        self
     }
 
     /// What the model can do about it.

@@ -52,6 +52,8 @@ pub struct Ended<'a> {
     pub outcome: InvocationOutcome,
     /// Everything it said, without secrets.
     pub output: &'a mut Spool,
+    /// The end of what it logged, without secrets; empty for most tools.
+    pub log: &'a str,
     /// Why it failed.
     pub error: Option<&'a str>,
     /// What it changed.

@@ -12,6 +12,7 @@ use cleveragents_sandbox::{Change, Git, Root};
 use super::PortError;
 use crate::capability::Access;
 use crate::name::ToolName;
+use crate::spec::Slot;
 
 /// One part of a sandbox.
 #[derive(Debug, Clone)]
@@ -87,6 +88,10 @@ pub trait Workspace: Send + Sync {
     /// Its parts; at least one.
     fn parts(&self) -> &[Part];
 
+    /// The part that fills a slot of a tool: the one named, or the one whose resource has the type of
+    /// the slot or a type that inherits from it. `None` when there is none.
+    fn bound(&self, slot: &Slot, named: Option<&str>) -> Result<Option<&Part>, PortError>;
+
     /// Whether [`checkpoint`](Self::checkpoint) can work here.
     fn has_checkpoints(&self) -> bool;
 
@@ -100,8 +105,9 @@ pub trait Workspace: Send + Sync {
     /// Finds and records everything that changed.
     fn capture_all(&self, by: Attribution<'_>) -> Result<Captured, PortError>;
 
-    /// Runs a command, confined to the sandbox. What it prints goes to `hear` as it comes and is
-    /// not kept. Recording what it changed is not its business.
+    /// Runs a command, confined to the sandbox: it can write in parts that are not read-only, and in
+    /// none with [`Access::Reads`]. What it prints goes to `hear` as it comes and is not kept.
+    /// Recording what it changed is not its business.
     fn exec(
         &self,
         command: &Command,

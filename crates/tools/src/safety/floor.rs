@@ -62,12 +62,12 @@ impl Floor {
         if names.iter().any(|name| matches!(*name, ".ssh" | ".gnupg")) {
             return Some(format!("`{word}` holds the user's keys"));
         }
-        let named = self.protected.iter().find(|folder| {
+        let protected = self.protected.iter().find(|folder| {
             folder
                 .to_str()
                 .is_some_and(|folder| names_folder(word, folder))
         });
-        named.map(|_| "it names the program's own home folder".to_owned())
+        protected.map(|_| "it names the program's own home folder".to_owned())
     }
 }
 

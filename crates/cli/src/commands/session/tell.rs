@@ -53,7 +53,7 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
         .rules(&arguments.rule, Effect::Allow)?
         .protecting([context.home.path().to_owned()]);
     let workspace = workspace(context, arguments, &session)?;
-    let gate = Gate::new(Arc::new(tools.registry()?));
+    let gate = Gate::new(Arc::new(tools.registry(&context.variables())?));
     let terminal = Terminal::new(tools);
     let watcher = Watcher::new(context.printer, arguments.stream);
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());

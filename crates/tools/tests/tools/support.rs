@@ -1,8 +1,6 @@
 //! What the tests of the gate and the tools share: a sandbox over temporary folders, and ports that
 //! keep everything in memory.
 
-#![expect(dead_code, reason = "each test file uses a part of it")]
-
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,14 +18,14 @@ use cleveragents_tools::ports::{
 };
 use cleveragents_tools::{
     CallContext, CallOutcome, CallRequest, Gate, Guards, PermissionRules, Phase, PlanMode,
-    Registry, SafetyProfile,
+    Registry, SafetyProfile, Slot,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// A failure behind a port.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Broken(pub String, pub Code);
+pub(crate) struct Broken(String, Code);
 
 impl Diagnose for Broken {
     fn code(&self) -> Code {
@@ -40,23 +38,23 @@ fn broken(text: impl Into<String>) -> PortError {
 }
 
 /// A sandbox over temporary folders.
-pub struct Folder {
-    pub folder: tempfile::TempDir,
+pub(crate) struct Folder {
+    pub(crate) whole: tempfile::TempDir,
     parts: Vec<Part>,
-    pub has_checkpoints: AtomicBool,
-    pub checkpoints: AtomicU64,
+    pub(crate) has_checkpoints: AtomicBool,
+    pub(crate) checkpoints: AtomicU64,
     /// The paths that were captured; `None` for everything.
-    pub captures: Mutex<Vec<Option<Vec<PartPath>>>>,
+    pub(crate) captures: Mutex<Vec<Option<Vec<PartPath>>>>,
 }
 
 impl Folder {
     /// A sandbox with these parts.
-    pub fn new(aliases: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+    pub(crate) fn new(aliases: &[&str]) -> Self {
+        let whole = tempfile::tempdir().expect("a folder");
         let parts = aliases
             .iter()
             .map(|alias| {
-                let path = folder.path().join("work").join(alias);
+                let path = whole.path().join("work").join(alias);
                 std::fs::create_dir_all(&path).expect("a folder");
                 Part {
                     alias: (*alias).to_owned(),
@@ -66,7 +64,7 @@ impl Folder {
             })
             .collect();
         Self {
-            folder,
+            whole,
             parts,
             has_checkpoints: AtomicBool::new(true),
             checkpoints: AtomicU64::new(0),
@@ -75,7 +73,7 @@ impl Folder {
     }
 
     /// The same with every part read-only.
-    pub fn read_only(mut self) -> Self {
+    pub(crate) fn read_only(mut self) -> Self {
         for part in &mut self.parts {
             part.is_read_only = true;
         }
@@ -83,33 +81,33 @@ impl Folder {
     }
 
     /// The folder of a part.
-    pub fn root(&self, alias: &str) -> PathBuf {
-        self.folder.path().join("work").join(alias)
+    pub(crate) fn root(&self, alias: &str) -> PathBuf {
+        self.whole.path().join("work").join(alias)
     }
 
     /// The folder of the first part.
-    pub fn top(&self) -> PathBuf {
+    pub(crate) fn top(&self) -> PathBuf {
         self.parts[0].root.path().to_owned()
     }
 
     /// Writes a file in the first part.
-    pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         let place = self.top().join(path);
         std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
         std::fs::write(place, content).expect("written");
     }
 
     /// Reads a file of the first part.
-    pub fn read(&self, path: &str) -> String {
+    pub(crate) fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.top().join(path)).expect("read")
     }
 
-    pub fn exists(&self, path: &str) -> bool {
+    pub(crate) fn exists(&self, path: &str) -> bool {
         self.top().join(path).symlink_metadata().is_ok()
     }
 
     /// The paths of the last capture.
-    pub fn captured(&self) -> Vec<String> {
+    pub(crate) fn captured(&self) -> Vec<String> {
         let captures = self.captures.lock().expect("not poisoned");
         let last = captures.last().expect("something was captured").as_ref();
         let mut paths: Vec<String> = last
@@ -128,19 +126,31 @@ impl Workspace for Folder {
         &self.parts
     }
 
+    fn bound(&self, slot: &Slot, named: Option<&str>) -> Result<Option<&Part>, PortError> {
+        // The type of every part is its alias here.
+        let wanted = named.unwrap_or(&slot.resource_type);
+        Ok(self.parts.iter().find(|part| part.alias == wanted))
+    }
+
     fn has_checkpoints(&self) -> bool {
         self.has_checkpoints.load(Ordering::SeqCst)
     }
 
     fn checkpoint(&self, _reason: &str) -> Result<CheckpointNumber, PortError> {
         if self.has_checkpoints() {
-            Ok(CheckpointNumber(self.checkpoints.fetch_add(1, Ordering::SeqCst)))
+            Ok(CheckpointNumber(
+                self.checkpoints.fetch_add(1, Ordering::SeqCst),
+            ))
         } else {
             Err(broken("no checkpoint can be made"))
         }
     }
 
-    fn capture_paths(&self, _by: Attribution<'_>, paths: &[PartPath]) -> Result<Captured, PortError> {
+    fn capture_paths(
+        &self,
+        _by: Attribution<'_>,
+        paths: &[PartPath],
+    ) -> Result<Captured, PortError> {
         let mut captures = self.captures.lock().expect("not poisoned");
         captures.push(Some(paths.to_vec()));
         Ok(Captured::default())
@@ -164,7 +174,9 @@ impl Workspace for Folder {
         }
         let mut invocation = Invocation::new(command.program.clone(), folder);
         invocation.arguments.clone_from(&command.arguments);
-        invocation.environment.extend(command.environment.iter().cloned());
+        invocation
+            .environment
+            .extend(command.environment.iter().cloned());
         invocation.input = Input::Bytes(command.input.clone());
         invocation.limits.output_bytes = 0;
         invocation.limits.time = Some(command.time);
@@ -182,23 +194,24 @@ impl Workspace for Folder {
 
 /// A row of a ledger.
 #[derive(Debug, Clone)]
-pub struct Row {
-    pub id: ToolInvocationId,
-    pub tool: String,
-    pub arguments: Value,
-    pub outcome: InvocationOutcome,
-    pub error: Option<String>,
-    pub kind: Option<&'static str>,
-    pub output: Vec<u8>,
-    pub scope: Scope,
+pub(crate) struct Row {
+    pub(crate) id: ToolInvocationId,
+    pub(crate) tool: String,
+    pub(crate) arguments: Value,
+    pub(crate) outcome: InvocationOutcome,
+    pub(crate) error: Option<String>,
+    pub(crate) kind: Option<&'static str>,
+    pub(crate) output: Vec<u8>,
+    pub(crate) log: String,
+    pub(crate) scope: Scope,
 }
 
 /// A ledger in memory.
 #[derive(Default)]
-pub struct Memory {
-    pub rows: Mutex<Vec<Row>>,
+pub(crate) struct Memory {
+    pub(crate) rows: Mutex<Vec<Row>>,
     /// Whether storing fails.
-    pub is_broken: AtomicBool,
+    pub(crate) is_broken: AtomicBool,
 }
 
 impl Memory {
@@ -209,11 +222,16 @@ impl Memory {
         Ok(())
     }
 
-    pub fn last(&self) -> Row {
-        self.rows.lock().expect("not poisoned").last().expect("a row").clone()
+    pub(crate) fn last(&self) -> Row {
+        self.rows
+            .lock()
+            .expect("not poisoned")
+            .last()
+            .expect("a row")
+            .clone()
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.rows.lock().expect("not poisoned").len()
     }
 }
@@ -229,6 +247,7 @@ impl Ledger for Memory {
             error: None,
             kind: None,
             output: Vec::new(),
+            log: String::new(),
             scope: begun.scope.clone(),
         });
         Ok(())
@@ -237,8 +256,12 @@ impl Ledger for Memory {
     fn finish(&self, ended: &mut Ended<'_>) -> Result<(), PortError> {
         self.check()?;
         let mut rows = self.rows.lock().expect("not poisoned");
-        let row = rows.iter_mut().find(|row| row.id == ended.id).expect("it was begun");
+        let row = rows
+            .iter_mut()
+            .find(|row| row.id == ended.id)
+            .expect("it was begun");
         row.outcome = ended.outcome;
+        ended.log.clone_into(&mut row.log);
         row.error = ended.error.map(str::to_owned);
         let mut reader = ended.output.reader().expect("a reader");
         std::io::Read::read_to_end(&mut reader, &mut row.output).expect("read");
@@ -255,6 +278,7 @@ impl Ledger for Memory {
             error: Some(refused.reason.to_string()),
             kind: Some(refused.reason.kind()),
             output: Vec::new(),
+            log: String::new(),
             scope: refused.scope.clone(),
         });
         Ok(())
@@ -267,9 +291,13 @@ impl Ledger for Memory {
         window: Window,
     ) -> Result<Option<OutputPage>, PortError> {
         let rows = self.rows.lock().expect("not poisoned");
-        let found = rows.iter().find(|row| row.id == invocation && row.scope == *scope);
+        let found = rows
+            .iter()
+            .find(|row| row.id == invocation && row.scope == *scope);
         Ok(found.map(|row| {
-            let from = usize::try_from(window.from).expect("small").min(row.output.len());
+            let from = usize::try_from(window.from)
+                .expect("small")
+                .min(row.output.len());
             let end = (from + window.bytes).min(row.output.len());
             OutputPage {
                 bytes: row.output[from..end].to_vec(),
@@ -280,10 +308,10 @@ impl Ledger for Memory {
 }
 
 /// Answers every question the same way, and remembers what it was asked.
-pub struct Person {
-    pub approval: Approval,
-    pub reply: Reply,
-    pub asked: Mutex<Vec<String>>,
+pub(crate) struct Person {
+    pub(crate) approval: Approval,
+    pub(crate) reply: Reply,
+    pub(crate) asked: Mutex<Vec<String>>,
 }
 
 impl Default for Person {
@@ -310,21 +338,24 @@ impl Approver for Person {
     }
 
     fn question(&self, question: &Question<'_>) -> Reply {
-        self.asked.lock().expect("not poisoned").push(question.text.to_owned());
+        self.asked
+            .lock()
+            .expect("not poisoned")
+            .push(question.text.to_owned());
         self.reply.clone()
     }
 }
 
 /// Calls and money in memory.
 #[derive(Default)]
-pub struct Purse {
-    pub state: Mutex<Spent>,
+pub(crate) struct Purse {
+    pub(crate) state: Mutex<Spent>,
 }
 
 #[derive(Default)]
-pub struct Spent {
-    pub calls: u64,
-    pub money: u64,
+pub(crate) struct Spent {
+    pub(crate) calls: u64,
+    pub(crate) money: u64,
 }
 
 struct Held<'p> {
@@ -341,7 +372,10 @@ impl Budget for Purse {
         {
             return Err(BudgetRefusal::Calls { limit });
         }
-        for limit in [spending.limits.cost_per_plan, spending.limits.total_cost].into_iter().flatten() {
+        for limit in [spending.limits.cost_per_plan, spending.limits.total_cost]
+            .into_iter()
+            .flatten()
+        {
             if state.money + spending.cost.0 > limit.0 {
                 return Err(BudgetRefusal::Money {
                     limit,
@@ -380,9 +414,9 @@ impl Drop for Held<'_> {
 }
 
 /// Knows one secret.
-pub struct Secrets;
+pub(crate) struct Secrets;
 
-pub const SECRET: &str = "sk-live-0123456789";
+pub(crate) const SECRET: &str = "sk-live-0123456789";
 
 impl Redact for Secrets {
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
@@ -395,23 +429,27 @@ impl Redact for Secrets {
 }
 
 /// Everything a call needs.
-pub struct Desk {
-    pub gate: Gate,
-    pub folder: Option<Folder>,
-    pub ledger: Memory,
-    pub person: Person,
-    pub purse: Purse,
-    pub profile: SafetyProfile,
-    pub guards: Guards,
-    pub rules: PermissionRules,
-    pub mode: PlanMode,
-    pub cancel: Cancel,
-    pub scope: Scope,
-    pub shown_bytes: usize,
+pub(crate) struct Desk {
+    pub(crate) gate: Gate,
+    pub(crate) folder: Option<Folder>,
+    pub(crate) ledger: Memory,
+    pub(crate) person: Person,
+    pub(crate) purse: Purse,
+    pub(crate) profile: SafetyProfile,
+    pub(crate) guards: Guards,
+    pub(crate) rules: PermissionRules,
+    pub(crate) mode: PlanMode,
+    pub(crate) cancel: Cancel,
+    pub(crate) scope: Scope,
+    pub(crate) shown_bytes: usize,
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "arguments are written where they are used"
+)]
 impl Desk {
-    pub fn new(registry: Registry, folder: Option<Folder>) -> Self {
+    pub(crate) fn new(registry: Registry, folder: Option<Folder>) -> Self {
         Self {
             gate: Gate::new(Arc::new(registry)),
             folder,
@@ -429,31 +467,36 @@ impl Desk {
     }
 
     /// The built-in tools and a sandbox with one part, `app`.
-    pub fn builtin() -> Self {
+    pub(crate) fn builtin() -> Self {
         Self::new(Registry::with_builtins(), Some(Folder::new(&["app"])))
     }
 
-    pub fn folder(&self) -> &Folder {
+    pub(crate) fn folder(&self) -> &Folder {
         self.folder.as_ref().expect("a sandbox")
     }
 
-    pub fn call_text(&self, tool: &str, arguments: &str) -> CallOutcome {
+    pub(crate) fn call_text(&self, tool: &str, arguments: &str) -> CallOutcome {
         let request = CallRequest {
             call_id: "call-1".to_owned(),
             tool: tool.to_owned(),
             arguments: arguments.to_owned(),
         };
-        self.gate.call(&request, &self.context()).expect("nothing is broken")
+        self.gate
+            .call(&request, &self.context())
+            .expect("nothing is broken")
     }
 
-    pub fn context(&self) -> CallContext<'_> {
+    pub(crate) fn context(&self) -> CallContext<'_> {
         CallContext {
             scope: &self.scope,
             mode: self.mode,
             profile: &self.profile,
             guards: &self.guards,
             rules: &self.rules,
-            workspace: self.folder.as_ref().map(|folder| -> &dyn Workspace { folder }),
+            workspace: self
+                .folder
+                .as_ref()
+                .map(|folder| -> &dyn Workspace { folder }),
             approver: &self.person,
             budget: &self.purse,
             ledger: &self.ledger,
@@ -463,12 +506,12 @@ impl Desk {
         }
     }
 
-    pub fn call(&self, tool: &str, arguments: Value) -> CallOutcome {
+    pub(crate) fn call(&self, tool: &str, arguments: Value) -> CallOutcome {
         self.call_text(tool, &arguments.to_string())
     }
 
     /// A call that must succeed, and what it said.
-    pub fn ok(&self, tool: &str, arguments: Value) -> String {
+    pub(crate) fn ok(&self, tool: &str, arguments: Value) -> String {
         match self.call(tool, arguments) {
             CallOutcome::Succeeded(done) => format!("{}{}", done.shown.head, done.shown.tail),
             other => panic!("{tool}: {}", other.for_model()),
@@ -476,7 +519,7 @@ impl Desk {
     }
 
     /// A call that must fail, and why.
-    pub fn fails(&self, tool: &str, arguments: Value) -> String {
+    pub(crate) fn fails(&self, tool: &str, arguments: Value) -> String {
         match self.call(tool, arguments) {
             CallOutcome::Failed(failed) => failed.message,
             other => panic!("{tool}: {}", other.for_model()),
@@ -484,7 +527,7 @@ impl Desk {
     }
 
     /// A call that must be refused, and why.
-    pub fn refused(&self, tool: &str, arguments: Value) -> (&'static str, String) {
+    pub(crate) fn refused(&self, tool: &str, arguments: Value) -> (&'static str, String) {
         match self.call(tool, arguments) {
             CallOutcome::Refused(refusal) => (refusal.reason.kind(), refusal.reason.to_string()),
             other => panic!("{tool}: {}", other.for_model()),
@@ -493,18 +536,27 @@ impl Desk {
 }
 
 /// A repository with one commit in a folder.
-pub fn repository(folder: &Path) {
+pub(crate) fn repository(folder: &Path) {
     let git = |arguments: &[&str]| {
         let mut invocation = Invocation::new("git", folder);
         invocation.arguments = arguments.iter().map(Into::into).collect();
         let finished = cleveragents_process::run(&invocation, &Cancel::new()).expect("git runs");
-        assert!(finished.ending.is_success(), "{arguments:?}: {}", String::from_utf8_lossy(&finished.stderr.bytes));
+        assert!(
+            finished.ending.is_success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&finished.stderr.bytes)
+        );
     };
     git(&["init", "-q", "-b", "main"]);
-    git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"]);
-}
-
-/// Arguments of nothing.
-pub fn nothing() -> Value {
-    json!({})
+    git(&[
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b",
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "first",
+    ]);
 }

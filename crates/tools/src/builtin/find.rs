@@ -1,0 +1,131 @@
+//! `builtin/file-find`: files by a pattern of their paths.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use cleveragents_domain::TreePath;
+use globset::{GlobBuilder, GlobMatcher};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::paths::{Place, places};
+use super::search::{Kept, has_parts, shown_path};
+use super::tree::{self, Options};
+use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
+use crate::capability::{Access, Capability};
+use crate::ports::PartPath;
+use crate::spec::{Category, Ground};
+use crate::tool::{Answer, Grounds, Tool, Unprepared};
+
+/// So many files are listed when the call does not say.
+const DEFAULT_FILES: usize = 1_000;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FindArguments {
+    /// The pattern of paths, such as `*.rs`, `src/**/mod.rs` or `**/test_*`.
+    #[schemars(length(min = 1))]
+    pattern: String,
+    /// The folder to look in; everything when not given.
+    path: Option<String>,
+    /// Whether to list hidden files too.
+    hidden: Option<bool>,
+    /// How many files to list; 1000 when not given.
+    #[schemars(range(min = 1, max = 20_000))]
+    limit: Option<usize>,
+}
+
+pub(super) fn tool() -> Arc<dyn Tool> {
+    let description = Description {
+        name: "file-find",
+        about: "Finds files by a pattern of their paths. Files that .gitignore names are left out.",
+        category: Category::FileOperations,
+        ground: Ground::Workspace,
+        capability: Capability::reads(),
+        timeout: FILE_TIMEOUT,
+    };
+    builtin::<FindArguments>(description, prepare_find)
+}
+
+fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+    let pattern = FilePattern::new(&arguments.pattern)?;
+    let places = places(grounds, arguments.path.as_deref())?;
+    let subjects = places
+        .iter()
+        .map(|place| place.subject(Access::Reads))
+        .collect();
+    Ok(ready(subjects, move |call| {
+        let most = arguments.limit.unwrap_or(DEFAULT_FILES);
+        let kept = Mutex::new(Kept::new(most));
+        let total = AtomicU64::new(0);
+        let options = Options {
+            hidden: arguments.hidden == Some(true),
+            glob: None,
+        };
+        let has_several = places.len() > 1 || has_parts(call)?;
+        let fence = call.fence();
+        for place in &places {
+            tree::walk(place, &options, call, || {
+                |path: &TreePath| {
+                    let part_path = PartPath {
+                        alias: place.part.alias.clone(),
+                        path: path.clone(),
+                    };
+                    if !pattern.fits(place, path) || !fence.shows(&part_path) {
+                        return;
+                    }
+                    total.fetch_add(1, Ordering::Relaxed);
+                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    kept.add(shown_path(place, path, has_several), 1, Vec::new());
+                }
+            })?;
+        }
+        let kept = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (total, shown) = (total.into_inner(), kept.files.len() as u64);
+        for path in kept.files.into_keys() {
+            call.output.line(&path);
+        }
+        let note = match total {
+            0 => "Nothing was found.".to_owned(),
+            _ if shown < total => format!("{total} files; the first {shown} are shown."),
+            _ => format!("{total} files."),
+        };
+        Ok(Answer::written().noting(Some(note)))
+    }))
+}
+
+/// A pattern of paths: of the name alone when it has no slash.
+struct FilePattern {
+    glob: GlobMatcher,
+    is_name: bool,
+}
+
+impl FilePattern {
+    fn new(pattern: &str) -> Result<Self, Unprepared> {
+        let glob = GlobBuilder::new(pattern.trim_start_matches("./"))
+            .literal_separator(true)
+            .build()
+            .map_err(|error| Unprepared::Arguments(format!("the pattern is wrong: {error}")))?;
+        Ok(Self {
+            glob: glob.compile_matcher(),
+            is_name: !pattern.contains('/'),
+        })
+    }
+
+    /// Whether a path fits, as seen from the folder that is searched or from the top.
+    fn fits(&self, place: &Place<'_>, path: &TreePath) -> bool {
+        let whole = path.as_path();
+        if self.is_name {
+            return whole
+                .file_name()
+                .is_some_and(|name| self.glob.is_match(Path::new(name)));
+        }
+        let inner = place
+            .path
+            .as_ref()
+            .and_then(|folder| whole.strip_prefix(folder.as_path()).ok());
+        self.glob.is_match(whole) || inner.is_some_and(|inner| self.glob.is_match(inner))
+    }
+}

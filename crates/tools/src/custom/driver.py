@@ -1,0 +1,33 @@
+# Runs the code of a tool: a body that returns, a function `run(input)`, or a whole script that reads
+# standard input and writes standard output by itself.
+import ast
+import io
+import json
+import sys
+
+path = sys.argv[1]
+with open(path, encoding="utf-8") as file:
+    tree = ast.parse(file.read(), path)
+given = sys.stdin.read()
+answer = sys.stdout
+
+try:
+    program = compile(tree, path, "exec")
+except SyntaxError as error:
+    if "outside function" not in str(error):
+        raise
+    around = ast.parse("def run(input):\n    pass")
+    around.body[0].body = tree.body
+    tree = ast.fix_missing_locations(around)
+    program = compile(tree, path, "exec")
+
+if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
+    # What it prints is its log; only what it returns is its answer.
+    sys.stdout = sys.stderr
+    scope = {"__name__": "__tool__", "__file__": path}
+    exec(program, scope)
+    json.dump(scope["run"](json.loads(given)), answer)
+    answer.write("\n")
+else:
+    sys.stdin = io.StringIO(given)
+    exec(program, {"__name__": "__main__", "__file__": path})

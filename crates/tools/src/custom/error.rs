@@ -1,0 +1,95 @@
+//! [`ToolFileError`]: what is wrong with the file of a tool, where, and what to do.
+
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::yaml::Fault;
+use cleveragents_domain::{Code, Diagnose};
+use serde_json::{Value, json};
+
+/// What is wrong with the file of a tool.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}:{line}:{column}: {message}", .file.display())]
+pub struct ToolFileError {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, from 1.
+    pub line: u64,
+    /// The column, from 1.
+    pub column: u64,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub fix: String,
+    /// Whether it cannot be read, or says what cannot be.
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Malformed,
+    Rule,
+}
+
+impl Diagnose for ToolFileError {
+    fn code(&self) -> Code {
+        match self.kind {
+            Kind::Malformed => Code::MalformedTool,
+            Kind::Rule => Code::InvalidTool,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(self.fix.clone())
+    }
+
+    fn details(&self) -> Value {
+        json!({
+            "file": self.file.display().to_string(),
+            "line": self.line,
+            "column": self.column,
+        })
+    }
+}
+
+/// A complaint that does not know its file yet.
+#[derive(Debug)]
+pub(super) struct Complaint {
+    fault: Fault,
+    kind: Kind,
+}
+
+impl Complaint {
+    /// The file says what cannot be.
+    pub(super) fn rule(fault: Fault, fix: impl Into<String>) -> Self {
+        Self {
+            fault: fault.fixed_by(fix),
+            kind: Kind::Rule,
+        }
+    }
+
+    pub(super) fn in_file(self, file: &Path) -> ToolFileError {
+        let (line, column) = self.fault.place.unwrap_or((1, 1));
+        let fix = match (self.fault.fix, self.fault.nearest) {
+            (Some(fix), _) => fix,
+            (None, Some(nearest)) => format!("did you mean `{nearest}`?"),
+            (None, None) => "correct the YAML there; docs/tools.md has an example".to_owned(),
+        };
+        ToolFileError {
+            file: file.to_owned(),
+            line,
+            column,
+            message: self.fault.message,
+            fix,
+            kind: self.kind,
+        }
+    }
+}
+
+impl From<Fault> for Complaint {
+    fn from(fault: Fault) -> Self {
+        Self {
+            fault,
+            kind: Kind::Malformed,
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Reading a tool from YAML.
+//!
+//! The header `cleveragents` and the wrapper `tool` may be there or not. What a tool declares about
+//! itself stands at the top or in `capability`, resources in a map or in a list. `${VARIABLE}` and
+//! `${VARIABLE:default}` are replaced everywhere but in `code`, where a shell uses the same signs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cleveragents_domain::MicroUsd;
+use cleveragents_domain::nearest;
+use cleveragents_domain::yaml::{self, Expand, Fault, Variables};
+use serde_json::{Value, json};
+use serde_saphyr::Spanned;
+
+use super::entries::{Definition, ToolType, Wrapped};
+use super::error::{Complaint, ToolFileError};
+use super::run::{CustomTool, LANGUAGES, Language, Program};
+use super::scalar::resolve;
+use crate::capability::Access;
+use crate::name::ToolName;
+use crate::registry::compile;
+use crate::spec::{Category, DEFAULT_TIMEOUT, Ground, Source, ToolSpec};
+
+/// The longest a call of a tool may take.
+const LONGEST_SECONDS: f64 = 24.0 * 60.0 * 60.0;
+
+/// Reads a tool from the text of its file. `variables` gives the values of `${NAME}`.
+pub fn read(
+    text: &str,
+    file: &Path,
+    variables: Variables<'_>,
+) -> Result<CustomTool, ToolFileError> {
+    read_definition(text)
+        .and_then(|definition| definition.finish(&Expand { text, variables }, file))
+        .map_err(|complaint| complaint.in_file(file))
+}
+
+fn read_definition(text: &str) -> Result<Definition, Complaint> {
+    let probe: Value = yaml::read(text)?;
+    let Some(top) = probe.as_object() else {
+        let message = "the file does not hold a map with `name`, `description` and the other fields of a tool";
+        return Err(Fault::new(message)
+            .fixed_by("write `name: …`, `description: …` and `command: […]`, one a line")
+            .into());
+    };
+    let (header, mut definition) = if top.contains_key("tool") {
+        let wrapped: Wrapped = yaml::read(text)?;
+        (wrapped.cleveragents, wrapped.tool)
+    } else {
+        (None, yaml::read::<Definition>(text)?)
+    };
+    let header = header.or_else(|| definition.cleveragents.take());
+    yaml::check_version(header.as_ref().and_then(|header| header.version.as_ref()))?;
+    Ok(definition)
+}
+
+impl Definition {
+    fn finish(mut self, expand: &Expand<'_>, file: &Path) -> Result<CustomTool, Complaint> {
+        self.check_kind()?;
+        expand.text(&mut self.name.value)?;
+        let name = self.tool_name()?;
+        let description = self.description(expand)?;
+        let program = self.program(expand, file)?;
+        let timeout = self.timeout(expand)?;
+        let input_schema = schema(
+            self.input_schema.take(),
+            expand,
+            || json!({"type": "object"}),
+        )?;
+        let output_schema = schema(self.output_schema.take(), expand, || json!({}))?;
+        let resources = self.slots(expand)?;
+        let capability = self.capability(expand)?;
+        let writing = resources.iter().find(|slot| slot.access == Access::Writes);
+        if let (Some(slot), Access::Reads) = (writing, capability.access) {
+            let message = format!(
+                "the tool only reads, and its slot `{}` is read_write",
+                slot.name
+            );
+            return Err(Complaint::rule(
+                Fault::at(&self.name, message),
+                "say `access: read_only` there, or `writes: true` for the tool",
+            ));
+        }
+        let spec = ToolSpec {
+            name,
+            description,
+            source: Source::Custom,
+            category: Category::Custom,
+            ground: Ground::Workspace,
+            input_schema,
+            output_schema: Some(output_schema),
+            capability,
+            resources,
+            timeout,
+            cost: MicroUsd(0),
+        };
+        Ok(CustomTool::new(spec, program))
+    }
+
+    fn check_kind(&self) -> Result<(), Complaint> {
+        if let Some(source) = &self.source
+            && source.value != Source::Custom
+        {
+            let message = format!(
+                "a tool of the source `{}` cannot come from a file",
+                source.value.as_str()
+            );
+            return Err(Complaint::rule(
+                Fault::at(source, message),
+                "write `source: custom`, or leave it out",
+            ));
+        }
+        if let Some(kind) = &self.tool_type
+            && kind.value == ToolType::Validation
+        {
+            return Err(Complaint::rule(
+                Fault::at(kind, "a validation is not a tool of its own"),
+                "write `tool_type: tool`, or leave it out",
+            ));
+        }
+        Ok(())
+    }
+
+    fn tool_name(&self) -> Result<ToolName, Complaint> {
+        let fix = "write `namespace/name` in lower case, such as `local/vacuum`";
+        let name: ToolName = self
+            .name
+            .value
+            .parse()
+            .map_err(|error: crate::ToolNameError| {
+                Complaint::rule(Fault::at(&self.name, error.to_string()), fix)
+            })?;
+        if name.namespace() == ToolName::BUILTIN || name.as_name().require_free_namespace().is_err()
+        {
+            let message = format!(
+                "the namespace `{}` is kept for the program",
+                name.namespace()
+            );
+            return Err(Complaint::rule(
+                Fault::at(&self.name, message),
+                "choose another namespace, such as `local/`",
+            ));
+        }
+        Ok(name)
+    }
+
+    fn description(&mut self, expand: &Expand<'_>) -> Result<String, Complaint> {
+        expand.text(&mut self.description.value)?;
+        if self.description.value.trim().is_empty() {
+            return Err(Complaint::rule(
+                Fault::at(&self.description, "the description is empty"),
+                "say in a sentence what the tool does, for the model",
+            ));
+        }
+        Ok(self.description.value.clone())
+    }
+
+    fn program(&mut self, expand: &Expand<'_>, file: &Path) -> Result<Program, Complaint> {
+        match (self.command.take(), self.code.take()) {
+            (Some(command), None) => {
+                if let Some(language) = &self.language {
+                    return Err(Complaint::rule(
+                        Fault::at(
+                            language,
+                            "`language` belongs to `code`, and there is a `command`",
+                        ),
+                        "leave `language` out",
+                    ));
+                }
+                let mut words = command.value.clone();
+                for word in &mut words {
+                    expand.text(word)?;
+                }
+                let Some((program, arguments)) = words.split_first() else {
+                    return Err(Complaint::rule(
+                        Fault::at(&command, "the `command` is empty"),
+                        "write the program and its arguments as a list",
+                    ));
+                };
+                // A path is seen from the file, a bare name is looked up.
+                let program = if program.contains('/') {
+                    file.parent()
+                        .unwrap_or_else(|| Path::new(""))
+                        .join(program)
+                        .into_os_string()
+                } else {
+                    program.into()
+                };
+                Ok(Program::Command {
+                    program,
+                    arguments: arguments.to_vec(),
+                })
+            }
+            (None, Some(code)) => {
+                if code.value.trim().is_empty() {
+                    return Err(Complaint::rule(
+                        Fault::at(&code, "the `code` is empty"),
+                        "write the program, or name one with `command`",
+                    ));
+                }
+                let language = match &self.language {
+                    None => LANGUAGES[0],
+                    Some(wanted) => language(wanted)?,
+                };
+                Ok(Program::Code {
+                    language,
+                    code: code.value,
+                })
+            }
+            (None, None) => Err(Complaint::rule(
+                Fault::at(&self.name, "the tool has neither a `command` nor `code`"),
+                "add `command: [program, argument]`, or `code:` with a program",
+            )),
+            (Some(_), Some(code)) => Err(Complaint::rule(
+                Fault::at(&code, "the tool has both a `command` and `code`"),
+                "leave one of them out",
+            )),
+        }
+    }
+
+    fn timeout(&mut self, expand: &Expand<'_>) -> Result<Duration, Complaint> {
+        let place = self.timeout.clone();
+        let expected = "a number of seconds";
+        let seconds = resolve::<f64>(self.timeout.take(), expand, expected)?;
+        let (Some(seconds), Some(place)) = (seconds, place) else {
+            return Ok(DEFAULT_TIMEOUT);
+        };
+        if !(seconds > 0.0 && seconds <= LONGEST_SECONDS) {
+            let message = format!("a timeout of {seconds} seconds is not possible");
+            return Err(Complaint::rule(
+                Fault::at(&place, message),
+                "write a number of seconds above 0 and up to a day",
+            ));
+        }
+        Ok(Duration::from_secs_f64(seconds))
+    }
+}
+
+fn language(wanted: &Spanned<String>) -> Result<Language, Complaint> {
+    let found = LANGUAGES
+        .into_iter()
+        .find(|language| language.is_called(&wanted.value));
+    found.ok_or_else(|| {
+        let names = LANGUAGES.iter().map(Language::name);
+        let nearest = nearest::best(&wanted.value, names.clone());
+        let all: Vec<&str> = names.collect();
+        let fault = Fault::at(
+            wanted,
+            format!("the language `{}` is not known", wanted.value),
+        );
+        let fix = match nearest {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => format!("write one of {}, or use `command`", all.join(", ")),
+        };
+        Complaint::rule(fault, fix)
+    })
+}
+
+fn schema(
+    given: Option<Spanned<Value>>,
+    expand: &Expand<'_>,
+    otherwise: fn() -> Value,
+) -> Result<Value, Complaint> {
+    let Some(mut given) = given else {
+        return Ok(otherwise());
+    };
+    expand.value(&mut given.value)?;
+    if let Err(why) = compile(&given.value) {
+        let message = format!("this is not a JSON schema: {why}");
+        return Err(Complaint::rule(
+            Fault::at(&given, message),
+            "write a JSON schema, such as `{type: object, properties: {…}}`",
+        ));
+    }
+    Ok(given.value)
+}

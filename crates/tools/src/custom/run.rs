@@ -1,0 +1,273 @@
+//! [`CustomTool`]: a tool of the user's, run as a child process in the sandbox.
+
+use std::ffi::OsString;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::capability::Access;
+use crate::gate::Permit;
+use crate::ports::{Command, Workspace};
+use crate::running::{Streams, check_ending, exec};
+use crate::spec::{Binding, Slot, ToolSpec};
+use crate::tool::{Answer, Call, Failure, Grounds, Prepared, Subject, Tool, Touched, Unprepared};
+
+/// Runs the code of a Python tool.
+const DRIVER: &str = include_str!("driver.py");
+
+/// What a tool runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Program {
+    /// A program with arguments.
+    Command {
+        /// A path, or a name that is looked up.
+        program: OsString,
+        /// Its arguments.
+        arguments: Vec<String>,
+    },
+    /// Code that stands in the file of the tool.
+    Code {
+        /// Its language.
+        language: Language,
+        /// The code.
+        code: String,
+    },
+}
+
+/// A language that code may be written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Language {
+    names: &'static [&'static str],
+    program: &'static str,
+    options: &'static [&'static str],
+    file: &'static str,
+}
+
+/// The languages, the one that is meant without a word first.
+pub(super) const LANGUAGES: [Language; 6] = [
+    Language {
+        names: &["python", "python3"],
+        program: "python3",
+        // Isolated: neither the user's modules nor variables get in.
+        options: &["-I"],
+        file: "tool.py",
+    },
+    Language {
+        names: &["bash"],
+        program: "bash",
+        options: &["--noprofile", "--norc"],
+        file: "tool.sh",
+    },
+    Language {
+        names: &["sh"],
+        program: "sh",
+        options: &[],
+        file: "tool.sh",
+    },
+    Language {
+        names: &["javascript", "node"],
+        program: "node",
+        options: &[],
+        file: "tool.js",
+    },
+    Language {
+        names: &["ruby"],
+        program: "ruby",
+        options: &[],
+        file: "tool.rb",
+    },
+    Language {
+        names: &["perl"],
+        program: "perl",
+        options: &[],
+        file: "tool.pl",
+    },
+];
+
+impl Language {
+    /// What it is called.
+    pub const fn name(&self) -> &'static str {
+        self.names[0]
+    }
+
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.names.contains(&name)
+    }
+
+    fn is_python(&self) -> bool {
+        self.file == LANGUAGES[0].file
+    }
+}
+
+/// A tool of the user's.
+#[derive(Debug, Clone)]
+pub struct CustomTool {
+    spec: ToolSpec,
+    program: Program,
+}
+
+impl CustomTool {
+    pub(super) const fn new(spec: ToolSpec, program: Program) -> Self {
+        Self { spec, program }
+    }
+
+    /// What it runs.
+    pub const fn program(&self) -> &Program {
+        &self.program
+    }
+}
+
+impl Tool for CustomTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        arguments: Value,
+        grounds: Grounds<'a>,
+    ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
+        let workspace = grounds.workspace.ok_or(Unprepared::NoWorkspace)?;
+        let mut subjects = Vec::new();
+        let mut environment = Vec::new();
+        for slot in &self.spec.resources {
+            let Some((alias, path)) = bind(slot, &arguments, workspace)? else {
+                continue;
+            };
+            let name = format!("CLEVERAGENTS_RESOURCE_{}", slot.name.to_ascii_uppercase());
+            environment.push((name.into(), path));
+            subjects.push(Subject::Part {
+                alias,
+                access: slot.access,
+            });
+        }
+        texts(&arguments, &mut subjects);
+        Ok(Box::new(Running {
+            tool: self,
+            arguments,
+            subjects,
+            environment,
+        }))
+    }
+}
+
+/// The part that fills a slot: its alias and where it is.
+fn bind(
+    slot: &Slot,
+    arguments: &Value,
+    workspace: &dyn Workspace,
+) -> Result<Option<(String, OsString)>, Unprepared> {
+    let named = match slot.binding {
+        Binding::Contextual => None,
+        Binding::Static => slot.resource.as_deref(),
+        Binding::Parameter => arguments.get(&slot.name).and_then(Value::as_str),
+    };
+    let part = workspace
+        .bound(slot, named)
+        .map_err(|error| Unprepared::Arguments(error.to_string()))?;
+    match part {
+        Some(part) if part.is_read_only && slot.access == Access::Writes => {
+            Err(Unprepared::ReadOnlyPart(part.alias.clone()))
+        }
+        Some(part) => Ok(Some((part.alias.clone(), part.root.path().into()))),
+        None if slot.required => {
+            let (name, wanted) = (&slot.name, &slot.resource_type);
+            let named = named
+                .map(|named| format!(" named `{named}`"))
+                .unwrap_or_default();
+            Err(Unprepared::Arguments(format!(
+                "the sandbox has no part of the type `{wanted}`{named} for the slot `{name}`"
+            )))
+        }
+        None => Ok(None),
+    }
+}
+
+/// Every text in the arguments: rules may speak of any.
+fn texts(value: &Value, subjects: &mut Vec<Subject>) {
+    match value {
+        Value::String(text) => subjects.push(Subject::Text(text.clone())),
+        Value::Array(items) => items.iter().for_each(|item| texts(item, subjects)),
+        Value::Object(fields) => fields.values().for_each(|field| texts(field, subjects)),
+        _ => {}
+    }
+}
+
+/// A call that waits for permission.
+struct Running<'a> {
+    tool: &'a CustomTool,
+    arguments: Value,
+    subjects: Vec<Subject>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Prepared for Running<'_> {
+    fn subjects(&self) -> Vec<Subject> {
+        self.subjects.clone()
+    }
+
+    fn run(self: Box<Self>, _permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure> {
+        let access = self.tool.spec.capability.access;
+        // Its files are gone as soon as it has ended.
+        let (program, arguments, _files) = self.tool.program.laid_out()?;
+        let time = call.time_left();
+        let command = Command {
+            program,
+            arguments,
+            part: None,
+            folder: None,
+            environment: self.environment,
+            input: self.arguments.to_string().into_bytes(),
+            time,
+            access,
+            network: false,
+        };
+        let touched = match access {
+            Access::Writes => Touched::Anything,
+            Access::Reads => Touched::Nothing,
+        };
+        let workspace = call.workspace()?;
+        let finished = exec(workspace, &command, Streams::ErrorsAsLog, call)
+            .map_err(|error| Failure::from(error).touching(touched.clone()))?;
+        check_ending(&finished, time).map_err(|failure| {
+            // What it logged says why, most of the time.
+            let log = call.log.end();
+            call.output.bytes(&log);
+            failure.touching(touched.clone())
+        })?;
+        Ok(Answer {
+            touched,
+            ..Answer::written()
+        })
+    }
+}
+
+impl Program {
+    /// What to start, and the folder that holds the code for as long as it runs.
+    fn laid_out(&self) -> Result<(OsString, Vec<OsString>, Option<TempDir>), Failure> {
+        match self {
+            Self::Command { program, arguments } => {
+                let arguments = arguments.iter().map(Into::into).collect();
+                Ok((program.clone(), arguments, None))
+            }
+            Self::Code { language, code } => {
+                let failed = |error: std::io::Error| {
+                    Failure::new(format!("its code cannot be laid out: {error}"))
+                };
+                let folder = tempfile::tempdir().map_err(failed)?;
+                let lay = |name: &str, text: &str| -> Result<OsString, Failure> {
+                    let place = folder.path().join(name);
+                    std::fs::write(&place, text).map_err(failed)?;
+                    Ok(place.into_os_string())
+                };
+                let mut arguments: Vec<OsString> =
+                    language.options.iter().map(Into::into).collect();
+                if language.is_python() {
+                    arguments.push(lay("driver.py", DRIVER)?);
+                }
+                arguments.push(lay(language.file, code)?);
+                Ok((language.program.into(), arguments, Some(folder)))
+            }
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Tools of the user's: their files, broken in every way, and what they do when they run.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cleveragents_domain::{Code, Diagnose as _};
+use cleveragents_tools::custom::{self, CustomTool, ToolFileError};
+use cleveragents_tools::{Access, CallOutcome, Environment, FailureKind, Registry, Tool as _};
+use serde_json::{Value, json};
+
+use crate::support::{Desk, Folder, SECRET};
+
+fn variables(name: &str) -> Option<String> {
+    match name {
+        "LIMIT" => Some("7".to_owned()),
+        "YES" => Some("true".to_owned()),
+        "WORD" => Some("hello".to_owned()),
+        _ => None,
+    }
+}
+
+fn read(text: &str) -> Result<CustomTool, ToolFileError> {
+    custom::read(text, Path::new("tools/x.yaml"), &variables)
+}
+
+fn tool(text: &str) -> CustomTool {
+    read(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn desk(text: &str) -> Desk {
+    let mut registry = Registry::with_builtins();
+    registry.add(Arc::new(tool(text))).expect("registered");
+    Desk::new(registry, Some(Folder::new(&["app"])))
+}
+
+fn broken_files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// The first line of each file says what its error must hold: the place, the message, the fix.
+#[test]
+fn every_broken_file_has_one_error_with_file_place_and_fix() {
+    let files = broken_files();
+    assert!(files.len() >= 30, "{}", files.len());
+    let mut wrong = Vec::new();
+    for path in files {
+        let text = std::fs::read_to_string(&path).expect("read");
+        let name = Path::new(path.file_name().expect("a name"));
+        let told = match custom::read(&text, name, &variables) {
+            Ok(_) => "nothing is wrong".to_owned(),
+            Err(error) => {
+                assert!(matches!(
+                    error.code(),
+                    Code::MalformedTool | Code::InvalidTool
+                ));
+                let hint = error.hint().expect("a fix");
+                assert!(
+                    !hint.is_empty() && error.line > 0 && error.column > 0,
+                    "{error}"
+                );
+                format!("{error} | {hint}")
+            }
+        };
+        let expected = text.lines().next().unwrap_or_default();
+        let expected = expected
+            .strip_prefix("# expects: ")
+            .expect("what is expected");
+        let told = told
+            .strip_prefix(&format!("{}:", name.display()))
+            .unwrap_or(&told)
+            .to_owned();
+        if told != expected {
+            wrong.push(format!(
+                "{}\n  expected {expected}\n  told     {told}",
+                name.display()
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_file_may_be_wrapped_or_flat_and_say_everything_in_two_ways() {
+    let nested = tool(
+        "cleveragents: {version: \"3.0\"}
+tool:
+  name: local/vacuum
+  description: compacts the ${WORD} database
+  source: custom
+  tool_type: tool
+  command: [vacuum, --full, \"${WORD}\", \"${MISSING:none}\"]
+  input_schema: {type: object, properties: {count: {type: integer, maximum: \"${LIMIT}\"}}}
+  resources:
+    db: {type: \"local/${NO:database}\", access: read_write, required: true, description: the database}
+  capability: {writes: true, checkpointable: true, checkpoint_scope: '${NO:transaction}', write_scope: 'database:x',
+    side_effects: ['${NO:schema}'], idempotent: \"${YES}\", unsafe: true, human_approval_required: true,
+    environment: {specific: \"${NO:box}\"}}
+  timeout: \"${LIMIT}\"
+",
+    );
+    let flat = tool(
+        "name: local/vacuum
+description: compacts the hello database
+command: [vacuum, --full, hello, none]
+input_schema: {type: object, properties: {count: {type: integer, maximum: 7}}}
+resource_slots:
+  - {name: db, type: local/database, access: read_write, description: the database}
+writes: true
+checkpointable: true
+checkpoint_scope: transaction
+write_scope: ['database:x']
+side_effects: schema
+idempotent: true
+unsafe: true
+human_approval_required: true
+execution_environment: {specific: box}
+timeout: 7
+",
+    );
+    assert_eq!(nested.spec(), flat.spec());
+    assert_eq!(nested.program(), flat.program());
+    let spec = flat.spec();
+    assert_eq!(
+        spec.capability.environment,
+        Environment::Specific("box".to_owned())
+    );
+    assert!(
+        spec.capability.is_unsafe && spec.capability.needs_approval && spec.capability.idempotent
+    );
+    assert_eq!(spec.timeout.as_secs(), 7);
+    assert_eq!(spec.resources[0].access, Access::Writes);
+}
+
+#[test]
+fn whoever_says_nothing_may_write_and_has_five_minutes() {
+    let spec = tool("name: x\ndescription: d\ncommand: [x]").spec().clone();
+    assert_eq!(spec.name.to_string(), "local/x");
+    assert_eq!(spec.capability.access, Access::Writes);
+    assert!(!spec.capability.idempotent && !spec.capability.is_unsafe);
+    assert_eq!(spec.timeout.as_secs(), 300);
+    let spec = tool("name: x\ndescription: d\ncommand: [x]\nread_only: true")
+        .spec()
+        .clone();
+    assert_eq!(spec.capability.access, Access::Reads);
+    assert!(spec.capability.idempotent);
+}
+
+#[test]
+fn the_schema_for_editors_agrees_with_the_reader() {
+    let schema = custom::schema();
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let good = json!({"name": "local/x", "description": "d", "command": ["x"], "write_scope": ["a"],
+        "capability": {"read_only": true}, "resources": {"a": {"type": "t"}}, "execution_environment": "none"});
+    assert!(
+        validator.is_valid(&good),
+        "{:?}",
+        validator.iter_errors(&good).next()
+    );
+    assert!(validator.is_valid(&json!({"cleveragents": {"version": "3.0"}, "tool": good})));
+    for wrong in [
+        json!({"nmae": "local/x", "description": "d"}),
+        json!({"name": "local/x", "description": "d", "command": "x"}),
+        json!({"name": "local/x", "description": "d", "capability": {"reads": true}}),
+    ] {
+        assert!(!validator.is_valid(&wrong), "{wrong}");
+    }
+}
+
+#[test]
+fn python_code_may_be_a_body_a_function_or_a_script() {
+    for code in [
+        "return {'sum': input['a'] + input['b']}",
+        "import json\ndef run(input):\n  print('working')\n  return {'sum': input['a'] + input['b']}",
+        "import json, sys\ninput = json.load(sys.stdin)\nprint(json.dumps({'sum': input['a'] + input['b']}))",
+        "text = '''\n  two lines\n'''\nif text == '\\n  two lines\\n':\n  return {'sum': input['a'] + input['b']}",
+    ] {
+        let file = json!({
+            "name": "local/sum", "description": "adds", "code": code, "read_only": true,
+            "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
+            "output_schema": {"type": "object", "required": ["sum"]},
+        });
+        let desk = desk(&file.to_string());
+        let said = desk.ok("local/sum", json!({"a": 2, "b": 40}));
+        let said: Value = serde_json::from_str(&said).expect("JSON");
+        assert_eq!(said, json!({"sum": 42}), "{code}");
+        let logged = if code.contains("working") {
+            "working\n"
+        } else {
+            ""
+        };
+        assert_eq!(desk.ledger.last().log, logged);
+    }
+}
+
+#[test]
+fn a_command_in_any_language_reads_and_writes_json() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script =
+        "#!/bin/sh\nread -r line\necho \"log of $1\" >&2\nprintf '{\"got\": %s}' \"$line\"\n";
+    std::fs::write(folder.path().join("tool.sh"), script).expect("written");
+    let text = "name: local/echo\ndescription: gives back\ncommand: [./tool.sh, \"${WORD}\"]\nread_only: true\n";
+    let place = folder.path().join("tool.sh");
+    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o755)).expect("set");
+    let tool = custom::read(text, &folder.path().join("x.yaml"), &variables).expect("a tool");
+    let mut registry = Registry::empty();
+    registry.add(Arc::new(tool)).expect("registered");
+    let desk = Desk::new(registry, Some(Folder::new(&["app"])));
+    assert_eq!(
+        desk.ok("local/echo", json!({"a": [1, "é"]})),
+        r#"{"got": {"a":[1,"é"]}}"#
+    );
+    assert_eq!(desk.ledger.last().log, "log of hello\n");
+}
+
+#[test]
+fn what_goes_wrong_in_a_tool_is_told_with_its_log() {
+    let failing = |code: &str| {
+        let file = json!({"name": "local/x", "description": "d", "code": code, "language": "sh", "timeout": 1});
+        let desk = desk(&file.to_string());
+        match desk.call("local/x", json!({})) {
+            CallOutcome::Failed(failed) => failed,
+            other => panic!("{}", other.for_model()),
+        }
+    };
+    let failed = failing("echo half; echo why >&2; exit 3");
+    assert_eq!(failed.message, "it ended with exit code 3");
+    assert_eq!(failed.shown.head, "half\nwhy\n");
+    let failed = failing("echo no json");
+    assert_eq!(failed.kind, FailureKind::BadOutput);
+    assert!(failed.message.contains("not JSON"), "{}", failed.message);
+    let failed = failing("true");
+    assert_eq!(failed.kind, FailureKind::BadOutput);
+    let failed = failing("sleep 1000 & sleep 1000");
+    assert_eq!(failed.kind, FailureKind::Timeout);
+    assert_eq!(failing("kill -9 $$").message, "signal 9 ended it");
+}
+
+#[test]
+fn a_tool_sees_no_key_and_its_output_shows_none() {
+    let code = format!(
+        "import os, sys\nprint('{SECRET}', file=sys.stderr)\nreturn {{'env': dict(os.environ), 'k': '{SECRET}'}}"
+    );
+    let file = json!({"name": "local/x", "description": "d", "code": code});
+    let desk = desk(&file.to_string());
+    let said = desk.ok("local/x", json!({}));
+    assert!(
+        said.contains("PATH") && said.contains("[REDACTED]") && !said.contains(SECRET),
+        "{said}"
+    );
+    assert!(
+        !said.contains("CARGO_MANIFEST_DIR"),
+        "the environment is a clean one"
+    );
+    assert_eq!(desk.ledger.last().log, "[REDACTED]\n");
+}
+
+#[test]
+fn a_writing_tool_is_captured_and_a_large_argument_arrives_whole() {
+    let code = "open('made', 'w').write(input['text'])\nreturn len(input['text'])";
+    let file = json!({"name": "local/x", "description": "d", "code": code});
+    let desk = desk(&file.to_string());
+    let long = "x".repeat(3_000_000);
+    assert_eq!(desk.ok("local/x", json!({"text": long})).trim(), "3000000");
+    assert_eq!(desk.folder().read("made").len(), 3_000_000);
+    assert_eq!(
+        desk.folder()
+            .captures
+            .lock()
+            .expect("not poisoned")
+            .as_slice(),
+        [None]
+    );
+    assert!(
+        desk.ledger.last().arguments.to_string().len() < 10_000,
+        "the row is kept small"
+    );
+}
+
+#[test]
+fn resources_are_bound_to_parts_of_the_sandbox() {
+    let file = |slot: Value| {
+        json!({"name": "local/x", "description": "d", "resources": {"db": slot},
+            "code": "import os\nreturn os.environ.get('CLEVERAGENTS_RESOURCE_DB', 'none')"})
+        .to_string()
+    };
+    let desk = desk(&file(json!({"type": "app"})));
+    let said = desk.ok("local/x", json!({}));
+    assert_eq!(
+        said.trim().trim_matches('"'),
+        desk.folder().top().to_str().expect("utf-8")
+    );
+    let desk = self::desk(&file(json!({"type": "other"})));
+    let (kind, told) = desk.refused("local/x", json!({}));
+    assert_eq!(kind, "bad_arguments");
+    assert!(told.contains("`other`") && told.contains("`db`"), "{told}");
+    let desk = self::desk(&file(json!({"type": "other", "required": false})));
+    assert_eq!(desk.ok("local/x", json!({})).trim(), "\"none\"");
+    let desk = self::desk(&file(
+        json!({"type": "x", "binding": "static", "resource": "app"}),
+    ));
+    assert!(desk.ok("local/x", json!({})).contains("app"));
+    let desk = self::desk(&file(json!({"type": "x", "binding": "parameter"})));
+    assert!(desk.ok("local/x", json!({"db": "app"})).contains("app"));
+    assert_eq!(
+        desk.refused("local/x", json!({"db": "none"})).0,
+        "bad_arguments"
+    );
+    let mut registry = Registry::empty();
+    registry
+        .add(Arc::new(tool(&file(
+            json!({"type": "app", "access": "read_write"}),
+        ))))
+        .expect("registered");
+    let desk = Desk::new(registry, Some(Folder::new(&["app"]).read_only()));
+    assert_eq!(desk.refused("local/x", json!({})).0, "read_only_part");
+}
+
+#[test]
+fn names_are_unique_and_builtins_stay() {
+    let mut registry = Registry::with_builtins();
+    let mine = || Arc::new(tool("name: local/x\ndescription: d\ncommand: [x]"));
+    registry.add(mine()).expect("registered");
+    assert_eq!(
+        registry.add(mine()).expect_err("twice").code(),
+        Code::ToolExists
+    );
+    assert_eq!(
+        registry
+            .remove("builtin/shell")
+            .expect_err("built in")
+            .code(),
+        Code::BuiltInTool
+    );
+    assert_eq!(
+        registry.remove("local/y").expect_err("none").code(),
+        Code::ToolNotFound
+    );
+    assert_eq!(
+        registry
+            .remove("local/x")
+            .expect("removed")
+            .name
+            .to_string(),
+        "local/x"
+    );
+    assert!(registry.get("local/x").is_err());
+}
+
+#[test]
+fn the_example_of_the_documentation_works() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let example = page
+        .split("```yaml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
+    let desk = desk(example.expect("an example"));
+    desk.folder().write("a.txt", "1\n2\n3\n");
+    assert_eq!(
+        desk.ok("local/count-lines", json!({"path": "a.txt"})),
+        "{\"lines\": 3}\n"
+    );
+}

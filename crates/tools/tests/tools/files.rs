@@ -1,0 +1,627 @@
+//! The tools for files and folders, through the gate, on real folders.
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use crate::support::{Desk, Folder};
+use cleveragents_tools::{CallOutcome, Effect, PermissionRules, Registry};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+#[test]
+fn a_file_is_written_read_edited_and_deleted() {
+    let desk = Desk::builtin();
+    desk.ok(
+        "builtin/file-write",
+        json!({"path": "src/new/a.txt", "content": "one\ntwo\n"}),
+    );
+    assert_eq!(
+        desk.folder().captured(),
+        ["app/src", "app/src/new", "app/src/new/a.txt"]
+    );
+    assert_eq!(
+        desk.ok("builtin/file-read", json!({"path": "src/new/a.txt"})),
+        "one\ntwo\n"
+    );
+    desk.ok(
+        "builtin/file-edit",
+        json!({"path": "src/new/a.txt", "edits": [
+            {"old_text": "one", "new_text": "1"}, {"old_text": "1\ntwo", "new_text": "1\n2"},
+        ]}),
+    );
+    assert_eq!(desk.folder().read("src/new/a.txt"), "1\n2\n");
+    assert_eq!(desk.folder().captured(), ["app/src/new/a.txt"]);
+    desk.ok("builtin/file-delete", json!({"path": "src/new/a.txt"}));
+    assert!(!desk.folder().exists("src/new/a.txt"));
+    assert_eq!(desk.folder().captured(), ["app/src/new/a.txt"]);
+}
+
+#[test]
+fn every_path_may_have_its_part_in_front_or_be_absolute_inside() {
+    let desk = Desk::builtin();
+    desk.folder().write("a.txt", "x");
+    let absolute = desk.folder().top().join("a.txt");
+    let paths = [
+        "a.txt",
+        "./a.txt",
+        "app/a.txt",
+        "b/../a.txt",
+        "//a.txt".trim_start_matches('/'),
+    ];
+    for path in paths.into_iter().chain([absolute.to_str().expect("utf-8")]) {
+        assert_eq!(
+            desk.ok("builtin/read_file", json!({"path": path})),
+            "x",
+            "{path}"
+        );
+    }
+    let desk = Desk::new(
+        Registry::with_builtins(),
+        Some(Folder::new(&["app", "docs"])),
+    );
+    std::fs::write(desk.folder().root("docs").join("b.txt"), "y").expect("written");
+    assert_eq!(
+        desk.ok("builtin/file-read", json!({"path": "docs/b.txt"})),
+        "y"
+    );
+    let (kind, told) = desk.refused("builtin/file-read", json!({"path": "b.txt"}));
+    assert_eq!(kind, "outside_sandbox");
+    assert!(told.contains("`app/`, `docs/`"), "{told}");
+}
+
+#[test]
+fn nothing_outside_can_be_reached_by_any_path() {
+    let desk = Desk::builtin();
+    let folder = desk.folder();
+    let outside = folder.whole.path().join("outside");
+    std::fs::create_dir(&outside).expect("made");
+    std::fs::write(outside.join("secret"), "secret").expect("written");
+    // A folder whose name only begins like the part's.
+    let twin = folder.root("app-evil");
+    std::fs::create_dir(&twin).expect("made");
+    std::fs::write(twin.join("secret"), "secret").expect("written");
+    let link = |name: &str, target: &str| symlink(target, folder.top().join(name)).expect("linked");
+    link("absolute", outside.to_str().expect("utf-8"));
+    link("relative", "../../outside");
+    link("chain", "relative");
+    link("to-file", "../../outside/secret");
+    link("twin", "../app-evil");
+    link("circle", "circle");
+    folder.write("inner/x", "x");
+    link("inner/up", "../../../outside");
+    let twin = twin.join("secret");
+    for path in [
+        "../../outside/secret",
+        "inner/../../../outside/secret",
+        "/etc/passwd",
+        "~/.bashrc",
+        "absolute/secret",
+        "relative/secret",
+        "chain/secret",
+        "to-file",
+        "twin/secret",
+        "circle",
+        "circle/x",
+        "inner/up/secret",
+        "../app-evil/secret",
+        twin.to_str().expect("utf-8"),
+        outside.join("secret").to_str().expect("utf-8"),
+        "a\0b",
+        "..",
+        "../app-evil",
+        "/",
+        "inner/up/../up/secret",
+    ] {
+        for (tool, arguments) in [
+            ("file-read", json!({"path": path})),
+            ("file-write", json!({"path": path, "content": "gone"})),
+            (
+                "file-edit",
+                json!({"path": path, "edits": [{"old_text": "secret", "new_text": "gone"}]}),
+            ),
+            ("dir-create", json!({"path": path})),
+            ("dir-list", json!({"path": path})),
+            ("file-search", json!({"path": path, "pattern": "secret"})),
+            ("file-find", json!({"path": path, "pattern": "*"})),
+            (
+                "file-copy",
+                json!({"from": "inner/x", "to": format!("{path}/copied")}),
+            ),
+            (
+                "file-move",
+                json!({"from": "inner/x", "to": format!("{path}/moved")}),
+            ),
+            ("shell", json!({"command": "pwd", "folder": path})),
+        ] {
+            let outcome = desk.call(&format!("builtin/{tool}"), arguments);
+            assert!(
+                !outcome.is_success(),
+                "{tool} {path}: {}",
+                outcome.for_model()
+            );
+            assert!(!outcome.for_model().contains("\nsecret"), "{tool} {path}");
+        }
+    }
+    assert_eq!(
+        std::fs::read_to_string(outside.join("secret")).expect("read"),
+        "secret"
+    );
+    assert_eq!(std::fs::read_dir(&outside).expect("read").count(), 1);
+    assert_eq!(folder.read("inner/x"), "x");
+    // A link itself may be deleted; what it leads to stays.
+    desk.ok("builtin/file-delete", json!({"path": "to-file"}));
+    desk.ok(
+        "builtin/dir-delete",
+        json!({"path": "inner", "recursive": true}),
+    );
+    assert!(outside.join("secret").exists());
+}
+
+#[test]
+fn links_that_stay_inside_are_followed() {
+    let desk = Desk::builtin();
+    let folder = desk.folder();
+    folder.write("real/a.txt", "x");
+    symlink("real", folder.top().join("folder")).expect("linked");
+    symlink("folder/a.txt", folder.top().join("file")).expect("linked");
+    symlink(folder.top().join("real"), folder.top().join("absolute")).expect("linked");
+    for path in ["folder/a.txt", "file", "absolute/a.txt"] {
+        assert_eq!(
+            desk.ok("builtin/file-read", json!({"path": path})),
+            "x",
+            "{path}"
+        );
+    }
+    desk.ok(
+        "builtin/file-write",
+        json!({"path": "file", "content": "y"}),
+    );
+    assert_eq!(folder.read("real/a.txt"), "y");
+    assert_eq!(folder.captured(), ["app/real/a.txt"]);
+    assert!(folder.top().join("file").is_symlink());
+}
+
+#[test]
+fn a_rule_about_a_path_holds_for_links_to_it() {
+    let mut desk = Desk::builtin();
+    desk.rules =
+        PermissionRules::parse("deny builtin/*(secrets/**)", Effect::Allow).expect("rules");
+    desk.folder().write("secrets/key", "secret");
+    symlink("secrets/key", desk.folder().top().join("harmless")).expect("linked");
+    assert_eq!(
+        desk.refused("builtin/file-read", json!({"path": "harmless"}))
+            .0,
+        "rule"
+    );
+}
+
+#[test]
+fn a_link_swapped_in_all_the_time_never_leads_outside() {
+    let desk = Desk::builtin();
+    let folder = desk.folder();
+    let outside = folder.whole.path().join("outside");
+    std::fs::create_dir(&outside).expect("made");
+    std::fs::write(outside.join("f"), "outside").expect("written");
+    folder.write("real/f", "inside");
+    let place = folder.top().join("swapped");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let _removed = std::fs::remove_file(&place);
+                let _linked = symlink(&outside, &place);
+                let _removed = std::fs::remove_file(&place);
+                let _linked = symlink("real", &place);
+            }
+        });
+        for turn in 0..300 {
+            let read = desk.call("builtin/file-read", json!({"path": "swapped/f"}));
+            if let CallOutcome::Succeeded(done) = read {
+                assert!(done.shown.head.starts_with("inside"), "{}", done.shown.head);
+            }
+            let content = format!("inside {turn}");
+            let _written = desk.call(
+                "builtin/file-write",
+                json!({"path": "swapped/f", "content": content}),
+            );
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(
+        std::fs::read_to_string(outside.join("f")).expect("read"),
+        "outside"
+    );
+    assert_eq!(std::fs::read_dir(&outside).expect("read").count(), 1);
+}
+
+#[test]
+fn the_files_of_git_are_out_of_reach() {
+    let desk = Desk::builtin();
+    desk.folder().write(".git/config", "x");
+    desk.folder().write("sub/.git/config", "x");
+    symlink(".git", desk.folder().top().join("plain")).expect("linked");
+    for path in [".git/config", "plain/config", "sub/.git/config"] {
+        for (tool, arguments) in [
+            ("builtin/file-read", json!({"path": path})),
+            ("builtin/file-write", json!({"path": path, "content": ""})),
+            ("builtin/file-delete", json!({"path": path})),
+            ("builtin/file-move", json!({"from": path, "to": "b"})),
+            ("builtin/file-copy", json!({"from": "b", "to": path})),
+        ] {
+            assert_eq!(desk.refused(tool, arguments).0, "rule", "{tool} {path}");
+        }
+    }
+    // Nor as a part of something larger.
+    let told = desk.fails(
+        "builtin/dir-delete",
+        json!({"path": "sub", "recursive": true}),
+    );
+    assert!(told.contains("app/sub/.git"), "{told}");
+    let told = desk.fails("builtin/file-move", json!({"from": "sub", "to": "other"}));
+    assert!(told.contains(".git"), "{told}");
+    desk.fails("builtin/file-copy", json!({"from": "sub", "to": "other"}));
+    assert_eq!(desk.folder().read("sub/.git/config"), "x");
+    let listed = desk.ok("builtin/dir-list", json!({"depth": 3}));
+    assert!(!listed.contains(".git/"), "{listed}");
+}
+
+#[test]
+fn a_rule_holds_for_what_lies_beneath_a_folder() {
+    let mut desk = Desk::builtin();
+    desk.rules = PermissionRules::parse(
+        "deny *(src/keep/**)\nask builtin/dir-delete(docs/**)",
+        Effect::Allow,
+    )
+    .expect("rules");
+    desk.folder().write("src/keep/a", "needle");
+    desk.folder().write("src/b", "needle");
+    desk.folder().write("top/docs/c", "");
+    let told = desk.fails(
+        "builtin/dir-delete",
+        json!({"path": "src", "recursive": true}),
+    );
+    assert!(told.contains("app/src/keep"), "{told}");
+    desk.fails("builtin/file-move", json!({"from": "src", "to": "moved"}));
+    desk.fails("builtin/file-copy", json!({"from": "src", "to": "copied"}));
+    let found = desk.ok("builtin/file-search", json!({"pattern": "needle"}));
+    assert_eq!(found, "src/b:1:needle\n");
+    assert_eq!(
+        desk.ok("builtin/file-find", json!({"pattern": "*"})),
+        "src/b\ntop/docs/c\n"
+    );
+    assert!(
+        !desk
+            .ok("builtin/dir-list", json!({"depth": 3}))
+            .contains("keep")
+    );
+    assert!(desk.folder().exists("src/keep/a") && desk.folder().exists("src/b"));
+}
+
+#[test]
+fn a_read_only_part_stays_as_it_is() {
+    let desk = Desk::new(
+        Registry::with_builtins(),
+        Some(Folder::new(&["app"]).read_only()),
+    );
+    desk.folder().write("a", "x");
+    for (tool, arguments) in [
+        ("builtin/file-write", json!({"path": "a", "content": "y"})),
+        ("builtin/file-delete", json!({"path": "a"})),
+        ("builtin/file-move", json!({"from": "a", "to": "b"})),
+        ("builtin/file-copy", json!({"from": "a", "to": "b"})),
+        ("builtin/dir-create", json!({"path": "b"})),
+    ] {
+        assert_eq!(desk.refused(tool, arguments).0, "read_only_part", "{tool}");
+    }
+    assert_eq!(desk.ok("builtin/file-read", json!({"path": "a"})), "x");
+}
+
+#[test]
+fn writing_keeps_the_mode_and_leaves_nothing_half() {
+    let desk = Desk::builtin();
+    desk.folder().write("run.sh", "old");
+    let place = desk.folder().top().join("run.sh");
+    std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o751)).expect("set");
+    desk.ok(
+        "builtin/file-write",
+        json!({"path": "run.sh", "content": "new"}),
+    );
+    desk.ok(
+        "builtin/file-edit",
+        json!({"path": "run.sh", "edits": [{"old_text": "new", "new_text": "newer"}]}),
+    );
+    let mode = place.metadata().expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o751);
+    assert_eq!(desk.folder().read("run.sh"), "newer");
+    let names: Vec<_> = std::fs::read_dir(desk.folder().top())
+        .expect("read")
+        .collect();
+    assert_eq!(names.len(), 1, "no temporary file is left");
+}
+
+#[test]
+fn edits_are_done_together_or_not_at_all() {
+    let desk = Desk::builtin();
+    desk.folder().write("a", "one two one\n");
+    let edits = |edits: Value| json!({"path": "a", "edits": edits});
+    let told = desk.fails(
+        "builtin/file-edit",
+        edits(json!([{"old_text": "two", "new_text": "2"}, {"old_text": "one", "new_text": "1"}])),
+    );
+    assert!(
+        told.contains("edit 2") && told.contains("2 times") && told.contains("nothing was changed"),
+        "{told}"
+    );
+    assert_eq!(desk.folder().read("a"), "one two one\n");
+    let said = desk.ok(
+        "builtin/file-edit",
+        edits(json!([{"old_text": "one", "new_text": "1", "replace_all": true}, {"old_text": "two", "new_text": "2"}])),
+    );
+    assert!(said.contains("3 replaced (by each edit: 2, 1)"), "{said}");
+    assert_eq!(desk.folder().read("a"), "1 2 1\n");
+    for wrong in [
+        json!([]),
+        json!([{"old_text": "", "new_text": "x"}]),
+        json!([{"old_text": "1", "new_text": "1"}]),
+    ] {
+        assert_eq!(
+            desk.refused("builtin/file-edit", edits(wrong)).0,
+            "bad_arguments"
+        );
+    }
+    desk.folder().write("binary", [0xff, 0xfe]);
+    let told = desk.fails(
+        "builtin/file-edit",
+        json!({"path": "binary", "edits": [{"old_text": "a", "new_text": "b"}]}),
+    );
+    assert!(told.contains("UTF-8"), "{told}");
+}
+
+#[test]
+fn files_and_folders_are_moved_and_copied_whole() {
+    let desk = Desk::builtin();
+    let folder = desk.folder();
+    folder.write("tree/sub/a", "a");
+    folder.write("tree/b", "b");
+    symlink("b", folder.top().join("tree/link")).expect("linked");
+    desk.ok(
+        "builtin/file-copy",
+        json!({"from": "tree", "to": "new/copy"}),
+    );
+    assert_eq!(folder.read("new/copy/sub/a"), "a");
+    assert!(folder.top().join("new/copy/link").is_symlink());
+    assert_eq!(
+        folder.captured(),
+        [
+            "app/new",
+            "app/new/copy",
+            "app/new/copy/b",
+            "app/new/copy/link",
+            "app/new/copy/sub",
+            "app/new/copy/sub/a"
+        ]
+    );
+    desk.ok("builtin/file-move", json!({"from": "tree", "to": "moved"}));
+    assert!(!folder.exists("tree") && folder.exists("moved/sub/a"));
+    assert_eq!(folder.captured().len(), 10);
+    folder.write("x", "x");
+    folder.write("y", "y");
+    assert!(
+        desk.fails("builtin/file-move", json!({"from": "x", "to": "y"}))
+            .contains("overwrite")
+    );
+    assert!(
+        desk.fails("builtin/file-copy", json!({"from": "x", "to": "y"}))
+            .contains("overwrite")
+    );
+    assert_eq!(folder.read("y"), "y");
+    desk.ok(
+        "builtin/file-copy",
+        json!({"from": "x", "to": "y", "overwrite": true}),
+    );
+    assert_eq!(folder.read("y"), "x");
+    desk.ok(
+        "builtin/file-move",
+        json!({"from": "x", "to": "y", "overwrite": true}),
+    );
+    assert!(!folder.exists("x"));
+    desk.fails(
+        "builtin/file-move",
+        json!({"from": "moved", "to": "moved/inner"}),
+    );
+    desk.fails(
+        "builtin/file-copy",
+        json!({"from": "moved", "to": "moved/inner"}),
+    );
+    desk.fails("builtin/file-move", json!({"from": "missing", "to": "z"}));
+    desk.fails("builtin/file-copy", json!({"from": "y", "to": "moved"}));
+}
+
+#[test]
+fn folders_are_made_listed_and_deleted() {
+    let desk = Desk::builtin();
+    desk.ok("builtin/dir-create", json!({"path": "a/b/c"}));
+    assert_eq!(desk.folder().captured(), ["app/a", "app/a/b", "app/a/b/c"]);
+    desk.ok("builtin/create_directory", json!({"path": "a/b"}));
+    desk.folder().write("a/f", "12345");
+    symlink("f", desk.folder().top().join("a/l")).expect("linked");
+    assert_eq!(
+        desk.ok("builtin/dir-list", json!({"path": "a"})),
+        "b/\nf (5 bytes)\nl -> f\n"
+    );
+    assert_eq!(
+        desk.ok("builtin/dir-list", json!({"depth": 2})),
+        "a/\n  b/\n  f (5 bytes)\n  l -> f\n"
+    );
+    assert!(
+        desk.fails("builtin/dir-delete", json!({"path": "a"}))
+            .contains("recursive")
+    );
+    assert!(
+        desk.fails("builtin/file-delete", json!({"path": "a"}))
+            .contains("dir-delete")
+    );
+    assert!(
+        desk.fails("builtin/dir-delete", json!({"path": "a/f"}))
+            .contains("file-delete")
+    );
+    assert!(
+        desk.fails("builtin/dir-delete", json!({"path": "none"}))
+            .contains("nothing")
+    );
+    assert_eq!(
+        desk.refused("builtin/dir-delete", json!({"path": "."})).0,
+        "outside_sandbox"
+    );
+    desk.ok(
+        "builtin/dir-delete",
+        json!({"path": "a", "recursive": true}),
+    );
+    assert!(!desk.folder().exists("a"));
+    desk.folder().write("x", "");
+    assert!(
+        desk.fails("builtin/dir-create", json!({"path": "x"}))
+            .contains("is a file")
+    );
+}
+
+#[test]
+fn a_listing_that_is_cut_says_so() {
+    let desk = Desk::builtin();
+    for number in 0..30 {
+        desk.folder().write(&format!("f{number:02}"), "");
+    }
+    match desk.call("builtin/dir-list", json!({"limit": 10})) {
+        CallOutcome::Succeeded(done) => {
+            assert_eq!(done.shown.head.lines().count(), 10);
+            assert!(done.note.expect("a note").contains("20 more"));
+        }
+        other => panic!("{}", other.for_model()),
+    }
+}
+
+#[test]
+fn defect_7236_windows_are_checked_and_the_note_says_how_to_go_on() {
+    let desk = Desk::builtin();
+    desk.folder().write("a", "1\n2\n3");
+    desk.folder().write("empty", "");
+    let read = |arguments: Value| desk.call("builtin/file-read", arguments);
+    match read(json!({"path": "a", "offset": 2, "limit": 1})) {
+        CallOutcome::Succeeded(done) => {
+            assert_eq!(done.shown.head, "2\n");
+            assert!(done.note.expect("a note").contains("offset 3"));
+        }
+        other => panic!("{}", other.for_model()),
+    }
+    let numbered = desk.ok(
+        "builtin/file-read",
+        json!({"path": "a", "line_numbers": true}),
+    );
+    assert_eq!(numbered, "     1\t1\n     2\t2\n     3\t3");
+    assert_eq!(desk.ok("builtin/file-read", json!({"path": "empty"})), "");
+    assert!(
+        desk.fails("builtin/file-read", json!({"path": "a", "offset": 4}))
+            .contains("3 lines")
+    );
+    assert!(
+        desk.fails("builtin/file-read", json!({"path": "empty", "offset": 2}))
+            .contains("0 lines")
+    );
+    for (field, value) in [("offset", 0), ("offset", -1), ("limit", 0)] {
+        let (kind, told) = desk.refused("builtin/file-read", json!({"path": "a", field: value}));
+        assert_eq!(kind, "bad_arguments");
+        assert!(told.contains(field), "{told}");
+    }
+}
+
+#[test]
+fn what_is_no_text_is_described() {
+    let desk = Desk::builtin();
+    desk.folder().write("x.bin", b"a\0b");
+    desk.folder().write("x.png", b"\x89PNG\r\n\x1a\nrest");
+    assert_eq!(
+        desk.ok("builtin/file-read", json!({"path": "x.bin"})),
+        "[a binary file of 3 bytes; not shown]"
+    );
+    let picture = desk.ok("builtin/file-read", json!({"path": "x.png"}));
+    assert_eq!(
+        picture,
+        "[image/png, 12 bytes, as base64]\niVBORw0KGgpyZXN0"
+    );
+    desk.folder().write("latin1", [b'a', 0xe9, b'\n']);
+    assert_eq!(
+        desk.ok("builtin/file-read", json!({"path": "latin1"})),
+        "a\u{fffd}\n"
+    );
+    desk.folder().write("sub/x", "");
+    assert!(
+        desk.fails("builtin/file-read", json!({"path": "sub"}))
+            .contains("dir-list")
+    );
+}
+
+#[test]
+fn defect_7223_a_malformed_argument_is_named_before_anything_happens() {
+    let desk = Desk::builtin();
+    for (tool, arguments, named) in [
+        ("builtin/file-read", json!({}), "path"),
+        ("builtin/file-read", json!({"path": 7}), "path"),
+        ("builtin/file-write", json!({"path": "a"}), "content"),
+        (
+            "builtin/file-write",
+            json!({"path": "a", "content": "x", "mode": 1}),
+            "mode",
+        ),
+        ("builtin/file-move", json!({"from": "a"}), "to"),
+        (
+            "builtin/file-edit",
+            json!({"path": "a", "edits": [{"old_text": "x"}]}),
+            "new_text",
+        ),
+        ("builtin/shell", json!({"command": ""}), "command"),
+    ] {
+        let (kind, told) = desk.refused(tool, arguments);
+        assert_eq!(kind, "bad_arguments");
+        assert!(told.contains(named), "{tool}: {told}");
+    }
+    assert!(!desk.folder().exists("a"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Windows of a file, read one after the other, are the file.
+    #[test]
+    fn windows_give_the_whole_file(content in "[a\u{e9}\r\n]{0,40}", limit in 1_u64..5) {
+        let desk = Desk::builtin();
+        desk.folder().write("a", &content);
+        let mut whole = String::new();
+        let mut offset = 1;
+        loop {
+            let outcome = desk.call("builtin/file-read", json!({"path": "a", "offset": offset, "limit": limit}));
+            let CallOutcome::Succeeded(done) = outcome else {
+                panic!("{}", outcome.for_model());
+            };
+            whole.push_str(&done.shown.head);
+            if done.note.is_none() {
+                break;
+            }
+            offset += limit;
+        }
+        prop_assert_eq!(whole, content);
+    }
+
+    /// No path, however odd, touches anything outside, and none breaks the tool.
+    #[test]
+    fn odd_paths_stay_inside(path in "(\\.\\./|\\./|/|a|b/|~|link/|\\.\\.|\\\\){0,8}") {
+        let desk = Desk::builtin();
+        let outside = desk.folder().whole.path().join("outside");
+        std::fs::create_dir(&outside).expect("made");
+        symlink("../../outside", desk.folder().top().join("link")).expect("linked");
+        let _outcome = desk.call("builtin/file-write", json!({"path": path, "content": "x"}));
+        prop_assert_eq!(std::fs::read_dir(&outside).expect("read").count(), 0);
+        let around = std::fs::read_dir(desk.folder().whole.path().join("work")).expect("read").count();
+        prop_assert_eq!(around, 1);
+        let above = std::fs::read_dir(desk.folder().whole.path()).expect("read").count();
+        prop_assert_eq!(above, 2);
+    }
+}

@@ -1,0 +1,435 @@
+//! The tools that search, run commands and use git.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use cleveragents_tools::{CallOutcome, Effect, FailureKind, PermissionRules, Registry};
+use serde_json::json;
+
+use crate::support::{Desk, Folder, SECRET, repository};
+
+#[test]
+fn text_is_found_with_line_numbers_in_the_order_of_paths() {
+    let desk = Desk::builtin();
+    desk.folder().write("b.txt", "one\nneedle two\n");
+    desk.folder().write("a/c.txt", "Needle\nx\nneedle needle\n");
+    desk.folder().write("ignored.log", "needle");
+    desk.folder().write(".gitignore", "*.log\nbuild/\n");
+    desk.folder().write("build/x.txt", "needle");
+    desk.folder().write(".hidden", "needle");
+    desk.folder().write("binary", b"needle\0needle");
+    let search = |arguments| desk.ok("builtin/file-search", arguments);
+    assert_eq!(
+        search(json!({"pattern": "needle"})),
+        "a/c.txt:3:needle needle\nb.txt:2:needle two\n"
+    );
+    assert_eq!(
+        search(json!({"pattern": "^needle$", "ignore_case": true})),
+        "a/c.txt:1:Needle\n"
+    );
+    assert_eq!(
+        search(json!({"pattern": "needle", "glob": "a/**/*.txt"})),
+        "a/c.txt:3:needle needle\n"
+    );
+    assert_eq!(
+        search(json!({"pattern": "needle", "path": "b.txt"})),
+        "b.txt:2:needle two\n"
+    );
+    assert_eq!(
+        search(json!({"pattern": "needle", "hidden": true, "glob": ".hidden"})),
+        ".hidden:1:needle\n"
+    );
+    assert_eq!(
+        search(json!({"pattern": "two", "context": 1})),
+        "b.txt-1-one\nb.txt:2:needle two\n"
+    );
+    // What is ignored and named all the same is searched.
+    assert_eq!(
+        search(json!({"pattern": "needle", "path": "build"})),
+        "build/x.txt:1:needle\n"
+    );
+    desk.folder().write("regex", "a.b(c\n");
+    assert_eq!(
+        search(json!({"pattern": "a.b(c", "literal": true})),
+        "regex:1:a.b(c\n"
+    );
+    let (kind, told) = desk.refused("builtin/file-search", json!({"pattern": "a("}));
+    assert_eq!(kind, "bad_arguments");
+    assert!(told.contains("pattern"), "{told}");
+    assert_eq!(
+        desk.refused("builtin/file-search", json!({"pattern": "a", "glob": "a{"}))
+            .0,
+        "bad_arguments"
+    );
+}
+
+#[test]
+fn many_matches_are_counted_and_the_first_are_shown_every_time() {
+    let desk = Desk::builtin();
+    for number in 0..60 {
+        desk.folder()
+            .write(&format!("d{}/f{number:02}", number % 5), "hit\nhit\nhit\n");
+    }
+    let first: Vec<String> = (0..5)
+        .map(|_| {
+            match desk.call(
+                "builtin/file-search",
+                json!({"pattern": "hit", "limit": 10}),
+            ) {
+                CallOutcome::Succeeded(done) => {
+                    assert_eq!(
+                        done.note.as_deref(),
+                        Some("180 matching lines in 60 files; the first 10 are shown.")
+                    );
+                    done.shown.head
+                }
+                other => panic!("{}", other.for_model()),
+            }
+        })
+        .collect();
+    assert_eq!(first[0].lines().count(), 10);
+    assert!(
+        first[0].starts_with("d0/f00:1:hit\nd0/f00:2:hit\n"),
+        "{}",
+        first[0]
+    );
+    assert!(first.iter().all(|shown| shown == &first[0]));
+    match desk.call("builtin/file-find", json!({"pattern": "f*", "limit": 3})) {
+        CallOutcome::Succeeded(done) => {
+            assert_eq!(done.shown.head, "d0/f00\nd0/f05\nd0/f10\n");
+            assert_eq!(
+                done.note.as_deref(),
+                Some("60 files; the first 3 are shown.")
+            );
+        }
+        other => panic!("{}", other.for_model()),
+    }
+}
+
+#[test]
+fn a_very_long_line_is_shown_around_its_match() {
+    let desk = Desk::builtin();
+    desk.folder().write(
+        "long",
+        format!("{}needle{}\n", "é".repeat(50_000), "x".repeat(100_000)),
+    );
+    let found = desk.ok("builtin/file-search", json!({"pattern": "needle"}));
+    assert!(
+        found.len() < 600 && found.contains("needle") && found.contains('…'),
+        "{found}"
+    );
+}
+
+#[test]
+fn files_are_found_by_patterns_in_every_part() {
+    let desk = Desk::new(
+        Registry::with_builtins(),
+        Some(Folder::new(&["app", "docs"])),
+    );
+    for (part, path) in [
+        ("app", "src/main.rs"),
+        ("app", "src/deep/mod.rs"),
+        ("docs", "a.rs"),
+        ("docs", "a.md"),
+    ] {
+        let place = desk.folder().root(part).join(path);
+        std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
+        std::fs::write(place, "").expect("written");
+    }
+    let find = |arguments| desk.ok("builtin/file-find", arguments);
+    assert_eq!(
+        find(json!({"pattern": "*.rs"})),
+        "app/src/deep/mod.rs\napp/src/main.rs\ndocs/a.rs\n"
+    );
+    assert_eq!(find(json!({"pattern": "src/*.rs"})), "app/src/main.rs\n");
+    assert_eq!(
+        find(json!({"pattern": "**/mod.rs", "path": "app/src"})),
+        "app/src/deep/mod.rs\n"
+    );
+    assert_eq!(
+        find(json!({"pattern": "deep/*", "path": "app/src"})),
+        "app/src/deep/mod.rs\n"
+    );
+    assert_eq!(find(json!({"pattern": "*.none"})), "");
+}
+
+#[test]
+fn a_command_runs_in_the_sandbox_and_what_it_changes_is_captured() {
+    let desk = Desk::builtin();
+    desk.folder().write("sub/x", "");
+    let outcome = desk.call(
+        "builtin/shell",
+        json!({"command": "echo out; echo err >&2; touch made"}),
+    );
+    let told = outcome.for_model();
+    assert!(
+        told.contains("out\n") && told.contains("err\n") && told.ends_with("Exit code 0."),
+        "{told}"
+    );
+    assert!(desk.folder().exists("made"));
+    assert_eq!(
+        desk.folder()
+            .captures
+            .lock()
+            .expect("not poisoned")
+            .as_slice(),
+        [None]
+    );
+    assert!(
+        desk.ok("builtin/shell", json!({"command": "pwd", "folder": "sub"}))
+            .ends_with("/app/sub\n")
+    );
+    match desk.call("builtin/shell", json!({"command": "echo why; exit 7"})) {
+        CallOutcome::Failed(failed) => {
+            assert_eq!(failed.message, "it ended with exit code 7");
+            assert_eq!(failed.shown.head, "why\n");
+        }
+        other => panic!("{}", other.for_model()),
+    }
+    assert_eq!(
+        desk.ok("builtin/shell", json!({"command": "cat"})),
+        "",
+        "there is nothing to read"
+    );
+}
+
+#[test]
+fn defect_5454_a_command_that_hangs_is_stopped_with_all_it_started() {
+    let desk = Desk::builtin();
+    let command = "sleep 1000 & echo $! > number; wait";
+    match desk.call(
+        "builtin/shell",
+        json!({"command": command, "timeout_seconds": 2}),
+    ) {
+        CallOutcome::Failed(failed) => assert_eq!(failed.kind, FailureKind::Timeout),
+        other => panic!("{}", other.for_model()),
+    }
+    let number: u32 = desk
+        .folder()
+        .read("number")
+        .trim()
+        .parse()
+        .expect("a number");
+    // It was killed; how soon the system is done with it is not our business.
+    let is_gone = || {
+        let state = std::fs::read_to_string(format!("/proc/{number}/stat"));
+        state.map_or(true, |state| state.contains(") Z "))
+    };
+    while !is_gone() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_cancelled_command_is_stopped() {
+    let desk = Desk::builtin();
+    let cancel = desk.cancel.clone();
+    std::thread::scope(|scope| {
+        let place = desk.folder().top().join("started");
+        scope.spawn(move || {
+            while !place.exists() {
+                std::thread::yield_now();
+            }
+            cancel.cancel();
+        });
+        match desk.call(
+            "builtin/shell",
+            json!({"command": "touch started; sleep 1000"}),
+        ) {
+            CallOutcome::Failed(failed) => assert_eq!(failed.kind, FailureKind::Cancelled),
+            other => panic!("{}", other.for_model()),
+        }
+    });
+}
+
+#[test]
+fn a_command_that_prints_fifty_megabytes_leaves_head_and_tail() {
+    let mut desk = Desk::builtin();
+    desk.shown_bytes = 4_000;
+    let command = "echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last";
+    match desk.call("builtin/shell", json!({"command": command})) {
+        CallOutcome::Succeeded(done) => {
+            assert_eq!(done.shown.total, 50_000_012);
+            assert!(
+                done.shown.head.starts_with("first\n") && done.shown.tail.ends_with("\nlast\n")
+            );
+            assert!(done.shown.head.len() + done.shown.tail.len() <= 4_000);
+        }
+        other => panic!("{}", other.for_model()),
+    }
+    assert_eq!(desk.ledger.last().output.len(), 50_000_012);
+}
+
+#[test]
+fn the_environment_of_a_command_holds_no_key() {
+    let desk = Desk::builtin();
+    let said = desk.ok("builtin/shell", json!({"command": "env"}));
+    assert!(
+        said.contains("PATH=") && !said.contains("CARGO_MANIFEST_DIR"),
+        "{said}"
+    );
+    let said = desk.ok(
+        "builtin/shell",
+        json!({"command": format!("echo {SECRET}")}),
+    );
+    assert_eq!(said, "[REDACTED]\n");
+    assert!(!desk.ledger.last().arguments.to_string().contains(SECRET));
+}
+
+#[test]
+fn rules_about_commands_hold_for_the_shell() {
+    let mut desk = Desk::builtin();
+    desk.rules = PermissionRules::parse(
+        "deny builtin/shell(touch *)\nallow builtin/shell(echo *)\nask builtin/shell",
+        Effect::Allow,
+    )
+    .expect("rules");
+    for command in [
+        "touch a",
+        "echo x; touch a",
+        "echo $(touch a)",
+        "sh -c 'touch a'",
+    ] {
+        assert_eq!(
+            desk.refused("builtin/shell", json!({"command": command})).0,
+            "rule",
+            "{command}"
+        );
+    }
+    for command in ["ls", "echo $HOME", "echo x > a", "echo x | tee a"] {
+        assert_eq!(
+            desk.refused("builtin/shell", json!({"command": command})).0,
+            "nobody_to_approve",
+            "{command}"
+        );
+    }
+    assert_eq!(
+        desk.ok("builtin/shell", json!({"command": "echo x; echo y"})),
+        "x\ny\n"
+    );
+    assert_eq!(
+        desk.refused("builtin/shell", json!({"command": "rm -rf /"}))
+            .0,
+        "rule"
+    );
+    assert!(!desk.folder().exists("a"));
+}
+
+#[test]
+fn git_tells_shows_and_commits() {
+    let desk = Desk::builtin();
+    repository(&desk.folder().top());
+    desk.folder().write("a.txt", "one\n");
+    assert!(
+        desk.ok("builtin/git-status", json!({}))
+            .contains("?? a.txt")
+    );
+    desk.ok(
+        "builtin/git_commit",
+        json!({"message": "add a file\n\nwith a body"}),
+    );
+    assert_eq!(desk.ok("builtin/git-status", json!({})), "## main\n");
+    let log = desk.ok("builtin/git-log", json!({"limit": 1}));
+    assert!(log.contains("add a file"), "{log}");
+    desk.folder().write("a.txt", "two\n");
+    desk.folder().write("b.txt", "b\n");
+    let diff = desk.ok("builtin/git-diff", json!({"path": "a.txt"}));
+    assert!(diff.contains("-one") && diff.contains("+two"), "{diff}");
+    desk.ok(
+        "builtin/git-commit",
+        json!({"message": "only one", "paths": ["b.txt"]}),
+    );
+    assert!(
+        desk.ok("builtin/git-status", json!({}))
+            .contains(" M a.txt")
+    );
+    assert!(desk.ok("builtin/git-show", json!({})).contains("only one"));
+    assert_eq!(
+        desk.ok(
+            "builtin/git-show",
+            json!({"path": "a.txt", "commit": "HEAD"})
+        ),
+        "one\n"
+    );
+    let summary = desk.ok(
+        "builtin/git-diff",
+        json!({"from": "HEAD~2", "to": "HEAD", "summary": true}),
+    );
+    assert!(summary.contains("2 files changed"), "{summary}");
+    assert!(
+        desk.fails("builtin/git-show", json!({"commit": "nothing"}))
+            .contains("git says")
+    );
+    let other = Desk::builtin();
+    assert!(
+        other
+            .fails("builtin/git-status", json!({}))
+            .contains("no git repository")
+    );
+}
+
+#[test]
+fn git_takes_no_options_from_a_model_and_runs_nothing_of_the_repository() {
+    let desk = Desk::builtin();
+    let top = desk.folder().top();
+    repository(&top);
+    for name in ["--output=/tmp/x", "-p", "", " "] {
+        for (tool, arguments) in [
+            ("builtin/git-show", json!({"commit": name})),
+            ("builtin/git-diff", json!({"from": name})),
+            ("builtin/git-diff", json!({"from": "HEAD", "to": name})),
+            ("builtin/git-log", json!({"from": name})),
+        ] {
+            assert_eq!(
+                desk.refused(tool, arguments).0,
+                "bad_arguments",
+                "{tool} {name:?}"
+            );
+        }
+    }
+    desk.folder().write("--help", "x");
+    desk.ok("builtin/git-diff", json!({"path": "./--help"}));
+    // Hooks, filters and drivers that would leave a trace.
+    let trace = desk.folder().whole.path().join("trace");
+    let command = format!("touch {}", trace.display());
+    desk.folder()
+        .write(".git/hooks/pre-commit", format!("#!/bin/sh\n{command}\n"));
+    let hook = top.join(".git/hooks/pre-commit");
+    std::fs::set_permissions(hook, std::fs::Permissions::from_mode(0o755)).expect("set");
+    let config = std::fs::read_to_string(top.join(".git/config")).expect("read");
+    let evil = format!(
+        "{config}[core]\n\tfsmonitor = {command}\n\tpager = {command}\n[filter \"evil\"]\n\tclean = {command}\n\
+         \tsmudge = {command}\n[diff \"evil\"]\n\ttextconv = {command}\n\tcommand = {command}\n"
+    );
+    std::fs::write(top.join(".git/config"), evil).expect("written");
+    desk.folder()
+        .write(".gitattributes", "* filter=evil diff=evil\n");
+    desk.folder().write("a", "x");
+    desk.ok("builtin/git-status", json!({}));
+    desk.ok("builtin/git-commit", json!({"message": "m"}));
+    desk.folder().write("a", "y");
+    desk.ok("builtin/git-diff", json!({}));
+    desk.ok("builtin/git-show", json!({}));
+    assert!(!trace.exists());
+}
+
+#[test]
+fn what_may_not_be_read_is_not_shown_by_git_either() {
+    let mut desk = Desk::builtin();
+    repository(&desk.folder().top());
+    desk.folder().write("secrets/key", "secret");
+    desk.ok("builtin/git-commit", json!({"message": "m"}));
+    desk.rules =
+        PermissionRules::parse("deny builtin/file-read(secrets/**)", Effect::Allow).expect("rules");
+    assert!(
+        desk.fails("builtin/git-show", json!({"path": "secrets/key"}))
+            .contains("may not be read")
+    );
+    assert!(
+        desk.fails("builtin/git-diff", json!({"path": "secrets"}))
+            .contains("may not be read")
+    );
+    assert_eq!(
+        desk.ok("builtin/file-search", json!({"pattern": "secret"})),
+        ""
+    );
+}
