@@ -92,11 +92,6 @@ fn fault(error: &serde_saphyr::Error) -> Fault {
 /// What the parser calls things, what people call them, and what to do.
 const WORDS: &[(&str, &str, &str)] = &[
     (
-        "duplicate mapping key",
-        "the same field stands here twice",
-        "leave one of them out",
-    ),
-    (
         "multiple YAML documents",
         "a second document begins here",
         "put it into a file of its own",
@@ -147,6 +142,15 @@ fn reworded(message: &str) -> (String, Option<String>, Option<String>) {
     {
         let fix = format!("add `{field}: …`");
         return (format!("the field `{field}` is missing"), None, Some(fix));
+    }
+    if let Some((_, rest)) = message.split_once("duplicate mapping key: ") {
+        let field = rest.split(", set ").next().unwrap_or(rest);
+        let fix = "leave one of them out".to_owned();
+        return (
+            format!("the field `{field}` stands here twice"),
+            None,
+            Some(fix),
+        );
     }
     match WORDS.iter().find(|(theirs, ..)| message.contains(theirs)) {
         Some((_, told, fix)) => ((*told).to_owned(), None, Some((*fix).to_owned())),
@@ -298,7 +302,7 @@ mod tests {
         for (text, message, fix) in [
             (
                 "name: a\nname: b\n",
-                "the same field stands here twice",
+                "the field `name` stands here twice",
                 "leave one of them out",
             ),
             (

@@ -352,3 +352,19 @@ fn names_are_unique_and_builtins_stay() {
     );
     assert!(registry.get("local/x").is_err());
 }
+
+#[test]
+fn the_example_of_the_documentation_works() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let example = page
+        .split("```yaml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
+    let desk = desk(example.expect("an example"));
+    desk.folder().write("a.txt", "1\n2\n3\n");
+    assert_eq!(
+        desk.ok("local/count-lines", json!({"path": "a.txt"})),
+        "{\"lines\": 3}\n"
+    );
+}
