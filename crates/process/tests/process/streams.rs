@@ -1,11 +1,13 @@
 //! Input and output: large, capped, unread, and kept open by someone else.
 
 use crate::harness::{Held, Sandbox, started, stdout, tests};
-use cleveragents_process::{Ending, Input};
+use cleveragents_process::{Cancel, Ending, Input, Stream, run_tapped};
+use std::cell::RefCell;
 
 tests![
     output_beyond_the_limit_is_counted_and_dropped,
     output_at_the_limit_is_whole,
+    output_is_heard_whole_whatever_is_kept,
     large_input_is_read_whole,
     input_that_nobody_reads_holds_up_nobody,
     input_cannot_be_changed_by_the_command,
@@ -30,6 +32,33 @@ fn output_beyond_the_limit_is_counted_and_dropped() {
             assert_eq!(captured.dropped, SIZE - LIMIT);
             assert!(captured.bytes.capacity() as u64 <= 4 * LIMIT);
         }
+    }
+}
+
+fn output_is_heard_whole_whatever_is_kept() {
+    const SIZE: usize = 3_000_000;
+    for held in Held::every() {
+        let script = format!("head -c {SIZE} /dev/zero; echo out; echo err >&2");
+        let sandbox = Sandbox::held_by(held);
+        let mut invocation = sandbox.invocation("sh", &["-c", &script]);
+        invocation.limits.output_bytes = 0;
+        let heard = RefCell::new((Vec::new(), Vec::new()));
+        let hear = |stream, bytes: &[u8]| {
+            let (output, errors) = &mut *heard.borrow_mut();
+            let to = if stream == Stream::Output {
+                output
+            } else {
+                errors
+            };
+            to.extend_from_slice(bytes);
+        };
+        let finished = run_tapped(&invocation, &Cancel::new(), &hear).expect("it runs");
+        assert_eq!(finished.ending, Ending::Exited(0));
+        assert!(finished.stdout.bytes.is_empty());
+        let (output, errors) = heard.into_inner();
+        assert_eq!(output.len(), SIZE + 4);
+        assert!(output.ends_with(b"\0out\n"));
+        assert_eq!(errors, b"err\n");
     }
 }
 
