@@ -6,12 +6,12 @@ use serde_saphyr::Spanned;
 
 use super::entries::{Definition, NamedSlot, SlotAccess, SlotEntry};
 use super::error::Complaint;
-use super::scalar::{EnvironmentEntry, Late, resolve};
+use super::scalar::{EnvironmentEntry, Late, Texts, resolve};
 use crate::capability::{Access, Capability, Environment};
 use crate::spec::{Binding, Slot};
 
 impl Definition {
-    pub(super) fn slots(&mut self) -> Result<Vec<Slot>, Complaint> {
+    pub(super) fn slots(&mut self, expand: &Expand<'_>) -> Result<Vec<Slot>, Complaint> {
         let map = self.resources.take().unwrap_or_default();
         let list = match self.resource_slots.take() {
             Some(list) if !map.is_empty() => {
@@ -29,7 +29,12 @@ impl Definition {
             value: entry.value.named(name),
         });
         let mut slots: Vec<Slot> = Vec::new();
-        for entry in named.chain(list) {
+        for mut entry in named.chain(list) {
+            let slot = &mut entry.value;
+            let texts = [&mut slot.name, &mut slot.r#type].into_iter();
+            for text in texts.chain(&mut slot.description).chain(&mut slot.resource) {
+                expand.text(text)?;
+            }
             if slots.iter().any(|other| other.name == entry.value.name) {
                 let message = format!("there are two slots named `{}`", entry.value.name);
                 return Err(Complaint::rule(
@@ -134,28 +139,31 @@ impl Definition {
             // Whoever says nothing may write.
             _ => Access::Writes,
         };
-        let environment = self.environment(nested.environment)?;
-        Ok(Capability {
+        let mut capability = Capability {
             access,
-            write_scope: self
-                .write_scope
-                .take()
-                .or(nested.write_scope)
-                .unwrap_or_default()
-                .0,
+            write_scope: texts(self.write_scope.take(), nested.write_scope),
             checkpointable: checkpointable.unwrap_or(access == Access::Writes),
             checkpoint_scope: self.checkpoint_scope.take().or(nested.checkpoint_scope),
-            side_effects: self
-                .side_effects
-                .take()
-                .or(nested.side_effects)
-                .unwrap_or_default()
-                .0,
+            side_effects: texts(self.side_effects.take(), nested.side_effects),
             idempotent: idempotent.unwrap_or(access == Access::Reads),
             is_unsafe: is_unsafe.unwrap_or(false),
             needs_approval: needs_approval.unwrap_or(false),
-            environment,
-        })
+            environment: self.environment(nested.environment)?,
+        };
+        let specific = match &mut capability.environment {
+            Environment::Specific(name) => Some(name),
+            _ => None,
+        };
+        let words = capability
+            .write_scope
+            .iter_mut()
+            .chain(&mut capability.side_effects)
+            .chain(&mut capability.checkpoint_scope)
+            .chain(specific);
+        for word in words {
+            expand.text(word)?;
+        }
+        Ok(capability)
     }
 
     fn environment(&mut self, nested: Option<EnvironmentEntry>) -> Result<Environment, Complaint> {
@@ -173,6 +181,11 @@ impl Definition {
             (None, None) => Ok(Environment::Anywhere),
         }
     }
+}
+
+/// The texts at the top, or else those in `capability`.
+fn texts(top: Option<Texts>, nested: Option<Texts>) -> Vec<String> {
+    top.or(nested).unwrap_or_default().0
 }
 
 impl SlotEntry {

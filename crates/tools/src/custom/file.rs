@@ -69,7 +69,7 @@ impl Definition {
             || json!({"type": "object"}),
         )?;
         let output_schema = schema(self.output_schema.take(), expand, || json!({}))?;
-        let resources = self.slots()?;
+        let resources = self.slots(expand)?;
         let capability = self.capability(expand)?;
         let writing = resources.iter().find(|slot| slot.access == Access::Writes);
         if let (Some(slot), Access::Reads) = (writing, capability.access) {

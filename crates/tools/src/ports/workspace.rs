@@ -105,8 +105,9 @@ pub trait Workspace: Send + Sync {
     /// Finds and records everything that changed.
     fn capture_all(&self, by: Attribution<'_>) -> Result<Captured, PortError>;
 
-    /// Runs a command, confined to the sandbox. What it prints goes to `hear` as it comes and is
-    /// not kept. Recording what it changed is not its business.
+    /// Runs a command, confined to the sandbox: it can write in parts that are not read-only, and in
+    /// none with [`Access::Reads`]. What it prints goes to `hear` as it comes and is not kept.
+    /// Recording what it changed is not its business.
     fn exec(
         &self,
         command: &Command,

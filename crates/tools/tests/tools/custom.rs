@@ -98,10 +98,10 @@ tool:
   command: [vacuum, --full, \"${WORD}\", \"${MISSING:none}\"]
   input_schema: {type: object, properties: {count: {type: integer, maximum: \"${LIMIT}\"}}}
   resources:
-    db: {type: local/database, access: read_write, required: true, description: the database}
-  capability: {writes: true, checkpointable: true, checkpoint_scope: transaction, write_scope: 'database:x',
-    side_effects: [schema], idempotent: \"${YES}\", unsafe: true, human_approval_required: true,
-    environment: {specific: box}}
+    db: {type: \"local/${NO:database}\", access: read_write, required: true, description: the database}
+  capability: {writes: true, checkpointable: true, checkpoint_scope: '${NO:transaction}', write_scope: 'database:x',
+    side_effects: ['${NO:schema}'], idempotent: \"${YES}\", unsafe: true, human_approval_required: true,
+    environment: {specific: \"${NO:box}\"}}
   timeout: \"${LIMIT}\"
 ",
     );
