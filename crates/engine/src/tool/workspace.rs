@@ -94,16 +94,17 @@ impl SandboxWorkspace {
 /// The type of a resource and those it inherits from; none when it is not registered any more.
 fn types_of(service: &SandboxService, resource: &str) -> Vec<String> {
     let resources = ResourceService::new(service.engine());
-    let chain = resources.resolve(resource).and_then(|resource| {
-        let types = resources.types()?;
-        Ok(types
-            .inherited(&resource.type_name)
-            .map(|found| found.chain)
-            .unwrap_or_else(|_| vec![resource.type_name]))
-    });
-    chain
-        .map(|chain| chain.iter().map(ToString::to_string).collect())
-        .unwrap_or_default()
+    let Ok(resource) = resources.resolve(resource) else {
+        return Vec::new();
+    };
+    let inherited = resources
+        .types()
+        .ok()
+        .and_then(|types| types.inherited(&resource.type_name).ok());
+    match inherited {
+        Some(found) => found.chain.iter().map(ToString::to_string).collect(),
+        None => vec![resource.type_name.to_string()],
+    }
 }
 
 fn captured(report: CaptureReport) -> Captured {

@@ -7,7 +7,7 @@ use cleveragents_engine::{SpendScope, StoreBudget};
 use cleveragents_store::budgets;
 use cleveragents_testkit::{TestDatabase, at_once};
 use cleveragents_tools::ToolName;
-use cleveragents_tools::ports::{Budget, BudgetRefusal, Spending, SpendingLimits};
+use cleveragents_tools::ports::{Budget, BudgetRefusal, Reservation, Spending, SpendingLimits};
 
 fn scope(limit: u64) -> SpendScope {
     SpendScope {
@@ -51,6 +51,13 @@ fn thirty_two_calls_at_once_stay_within_the_budget() {
     }
 }
 
+fn reserved<'b>(budget: &'b StoreBudget, spending: &Spending<'_>) -> Box<dyn Reservation + 'b> {
+    match budget.reserve(spending) {
+        Ok(reservation) => reservation,
+        Err(refusal) => panic!("there is room: {refusal:?}"),
+    }
+}
+
 #[test]
 fn what_is_not_used_is_given_back_and_calls_are_counted() {
     let database = TestDatabase::each().remove(0);
@@ -66,20 +73,12 @@ fn what_is_not_used_is_given_back_and_calls_are_counted() {
         },
     };
     for _ in 0..5 {
-        drop(
-            budget
-                .reserve(&spending)
-                .ok()
-                .expect("given back each time"),
-        );
+        drop(reserved(&budget, &spending));
     }
-    budget
-        .reserve(&spending)
-        .ok()
-        .expect("there is room")
+    reserved(&budget, &spending)
         .settle(MicroUsd(30))
         .expect("settled");
-    let kept = budget.reserve(&spending).ok().expect("70 are left");
+    let kept = reserved(&budget, &spending);
     assert!(matches!(
         budget.reserve(&spending),
         Err(BudgetRefusal::Calls { limit: 2 })
