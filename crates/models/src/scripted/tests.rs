@@ -22,7 +22,11 @@ fn model(text: &str) -> Persistent {
         first_pause: Duration::from_millis(1),
         ..RetryPolicy::default()
     };
-    Persistent::new(Arc::new(script), Limits::default(), policy)
+    let limits = Limits {
+        total: Duration::from_secs(10),
+        ..Limits::default()
+    };
+    Persistent::new(Arc::new(script), limits, policy)
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {

@@ -139,7 +139,15 @@ fn without_any_setting_the_defaults_hold() {
     );
     assert_eq!(settings.busy_timeout(), Duration::from_secs(30));
     assert_eq!((settings.connections(), settings.events_days()), (8, 90));
-    assert_eq!(configuration.all().expect("legal").len(), 7);
+    // The defaults of the keys are those of the models themselves.
+    assert_eq!(
+        settings.model_limits(),
+        cleveragents_models::Limits::default()
+    );
+    let retries = cleveragents_models::RetryPolicy::default().retries;
+    assert_eq!(settings.model_retries(), retries);
+    assert!(settings.model_default().is_none() && settings.model_fallback().is_empty());
+    assert_eq!(configuration.all().expect("legal").len(), super::KEYS.len());
 }
 
 #[test]
@@ -150,7 +158,8 @@ fn settings_come_from_every_level() {
     )
     .with("CLEVERAGENTS_STORE_BUSY_TIMEOUT_SECONDS", "2")
     .with("CLEVERAGENTS_DATABASE_URL", "sqlite::memory:")
-    .with("CLEVERAGENTS_AUTOMATION_PROFILE", "team/careful");
+    .with("CLEVERAGENTS_AUTOMATION_PROFILE", "team/careful")
+    .with("CLEVERAGENTS_MODEL_FALLBACK", "a/b, c/d/e");
     let flags = Flags::none()
         .with(&keys::FORMAT, "--format", Some("json"))
         .expect("legal");
@@ -161,6 +170,12 @@ fn settings_come_from_every_level() {
     assert_eq!(settings.max_message_bytes(), 10);
     assert_eq!(settings.busy_timeout(), Duration::from_secs(2));
     assert_eq!((settings.connections(), settings.events_days()), (3, 5));
+    let names: Vec<String> = settings
+        .model_fallback()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(names, ["a/b", "c/d/e"]);
 }
 
 #[test]
