@@ -1,7 +1,7 @@
 //! [`TurnService::tell`]: the loop of a turn.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cleveragents_domain::{
@@ -20,7 +20,9 @@ use cleveragents_tools::{
     CallOutcome, Gate, Ground, Guards, LoopGuard, PermissionRules, PlanMode, SafetyProfile,
     ToolSpec, Verdict,
 };
+use futures_util::StreamExt as _;
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
 use super::calls::CallRunner;
 use super::context::fit;
@@ -176,6 +178,8 @@ pub struct TurnService {
     pub(super) engine: Arc<Engine>,
     sessions: SessionService,
     leases: LeaseService,
+    /// What listens to models. Kept, since connections that are kept belong to it.
+    runtime: Arc<OnceLock<Runtime>>,
 }
 
 /// A turn that is running.
@@ -194,7 +198,18 @@ impl TurnService {
             leases: LeaseService::new(Arc::clone(&engine)),
             engine,
             sessions,
+            runtime: Arc::default(),
         }
+    }
+
+    fn runtime(&self) -> std::io::Result<&Runtime> {
+        if let Some(runtime) = self.runtime.get() {
+            return Ok(runtime);
+        }
+        let made = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        Ok(self.runtime.get_or_init(|| made))
     }
 
     /// Answers a question, or goes on with the turn that was interrupted.
@@ -386,7 +401,7 @@ impl TurnService {
                 },
                 crate::tool::Shortage::Store(error) => error.into(),
             })?;
-        let mut completion = match listen(request, chat) {
+        let mut completion = match self.listen(request, chat) {
             (Ok(completion), _) => completion,
             (Err(error), has_begun) => {
                 // What was streamed was paid for, though nobody said how much.
@@ -409,6 +424,45 @@ impl TurnService {
         let step = ChatMessage::Assistant(completion.message.clone());
         self.add_step(running, step, Some(usage))?;
         Ok(completion)
+    }
+
+    /// Listens to the model; says also whether it had begun to answer.
+    fn listen(
+        &self,
+        request: &TurnRequest<'_>,
+        chat: ChatRequest,
+    ) -> (Result<Completion, ModelError>, bool) {
+        let failed = |kind, why: String| ModelError::new(kind, request.model.name(), why);
+        let runtime = match self.runtime() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let why = format!("the system gives no means to listen: {error}");
+                return (Err(failed(ErrorKind::Protocol, why)), false);
+            }
+        };
+        let mut has_begun = false;
+        let answer = runtime.block_on(async {
+            let mut events = request.model.stream(chat, request.stop.clone());
+            while let Some(event) = events.next().await {
+                match event? {
+                    StreamEvent::Text(piece) => {
+                        has_begun = true;
+                        request.observer.text(&piece);
+                    }
+                    StreamEvent::Reasoning(piece) => {
+                        has_begun = true;
+                        request.observer.reasoning(&piece);
+                    }
+                    StreamEvent::ToolCallStarted { .. } | StreamEvent::ToolCallArguments { .. } => {
+                        has_begun = true;
+                    }
+                    StreamEvent::Finished(completion) => return Ok(*completion),
+                }
+            }
+            let why = "the answer ended before it was whole".to_owned();
+            Err(failed(ErrorKind::Interrupted, why))
+        });
+        (answer, has_begun)
     }
 
     /// Everything the model is given.
@@ -546,51 +600,6 @@ impl TurnService {
 pub(super) fn chat_value(message: &ChatMessage) -> Value {
     let value = serde_json::to_value(message).unwrap_or(Value::Null);
     crate::tool::storable_json(&value)
-}
-
-/// Listens to the model; says also whether it had begun to answer.
-fn listen(request: &TurnRequest<'_>, chat: ChatRequest) -> (Result<Completion, ModelError>, bool) {
-    use futures_util::StreamExt as _;
-    let mut has_begun = false;
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            let failed = ModelError::new(
-                ErrorKind::Protocol,
-                request.model.name(),
-                format!("the system gives no means to listen: {error}"),
-            );
-            return (Err(failed), false);
-        }
-    };
-    let answer = runtime.block_on(async {
-        let mut events = request.model.stream(chat, request.stop.clone());
-        while let Some(event) = events.next().await {
-            match event? {
-                StreamEvent::Text(piece) => {
-                    has_begun = true;
-                    request.observer.text(&piece);
-                }
-                StreamEvent::Reasoning(piece) => {
-                    has_begun = true;
-                    request.observer.reasoning(&piece);
-                }
-                StreamEvent::ToolCallStarted { .. } | StreamEvent::ToolCallArguments { .. } => {
-                    has_begun = true;
-                }
-                StreamEvent::Finished(completion) => return Ok(*completion),
-            }
-        }
-        Err(ModelError::new(
-            ErrorKind::Interrupted,
-            request.model.name(),
-            "the answer ended before it was whole",
-        ))
-    });
-    (answer, has_begun)
 }
 
 /// What a call could cost at most: no token has less than a byte.
