@@ -19,18 +19,18 @@ use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, R
 use cleveragents_tools::{Effect, Gate, Guards, PermissionRules, Phase, PlanMode, SafetyProfile};
 
 /// A person who gives fixed answers and remembers what was asked.
-pub struct Person {
-    pub approval: Approval,
-    pub reply: Reply,
-    pub asked: Mutex<Vec<String>>,
+pub(crate) struct Person {
+    pub(crate) approval: Approval,
+    pub(crate) reply: Reply,
+    pub(crate) asked: Mutex<Vec<String>>,
 }
 
 impl Person {
-    pub fn absent() -> Self {
+    pub(crate) fn absent() -> Self {
         Self::saying(Approval::NobodyThere, Reply::NobodyThere)
     }
 
-    pub fn saying(approval: Approval, reply: Reply) -> Self {
+    pub(crate) fn saying(approval: Approval, reply: Reply) -> Self {
         Self {
             approval,
             reply,
@@ -55,30 +55,30 @@ impl Approver for Person {
     }
 }
 
-pub struct Talk {
-    pub engine: Arc<Engine>,
-    pub sessions: SessionService,
-    pub turns: TurnService,
-    pub sandboxes: SandboxService,
-    pub session: SessionId,
+pub(crate) struct Talk {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) sessions: SessionService,
+    pub(crate) turns: TurnService,
+    pub(crate) sandboxes: SandboxService,
+    pub(crate) session: SessionId,
     folder: tempfile::TempDir,
 }
 
 /// What a turn is asked with, besides the script.
-pub struct How<'a> {
-    pub prompt: Option<&'a str>,
-    pub person: &'a Person,
-    pub observer: &'a dyn TurnObserver,
-    pub guards: Guards,
-    pub scopes: Vec<SpendScope>,
-    pub mode: PlanMode,
-    pub rules: &'a str,
-    pub in_sandbox: bool,
-    pub settings: TurnSettings,
+pub(crate) struct How<'a> {
+    pub(crate) prompt: Option<&'a str>,
+    pub(crate) person: &'a Person,
+    pub(crate) observer: &'a dyn TurnObserver,
+    pub(crate) guards: Guards,
+    pub(crate) scopes: Vec<SpendScope>,
+    pub(crate) mode: PlanMode,
+    pub(crate) rules: &'a str,
+    pub(crate) in_sandbox: bool,
+    pub(crate) settings: TurnSettings,
 }
 
 impl<'a> How<'a> {
-    pub fn asking(prompt: &'a str, person: &'a Person) -> Self {
+    pub(crate) fn asking(prompt: &'a str, person: &'a Person) -> Self {
         Self {
             prompt: Some(prompt),
             person,
@@ -94,11 +94,11 @@ impl<'a> How<'a> {
 }
 
 impl Talk {
-    pub fn new(database: &TestDatabase) -> Self {
+    pub(crate) fn new(database: &TestDatabase) -> Self {
         Self::on(database.open())
     }
 
-    pub fn on(engine: Arc<Engine>) -> Self {
+    pub(crate) fn on(engine: Arc<Engine>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let sessions = SessionService::new(Arc::clone(&engine), 1 << 20);
         let session = sessions
@@ -118,7 +118,7 @@ impl Talk {
         }
     }
 
-    pub fn script(&self, text: &str) -> Arc<dyn Model> {
+    pub(crate) fn script(&self, text: &str) -> Arc<dyn Model> {
         let place = self.folder.path().join("script.yaml");
         std::fs::write(&place, text).expect("a file");
         let options = CatalogueOptions::new(Arc::new(|_| None), self.folder.path());
@@ -129,12 +129,12 @@ impl Talk {
     }
 
     /// Where the sandbox's copy of the one part is.
-    pub fn copy(&self) -> PathBuf {
+    pub(crate) fn copy(&self) -> PathBuf {
         let view = self.sandboxes.find("talk").expect("a sandbox");
         view.members[0].root.clone()
     }
 
-    pub fn real(&self) -> PathBuf {
+    pub(crate) fn real(&self) -> PathBuf {
         self.folder.path().join("real")
     }
 
@@ -156,7 +156,7 @@ impl Talk {
         SandboxWorkspace::new(self.sandboxes.clone(), open, WhenMissing::Warn).expect("a workspace")
     }
 
-    pub fn tell(&self, script: &str, how: How<'_>) -> Result<TurnReport, TurnError> {
+    pub(crate) fn tell(&self, script: &str, how: How<'_>) -> Result<TurnReport, TurnError> {
         let model = self.script(script);
         let registry = ToolService::new(Arc::clone(&self.engine))
             .registry()
@@ -197,18 +197,18 @@ impl Talk {
         self.turns.tell(&mut taken, &request)
     }
 
-    pub fn messages(&self) -> Vec<Message> {
+    pub(crate) fn messages(&self) -> Vec<Message> {
         self.sessions
             .messages(self.session, Sequence(0), 10_000)
             .expect("messages")
     }
 
-    pub fn roles(&self) -> Vec<Role> {
+    pub(crate) fn roles(&self) -> Vec<Role> {
         self.messages().iter().map(|message| message.role).collect()
     }
 
     /// The rows of all calls, oldest first.
-    pub fn calls(&self) -> Vec<ToolInvocation> {
+    pub(crate) fn calls(&self) -> Vec<ToolInvocation> {
         let all: Vec<_> = self
             .engine
             .read(|reader| cleveragents_store::invocations::of_session(reader, self.session))
@@ -216,7 +216,7 @@ impl Talk {
         all
     }
 
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.engine
             .read(|reader| turns::running(reader, self.session))
             .expect("read")
