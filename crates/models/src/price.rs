@@ -312,7 +312,7 @@ mod tests {
                     output: rates[1],
                     cached_input: Some(rates[2]),
                     cache_write: Some(rates[3]),
-                    long_input: (above % 3 > 0).then(|| super::LongInput {
+                    long_input: (!above.is_multiple_of(3)).then(|| super::LongInput {
                         above: above.into(),
                         input: long(rates[3]),
                         output: long(rates[0]),

@@ -48,8 +48,11 @@ fn an_answer_is_shown_and_stored_with_what_it_took() {
 #[test]
 fn a_tool_really_acts_and_its_result_goes_back_to_its_call() {
     for form in Form::BOTH {
-        for shape in SHAPES {
-            for stream in [&["write it"][..], &["--stream", "write it"]] {
+        for stream in [&["write it"][..], &["--stream", "write it"]] {
+            for shape in SHAPES {
+                if stream.len() == 2 && shape == Shape::Document {
+                    continue;
+                }
                 let here = format!("{form:?}, {shape:?}, {stream:?}");
                 let arguments = r#"{"path": "new.txt", "content": "written"}"#;
                 let talk = Talk::with_endpoint(

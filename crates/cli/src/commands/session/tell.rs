@@ -112,7 +112,7 @@ fn model_name(
     left: Option<&Turn>,
 ) -> Result<ModelName, CommandError> {
     let named = arguments.actor.as_ref();
-    if let Some(name) = named.or(left.map(|turn| &turn.model)) {
+    if let Some(name) = named.or_else(|| left.map(|turn| &turn.model)) {
         return Ok(name.parse()?);
     }
     if let Some(actor) = &session.actor {
