@@ -37,6 +37,6 @@ pub use session::{
 };
 pub use tool::{SandboxWorkspace, SpendScope, StoreBudget, StoreLedger, ToolError, ToolService};
 pub use turn::{
-    Interrupted, NoObserver, TurnError, TurnObserver, TurnReport, TurnRequest, TurnService,
-    TurnSettings, TurnTools, instructions,
+    Interrupted, NoObserver, TakenSession, TurnError, TurnObserver, TurnReport, TurnRequest,
+    TurnService, TurnSettings, TurnTools, Waiting, instructions,
 };

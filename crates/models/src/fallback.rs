@@ -10,6 +10,7 @@ use crate::event::StreamEvent;
 use crate::generate::{Outlet, generate};
 use crate::model::{Capabilities, EventStream, Model};
 use crate::name::ModelName;
+use crate::price::Price;
 use crate::request::ChatRequest;
 
 /// A link of the chain: a model, or why it cannot be opened.
@@ -56,6 +57,17 @@ impl Model for Fallback {
             .iter()
             .find_map(|(_, opened)| opened.as_ref().ok());
         opened.map(|model| model.capabilities()).unwrap_or_default()
+    }
+
+    /// The highest of all: nobody knows beforehand who answers.
+    fn price(&self) -> Option<Price> {
+        let opened = self
+            .links
+            .iter()
+            .filter_map(|(_, opened)| opened.as_ref().ok());
+        opened
+            .filter_map(|model| model.price())
+            .reduce(Price::highest)
     }
 
     fn stream(&self, request: ChatRequest, cancel: CancellationToken) -> EventStream {

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{ErrorKind, ModelError};
 use crate::event::{Completion, StreamEvent};
 use crate::name::ModelName;
+use crate::price::Price;
 use crate::request::ChatRequest;
 
 /// The pieces of one answer.
@@ -20,6 +21,10 @@ pub trait Model: Send + Sync {
 
     /// What it can do.
     fn capabilities(&self) -> Capabilities;
+
+    /// What it costs; nothing when that is not known. Where one of several may answer, no call costs
+    /// more than this.
+    fn price(&self) -> Option<Price>;
 
     /// Asks it. The stream ends after [`StreamEvent::Finished`] or after an error, whichever comes
     /// first. Dropping it, or cancelling, closes the connection at once.

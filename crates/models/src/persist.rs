@@ -55,6 +55,10 @@ impl Model for Persistent {
         self.backend.capabilities()
     }
 
+    fn price(&self) -> Option<Price> {
+        self.backend.price().copied()
+    }
+
     fn stream(&self, request: ChatRequest, cancel: CancellationToken) -> EventStream {
         let backend = Arc::clone(&self.backend);
         let (limits, policy) = (self.limits, self.policy);

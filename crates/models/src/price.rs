@@ -96,6 +96,15 @@ impl Rates {
         })
     }
 
+    fn highest(self, other: Self) -> Self {
+        Self {
+            input: self.input.max(other.input),
+            output: self.output.max(other.output),
+            cached_input: self.cached_input.max(other.cached_input),
+            cache_write: self.cache_write.max(other.cache_write),
+        }
+    }
+
     fn cost(&self, usage: &Usage) -> MicroUsd {
         let cached = usage.cached_input_tokens.min(usage.input_tokens);
         let written = usage.cache_write_tokens.min(usage.input_tokens - cached);
@@ -130,6 +139,17 @@ impl Price {
             )),
         };
         Some(Self { usual, long_input })
+    }
+
+    /// A price below which neither of the two is, whatever the call.
+    pub(crate) fn highest(self, other: Self) -> Self {
+        let usual = self.usual.highest(other.usual);
+        let long_input = [self.long_input, other.long_input]
+            .into_iter()
+            .flatten()
+            .reduce(|(one, left), (two, right)| (one.min(two), left.highest(right)))
+            .map(|(above, rates)| (above, rates.highest(usual)));
+        Self { usual, long_input }
     }
 
     /// What a call costs, rounded up to a whole millionth of a dollar.
@@ -279,6 +299,41 @@ mod tests {
     }
 
     proptest! {
+        /// What is reserved for a chain of models suffices whoever answers.
+        #[test]
+        fn the_highest_of_two_prices_is_never_below_either(
+            rates in prop::array::uniform8(0.0..50.0_f64), above in any::<[u16; 2]>(),
+            input in any::<u16>(), output in any::<u16>(), cached in any::<u16>(), written in any::<u16>(),
+        ) {
+            let price = |rates: &[f64], above: u16| {
+                let long = |rate: f64| rate * 2.0;
+                Price::read(&WrittenPrice {
+                    input: rates[0],
+                    output: rates[1],
+                    cached_input: Some(rates[2]),
+                    cache_write: Some(rates[3]),
+                    long_input: (!above.is_multiple_of(3)).then(|| super::LongInput {
+                        above: above.into(),
+                        input: long(rates[3]),
+                        output: long(rates[0]),
+                        cached_input: None,
+                        cache_write: Some(rates[1]),
+                    }),
+                })
+                .expect("a price")
+            };
+            let (one, two) = (price(&rates[..4], above[0]), price(&rates[4..], above[1]));
+            let usage = Usage {
+                input_tokens: input.into(),
+                output_tokens: output.into(),
+                cached_input_tokens: cached.into(),
+                cache_write_tokens: written.into(),
+                reasoning_tokens: 0,
+            };
+            let highest = one.highest(two).cost(&usage);
+            prop_assert!(highest >= one.cost(&usage) && highest >= two.cost(&usage));
+        }
+
         /// Nonsense from a provider cannot make a call free, overflow or panic.
         #[test]
         fn costs_are_monotonic_and_total(

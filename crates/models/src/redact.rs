@@ -3,12 +3,15 @@
 //! [`Redactor`] finds every stretch that must go, joins those that overlap, and puts
 //! `[REDACTED]` in their place. Redacting twice changes nothing more.
 
+mod veil;
+
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::Value;
 
+pub use self::veil::Veil;
 use crate::secret::Secret;
 
 /// What stands where a secret was.

@@ -20,6 +20,7 @@ use crate::event::StreamEvent;
 use crate::generate::generate;
 use crate::model::{Capabilities, EventStream, Model};
 use crate::name::ModelName;
+use crate::price::Price;
 use crate::redact::Redactor;
 use crate::request::ChatRequest;
 use crate::yaml;
@@ -115,6 +116,11 @@ impl Model for Replay {
             reasoning: true,
             ..Capabilities::default()
         }
+    }
+
+    /// Nobody is paid for a recording.
+    fn price(&self) -> Option<Price> {
+        None
     }
 
     fn stream(&self, request: ChatRequest, cancel: CancellationToken) -> EventStream {

@@ -1,12 +1,16 @@
 //! The calls of one answer: those that only look run at the same time, those that change something one
 //! after the other, in the order in which the model asked for them.
 
+use std::collections::HashMap;
+
+use cleveragents_domain::SessionId;
 use cleveragents_models::{ToolCall, ToolResult};
 use cleveragents_tools::ports::Scope;
 use cleveragents_tools::{CallContext, CallOutcome, CallRequest};
 
 use super::error::TurnError;
-use super::service::TurnRequest;
+use super::request::TurnRequest;
+use super::secrets::Secrets;
 use crate::tool::{StoreBudget, StoreLedger};
 
 /// So many calls that only look run at the same time.
@@ -15,6 +19,7 @@ const AT_ONCE: usize = 8;
 /// Runs calls through the gate.
 pub(super) struct CallRunner<'a> {
     pub(super) request: &'a TurnRequest<'a>,
+    pub(super) session: SessionId,
     pub(super) budget: &'a StoreBudget,
     pub(super) ledger: &'a StoreLedger,
 }
@@ -22,16 +27,33 @@ pub(super) struct CallRunner<'a> {
 /// A call that was answered, by the gate now or earlier.
 pub(super) struct Answered {
     pub(super) result: ToolResult,
-    /// What came of it; `None` when the answer was known.
+    /// What came of it; `None` when the answer was known, or when it did not get to the gate.
     pub(super) outcome: Option<CallOutcome>,
 }
 
+impl Answered {
+    /// A call that did not run, since one before it waits for a person.
+    fn held_up(call: &ToolCall) -> Self {
+        Self {
+            result: ToolResult {
+                call_id: call.id.clone(),
+                content: "This call did not run: a person is needed first.".to_owned(),
+                is_error: true,
+            },
+            outcome: None,
+        }
+    }
+}
+
 impl CallRunner<'_> {
-    /// Runs what is not known yet. The answers are in the order of the calls.
+    /// Runs what is not known yet. The answers are in the order of the calls. Once a person is needed
+    /// who is not there, the calls behind that one do not run: the model made them in the belief that
+    /// it would. `written` holds arguments that differ from those of the calls, which are for showing.
     pub(super) fn run(
         &self,
         calls: &[ToolCall],
         known: Vec<Option<ToolResult>>,
+        written: &HashMap<String, String>,
     ) -> Result<Vec<Answered>, TurnError> {
         let mut answers: Vec<Option<Answered>> = known
             .into_iter()
@@ -43,7 +65,8 @@ impl CallRunner<'_> {
             })
             .collect();
         let mut at = 0;
-        while at < calls.len() {
+        let mut is_held_up = false;
+        while at < calls.len() && !is_held_up {
             // A run of calls that only look, or a single one.
             let mut end = at + 1;
             while end < calls.len() && self.only_looks(&calls[at]) && self.only_looks(&calls[end]) {
@@ -54,8 +77,9 @@ impl CallRunner<'_> {
                 .collect();
             for few in open.chunks(AT_ONCE) {
                 let together: Vec<&ToolCall> = few.iter().map(|index| &calls[*index]).collect();
-                let outcomes = self.run_together(&together)?;
+                let outcomes = self.run_together(&together, written)?;
                 for (index, outcome) in few.iter().zip(outcomes) {
+                    is_held_up |= outcome.needs_human();
                     answers[*index] = Some(Answered {
                         result: ToolResult {
                             call_id: calls[*index].id.clone(),
@@ -65,10 +89,16 @@ impl CallRunner<'_> {
                         outcome: Some(outcome),
                     });
                 }
+                if is_held_up {
+                    break;
+                }
             }
             at = end;
         }
-        Ok(answers.into_iter().flatten().collect())
+        let answered = calls.iter().zip(answers);
+        Ok(answered
+            .map(|(call, answer)| answer.unwrap_or_else(|| Answered::held_up(call)))
+            .collect())
     }
 
     fn only_looks(&self, call: &ToolCall) -> bool {
@@ -80,13 +110,17 @@ impl CallRunner<'_> {
             .is_ok_and(|spec| !spec.capability.is_writing() && !spec.capability.needs_approval)
     }
 
-    fn run_together(&self, calls: &[&ToolCall]) -> Result<Vec<CallOutcome>, TurnError> {
+    fn run_together(
+        &self,
+        calls: &[&ToolCall],
+        written: &HashMap<String, String>,
+    ) -> Result<Vec<CallOutcome>, TurnError> {
         match calls {
-            [only] => Ok(vec![self.run_one(only)?]),
+            [only] => Ok(vec![self.run_one(only, written)?]),
             _ => std::thread::scope(|scope| {
                 let threads: Vec<_> = calls
                     .iter()
-                    .map(|call| scope.spawn(move || self.run_one(call)))
+                    .map(|call| scope.spawn(move || self.run_one(call, written)))
                     .collect();
                 threads
                     .into_iter()
@@ -99,12 +133,16 @@ impl CallRunner<'_> {
         }
     }
 
-    fn run_one(&self, call: &ToolCall) -> Result<CallOutcome, TurnError> {
+    fn run_one(
+        &self,
+        call: &ToolCall,
+        written: &HashMap<String, String>,
+    ) -> Result<CallOutcome, TurnError> {
         let request = self.request;
         let tools = &request.tools;
         request.observer.calling(call);
         let scope = Scope {
-            session: Some(request.session),
+            session: Some(self.session),
             plan: None,
             actor: request.actor.clone(),
         };
@@ -118,7 +156,7 @@ impl CallRunner<'_> {
             approver: tools.approver,
             budget: self.budget,
             ledger: self.ledger,
-            redactor: request.redactor,
+            redactor: &Secrets(&request.redactor),
             cancel: request.cancel,
             shown_bytes: request.settings.shown_bytes,
         };
@@ -126,7 +164,7 @@ impl CallRunner<'_> {
             &CallRequest {
                 call_id: call.id.clone(),
                 tool: call.name.clone(),
-                arguments: call.arguments.clone(),
+                arguments: written.get(&call.id).unwrap_or(&call.arguments).clone(),
             },
             &context,
         )?;

@@ -125,13 +125,14 @@ impl Diagnose for TurnError {
             Self::Lease(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Budget { .. } => Some(
-                "raise `budget.session-cents` or `budget.day-cents`, or use a cheaper model".to_owned(),
+                "raise `--max-cost`, `budget.session-cents` or `budget.day-cents`, or use a cheaper model"
+                    .to_owned(),
             ),
             Self::Cancelled => {
                 Some("what was done until then is stored; ask again to go on".to_owned())
             }
             Self::TooManySteps(_) => {
-                Some("ask for less at a time, or raise `turn.max-steps`".to_owned())
+                Some("ask for less at a time, or use another model".to_owned())
             }
             Self::Stuck(_) => Some("say it differently, or use another model".to_owned()),
             Self::HumanNeeded(_) => Some(

@@ -9,17 +9,22 @@
 //! Whoever comes after a crash finds the steps ([`resume`](self)): results that are stored are not
 //! asked for again, and a call of which nobody knows what came is asked about, never repeated unasked.
 
+mod ask;
 mod calls;
 mod context;
 mod error;
 mod history;
+mod request;
 mod resume;
+mod secrets;
 mod service;
 mod system;
+mod take;
 
 pub use error::TurnError;
-pub use service::{
-    Interrupted, NoObserver, TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings,
-    TurnTools,
+pub use request::{
+    Interrupted, NoObserver, TurnObserver, TurnReport, TurnRequest, TurnSettings, TurnTools,
 };
+pub use service::TurnService;
 pub use system::instructions;
+pub use take::{TakenSession, Waiting};

@@ -10,7 +10,9 @@ use cleveragents_tools::ports::{Question, Reply};
 use cleveragents_tools::untrusted;
 
 use super::error::TurnError;
-use super::service::{Interrupted, Running, TurnRequest, TurnService};
+use super::request::{Interrupted, TurnRequest};
+use super::secrets;
+use super::service::{Running, TurnService};
 
 /// Answers to the question what to do about a call of which nobody knows what came.
 const RUN_AGAIN: &str = "run it again";
@@ -91,6 +93,8 @@ impl TurnService {
                 .collect(),
             turn,
             steps,
+            written: HashMap::new(),
+            is_loaded: true,
             fence,
         })
     }
@@ -141,7 +145,14 @@ impl TurnService {
                 Some(row) if row.outcome == InvocationOutcome::Running => {
                     self.settle_doubt(request, row)
                 }
+                // It had no effect, and somebody may be there now.
+                Some(row) if is_for_a_person(row) => Ok(None),
                 Some(row) => Ok(Some(self.stored_result(request, row)?)),
+            })
+            .zip(calls)
+            .map(|(result, call)| match result? {
+                None if running.is_loaded => Ok(secrets::lost(call)),
+                result => Ok(result),
             })
             .collect()
     }
@@ -232,6 +243,11 @@ impl TurnService {
             is_error: row.outcome != InvocationOutcome::Succeeded,
         })
     }
+}
+
+/// Whether a call was refused for want of a person.
+fn is_for_a_person(row: &ToolInvocation) -> bool {
+    row.outcome == InvocationOutcome::Refused && row.reason.as_deref() == Some("nobody_to_approve")
 }
 
 /// The calls of the last answer that wait for results.

@@ -163,6 +163,39 @@ fn a_call_that_may_be_repeated_is_run_again_without_a_question() {
 }
 
 #[test]
+fn a_call_whose_secret_is_not_stored_does_not_run_after_a_crash() {
+    let database = TestDatabase::each().remove(0);
+    let key = "sk-0123456789abcdefghij";
+    let script = SCRIPT.replace("content: '2'", &format!("content: 'key {key}'"));
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    let crash = Crash {
+        after: true,
+        call: "one",
+    };
+    let how = How {
+        observer: &crash,
+        ..How::asking("write both", &person)
+    };
+    let ended = catch_unwind(AssertUnwindSafe(|| talk.tell(&script, how)));
+    assert!(ended.is_err() && talk.is_running(), "it crashed");
+    let stored = database.ask("SELECT message FROM turn_steps");
+    assert!(!format!("{stored:?}").contains(key), "{stored:?}");
+    talk.tell(&script, resuming(&person)).expect("resumed");
+    assert!(
+        !talk.copy().join("two.txt").exists(),
+        "it does not write a mask in place of the secret"
+    );
+    assert!(talk.messages()[3].content.contains("held a secret"));
+    // Without a crash the call runs as the model wrote it.
+    let talk = Talk::new(&TestDatabase::each().remove(0));
+    talk.tell(&script, How::asking("write both", &person))
+        .expect("answered");
+    let written = std::fs::read_to_string(talk.copy().join("two.txt")).expect("written");
+    assert_eq!(written, format!("key {key}"));
+}
+
+#[test]
 fn without_an_interrupted_turn_there_is_nothing_to_resume() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);

@@ -1,20 +1,21 @@
 //! A conversation with a scripted model in a sandbox of its own.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use cleveragents_domain::{Message, Role, Sequence, SessionId, ToolInvocation};
 use cleveragents_engine::{
     NoObserver, SandboxService, SandboxWorkspace, SessionService, SpendScope, Target, ToolService,
     TurnError, TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
+    Waiting,
 };
-use cleveragents_models::{CancellationToken, Catalogue, CatalogueOptions, Model};
+use cleveragents_models::{CancellationToken, Catalogue, CatalogueOptions, Model, Redactor};
 use cleveragents_process::{Cancel, WhenMissing};
 use cleveragents_sandbox::Source;
 use cleveragents_store::{Engine, turns};
 use cleveragents_testkit::TestDatabase;
-use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Redact, Reply};
+use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
 use cleveragents_tools::{Effect, Gate, Guards, PermissionRules, Phase, PlanMode, SafetyProfile};
 
 /// A person who gives fixed answers and remembers what was asked.
@@ -51,15 +52,6 @@ impl Approver for Person {
             .expect("fine")
             .push(question.text.to_owned());
         self.reply.clone()
-    }
-}
-
-/// Nothing is secret here.
-pub(crate) struct Open;
-
-impl Redact for Open {
-    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        Cow::Borrowed(text)
     }
 }
 
@@ -170,13 +162,19 @@ impl Talk {
             .registry(&|_| None)
             .expect("tools");
         let gate = Gate::new(Arc::new(registry));
+        let cancel = Cancel::new();
+        let mut taken = self.turns.take(
+            self.session,
+            &Waiting {
+                patience: Duration::from_mins(1),
+                observer: how.observer,
+                cancel: &cancel,
+            },
+        )?;
         let workspace = how.in_sandbox.then(|| self.workspace());
         let rules = PermissionRules::parse(how.rules, Effect::Allow).expect("rules");
-        let cancel = Cancel::new();
-        self.turns.tell(&TurnRequest {
-            session: self.session,
+        let request = TurnRequest {
             prompt: how.prompt.map(str::to_owned),
-            price: None,
             model,
             actor: None,
             system: vec!["You are a test.".to_owned()],
@@ -190,12 +188,13 @@ impl Talk {
                 approver: how.person,
             },
             scopes: how.scopes,
-            redactor: &Open,
+            redactor: Redactor::default(),
             settings: how.settings,
             observer: how.observer,
             cancel: &cancel,
             stop: CancellationToken::new(),
-        })
+        };
+        self.turns.tell(&mut taken, &request)
     }
 
     pub(crate) fn messages(&self) -> Vec<Message> {

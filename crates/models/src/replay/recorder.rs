@@ -16,6 +16,7 @@ use crate::event::StreamEvent;
 use crate::generate::generate;
 use crate::model::{Capabilities, EventStream, Model};
 use crate::name::ModelName;
+use crate::price::Price;
 use crate::redact::Redactor;
 use crate::request::ChatRequest;
 
@@ -47,6 +48,10 @@ impl Model for Recorder {
         self.model.capabilities()
     }
 
+    fn price(&self) -> Option<Price> {
+        self.model.price()
+    }
+
     fn stream(&self, request: ChatRequest, cancel: CancellationToken) -> EventStream {
         let path = Arc::clone(&self.path);
         let redactor = self.redactor.clone();
@@ -73,6 +78,9 @@ impl Model for Recorder {
                 }
                 let is_whole =
                     exchange.error.is_some() || matches!(event, Ok(StreamEvent::Finished(_)));
+                if is_whole {
+                    hide_split_secrets(&mut exchange.events, &redactor);
+                }
                 if is_whole && let Err(error) = append(&path, &exchange, &redactor) {
                     let message = format!("the recording cannot be written: {error}");
                     let shown = path.display().to_string();
@@ -82,6 +90,54 @@ impl Model for Recorder {
                 outlet.give(event).await;
             }
         })
+    }
+}
+
+/// What a piece of an answer belongs to.
+#[derive(PartialEq)]
+enum Strand {
+    Text,
+    Reasoning,
+    Arguments(usize),
+}
+
+/// The text of a piece, and what it belongs to.
+fn strand(event: &mut StreamEvent) -> Option<(Strand, &mut String)> {
+    match event {
+        StreamEvent::Text(text) => Some((Strand::Text, text)),
+        StreamEvent::Reasoning(text) => Some((Strand::Reasoning, text)),
+        StreamEvent::ToolCallArguments { index, fragment } => {
+            Some((Strand::Arguments(*index), fragment))
+        }
+        StreamEvent::ToolCallStarted { .. } | StreamEvent::Finished(_) => None,
+    }
+}
+
+/// Hides secrets that came in several pieces: a strand with one is put into its first piece.
+fn hide_split_secrets(events: &mut Vec<StreamEvent>, redactor: &Redactor) {
+    let mut strands: Vec<(Strand, String)> = Vec::new();
+    for (found, piece) in events.iter_mut().filter_map(strand) {
+        match strands.iter_mut().find(|(known, _)| *known == found) {
+            Some((_, whole)) => whole.push_str(piece),
+            None => strands.push((found, piece.clone())),
+        }
+    }
+    for (secret, whole) in strands {
+        let clean = redactor.text(&whole);
+        if clean == whole {
+            continue;
+        }
+        let mut clean = Some(clean.into_owned());
+        events.retain_mut(|event| match strand(event) {
+            Some((found, piece)) if found == secret => match clean.take() {
+                Some(clean) => {
+                    *piece = clean;
+                    true
+                }
+                None => false,
+            },
+            _ => true,
+        });
     }
 }
 

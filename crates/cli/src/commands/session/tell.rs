@@ -3,17 +3,16 @@
 mod person;
 mod shown;
 
-use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
-use cleveragents_domain::{Code, MicroUsd, Session, Timestamp};
+use cleveragents_domain::{Code, MicroUsd, Session, Timestamp, Turn};
 use cleveragents_engine::{
-    SandboxError, SandboxWorkspace, SpendScope, Target, ToolService, TurnRequest, TurnService,
-    TurnSettings, TurnTools, instructions,
+    SandboxError, SandboxWorkspace, SpendScope, Target, ToolService, TurnError, TurnRequest,
+    TurnService, TurnSettings, TurnTools, Waiting, instructions,
 };
-use cleveragents_models::{CancellationToken, ModelName, Redactor};
+use cleveragents_models::{CancellationToken, ModelName};
 use cleveragents_process::{Cancel, WhenMissing};
-use cleveragents_tools::ports::Redact;
 use cleveragents_tools::{Effect, Gate, Guards, Phase, PlanMode, SafetyProfile};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -25,14 +24,8 @@ use crate::output::{CommandError, Report};
 use person::Terminal;
 use shown::Watcher;
 
-/// Takes out the keys of the environment, and what looks like one.
-struct Secrets(Redactor);
-
-impl Redact for Secrets {
-    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.0.text(text)
-    }
-}
+/// How long to wait for another turn of the session.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, CommandError> {
     let sessions = context.sessions()?;
@@ -43,28 +36,37 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
         other => Some(other.unwrap_or_default().to_owned()),
     };
     let catalogue = context.models(arguments.record.as_deref())?;
-    let name = model_name(context, arguments, &session)?;
-    let model = catalogue.open(&name)?;
-    let price = catalogue.entry(&name)?.price;
-    let scopes = scopes(context, arguments, &session)?;
     let engine = context.engine()?;
     let tools = ToolService::new(Arc::clone(&engine));
     let rules = tools
         .rules(&arguments.rule, Effect::Allow)?
         .protecting([context.home.path().to_owned()]);
-    let workspace = workspace(context, arguments, &session)?;
+    let scopes = scopes(context, arguments, &session)?;
+    let turns = TurnService::new(engine, sessions);
     let gate = Gate::new(Arc::new(tools.registry(&context.variables())?));
     let terminal = Terminal::new(tools);
     let watcher = Watcher::new(context.printer, arguments.stream);
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());
     let signals = stop_on_signals(&cancel, &stop)?;
-    let profile = SafetyProfile::default();
-    let guards = Guards::default();
-    let outcome = TurnService::new(engine, sessions).tell(&TurnRequest {
-        session: session.id,
+    // Dropped after the sandbox, which the next turn of the session takes at once.
+    let mut taken = turns.take(
+        session.id,
+        &Waiting {
+            patience: PATIENCE,
+            observer: &watcher,
+            cancel: &cancel,
+        },
+    )?;
+    let left = taken.interrupted().filter(|_| arguments.resume);
+    if arguments.resume && left.is_none() {
+        return Err(TurnError::NothingToResume(session.id).into());
+    }
+    let model = catalogue.open(&model_name(context, arguments, &session, left)?)?;
+    let workspace = workspace(context, arguments, &session, left)?;
+    let (profile, guards) = (SafetyProfile::default(), Guards::default());
+    let request = TurnRequest {
         prompt: prompt.clone(),
         model,
-        price,
         actor: session.actor.clone(),
         system: vec![instructions(workspace.as_ref())],
         tools: TurnTools {
@@ -81,15 +83,13 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
             approver: &terminal,
         },
         scopes,
-        redactor: &Secrets(catalogue.redactor()),
-        settings: TurnSettings {
-            stream: true,
-            ..TurnSettings::default()
-        },
+        redactor: catalogue.redactor(),
+        settings: TurnSettings::default(),
         observer: &watcher,
         cancel: &cancel,
         stop,
-    });
+    };
+    let outcome = turns.tell(&mut taken, &request);
     signals.close();
     watcher.end();
     let report = outcome?;
@@ -104,13 +104,15 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
     ))
 }
 
-/// Who answers: the one named, the session's actor, or the usual one.
+/// Who answers: the one named, the one that was interrupted, the session's actor, or the usual one.
 fn model_name(
     context: &Context,
     arguments: &SessionTell,
     session: &Session,
+    left: Option<&Turn>,
 ) -> Result<ModelName, CommandError> {
-    if let Some(name) = &arguments.actor {
+    let named = arguments.actor.as_ref();
+    if let Some(name) = named.or_else(|| left.map(|turn| &turn.model)) {
         return Ok(name.parse()?);
     }
     if let Some(actor) = &session.actor {
@@ -158,11 +160,13 @@ fn scopes(
     ])
 }
 
-/// The sandbox that tools act in; made when the project has none for this session yet.
+/// The sandbox that tools act in; made when the project has none for this session yet. A turn that is
+/// gone on with stays in its own.
 fn workspace(
     context: &Context,
     arguments: &SessionTell,
     session: &Session,
+    left: Option<&Turn>,
 ) -> Result<Option<SandboxWorkspace>, CommandError> {
     let service = context.sandboxes()?;
     let name = match (&arguments.sandbox, &arguments.project) {
@@ -187,7 +191,10 @@ fn workspace(
             }
             name
         }
-        (None, None) => return Ok(None),
+        (None, None) => match left.and_then(|turn| turn.sandbox.clone()) {
+            Some(name) => name,
+            None => return Ok(None),
+        },
     };
     let open = service.open(&name)?;
     Ok(Some(SandboxWorkspace::new(

@@ -1,0 +1,171 @@
+//! Answers, tool calls and what the endpoint is told of them, in both forms, in pieces and whole.
+
+use super::form::{Form, Shape};
+use super::world::{READ, SHELL, Talk, WRITE};
+
+const SHAPES: [Shape; 2] = [Shape::Pieces, Shape::Document];
+
+#[test]
+fn an_answer_is_shown_and_stored_with_what_it_took() {
+    for form in Form::BOTH {
+        for shape in SHAPES {
+            let here = format!("{form:?}, {shape:?}");
+            let says = || form.says(shape, &["Good ", "morning."]);
+            let talk = Talk::with_endpoint(form, vec![says(), says()]);
+            let told = talk.told(&["hello"]);
+            assert_eq!(told["response"], "Good morning.", "{here}");
+            assert_eq!(told["usage"]["input_tokens"], 20, "{here}");
+            assert_eq!(told["usage"]["output_tokens"], 10, "{here}");
+            assert!(
+                told["usage"]["cost_usd"].as_f64().expect("priced") > 0.0,
+                "{here}"
+            );
+            // For people, the answer comes as it is said, once, with the rest around it.
+            let mut arguments = talk.arguments(&["--stream", "again"]);
+            arguments[1] = "plain";
+            let shown = talk.agents.run(&arguments);
+            assert_eq!(shown.code, Some(0), "{here}: {shown:?}");
+            assert_eq!(
+                shown.out.matches("Good morning.").count(),
+                1,
+                "{here}: {shown:?}"
+            );
+            assert_eq!(talk.roles(), ["user", "assistant", "user", "assistant"]);
+            let received = talk.server().received();
+            assert_eq!(received.len(), 2, "{here}");
+            for request in &received {
+                assert_eq!(form.key_of(request).as_deref(), Some(form.variables()[2]));
+            }
+            let second = received[1].json().to_string();
+            assert!(
+                second.contains("Good morning."),
+                "{here}: the conversation goes on"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_tool_really_acts_and_its_result_goes_back_to_its_call() {
+    for form in Form::BOTH {
+        for stream in [&["write it"][..], &["--stream", "write it"]] {
+            for shape in SHAPES {
+                if stream.len() == 2 && shape == Shape::Document {
+                    continue;
+                }
+                let here = format!("{form:?}, {shape:?}, {stream:?}");
+                let arguments = r#"{"path": "new.txt", "content": "written"}"#;
+                let talk = Talk::with_endpoint(
+                    form,
+                    vec![
+                        form.calls(shape, &[("call-a", WRITE, arguments)]),
+                        form.says(shape, &["Done."]),
+                    ],
+                );
+                let told = talk.told(stream);
+                assert_eq!(told["response"], "Done.", "{here}");
+                assert_eq!(told["tool_calls"][0]["tool"], "builtin/file-write");
+                assert_eq!(told["tool_calls"][0]["outcome"], "succeeded", "{here}");
+                assert_eq!(told["files_changed"][0], "code/new.txt", "{here}");
+                assert_eq!(talk.file("new.txt").as_deref(), Some("written"));
+                let real = talk.agents.work().join("code/new.txt");
+                assert!(!real.exists(), "{here}: only the sandbox changed");
+                let received = talk.server().received();
+                assert!(form.offered(&received[0]).contains(&WRITE.to_owned()));
+                let pairs = form.exchanges(&received[1]);
+                assert_eq!(pairs.len(), 1, "{here}");
+                assert_eq!(pairs[0].0["name"], WRITE, "{here}");
+                assert_eq!(pairs[0].1.id, "call-a", "{here}");
+                assert_eq!(talk.roles(), ["user", "assistant", "tool", "assistant"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn parallel_calls_all_get_their_own_result() {
+    for form in Form::BOTH {
+        for shape in SHAPES {
+            let here = format!("{form:?}, {shape:?}");
+            let talk = Talk::with_endpoint(
+                form,
+                vec![
+                    form.calls(
+                        shape,
+                        &[
+                            ("c1", READ, r#"{"path": "notes.txt"}"#),
+                            ("c2", WRITE, r#"{"path": "two.txt", "content": "second"}"#),
+                            ("c3", READ, r#"{"path": "two.txt"}"#),
+                            ("c4", SHELL, r#"{"command": "cat notes.txt two.txt"}"#),
+                        ],
+                    ),
+                    form.says(shape, &["All four."]),
+                ],
+            );
+            let told = talk.told(&["do four things"]);
+            assert_eq!(told["response"], "All four.", "{here}");
+            let outcomes = told["tool_calls"].as_array().expect("calls");
+            assert!(
+                outcomes.iter().all(|call| call["outcome"] == "succeeded"),
+                "{here}: {outcomes:?}"
+            );
+            let results = form.results(&talk.server().received()[1]);
+            let ids: Vec<&str> = results.iter().map(|result| result.id.as_str()).collect();
+            assert_eq!(ids, ["c1", "c2", "c3", "c4"], "{here}");
+            for (result, text) in [(0, "first"), (2, "second"), (3, "first")] {
+                assert!(
+                    results[result].content.contains(text),
+                    "{here}: {results:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn calls_that_make_no_sense_are_answered_and_the_model_goes_on() {
+    for form in Form::BOTH {
+        // What is no JSON can come in pieces only: a document of Anthropic's holds an object.
+        let broken = r#"{"path": "notes.txt", "content": "#;
+        let talk = Talk::with_endpoint(
+            form,
+            vec![
+                form.calls(
+                    Shape::Pieces,
+                    &[
+                        ("bad", WRITE, broken),
+                        ("none", "builtin_S_file-raed", r#"{"path": "notes.txt"}"#),
+                        ("wild", "rm -rf /; \u{1b}[2J", "{}"),
+                        ("less", READ, r#"{"file": 3}"#),
+                    ],
+                ),
+                form.says(Shape::Pieces, &["I see."]),
+            ],
+        );
+        let told = talk.told(&["try"]);
+        assert_eq!(told["response"], "I see.", "{form:?}");
+        let outcomes = told["tool_calls"].as_array().expect("calls");
+        assert!(outcomes.iter().all(|call| call["outcome"] == "refused"));
+        assert_eq!(talk.file("notes.txt").as_deref(), Some("first\n"));
+        let results = form.results(&talk.server().received()[1]);
+        let by_id = |id: &str| {
+            let found = results.iter().find(|result| result.id == id);
+            found.expect("a result").content.clone()
+        };
+        assert!(by_id("bad").contains("not JSON"), "{results:?}");
+        assert!(by_id("none").contains("builtin/file-read"), "{results:?}");
+        assert!(by_id("wild").contains("there is no tool"), "{results:?}");
+        assert!(!by_id("wild").contains('\u{1b}'), "{results:?}");
+        assert!(by_id("less").contains("path"), "{results:?}");
+        let reasons: Vec<String> = talk.rows().into_iter().map(|(_, reason)| reason).collect();
+        assert_eq!(
+            reasons,
+            [
+                "bad_arguments",
+                "unknown_tool",
+                "unknown_tool",
+                "bad_arguments"
+            ]
+        );
+    }
+}

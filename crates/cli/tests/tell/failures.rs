@@ -1,0 +1,217 @@
+//! Endpoints that refuse, break off, fall silent or never end, and a person who stops the turn.
+
+use std::io::Read as _;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use cleveragents_testkit::Answer;
+use cleveragents_testkit::model_server::{ModelServer, Response, Step};
+
+use super::form::{Form, Shape};
+use super::world::{SHELL, Talk, agents, error_of};
+
+/// Asserts that the last turn failed with this code, and that the session goes on.
+fn assert_failed(talk: &Talk, answer: &Answer, code: &str) {
+    let error = error_of(answer);
+    assert_eq!(error["code"], code, "{answer:?}");
+    let last = talk.messages();
+    let question = last.iter().rev().find(|message| message["role"] == "user");
+    assert_eq!(
+        question.expect("the question")["state"],
+        "failed",
+        "{last:?}"
+    );
+}
+
+fn says(form: Form) -> Response {
+    form.says(Shape::Pieces, &["All ", "well."])
+}
+
+#[test]
+fn a_busy_or_broken_provider_is_asked_again() {
+    for form in Form::BOTH {
+        let busy = form.refuses(429, "slow down").header("retry-after", "1");
+        let broken = form.refuses(500, "oh no");
+        let talk = Talk::with_endpoint(form, vec![busy, says(form), broken, says(form)]);
+        let started = Instant::now();
+        assert_eq!(talk.told(&["one"])["response"], "All well.", "{form:?}");
+        assert!(
+            started.elapsed() >= Duration::from_secs(1),
+            "it waited as asked"
+        );
+        assert_eq!(talk.told(&["two"])["response"], "All well.", "{form:?}");
+        assert_eq!(talk.server().received().len(), 4, "{form:?}");
+        assert_eq!(talk.roles(), ["user", "assistant", "user", "assistant"]);
+    }
+}
+
+#[test]
+fn a_provider_that_stays_broken_fails_the_turn_and_not_the_session() {
+    for form in Form::BOTH {
+        let broken = || form.refuses(500, "oh no");
+        let server = ModelServer::start(vec![broken(), broken(), says(form)]);
+        let patient = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
+        let talk = Talk::at(patient, form, server);
+        assert_failed(&talk, &talk.tell(&["one"]), "CA-0805");
+        assert_eq!(talk.told(&["two"])["response"], "All well.");
+        assert_eq!(talk.roles(), ["user", "user", "assistant"]);
+    }
+}
+
+#[test]
+fn an_answer_cut_in_the_middle_is_never_taken_for_whole() {
+    for form in Form::BOTH {
+        let long = ["one ", "two ", "three ", "four "];
+        let cut = form.says(Shape::Pieces, &long).cut_after(5);
+        let call = r#"{"command": "echo x >> log.txt"}"#;
+        let calls = form.calls(Shape::Pieces, &[("c", SHELL, call)]);
+        // Behind the name and the beginning of the arguments.
+        let half = calls.clone().cut_after(match form {
+            Form::OpenAi => 2,
+            Form::Anthropic => 8,
+        });
+        let talk = Talk::with_endpoint(form, vec![cut, says(form), half, says(form)]);
+        for prompt in ["text", "call"] {
+            assert_failed(&talk, &talk.tell(&["--stream", prompt]), "CA-0811");
+            assert_eq!(talk.told(&["next"])["response"], "All well.", "{form:?}");
+        }
+        assert_eq!(talk.file("log.txt"), None, "half a call does not run");
+        let roles = talk.roles();
+        assert_eq!(
+            roles,
+            ["user", "user", "assistant", "user", "user", "assistant"]
+        );
+        let running = talk.ask("SELECT count(*) FROM turns WHERE state = 'running'");
+        assert_eq!(running, [["0"]]);
+    }
+}
+
+#[test]
+fn what_was_done_before_a_cut_is_kept_and_told() {
+    for form in Form::BOTH {
+        let call = r#"{"command": "echo x >> log.txt"}"#;
+        let cut = form.says(Shape::Pieces, &["a", "b", "c"]).cut_after(4);
+        let talk = Talk::with_endpoint(
+            form,
+            vec![
+                form.calls(Shape::Pieces, &[("c", SHELL, call)]),
+                cut,
+                says(form),
+            ],
+        );
+        assert_failed(&talk, &talk.tell(&["go"]), "CA-0811");
+        assert_eq!(talk.file("log.txt").as_deref(), Some("x\n"));
+        assert_eq!(talk.roles(), ["user", "assistant", "tool"]);
+        talk.told(&["and now?"]);
+        let pairs = form.exchanges(&talk.server().received()[2]);
+        assert_eq!(pairs.len(), 1, "the model is shown what it did");
+        assert_eq!(
+            talk.file("log.txt").as_deref(),
+            Some("x\n"),
+            "done once only"
+        );
+    }
+}
+
+#[test]
+fn silence_ends_at_the_idle_limit() {
+    for form in Form::BOTH {
+        let (begun, piece) = begun(form);
+        let silent = begun.then(Step::Send(piece)).then(Step::Hang);
+        let server = ModelServer::start(vec![silent, says(form)]);
+        let hasty = agents().with("CLEVERAGENTS_MODEL_IDLE_TIMEOUT_SECONDS", "1");
+        let talk = Talk::at(hasty, form, server);
+        assert_failed(&talk, &talk.tell(&["one"]), "CA-0810");
+        assert!(talk.server().wait_for_closed(1), "the connection is closed");
+        assert_eq!(talk.told(&["two"])["response"], "All well.");
+    }
+}
+
+/// An answer up to its first piece of text, and that piece.
+fn begun(form: Form) -> (Response, Vec<u8>) {
+    let mut response = form.says(Shape::Pieces, &["more "]);
+    let texts = response.steps.iter().enumerate();
+    let mut texts = texts.filter_map(|(place, step)| match step {
+        Step::Send(bytes) => Some((place, bytes.clone())),
+        _ => None,
+    });
+    let (place, piece) = texts
+        .find(|(_, bytes)| String::from_utf8_lossy(bytes).contains("more "))
+        .expect("a piece of text");
+    response.steps.truncate(place);
+    (response, piece)
+}
+
+/// An answer that never ends: a piece of text again and again.
+fn endless(form: Form) -> Response {
+    let (begun, piece) = begun(form);
+    begun.then(Step::Endless(piece))
+}
+
+#[test]
+fn an_answer_without_end_is_stopped_by_its_limits() {
+    for form in Form::BOTH {
+        let server = ModelServer::start(vec![endless(form), says(form)]);
+        let hasty = agents().with("CLEVERAGENTS_MODEL_TOTAL_TIMEOUT_SECONDS", "1");
+        let talk = Talk::at(hasty, form, server);
+        let answer = talk.tell(&["one"]);
+        assert_eq!(answer.code, Some(1), "{answer:?}");
+        assert!(talk.server().wait_for_closed(1), "the connection is closed");
+        assert_eq!(talk.messages()[0]["state"], "failed");
+        assert_eq!(talk.told(&["two"])["response"], "All well.");
+    }
+}
+
+fn interrupt(pid: u32) {
+    let sent = Command::new("kill")
+        .args(["-INT", &pid.to_string()])
+        .status();
+    assert!(sent.expect("kill starts").success(), "the signal is sent");
+}
+
+#[test]
+fn ctrl_c_stops_an_answer_without_end_and_keeps_the_session() {
+    for form in Form::BOTH {
+        let talk = Talk::with_endpoint(form, vec![endless(form), says(form)]);
+        let mut arguments = talk.arguments(&["--stream", "one"]);
+        arguments[1] = "plain";
+        let mut child = talk.agents.command(arguments).spawn().expect("it starts");
+        let mut out = child.stdout.take().expect("a pipe");
+        let mut first = [0; 8];
+        out.read_exact(&mut first).expect("the answer has begun");
+        interrupt(child.id());
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).expect("text");
+        drop(out);
+        let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+        assert_eq!(answer.code, Some(1), "{answer:?}");
+        assert!(answer.err.contains("CA-0911"), "{answer:?}");
+        assert!(talk.server().wait_for_closed(1), "the connection is closed");
+        assert_eq!(talk.messages()[0]["state"], "failed");
+        assert_eq!(talk.told(&["two"])["response"], "All well.");
+    }
+}
+
+#[test]
+fn ctrl_c_stops_a_tool_with_everything_it_started() {
+    let form = Form::OpenAi;
+    let call =
+        r#"{"command": "echo begun > log.txt; sleep 600 & sleep 600; echo never >> log.txt"}"#;
+    let talk = Talk::with_endpoint(
+        form,
+        vec![form.calls(Shape::Pieces, &[("c", SHELL, call)]), says(form)],
+    );
+    let child = talk.start(&["one"]);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while talk.file("log.txt").as_deref() != Some("begun\n") {
+        assert!(Instant::now() < deadline, "the command begins");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    interrupt(child.id());
+    let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+    assert_eq!(error_of(&answer)["code"], "CA-0911", "{answer:?}");
+    assert_eq!(talk.rows(), [("failed".to_owned(), String::new())]);
+    assert_eq!(talk.roles(), ["user", "assistant", "tool"]);
+    assert_eq!(talk.told(&["two"])["response"], "All well.");
+    assert_eq!(form.exchanges(&talk.server().received()[1]).len(), 1);
+}

@@ -1,0 +1,179 @@
+//! The two forms in which the endpoints of these tests speak.
+
+use cleveragents_testkit::model_server::{Received, Response, anthropic, openai};
+use serde_json::{Value, json};
+
+/// A call as an endpoint makes it: id, name, arguments.
+pub(crate) type Call<'a> = (&'a str, &'a str, &'a str);
+
+/// Keys that no test may see again.
+pub(crate) const OPENAI_KEY: &str = "sk-test-0pen4I0123456789abcdefghij";
+pub(crate) const ANTHROPIC_KEY: &str = "zz-nothing-like-a-key-7742";
+
+/// How an endpoint is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    OpenAi,
+    Anthropic,
+}
+
+/// Whether an endpoint answers piece by piece or in one document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Pieces,
+    Document,
+}
+
+/// A result of a tool, as an endpoint receives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) id: String,
+    pub(crate) content: String,
+}
+
+impl Form {
+    pub(crate) const BOTH: [Self; 2] = [Self::OpenAi, Self::Anthropic];
+
+    pub(crate) const fn model(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai/gpt-5.1",
+            Self::Anthropic => "anthropic/claude-sonnet-4-5",
+        }
+    }
+
+    /// The variables for its address and its key, and the key.
+    pub(crate) const fn variables(self) -> [&'static str; 3] {
+        match self {
+            Self::OpenAi => ["OPENAI_BASE_URL", "OPENAI_API_KEY", OPENAI_KEY],
+            Self::Anthropic => ["ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", ANTHROPIC_KEY],
+        }
+    }
+
+    pub(crate) fn says(self, shape: Shape, pieces: &[&str]) -> Response {
+        let text = pieces.concat();
+        match (self, shape) {
+            (Self::OpenAi, Shape::Pieces) => openai::text(pieces),
+            (Self::OpenAi, Shape::Document) => openai::whole(&text, &[]),
+            (Self::Anthropic, Shape::Pieces) => anthropic::text(pieces),
+            (Self::Anthropic, Shape::Document) => {
+                anthropic::whole(&[json!({"type": "text", "text": text})], "end_turn")
+            }
+        }
+    }
+
+    pub(crate) fn calls(self, shape: Shape, calls: &[Call<'_>]) -> Response {
+        match (self, shape) {
+            (Self::OpenAi, Shape::Pieces) => openai::calls(calls),
+            (Self::OpenAi, Shape::Document) => openai::whole("", calls),
+            (Self::Anthropic, Shape::Pieces) => anthropic::calls(calls),
+            (Self::Anthropic, Shape::Document) => {
+                let blocks: Vec<Value> = calls
+                    .iter()
+                    .map(|(id, name, arguments)| {
+                        let input: Value = serde_json::from_str(arguments).expect("JSON");
+                        json!({"type": "tool_use", "id": id, "name": name, "input": input})
+                    })
+                    .collect();
+                anthropic::whole(&blocks, "tool_use")
+            }
+        }
+    }
+
+    pub(crate) fn refuses(self, status: u16, message: &str) -> Response {
+        match self {
+            Self::OpenAi => openai::error(status, "trouble", message),
+            Self::Anthropic => anthropic::error(status, "trouble", message),
+        }
+    }
+
+    /// The key that came with a request.
+    pub(crate) fn key_of(self, request: &Received) -> Option<String> {
+        match self {
+            Self::OpenAi => {
+                let header = request.header("authorization")?;
+                header.strip_prefix("Bearer ").map(str::to_owned)
+            }
+            Self::Anthropic => request.header("x-api-key").map(str::to_owned),
+        }
+    }
+
+    /// The names of the tools that a request offers.
+    pub(crate) fn offered(self, request: &Received) -> Vec<String> {
+        let body = request.json();
+        let tools = body["tools"].as_array().cloned().unwrap_or_default();
+        let name = |tool: &Value| match self {
+            Self::OpenAi => text(&tool["function"]["name"]),
+            Self::Anthropic => text(&tool["name"]),
+        };
+        tools.iter().map(name).collect()
+    }
+
+    /// The calls in a request with the results behind them, turn by turn: every result must stand
+    /// right behind the answer that made its call, and every call must have one.
+    pub(crate) fn exchanges(self, request: &Received) -> Vec<(Value, Given)> {
+        let body = request.json();
+        let messages = body["messages"].as_array().expect("messages").clone();
+        let mut pairs: Vec<(Value, Given)> = Vec::new();
+        let mut open: Vec<Value> = Vec::new();
+        for message in &messages {
+            let (calls, results) = self.parts(message);
+            for result in results {
+                let place = open.iter().position(|call| text(&call["id"]) == result.id);
+                let place = place.unwrap_or_else(|| panic!("a result without a call: {result:?}"));
+                pairs.push((open.remove(place), result));
+            }
+            if message["role"] != "tool" {
+                assert!(
+                    open.is_empty(),
+                    "calls without results: {open:?} in {messages:#?}"
+                );
+            }
+            open.extend(calls);
+        }
+        assert!(open.is_empty(), "calls without results: {open:?}");
+        pairs
+    }
+
+    /// The results in a request.
+    pub(crate) fn results(self, request: &Received) -> Vec<Given> {
+        let pairs = self.exchanges(request).into_iter();
+        pairs.map(|(_, result)| result).collect()
+    }
+
+    /// The calls, as `{id, name}`, and the results of one message.
+    fn parts(self, message: &Value) -> (Vec<Value>, Vec<Given>) {
+        match self {
+            Self::OpenAi => {
+                let calls = message["tool_calls"].as_array().into_iter().flatten();
+                let calls =
+                    calls.map(|call| json!({"id": call["id"], "name": call["function"]["name"]}));
+                let result = (message["role"] == "tool").then(|| Given {
+                    id: text(&message["tool_call_id"]),
+                    content: text(&message["content"]),
+                });
+                (calls.collect(), result.into_iter().collect())
+            }
+            Self::Anthropic => {
+                let blocks = message["content"].as_array().cloned().unwrap_or_default();
+                let of = |kind: &'static str| {
+                    let blocks = blocks.clone().into_iter();
+                    blocks.filter(move |block| block["type"] == kind)
+                };
+                let calls = of("tool_use")
+                    .map(|block| json!({"id": block["id"], "name": block["name"]}))
+                    .collect();
+                let results = of("tool_result")
+                    .map(|block| Given {
+                        id: text(&block["tool_use_id"]),
+                        content: text(&block["content"]),
+                    })
+                    .collect();
+                (calls, results)
+            }
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,217 @@
+//! `kill -9` at random instants of a turn with five calls, one of which must not happen twice.
+
+use std::time::{Duration, Instant};
+
+use cleveragents_testkit::{Dice, proof_size};
+use serde_json::Value;
+
+use super::world::{READ, SHELL, Talk, WRITE, agents, error_of};
+
+/// The command takes a while after its effect, so that many instants fall into the doubt.
+fn script() -> String {
+    format!(
+        "answers:\n\
+         - calls:\n  \
+         - {{id: one, name: {READ}, arguments: {{path: notes.txt}}}}\n  \
+         - {{id: two, name: {WRITE}, arguments: {{path: a.txt, content: a}}}}\n  \
+         - {{id: three, name: {SHELL}, arguments: {{command: 'echo x >> log.txt; sleep 0.1'}}}}\n\
+         - calls:\n  \
+         - {{id: four, name: {READ}, arguments: {{path: a.txt}}}}\n  \
+         - {{id: five, name: {WRITE}, arguments: {{path: b.txt, content: b}}}}\n\
+         - text: Done.\n"
+    )
+}
+
+fn talk() -> Talk {
+    let talk = Talk::scripted(agents(), &script());
+    let after = "answers:\n- {when: '.', text: I see.}\n";
+    std::fs::write(talk.agents.work().join("after.yaml"), after).expect("a file");
+    talk
+}
+
+/// Starts the turn, waits as told, and kills it.
+fn kill_when(talk: &Talk, wait: impl FnOnce()) {
+    let mut child = talk.start(&["go"]);
+    wait();
+    child.kill().expect("a program that is not reaped");
+    child.wait().expect("a killed program is reaped");
+}
+
+/// How often the one command took effect.
+fn effects(talk: &Talk) -> usize {
+    talk.file("log.txt").map_or(0, |log| log.lines().count())
+}
+
+/// Asserts that every call in the history has one result, right behind it.
+fn assert_usable(talk: &Talk, here: &str) {
+    talk.messages();
+    let rows = talk.ask("SELECT metadata FROM messages ORDER BY sequence");
+    let mut open: Vec<Value> = Vec::new();
+    for row in rows {
+        let facts: Value = serde_json::from_str(&row[0]).expect("JSON");
+        let text = facts["chat"].to_string();
+        if text.contains("\"call_id\"") {
+            let id = find(&facts["chat"], "call_id").expect("an id");
+            let place = open.iter().position(|call| *call == id);
+            open.remove(place.unwrap_or_else(|| panic!("{here}: a result without a call: {id}")));
+        } else {
+            assert!(open.is_empty(), "{here}: calls without results: {open:?}");
+            if let Some(calls) = find(&facts["chat"], "calls") {
+                let calls = calls.as_array().expect("calls").clone();
+                open.extend(calls.into_iter().map(|call| call["id"].clone()));
+            }
+        }
+    }
+    assert!(open.is_empty(), "{here}: calls without results: {open:?}");
+    let running = talk.ask("SELECT count(*) FROM turns WHERE state = 'running'");
+    assert_eq!(running, [["0"]], "{here}");
+    let running = talk.ask("SELECT count(*) FROM tool_invocations WHERE outcome = 'running'");
+    assert_eq!(running, [["0"]], "{here}");
+}
+
+/// A field of this name at any depth.
+fn find(value: &Value, name: &str) -> Option<Value> {
+    match value {
+        Value::Object(fields) => fields
+            .get(name)
+            .cloned()
+            .or_else(|| fields.values().find_map(|value| find(value, name))),
+        Value::Array(items) => items.iter().find_map(|item| find(item, name)),
+        _ => None,
+    }
+}
+
+/// What the database knew of the turn when it was killed.
+struct Left {
+    is_running: bool,
+    /// The outcome of the command's row; empty without a row.
+    command: String,
+    /// Rows of calls that had a result.
+    ended: Vec<Vec<String>>,
+}
+
+fn left(talk: &Talk) -> Left {
+    let running = talk.ask("SELECT count(*) FROM turns WHERE state = 'running'");
+    let command = talk.ask("SELECT outcome FROM tool_invocations WHERE call_id = 'three'");
+    Left {
+        is_running: running == [["1"]],
+        command: command
+            .first()
+            .map(|row| row[0].clone())
+            .unwrap_or_default(),
+        ended: talk.ask(
+            "SELECT invocation_id, call_id, outcome, output_hash, finished_at \
+             FROM tool_invocations WHERE outcome <> 'running' ORDER BY invocation_id",
+        ),
+    }
+}
+
+/// Goes on after a kill, in one way or the other, and checks everything.
+fn go_on(talk: &Talk, by_resume: bool, here: &str) {
+    let left = left(talk);
+    let before = effects(talk);
+    let here = &format!("{here}, resume {by_resume}, command `{}`", left.command);
+    let told = if by_resume {
+        let answer = talk.tell(&["--resume"]);
+        if left.is_running {
+            assert_eq!(answer.code, Some(0), "{here}: {answer:?}");
+            let told = answer.json()["data"].clone();
+            assert_eq!(told["response"], "Done.", "{here}");
+            assert_eq!(talk.file("b.txt").as_deref(), Some("b"), "{here}");
+            told
+        } else {
+            assert_eq!(error_of(&answer)["code"], "CA-0913", "{here}: {answer:?}");
+            talk.told(&["--actor", "scripted/after.yaml", "and now?"])
+        }
+    } else {
+        talk.told(&["--actor", "scripted/after.yaml", "and now?"])
+    };
+    let interrupted = &told["interrupted"];
+    assert_eq!(interrupted.is_object(), left.is_running, "{here}: {told}");
+    let is_doubtful = left.command == "running";
+    if left.is_running {
+        let expected = if is_doubtful {
+            vec!["builtin/shell"]
+        } else {
+            vec![]
+        };
+        assert_eq!(
+            interrupted["doubtful"],
+            serde_json::json!(expected),
+            "{here}"
+        );
+        assert_eq!(interrupted["resumed"], by_resume, "{here}");
+    }
+    let runs = talk.ask("SELECT count(*) FROM tool_invocations WHERE call_id = 'three'");
+    let runs: usize = runs[0][0].parse().expect("a number");
+    assert!(runs <= 1, "{here}: it ran {runs} times");
+    let after = effects(talk);
+    match left.command.as_str() {
+        // What was begun is not repeated, whatever came of it.
+        "running" | "succeeded" => assert_eq!(after, before, "{here}"),
+        _ if by_resume && left.is_running => assert_eq!(after, 1, "{here}"),
+        _ => assert_eq!(after, before, "{here}"),
+    }
+    assert!(after <= 1, "{here}: {after} lines");
+    if left.command == "succeeded" {
+        assert_eq!(after, 1, "{here}");
+    }
+    for row in &left.ended {
+        let same = talk.ask(&format!(
+            "SELECT invocation_id, call_id, outcome, output_hash, finished_at \
+             FROM tool_invocations WHERE call_id = '{}'",
+            row[1]
+        ));
+        assert_eq!(
+            same,
+            std::slice::from_ref(row),
+            "{here}: a stored result was repeated"
+        );
+    }
+    assert_usable(talk, here);
+}
+
+#[test]
+fn a_turn_killed_at_any_instant_is_gone_on_with_and_repeats_nothing() {
+    let talk = talk();
+    let started = Instant::now();
+    assert_eq!(talk.told(&["go"])["response"], "Done.");
+    let needs = started.elapsed();
+    assert_eq!(effects(&talk), 1);
+    assert_usable(&talk, "without a kill");
+    let mut dice = Dice::default();
+    let limit = u64::try_from(needs.as_micros()).expect("a short time");
+    for round in 0..proof_size(12, 100) {
+        let talk = self::talk();
+        let wait = Duration::from_micros(dice.roll(limit + limit / 10));
+        kill_when(&talk, || std::thread::sleep(wait));
+        go_on(
+            &talk,
+            round % 2 == 0,
+            &format!("round {round}, {wait:?} of {needs:?}"),
+        );
+    }
+}
+
+#[test]
+fn a_command_killed_behind_its_effect_is_doubtful_and_never_repeated() {
+    for by_resume in [true, false] {
+        let talk = talk();
+        kill_when(&talk, || {
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while effects(&talk) == 0 {
+                assert!(Instant::now() < deadline, "the command takes effect");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        assert_eq!(left(&talk).command, "running");
+        go_on(&talk, by_resume, "behind its effect");
+        assert_eq!(effects(&talk), 1);
+        let messages = talk.messages();
+        let told = messages.iter().find(|message| {
+            let text = message["content"].as_str().unwrap_or_default();
+            text.contains("not known whether it took effect")
+        });
+        assert!(told.is_some(), "the model is told: {messages:?}");
+    }
+}

@@ -1,0 +1,128 @@
+//! A tool that prints 50 MB.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use cleveragents_testkit::Answer;
+use cleveragents_testkit::model_server::{ModelServer, Received};
+use serde_json::json;
+
+use super::form::{Form, Shape};
+use super::world::{SHELL, Talk, agents};
+
+/// The numbers from 1 to this, a line each, have more than 50 MB.
+const LAST: u64 = 6_700_000;
+const TOTAL: u64 = 52_488_896;
+
+/// Before the line of a million stand so many bytes; from there every line has eight.
+const BEFORE_A_MILLION: u64 = 6_888_888;
+
+/// The most memory that the program may have needed, in KiB: the output once, to store it, and what it
+/// needs anyway.
+const MOST_MEMORY: u64 = 128 << 10;
+
+/// The most memory that a process has had so far, in KiB.
+fn peak_of(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.expect("a peak").trim().trim_end_matches(" kB");
+    number.parse().expect("a number")
+}
+
+/// The call that the model is told to read on with: its row and where to begin.
+fn reference(content: &str) -> (String, u64) {
+    let (_, rest) = content
+        .split_once("Read them with builtin/output-read: ")
+        .unwrap_or_else(|| panic!("no way to read on: {content}"));
+    let line = rest.lines().next().expect("a line");
+    let told: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    let invocation = told["invocation"].as_str().expect("a row").to_owned();
+    (invocation, told["offset"].as_u64().expect("a place"))
+}
+
+fn check_shown(content: &str) -> (String, u64) {
+    assert!(
+        content.len() < 80 << 10,
+        "{} bytes are shown",
+        content.len()
+    );
+    assert!(content.contains(&format!("Of {TOTAL} bytes")), "{content}");
+    assert!(content.contains("\n1\n2\n3\n"), "the beginning is shown");
+    assert!(content.contains(&format!("\n{LAST}\n")), "the end is shown");
+    reference(content)
+}
+
+#[test]
+fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
+    for form in Form::BOTH {
+        let pid = Arc::new(AtomicU32::new(0));
+        let peak = Arc::new(AtomicU64::new(0));
+        let seen = (Arc::clone(&pid), Arc::clone(&peak));
+        let middle = 3_210_987;
+        let server = ModelServer::answering(move |request: &Received| {
+            let results = form.results(request);
+            match results.as_slice() {
+                [] => {
+                    let print = json!({"command": format!("seq 1 {LAST}")}).to_string();
+                    form.calls(Shape::Pieces, &[("big", SHELL, &print)])
+                }
+                [big] => {
+                    seen.1
+                        .store(peak_of(seen.0.load(Ordering::SeqCst)), Ordering::SeqCst);
+                    let (invocation, offset) = check_shown(&big.content);
+                    let page = |offset: u64, limit: u64| {
+                        json!({"invocation": invocation, "offset": offset, "limit": limit})
+                            .to_string()
+                    };
+                    let far = BEFORE_A_MILLION + 8 * (middle - 1_000_000);
+                    let calls = [
+                        ("next", page(offset, 1_000)),
+                        ("far", page(far, 80)),
+                        ("last", page(TOTAL - 8, 80)),
+                        ("behind", page(TOTAL, 80)),
+                    ];
+                    let calls = calls
+                        .each_ref()
+                        .map(|(id, arguments)| (*id, "builtin_S_output-read", &**arguments));
+                    form.calls(Shape::Pieces, &calls)
+                }
+                _ => form.says(Shape::Pieces, &["Read."]),
+            }
+        });
+        let talk = Talk::at(agents(), form, server);
+        let child = talk.start(&["print much"]);
+        pid.store(child.id(), Ordering::SeqCst);
+        let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        assert_eq!(answer.json()["data"]["response"], "Read.");
+        let peak = peak.load(Ordering::SeqCst);
+        assert!(
+            peak > 0 && peak < MOST_MEMORY,
+            "{form:?}: {peak} KiB of memory"
+        );
+        let received = talk.server().received();
+        let results = form.results(&received[2]);
+        let of = |id: &str| {
+            let found = results.iter().find(|result| result.id == id);
+            found.expect("a result").content.clone()
+        };
+        let (_, offset) = reference(&of("big"));
+        assert!(offset > 10_000, "the beginning was shown");
+        let ten: Vec<String> = (middle..middle + 10).map(|line| line.to_string()).collect();
+        let ten = ten.join(
+            "
+",
+        );
+        assert!(of("far").contains(&format!("\n{ten}\n<")), "{}", of("far"));
+        assert!(
+            of("last").contains(&format!("\n{LAST}\n")),
+            "{}",
+            of("last")
+        );
+        assert!(of("behind").contains("cannot be read"), "{}", of("behind"));
+        assert!(of("next").contains("bytes follow"), "{}", of("next"));
+        let stored = talk.ask("SELECT max(length(content)) FROM messages");
+        let stored: u64 = stored[0][0].parse().expect("a number");
+        assert!(stored < 80 << 10, "the session stays small: {stored}");
+    }
+}

@@ -1,0 +1,12 @@
+//! `session tell` through the program: models behind real HTTP endpoints, crashes, crowds, secrets and
+//! refusals.
+
+mod endpoint;
+mod failures;
+mod form;
+mod kill;
+mod large;
+mod refusals;
+mod secrets;
+mod together;
+mod world;

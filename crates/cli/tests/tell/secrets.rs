@@ -1,0 +1,153 @@
+//! Keys planted everywhere, and found nowhere afterwards.
+
+use cleveragents_testkit::Answer;
+use cleveragents_testkit::model_server::{ModelServer, Received, Response};
+
+use super::form::{ANTHROPIC_KEY, Form, OPENAI_KEY, Shape};
+use super::world::{READ, SHELL, Talk, agents, every_file};
+
+const KEYS: [&str; 2] = [OPENAI_KEY, ANTHROPIC_KEY];
+
+/// Asserts that no key stands in a text.
+fn assert_clean(what: &str, bytes: &[u8]) {
+    for key in KEYS {
+        // Half a key is too much, too.
+        for part in [key, &key[..key.len() / 2 + 4]] {
+            let is_there = bytes
+                .windows(part.len())
+                .any(|window| window == part.as_bytes());
+            assert!(!is_there, "a key stands in {what}");
+        }
+    }
+}
+
+fn assert_shows_nothing(what: &str, answer: &Answer) {
+    assert_clean(&format!("the output of {what}"), answer.out.as_bytes());
+    assert_clean(&format!("the errors of {what}"), answer.err.as_bytes());
+}
+
+/// What an endpoint could do with a key that it was sent.
+fn responses(form: Form) -> Vec<Response> {
+    let env = r#"{"command": "env; cat /proc/self/environ; cat /proc/$PPID/environ; cat .env; echo end"}"#;
+    let echo = format!(r#"{{"command": "echo {}"}}"#, form.variables()[2]);
+    let bad = format!(r#"{{"command": "{}""#, form.variables()[2]);
+    let unknown = format!("tool-{}", form.variables()[2]);
+    let key = form.variables()[2];
+    let (left, right) = key.split_at(key.len() / 2);
+    vec![
+        form.calls(
+            Shape::Pieces,
+            &[
+                ("env", SHELL, env),
+                ("file", READ, r#"{"path": ".env"}"#),
+                ("echo", SHELL, &echo),
+                ("bad", SHELL, &bad),
+                ("unknown", &unknown, "{}"),
+            ],
+        ),
+        form.says(Shape::Pieces, &["Your key is ", left, right, ", isn't it?"]),
+        form.refuses(401, &format!("the key {key} is wrong")),
+        form.refuses(400, &format!("cannot use \"{key}\" here")),
+        form.says(Shape::Pieces, &["It was ", key, "."])
+            .cut_after(5),
+    ]
+}
+
+#[test]
+fn no_key_is_shown_stored_sent_back_or_given_to_a_child() {
+    for form in Form::BOTH {
+        let planted = agents()
+            .with("CLEVERAGENTS_MODEL_RETRIES", "0")
+            .with(other(form).variables()[1], other(form).variables()[2]);
+        let secrets = format!("OPENAI_API_KEY={OPENAI_KEY}\nOTHER={ANTHROPIC_KEY}\n");
+        let real = planted.work().join("code");
+        std::fs::create_dir(&real).expect("a folder");
+        std::fs::write(real.join(".env"), &secrets).expect("a file");
+        let talk = Talk::at(planted, form, ModelServer::start(responses(form)));
+        let record = talk.agents.work().join("record.jsonl");
+        let record = record.to_str().expect("a path");
+        let first = talk.tell(&["--record", record, "show me everything"]);
+        assert_eq!(first.code, Some(0), "{}", first.err);
+        assert_shows_nothing("the first turn", &first);
+        let mut plain = talk.arguments(&["--stream", "again"]);
+        plain[1] = "plain";
+        for what in ["401", "400", "cut"] {
+            let answer = talk.agents.run(&plain);
+            assert_ne!(answer.code, Some(0), "{what}: {answer:?}");
+            assert_shows_nothing(what, &answer);
+        }
+        let results = form.results(&talk.server().received()[1]);
+        assert_eq!(results.len(), 5);
+        for result in &results {
+            assert_clean("a result", result.content.as_bytes());
+        }
+        let env = &results[0].content;
+        assert!(
+            env.contains("PATH=") && env.contains("end"),
+            "it ran: {env}"
+        );
+        assert!(!env.contains("_API_KEY=sk"), "{env}");
+        let session = talk.session.as_str();
+        for command in [
+            &["session", "messages", session][..],
+            &["session", "show", session],
+            &["session", "export", session],
+            &["session", "search", "key"],
+            &["sandbox", "diff", "box", "--stat"],
+        ] {
+            for format in ["json", "plain"] {
+                let answer = talk.agents.run(&[&["--format", format], command].concat());
+                assert_eq!(answer.code, Some(0), "{command:?}: {answer:?}");
+                assert_shows_nothing(&format!("{command:?}"), &answer);
+            }
+        }
+        assert_clean("the recording", &std::fs::read(record).expect("recorded"));
+        let files = every_file(talk.agents.home());
+        let database = talk.agents.database();
+        assert!(files.iter().any(|(path, _)| *path == database));
+        for (path, bytes) in files {
+            if path != talk.copy.join(".env") {
+                assert_clean(&path.display().to_string(), &bytes);
+            }
+        }
+    }
+}
+
+const fn other(form: Form) -> Form {
+    match form {
+        Form::OpenAi => Form::Anthropic,
+        Form::Anthropic => Form::OpenAi,
+    }
+}
+
+#[test]
+fn the_environment_of_a_child_holds_no_key_by_name_or_value() {
+    let form = Form::OpenAi;
+    let server = ModelServer::answering(move |request: &Received| {
+        if form.results(request).is_empty() {
+            // Turned around, so that hiding it from the output cannot help.
+            let command = r#"{"command": "env | rev > env.txt; tr '\\0' '\\n' < /proc/1/environ | rev >> env.txt; true"}"#;
+            form.calls(Shape::Pieces, &[("c", SHELL, command)])
+        } else {
+            form.says(Shape::Pieces, &["Done."])
+        }
+    });
+    let planted = agents()
+        .with("ANTHROPIC_API_KEY", ANTHROPIC_KEY)
+        .with("SOME_PASSWORD", "hunter2-hunter2");
+    let talk = Talk::at(planted, form, server);
+    talk.told(&["go"]);
+    let turned = talk.file("env.txt").expect("written");
+    let lines: Vec<String> = turned
+        .lines()
+        .map(|line| line.chars().rev().collect())
+        .collect();
+    assert!(
+        lines.iter().any(|line| line.starts_with("PATH=")),
+        "{lines:?}"
+    );
+    for word in [OPENAI_KEY, ANTHROPIC_KEY, "hunter2", "API_KEY", "PASSWORD"] {
+        let found = lines.iter().find(|line| line.contains(word));
+        assert!(found.is_none(), "a child has {found:?}");
+    }
+}

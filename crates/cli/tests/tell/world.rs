@@ -1,0 +1,168 @@
+//! A session, a folder in a sandbox, and a model to talk to.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use cleveragents_testkit::model_server::{ModelServer, Response};
+use cleveragents_testkit::{Agents, Answer, TestDatabase};
+use serde_json::Value;
+
+use super::form::Form;
+
+/// What a text file in the sandbox holds at first.
+pub(crate) const NOTES: &str = "first\n";
+
+/// The wire names of the tools that these tests call.
+pub(crate) const SHELL: &str = "builtin_S_shell";
+pub(crate) const READ: &str = "builtin_S_file-read";
+pub(crate) const WRITE: &str = "builtin_S_file-write";
+
+/// A conversation with one model, with tools that act in a sandbox.
+pub(crate) struct Talk {
+    pub(crate) agents: Agents,
+    pub(crate) session: String,
+    model: String,
+    /// The sandbox's copy of the one folder.
+    pub(crate) copy: PathBuf,
+    pub(crate) server: Option<ModelServer>,
+}
+
+pub(crate) fn agents() -> Agents {
+    Agents::new(env!("CARGO_BIN_EXE_agents"))
+}
+
+impl Talk {
+    /// A conversation of this program with this model.
+    pub(crate) fn new(agents: Agents, model: &str) -> Self {
+        let real = agents.work().join("code");
+        std::fs::create_dir_all(&real).expect("a folder");
+        std::fs::write(real.join("notes.txt"), NOTES).expect("a file");
+        let path = real.to_str().expect("a path");
+        let made = agents.data(&["sandbox", "create", "box", "--path", path]);
+        let copy = made["sandbox"]["parts"][0]["folder"].as_str();
+        Self {
+            session: agents.create_session(),
+            model: model.to_owned(),
+            copy: PathBuf::from(copy.expect("a folder")),
+            agents,
+            server: None,
+        }
+    }
+
+    /// A conversation with an endpoint that gives these responses.
+    pub(crate) fn with_endpoint(form: Form, responses: Vec<Response>) -> Self {
+        Self::at(agents(), form, ModelServer::start(responses))
+    }
+
+    /// A conversation of this program with this endpoint.
+    pub(crate) fn at(agents: Agents, form: Form, server: ModelServer) -> Self {
+        let [address, name, key] = form.variables();
+        let agents = agents.with(address, server.url()).with(name, key);
+        let mut talk = Self::new(agents, form.model());
+        talk.server = Some(server);
+        talk
+    }
+
+    /// A conversation with a scripted model.
+    pub(crate) fn scripted(agents: Agents, script: &str) -> Self {
+        std::fs::write(agents.work().join("script.yaml"), script).expect("a file");
+        Self::new(agents, "scripted/script.yaml")
+    }
+
+    pub(crate) fn server(&self) -> &ModelServer {
+        self.server.as_ref().expect("an endpoint")
+    }
+
+    /// The arguments of a tell in the sandbox; a turn that is gone on with knows model and sandbox.
+    pub(crate) fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        let mut all = vec!["--format", "json", "session", "tell"];
+        all.extend(["--session", &self.session]);
+        if !more.contains(&"--resume") {
+            all.extend(["--sandbox", "box"]);
+            if !more.contains(&"--actor") {
+                all.extend(["--actor", &self.model]);
+            }
+        }
+        all.extend(more);
+        all
+    }
+
+    /// Tells something, whatever comes of it.
+    pub(crate) fn tell(&self, more: &[&str]) -> Answer {
+        self.agents.run(&self.arguments(more))
+    }
+
+    /// Tells something, which must be answered.
+    pub(crate) fn told(&self, more: &[&str]) -> Value {
+        let answer = self.tell(more);
+        assert_eq!(answer.code, Some(0), "{more:?} fails: {answer:?}");
+        answer.json()["data"].clone()
+    }
+
+    /// Starts a tell and does not wait for it.
+    pub(crate) fn start(&self, more: &[&str]) -> Child {
+        self.agents
+            .command(self.arguments(more))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts")
+    }
+
+    /// A file of the sandbox; nothing when it is not there.
+    pub(crate) fn file(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.copy.join(name)).ok()
+    }
+
+    /// The messages, whose numbers must be 0, 1, 2…
+    pub(crate) fn messages(&self) -> Vec<Value> {
+        let _numbered = self.agents.contents(&self.session);
+        self.agents.messages(&self.session)
+    }
+
+    pub(crate) fn roles(&self) -> Vec<String> {
+        let messages = self.messages();
+        let role = |message: &Value| message["role"].as_str().expect("a role").to_owned();
+        messages.iter().map(role).collect()
+    }
+
+    /// What a query of the database file answers.
+    pub(crate) fn ask(&self, sql: &str) -> Vec<Vec<String>> {
+        TestDatabase::read_file(&self.agents.database(), sql)
+    }
+
+    /// Outcome and reason of every call, in order.
+    pub(crate) fn rows(&self) -> Vec<(String, String)> {
+        let rows = self.ask("SELECT outcome, reason FROM tool_invocations ORDER BY invocation_id");
+        rows.into_iter()
+            .map(|row| (row[0].clone(), row[1].clone()))
+            .collect()
+    }
+}
+
+/// The error of a command that failed, as JSON.
+pub(crate) fn error_of(answer: &Answer) -> Value {
+    assert_ne!(answer.code, Some(0), "it must fail: {answer:?}");
+    answer.json()["data"]["error"].clone()
+}
+
+/// Every file below a folder with its bytes.
+pub(crate) fn every_file(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_symlink() {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.is_file() {
+                let bytes = std::fs::read(&path).expect("a file");
+                all.push((path, bytes));
+            }
+        }
+    }
+    all
+}

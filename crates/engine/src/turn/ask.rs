@@ -1,0 +1,234 @@
+//! One question to the model: what it is given, what that may cost, and what it says.
+
+use cleveragents_domain::{Message, MicroUsd, TokenUsage, Tokens};
+use cleveragents_models::{
+    AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, ModelError, Price,
+    StreamEvent, ToolDefinition, Usage, Veil,
+};
+use cleveragents_tools::{Ground, PlanMode, ToolSpec};
+use futures_util::StreamExt as _;
+
+use super::context::fit;
+use super::error::TurnError;
+use super::history;
+use super::request::{TurnReport, TurnRequest};
+use super::secrets;
+use super::service::{Running, TurnService, chat_value};
+use crate::tool::{Shortage, StoreBudget};
+
+impl TurnService {
+    /// Asks the model, and stores what it says with what that cost.
+    pub(super) fn ask(
+        &self,
+        request: &TurnRequest<'_>,
+        running: &mut Running,
+        earlier: &[Message],
+        budget: &StoreBudget,
+        report: &mut TurnReport,
+    ) -> Result<Completion, TurnError> {
+        let chat = Self::chat(request, running, earlier, report);
+        let bound = most_expensive(request.model.price().as_ref(), &chat);
+        let held = budget
+            .reserve_money(bound, None)
+            .map_err(|shortage| match shortage {
+                Shortage::Money { scope, limit, used } => TurnError::Budget {
+                    scope,
+                    limit,
+                    used,
+                    wanted: bound,
+                },
+                Shortage::Store(error) => error.into(),
+            })?;
+        let mut completion = match self.listen(request, chat) {
+            (Ok(completion), _) => completion,
+            (Err(error), has_begun) => {
+                // What was streamed was paid for, though nobody said how much.
+                held.settle(if has_begun { bound } else { MicroUsd(0) })?;
+                return Err(match error.kind() {
+                    ErrorKind::Cancelled => TurnError::Cancelled,
+                    _ => error.into(),
+                });
+            }
+        };
+        held.settle(completion.cost_micro_usd.unwrap_or_default())?;
+        make_distinct(&mut completion.message, &running.steps);
+        running.written = secrets::take_out(&mut completion.message, &request.redactor);
+        running.is_loaded = false;
+        let usage = TokenUsage {
+            input_tokens: Tokens(completion.usage.input_tokens),
+            output_tokens: Tokens(completion.usage.output_tokens),
+            cost_micro_usd: completion.cost_micro_usd.unwrap_or_default(),
+        };
+        report.usage = report.usage.plus(usage);
+        report.is_cost_partial |= completion.cost_micro_usd.is_none();
+        let step = ChatMessage::Assistant(completion.message.clone());
+        self.add_step(running, step, Some(usage))?;
+        Ok(completion)
+    }
+
+    /// Listens to the model; says also whether it had begun to answer.
+    fn listen(
+        &self,
+        request: &TurnRequest<'_>,
+        chat: ChatRequest,
+    ) -> (Result<Completion, ModelError>, bool) {
+        let failed = |kind, why: String| ModelError::new(kind, request.model.name(), why);
+        let runtime = match self.runtime() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let why = format!("the system gives no means to listen: {error}");
+                return (Err(failed(ErrorKind::Protocol, why)), false);
+            }
+        };
+        let mut has_begun = false;
+        let answer = runtime.block_on(async {
+            let mut events = request.model.stream(chat, request.stop.clone());
+            let mut text = Veil::new(request.redactor.clone());
+            let mut reasoning = Veil::new(request.redactor.clone());
+            let show_text = |piece: String| {
+                if !piece.is_empty() {
+                    request.observer.text(&piece);
+                }
+            };
+            let show_reasoning = |piece: String| {
+                if !piece.is_empty() {
+                    request.observer.reasoning(&piece);
+                }
+            };
+            while let Some(event) = events.next().await {
+                match event? {
+                    StreamEvent::Text(piece) => {
+                        has_begun = true;
+                        show_text(text.push(&piece));
+                    }
+                    StreamEvent::Reasoning(piece) => {
+                        has_begun = true;
+                        show_reasoning(reasoning.push(&piece));
+                    }
+                    StreamEvent::ToolCallStarted { .. } | StreamEvent::ToolCallArguments { .. } => {
+                        has_begun = true;
+                    }
+                    StreamEvent::Finished(completion) => {
+                        show_reasoning(reasoning.finish());
+                        show_text(text.finish());
+                        return Ok(*completion);
+                    }
+                }
+            }
+            let why = "the answer ended before it was whole".to_owned();
+            Err(failed(ErrorKind::Interrupted, why))
+        });
+        (answer, has_begun)
+    }
+
+    /// Everything the model is given.
+    fn chat(
+        request: &TurnRequest<'_>,
+        running: &Running,
+        earlier: &[Message],
+        report: &mut TurnReport,
+    ) -> ChatRequest {
+        let past = history::past(earlier);
+        let tools = definitions(request);
+        let system: Vec<String> = request.system.iter().cloned().chain(past.system).collect();
+        let window = request
+            .settings
+            .context_tokens
+            .or_else(|| request.model.capabilities().context_window)
+            .unwrap_or(128_000);
+        let fixed: usize = system.iter().map(String::len).sum::<usize>() / 3
+            + tools
+                .iter()
+                .map(|tool| tool.description.len() + tool.input_schema.to_string().len())
+                .sum::<usize>()
+                / 3;
+        let room = usize::try_from(window)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(fixed)
+            .saturating_sub(request.settings.max_output_tokens as usize);
+        let fitted = fit(past.turns, &running.steps, room);
+        report.left_out = fitted.left_out;
+        ChatRequest {
+            system,
+            messages: fitted.messages,
+            tools,
+            response_schema: None,
+            max_output_tokens: Some(request.settings.max_output_tokens),
+            temperature: None,
+            reasoning_effort: None,
+            cache: true,
+            stream: request.settings.stream,
+        }
+    }
+}
+
+/// What a call could cost at most: no token has less than a byte.
+fn most_expensive(price: Option<&Price>, chat: &ChatRequest) -> MicroUsd {
+    let Some(price) = price else {
+        return MicroUsd(0);
+    };
+    let mut bytes: usize = chat.system.iter().map(String::len).sum();
+    bytes += chat
+        .messages
+        .iter()
+        .map(|message| chat_value(message).to_string().len())
+        .sum::<usize>();
+    bytes += chat
+        .tools
+        .iter()
+        .map(|tool| tool.description.len() + tool.input_schema.to_string().len())
+        .sum::<usize>();
+    let usage = |cache_write_tokens| Usage {
+        input_tokens: bytes as u64,
+        output_tokens: u64::from(chat.max_output_tokens.unwrap_or(u32::MAX)),
+        cache_write_tokens,
+        ..Usage::default()
+    };
+    price.cost(&usage(0)).max(price.cost(&usage(bytes as u64)))
+}
+
+/// Gives calls ids that no other call of the turn has.
+fn make_distinct(message: &mut AssistantMessage, steps: &[ChatMessage]) {
+    let mut taken: Vec<String> = steps
+        .iter()
+        .filter_map(|step| match step {
+            ChatMessage::Assistant(answer) => Some(&answer.calls),
+            _ => None,
+        })
+        .flatten()
+        .map(|call| call.id.clone())
+        .collect();
+    for (index, call) in message.calls.iter_mut().enumerate() {
+        if call.id.trim().is_empty() || taken.contains(&call.id) {
+            call.id = format!("call-{}-{index}", steps.len());
+        }
+        taken.push(call.id.clone());
+    }
+}
+
+/// Whether a tool could run at all; others are not worth telling of.
+fn is_offered(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
+    let tools = &request.tools;
+    let has_ground = spec.ground == Ground::Nothing || tools.workspace.is_some();
+    let may_write = tools.mode != PlanMode::ReadOnly || !spec.capability.is_writing();
+    has_ground && may_write
+}
+
+/// The tools as the model is told of them: those that could run.
+fn definitions(request: &TurnRequest<'_>) -> Vec<ToolDefinition> {
+    if !request.model.capabilities().tools {
+        return Vec::new();
+    }
+    request
+        .tools
+        .gate
+        .registry()
+        .list()
+        .filter(|spec| is_offered(request, spec))
+        .map(|spec| ToolDefinition {
+            name: spec.name.wire_name(),
+            description: spec.description.clone(),
+            input_schema: spec.input_schema.clone(),
+        })
+        .collect()
+}

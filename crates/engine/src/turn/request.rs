@@ -1,0 +1,144 @@
+//! What a turn is asked with, and what it answers.
+
+use std::sync::Arc;
+
+use cleveragents_domain::{ActorName, Sequence, TokenUsage, TurnId};
+use cleveragents_models::{CancellationToken, Model, Redactor, ToolCall};
+use cleveragents_process::Cancel;
+use cleveragents_tools::ports::Approver;
+use cleveragents_tools::{CallOutcome, Gate, Guards, PermissionRules, PlanMode, SafetyProfile};
+
+use crate::tool::{SandboxWorkspace, SpendScope};
+
+/// Bounds of a turn.
+#[derive(Debug, Clone)]
+pub struct TurnSettings {
+    /// How often the model may be asked.
+    pub max_steps: u32,
+    /// What the model may be given to read, in tokens; its context window when not given.
+    pub context_tokens: Option<u64>,
+    /// The longest answer of one step.
+    pub max_output_tokens: u32,
+    /// How much of an output the model is shown.
+    pub shown_bytes: usize,
+    /// Whether the answer is wanted piece by piece.
+    pub stream: bool,
+}
+
+impl Default for TurnSettings {
+    fn default() -> Self {
+        Self {
+            max_steps: 50,
+            context_tokens: None,
+            max_output_tokens: 8_192,
+            shown_bytes: cleveragents_tools::DEFAULT_SHOWN_BYTES,
+            stream: true,
+        }
+    }
+}
+
+/// The tools of a turn, and what they may do.
+pub struct TurnTools<'a> {
+    /// The one caller of tools.
+    pub gate: &'a Gate,
+    /// What the plan or session allows.
+    pub mode: PlanMode,
+    /// How careful to be.
+    pub profile: &'a SafetyProfile,
+    /// Limits of what runs by itself.
+    pub guards: &'a Guards,
+    /// What is allowed, asked and denied.
+    pub rules: &'a PermissionRules,
+    /// The sandbox.
+    pub workspace: Option<&'a SandboxWorkspace>,
+    /// Who is asked.
+    pub approver: &'a dyn Approver,
+}
+
+/// One question, and what is needed to answer it.
+pub struct TurnRequest<'a> {
+    /// The question; `None` goes on with the turn that was interrupted.
+    pub prompt: Option<String>,
+    /// The model that answers.
+    pub model: Arc<dyn Model>,
+    /// The actor in whose name it answers.
+    pub actor: Option<ActorName>,
+    /// Standing instructions.
+    pub system: Vec<String>,
+    /// Its tools.
+    pub tools: TurnTools<'a>,
+    /// What may be spent, by whom.
+    pub scopes: Vec<SpendScope>,
+    /// Takes secrets out of what is stored and shown.
+    pub redactor: Redactor,
+    /// Bounds.
+    pub settings: TurnSettings,
+    /// Who watches.
+    pub observer: &'a dyn TurnObserver,
+    /// What stops the turn.
+    pub cancel: &'a Cancel,
+    /// What stops the model; to be cancelled together with `cancel`.
+    pub stop: CancellationToken,
+}
+
+/// Who watches a turn as it happens.
+pub trait TurnObserver: Send + Sync {
+    /// Another turn of the session is waited for.
+    fn waiting(&self) {}
+    /// A piece of the answer.
+    fn text(&self, _piece: &str) {}
+    /// A piece of what the model thinks.
+    fn reasoning(&self, _piece: &str) {}
+    /// The model is asked again.
+    fn step(&self, _number: u32) {}
+    /// A tool is about to be called.
+    fn calling(&self, _call: &ToolCall) {}
+    /// A tool was called.
+    fn called(&self, _call: &ToolCall, _outcome: &CallOutcome) {}
+    /// A turn that was interrupted is brought to an end, or gone on with.
+    fn recovered(&self, _interrupted: &Interrupted) {}
+}
+
+/// Nobody watches.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoObserver;
+
+impl TurnObserver for NoObserver {}
+
+/// What an interrupted turn left behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interrupted {
+    /// The turn.
+    pub turn: TurnId,
+    /// Calls that were begun and of which nobody knows what came: the tools.
+    pub doubtful: Vec<String>,
+    /// Whether it is gone on with; otherwise it was ended as failed.
+    pub is_resumed: bool,
+}
+
+/// What a turn did.
+#[derive(Debug, Clone)]
+pub struct TurnReport {
+    /// The turn.
+    pub turn: TurnId,
+    /// The answer.
+    pub answer: String,
+    /// Whether the answer was cut at the limit of tokens.
+    pub is_cut: bool,
+    /// Who answered last.
+    pub model: String,
+    /// What it took and cost.
+    pub usage: TokenUsage,
+    /// Whether some of the cost is not known.
+    pub is_cost_partial: bool,
+    /// How many times the model was asked.
+    pub steps: u32,
+    /// The calls, in order: tool and outcome.
+    pub calls: Vec<(ToolCall, CallOutcome)>,
+    /// The numbers of its messages in the session.
+    pub sequences: Vec<Sequence>,
+    /// What an interrupted turn before it left.
+    pub interrupted: Option<Interrupted>,
+    /// How many earlier messages the model was not shown.
+    pub left_out: usize,
+}

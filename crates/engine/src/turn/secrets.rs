@@ -1,0 +1,117 @@
+//! Secrets in what a model says: taken out as it arrives, before anything of it is stored or shown.
+//!
+//! A call still runs with the arguments that the model wrote. Those are kept in memory only; after a
+//! crash a call that held a secret cannot run any more, and the model is told so.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use cleveragents_models::{AssistantMessage, MASK, Redactor, ToolCall, ToolResult};
+use cleveragents_tools::ports::{Redact, redact_value};
+use serde_json::Value;
+
+/// The redactor as the tools know it.
+pub(super) struct Secrets<'a>(pub(super) &'a Redactor);
+
+impl Redact for Secrets<'_> {
+    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.0.text(text)
+    }
+}
+
+/// Takes the secrets out of an answer. Gives the arguments as they were of the calls that held one, by
+/// the ids of the calls.
+pub(super) fn take_out(
+    message: &mut AssistantMessage,
+    redactor: &Redactor,
+) -> HashMap<String, String> {
+    let clean = |text: &mut String| {
+        if let Cow::Owned(cleaned) = redactor.text(text) {
+            *text = cleaned;
+        }
+    };
+    clean(&mut message.text);
+    for thought in &mut message.reasoning {
+        clean(&mut thought.text);
+    }
+    let mut written = HashMap::new();
+    for call in &mut message.calls {
+        clean(&mut call.name);
+        if let Some(cleaned) = clean_arguments(&call.arguments, redactor) {
+            let raw = std::mem::replace(&mut call.arguments, cleaned);
+            written.insert(call.id.clone(), raw);
+        }
+    }
+    written
+}
+
+/// Arguments without secrets, still the JSON that they were; `None` when there is none in them.
+fn clean_arguments(arguments: &str, redactor: &Redactor) -> Option<String> {
+    match serde_json::from_str::<Value>(arguments) {
+        Ok(value) => {
+            let cleaned = redact_value(&Secrets(redactor), &value);
+            (cleaned != value).then(|| cleaned.to_string())
+        }
+        Err(_) => match redactor.text(arguments) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(cleaned) => Some(cleaned),
+        },
+    }
+}
+
+/// The answer to a call of which only the arguments without their secret are left.
+pub(super) fn lost(call: &ToolCall) -> Option<ToolResult> {
+    call.arguments.contains(MASK).then(|| ToolResult {
+        call_id: call.id.clone(),
+        content: "This call did not run: its arguments held a secret, and secrets are not stored. \
+                  Make the call again if it is needed."
+            .to_owned(),
+        is_error: true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{lost, take_out};
+    use cleveragents_models::{AssistantMessage, Redactor, ToolCall};
+
+    const KEY: &str = "sk-0123456789abcdefghij";
+
+    fn call(id: &str, arguments: String) -> ToolCall {
+        ToolCall {
+            id: id.to_owned(),
+            name: "tool".to_owned(),
+            arguments,
+            signature: None,
+        }
+    }
+
+    #[test]
+    fn a_call_runs_as_it_was_written_and_is_stored_without_its_secret() {
+        let written = format!(r#"{{"command":"export TOKEN=\"{KEY}\""}}"#);
+        let mut message = AssistantMessage {
+            text: format!("I use {KEY}."),
+            calls: vec![
+                call("plain", r#"{ "path": "a" }"#.to_owned()),
+                call("secret", written.clone()),
+                call("broken", format!("{{\"x\": \"{KEY}")),
+            ],
+            ..AssistantMessage::default()
+        };
+        let raw = take_out(&mut message, &Redactor::default());
+        assert!(!format!("{message:?}").contains(KEY), "{message:?}");
+        assert_eq!(message.calls[0].arguments, r#"{ "path": "a" }"#);
+        let kept: serde_json::Value =
+            serde_json::from_str(&message.calls[1].arguments).expect("still JSON");
+        assert!(
+            kept["command"]
+                .as_str()
+                .expect("text")
+                .starts_with("export")
+        );
+        assert_eq!(raw["secret"], written);
+        assert_eq!(raw.len(), 2);
+        assert!(lost(&message.calls[0]).is_none());
+        assert!(lost(&message.calls[1]).is_some());
+    }
+}
