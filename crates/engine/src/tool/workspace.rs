@@ -98,8 +98,7 @@ fn types_of(service: &SandboxService, resource: &str) -> Vec<String> {
         let types = resources.types()?;
         Ok(types
             .inherited(&resource.type_name)
-            .map(|found| found.chain)
-            .unwrap_or_else(|_| vec![resource.type_name]))
+            .map_or_else(|_| vec![resource.type_name], |found| found.chain))
     });
     chain
         .map(|chain| chain.iter().map(ToString::to_string).collect())
