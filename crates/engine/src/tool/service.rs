@@ -21,6 +21,9 @@ pub enum ToolError {
     /// The tool cannot be registered, found or removed.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// The tool is part of the program.
+    #[error("`{0}` is part of the program and cannot be removed")]
+    BuiltIn(ToolName),
     /// A rule is not well formed.
     #[error(transparent)]
     Rule(#[from] RuleError),
@@ -39,6 +42,7 @@ impl Diagnose for ToolError {
     fn code(&self) -> Code {
         match self {
             Self::Registry(error) => error.code(),
+            Self::BuiltIn(_) => Code::BuiltInTool,
             Self::Rule(error) => error.code(),
             Self::File(error) => error.code(),
             Self::NoRule(_) => Code::RuleNotFound,
@@ -49,6 +53,9 @@ impl Diagnose for ToolError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Registry(error) => error.hint(),
+            Self::BuiltIn(name) => Some(format!(
+                "forbid it instead: `agents permission add 'deny {name}'`"
+            )),
             Self::Rule(error) => error.hint(),
             Self::File(error) => error.hint(),
             Self::NoRule(_) => Some("`agents permission list` shows all".to_owned()),
@@ -61,7 +68,7 @@ impl Diagnose for ToolError {
             Self::Registry(error) => error.details(),
             Self::Rule(error) => error.details(),
             Self::File(error) => error.details(),
-            Self::NoRule(_) => Value::Null,
+            Self::BuiltIn(_) | Self::NoRule(_) => Value::Null,
             Self::Store(error) => error.details(),
         }
     }
@@ -189,7 +196,7 @@ impl ToolService {
     pub fn find_stored(&self, name: &str) -> Result<StoredTool, ToolError> {
         let builtins = Registry::with_builtins();
         if let Ok(spec) = builtins.get(name) {
-            return Err(RegistryError::Reserved(spec.name.clone()).into());
+            return Err(ToolError::BuiltIn(spec.name.clone()));
         }
         let wanted = ToolName::from_wire(name.trim()).map(|name| name.to_string());
         let mut stored = self.stored()?;

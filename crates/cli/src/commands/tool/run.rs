@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cleveragents_engine::{StoreBudget, StoreLedger, ToolService};
+use cleveragents_engine::{SandboxWorkspace, StoreBudget, StoreLedger, ToolService};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
@@ -67,7 +67,7 @@ pub(super) fn run(
     signals.close();
     let outcome = outcome?;
     let spec = gate.registry().get(&request.tool).ok();
-    let sandbox = workspace.as_ref().map(|workspace| workspace.name());
+    let sandbox = workspace.as_ref().map(SandboxWorkspace::name);
     Ok(report(&outcome, spec, sandbox))
 }
 
@@ -194,10 +194,17 @@ fn hint(outcome: &CallOutcome) -> String {
             return "run it on a terminal, where somebody can answer".to_owned();
         }
         CallOutcome::Failed(failed) => {
-            return format!(
-                "see what it expects with `agents tool show {}`",
-                failed.tool
-            );
+            return match failed.kind {
+                FailureKind::Timeout => "give it more time: `timeout` in its file".to_owned(),
+                FailureKind::BadOutput => {
+                    "a tool writes one JSON value that fits its output_schema to standard output"
+                        .to_owned()
+                }
+                _ => format!(
+                    "see what it expects with `agents tool show {}`",
+                    failed.tool
+                ),
+            };
         }
         CallOutcome::Refused(refusal) => (&refusal.reason, &refusal.tool),
     };
@@ -218,9 +225,10 @@ fn hint(outcome: &CallOutcome) -> String {
         RefusalReason::Rule(_) => {
             "`agents permission list` shows the rules; what the floor forbids no rule allows".to_owned()
         }
-        RefusalReason::NobodyToApprove { .. } => format!(
-            "run it on a terminal, or say it beforehand: `agents permission add 'allow {tool}'`"
-        ),
+        RefusalReason::NobodyToApprove { .. } => {
+            "run it on a terminal, where somebody can agree; `agents permission list` shows the rules"
+                .to_owned()
+        }
         RefusalReason::Budget { .. } => {
             "raise it with `agents config set budget.day-cents CENTS`, or wait until tomorrow".to_owned()
         }

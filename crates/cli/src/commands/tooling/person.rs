@@ -1,5 +1,6 @@
 //! The person at the terminal, asked about calls and by models.
 
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Mutex, PoisonError};
 
@@ -85,7 +86,8 @@ impl Approver for Terminal {
         let _one_at_a_time = self.always.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = format!("\n{}\n", question.text);
         for (number, option) in question.options.iter().enumerate() {
-            text.push_str(&format!("  [{}] {option}\n", number + 1));
+            // Writing to a string cannot fail.
+            let _written = writeln!(text, "  [{}] {option}", number + 1);
         }
         text.push_str("> ");
         match ask(&text) {
