@@ -4,6 +4,7 @@ mod model;
 mod project;
 mod resource;
 mod sandbox;
+mod tool;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::model::{Model, ModelTest};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
+pub(crate) use self::tool::{Permission, SchemaOf, Tool, ToolKind, ToolList, ToolRun, ToolSource};
 use crate::output::Format;
 
 pub(crate) use sandbox::{
@@ -115,6 +117,23 @@ pub(crate) enum Command {
     /// See which models can be asked, and try one
     #[command(subcommand)]
     Model(Model),
+    /// See, register and call tools
+    #[command(subcommand)]
+    Tool(Tool),
+    /// Say what tools may do without asking, and what they may not do
+    #[command(subcommand)]
+    Permission(Permission),
+    /// Print the JSON schema of a file that the program reads, for editors
+    #[command(after_help = "Example:
+  agents schema tool > tool.schema.json
+
+With the YAML language server, write this as the first line of the file of a tool:
+  # yaml-language-server: $schema=tool.schema.json")]
+    Schema {
+        /// Which file
+        #[arg(value_name = "NAME", value_enum)]
+        of: SchemaOf,
+    },
     /// Look after the database
     #[command(subcommand)]
     Db(Db),

@@ -35,7 +35,10 @@ pub use session::{
     Answer, EXPORT_SCHEMA, ExportSummary, Failure, ImportCheck, ImportSummary, Question,
     SessionError, SessionService, SessionView, Stored,
 };
-pub use tool::{SandboxWorkspace, SpendScope, StoreBudget, StoreLedger, ToolError, ToolService};
+pub use tool::{
+    AddedTool, RegisteredTool, SandboxWorkspace, SpendScope, StoreBudget, StoreLedger, ToolError,
+    ToolService,
+};
 pub use turn::{
     Interrupted, NoObserver, TakenSession, TurnError, TurnObserver, TurnReport, TurnRequest,
     TurnService, TurnSettings, TurnTools, Waiting, instructions,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ModelError;
@@ -14,27 +15,35 @@ use crate::yaml;
 const BUILT_IN: &str = include_str!("models.yaml");
 
 /// A file of providers and models.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ModelFile {
+    /// Providers of your own, and changes to built-in ones.
     #[serde(default)]
     pub(crate) providers: BTreeMap<String, WrittenProvider>,
+    /// Models by `PROVIDER/MODEL`.
     #[serde(default)]
     pub(crate) models: BTreeMap<String, Description>,
 }
 
 /// A provider as the user describes it, or what they change about a built-in one.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WrittenProvider {
     /// How it is spoken to; OpenAI's chat completions when not given.
     pub(crate) protocol: Option<Protocol>,
+    /// Where it is.
     pub(crate) base_url: Option<String>,
     /// The environment variable that holds the key.
     pub(crate) key_variable: Option<String>,
     /// Headers sent with every request. They are no place for keys.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
+}
+
+/// The JSON schema of `models.yaml`, for editors.
+pub fn file_schema() -> serde_json::Value {
+    schemars::schema_for!(ModelFile).to_value()
 }
 
 impl ModelFile {

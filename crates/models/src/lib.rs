@@ -42,6 +42,7 @@ mod yaml;
 pub use catalogue::{Catalogue, CatalogueOptions, KeyState, ModelEntry, Variables};
 pub use error::{ErrorKind, ModelError};
 pub use event::{Completion, StopReason, StreamEvent, Usage};
+pub use file::file_schema;
 #[cfg(feature = "keyring")]
 pub use keyring::system_keyring;
 pub use limits::{Limits, RetryPolicy};

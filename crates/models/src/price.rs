@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cleveragents_domain::MicroUsd;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::Usage;
@@ -10,7 +11,7 @@ use crate::model::Capabilities;
 use crate::name::ModelName;
 
 /// How a model is asked to think.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Thinking {
     /// By a number of tokens.
@@ -21,7 +22,7 @@ pub(crate) enum Thinking {
 }
 
 /// A model as described in a table.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Description {
     /// Dollars for a million tokens.
@@ -34,7 +35,7 @@ pub(crate) struct Description {
 }
 
 /// A price as written: dollars for a million tokens.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WrittenPrice {
     input: f64,
@@ -47,7 +48,7 @@ pub(crate) struct WrittenPrice {
     long_input: Option<LongInput>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LongInput {
     /// Calls with more input tokens than this.

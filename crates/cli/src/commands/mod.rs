@@ -7,20 +7,26 @@ pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod init;
 pub(crate) mod model;
+pub(crate) mod permission;
 pub(crate) mod project;
 pub(crate) mod resource;
 pub(crate) mod sandbox;
+pub(crate) mod schema;
 pub(crate) mod session;
 pub(crate) mod system;
+pub(crate) mod tool;
+pub(crate) mod tooling;
 
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Read as _, Write};
+use std::path::Path;
 
 use clap::CommandFactory;
 use cleveragents_domain::Code;
+use serde_json::json;
 
 use crate::arguments::{
-    Arguments, Cleanup, Command, Config, Db, Model, Project, Resource, ResourceType, Sandbox,
-    Session,
+    Arguments, Cleanup, Command, Config, Db, Model, Permission, Project, Resource, ResourceType,
+    Sandbox, Session, Tool,
 };
 use crate::context::Context;
 use crate::output::{CommandError, Report};
@@ -82,6 +88,15 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Model(Model::List { .. }) => "model list",
         Command::Model(Model::Show { .. }) => "model show",
         Command::Model(Model::Test(_)) => "model test",
+        Command::Tool(Tool::Add { .. }) => "tool add",
+        Command::Tool(Tool::List(_)) => "tool list",
+        Command::Tool(Tool::Show { .. }) => "tool show",
+        Command::Tool(Tool::Remove { .. }) => "tool remove",
+        Command::Tool(Tool::Run(_)) => "tool run",
+        Command::Permission(Permission::Add { .. }) => "permission add",
+        Command::Permission(Permission::List) => "permission list",
+        Command::Permission(Permission::Remove { .. }) => "permission remove",
+        Command::Schema { .. } => "schema",
         Command::Db(Db::Status) => "db status",
         Command::Db(Db::Upgrade) => "db upgrade",
         Command::Db(Db::Check) => "db check",
@@ -109,6 +124,9 @@ pub(crate) fn run(
         Command::Project(command) => project::run(context, command)?,
         Command::Sandbox(command) => return sandbox::run(context, command),
         Command::Model(command) => model::run(context, command)?,
+        Command::Tool(command) => tool::run(context, command)?,
+        Command::Permission(command) => permission::run(context, &command)?,
+        Command::Schema { of } => return schema::run(of).map(|()| None),
         Command::Db(command) => db::run(context, &command)?,
         Command::Cleanup(command) => cleanup::run(context, &command)?,
         Command::Completion { shell } => {
@@ -118,6 +136,58 @@ pub(crate) fn run(
         }
     };
     Ok(Some(report))
+}
+
+/// The largest file of a definition that is read.
+const DEFINITION_MAXIMUM: u64 = 1 << 20;
+
+/// Reads the file of a definition, `-` for standard input. `noun` is what it defines, and
+/// `too_long` the code of a file that cannot be one.
+pub(crate) fn read_definition(
+    path: &Path,
+    noun: &str,
+    too_long: Code,
+) -> Result<String, CommandError> {
+    let failure = |error: &std::io::Error| {
+        CommandError::new(
+            Code::FileAccess,
+            format!("`{}` cannot be read", path.display()),
+        )
+        .caused_by(error)
+        .with_hint("check the path, and that you may read it")
+    };
+    let mut bytes = Vec::new();
+    let limited = DEFINITION_MAXIMUM + 1;
+    if path == Path::new("-") {
+        std::io::stdin()
+            .lock()
+            .take(limited)
+            .read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(limited).read_to_end(&mut bytes))
+    }
+    .map_err(|error| failure(&error))?;
+    if bytes.len() as u64 > DEFINITION_MAXIMUM {
+        let message = format!(
+            "`{}` has more than {DEFINITION_MAXIMUM} bytes",
+            path.display()
+        );
+        return Err(
+            CommandError::new(too_long, message).with_hint(format!("{noun} is a short file"))
+        );
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let byte = error.utf8_error().valid_up_to();
+        CommandError::new(
+            Code::InvalidUtf8,
+            format!(
+                "`{}` is not valid UTF-8 from byte {byte} on",
+                path.display()
+            ),
+        )
+        .with_details(json!({"byte": byte}))
+        .with_hint("save the file as UTF-8")
+    })
 }
 
 /// Writes a document to standard output as it is.

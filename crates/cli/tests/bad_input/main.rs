@@ -9,6 +9,7 @@ mod documents;
 mod resources;
 mod sessions;
 mod streams;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -86,6 +86,15 @@ fn commands_that_take_much_have_examples() {
         vec!["model", "list"],
         vec!["model", "show"],
         vec!["model", "test"],
+        vec!["tool", "add"],
+        vec!["tool", "list"],
+        vec!["tool", "show"],
+        vec!["tool", "remove"],
+        vec!["tool", "run"],
+        vec!["permission", "add"],
+        vec!["permission", "list"],
+        vec!["permission", "remove"],
+        vec!["schema"],
         vec!["completion"],
     ] {
         let answer = agents.run(&[path.as_slice(), &["--help"]].concat());
@@ -106,7 +115,14 @@ fn completion_scripts_know_the_commands_and_parse() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let answer = agents.run(&["completion", shell]);
         assert_eq!(answer.code, Some(0), "{answer:?}");
-        for word in ["session", "append", "jsonl", "diagnostics"] {
+        for word in [
+            "session",
+            "append",
+            "jsonl",
+            "input-file",
+            "permission",
+            "diagnostics",
+        ] {
             assert!(answer.out.contains(word), "{shell} knows {word}");
         }
     }

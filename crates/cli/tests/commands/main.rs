@@ -11,6 +11,7 @@ mod projects;
 mod references;
 mod resources;
 mod sessions;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -10,5 +10,5 @@ pub(crate) use budget::Shortage;
 pub use budget::{SpendScope, StoreBudget};
 pub use ledger::StoreLedger;
 pub(crate) use ledger::{storable, storable_json};
-pub use service::{ToolError, ToolService};
+pub use service::{AddedTool, RegisteredTool, ToolError, ToolService};
 pub use workspace::SandboxWorkspace;

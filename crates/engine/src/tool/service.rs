@@ -1,16 +1,19 @@
 //! [`ToolService`]: the tools there are, and what people said "always" to.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_domain::{Code, Diagnose};
+use cleveragents_domain::{Code, Diagnose, nearest};
 use cleveragents_store::tools::StoredTool;
 use cleveragents_store::{Engine, tools};
 use cleveragents_tools::custom::{self, ToolFileError};
 use cleveragents_tools::{
-    Effect, PermissionRules, Registry, RegistryError, Rule, RuleError, Tool as _, ToolSpec,
+    Effect, PermissionRules, Registry, RegistryError, Rule, RuleError, Tool as _, ToolName,
+    ToolSpec,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
+
+use crate::resource::{Outcome, Register};
 
 /// Why a tool or rule cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -18,20 +21,15 @@ pub enum ToolError {
     /// The tool cannot be registered, found or removed.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// The tool is part of the program.
+    #[error("`{0}` is part of the program and cannot be removed")]
+    BuiltIn(ToolName),
     /// A rule is not well formed.
     #[error(transparent)]
     Rule(#[from] RuleError),
     /// The file of a tool is wrong.
     #[error(transparent)]
     File(#[from] Box<ToolFileError>),
-    /// The file of a tool cannot be read.
-    #[error("`{}` cannot be read: {why}", .path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        why: String,
-    },
     /// There is no such rule.
     #[error("no rule `{0}` is remembered")]
     NoRule(String),
@@ -44,9 +42,9 @@ impl Diagnose for ToolError {
     fn code(&self) -> Code {
         match self {
             Self::Registry(error) => error.code(),
+            Self::BuiltIn(_) => Code::BuiltInTool,
             Self::Rule(error) => error.code(),
             Self::File(error) => error.code(),
-            Self::Unreadable { .. } => Code::MalformedTool,
             Self::NoRule(_) => Code::RuleNotFound,
             Self::Store(error) => error.code(),
         }
@@ -55,9 +53,11 @@ impl Diagnose for ToolError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Registry(error) => error.hint(),
+            Self::BuiltIn(name) => Some(format!(
+                "forbid it instead: `agents permission add 'deny {name}'`"
+            )),
             Self::Rule(error) => error.hint(),
             Self::File(error) => error.hint(),
-            Self::Unreadable { .. } => Some("name a file that exists and may be read".to_owned()),
             Self::NoRule(_) => Some("`agents permission list` shows all".to_owned()),
             Self::Store(error) => error.hint(),
         }
@@ -68,11 +68,40 @@ impl Diagnose for ToolError {
             Self::Registry(error) => error.details(),
             Self::Rule(error) => error.details(),
             Self::File(error) => error.details(),
-            Self::Unreadable { path, .. } => json!({"path": path}),
-            Self::NoRule(_) => Value::Null,
+            Self::BuiltIn(_) | Self::NoRule(_) => Value::Null,
             Self::Store(error) => error.details(),
         }
     }
+}
+
+/// A tool of the user's as it is registered.
+#[derive(Debug)]
+pub struct RegisteredTool {
+    /// Its file and its dates.
+    pub stored: StoredTool,
+    /// What the file says now, with the variables of now.
+    pub spec: Result<ToolSpec, Box<ToolFileError>>,
+}
+
+impl RegisteredTool {
+    /// Reads a stored file anew.
+    pub fn read(stored: StoredTool, variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let spec = custom::read(&stored.definition, Path::new(&stored.source), variable)
+            .map(|tool| tool.spec().clone())
+            .map_err(Box::new);
+        Self { stored, spec }
+    }
+}
+
+/// A tool that was just registered.
+#[derive(Debug)]
+pub struct AddedTool {
+    /// What its file says.
+    pub spec: ToolSpec,
+    /// Its file and its dates.
+    pub stored: StoredTool,
+    /// Whether it is new or took the place of another.
+    pub outcome: Outcome,
 }
 
 /// Keeps tools and permissions.
@@ -106,50 +135,84 @@ impl ToolService {
         Ok(self.engine.read(tools::list)?)
     }
 
-    /// Registers the tool of a file; `update` replaces one of the same name. The text is kept, so that
-    /// the file may go.
+    /// The registered tools, those included whose files cannot be read any more.
+    pub fn registered(
+        &self,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Vec<RegisteredTool>, ToolError> {
+        let read = |stored| RegisteredTool::read(stored, variable);
+        Ok(self.stored()?.into_iter().map(read).collect())
+    }
+
+    /// Registers the tool that the text of a file describes. The text is kept, so that the file may
+    /// go; `file` should be absolute, since programs beside it are found by it.
     pub fn add(
         &self,
+        text: &str,
         file: &Path,
-        update: bool,
+        register: Register,
         variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<ToolSpec, ToolError> {
-        let text = std::fs::read_to_string(file).map_err(|error| ToolError::Unreadable {
-            path: file.to_owned(),
-            why: error.to_string(),
-        })?;
-        let tool = custom::read(&text, file, variable).map_err(Box::new)?;
+    ) -> Result<AddedTool, ToolError> {
+        let tool = custom::read(text, file, variable).map_err(Box::new)?;
         let spec = tool.spec().clone();
         // A built-in or reserved name, or a schema that is none, is refused here.
         Registry::with_builtins().add(Arc::new(tool))?;
         let (name, source) = (spec.name.to_string(), file.display().to_string());
-        let is_new = self.engine.write(move |unit| {
-            if tools::insert(unit, &name, &text, &source)? {
-                return Ok::<_, cleveragents_store::Error>(true);
-            }
-            if update {
-                tools::update(unit, &name, &text, &source)?;
-            }
-            Ok(update)
+        let definition = text.to_owned();
+        let added = self.engine.write(move |unit| {
+            let outcome = if tools::insert(unit, &name, &definition, &source)? {
+                Outcome::Created
+            } else if register == Register::Update {
+                tools::update(unit, &name, &definition, &source)?;
+                Outcome::Updated
+            } else {
+                return Ok::<_, cleveragents_store::Error>(None);
+            };
+            Ok(tools::get(unit, &name)?.map(|stored| (stored, outcome)))
         })?;
-        if is_new {
-            Ok(spec)
-        } else {
-            Err(RegistryError::Exists(spec.name).into())
+        match added {
+            Some((stored, outcome)) => Ok(AddedTool {
+                spec,
+                stored,
+                outcome,
+            }),
+            None => Err(RegistryError::Exists(spec.name).into()),
         }
     }
 
-    /// Removes a registered tool.
-    pub fn remove(
-        &self,
-        name: &str,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<ToolSpec, ToolError> {
-        let spec = self.registry(variable)?.remove(name)?;
-        let stored = spec.name.to_string();
-        self.engine
-            .write(move |unit| tools::remove(unit, &stored))?;
-        Ok(spec)
+    /// Removes a registered tool, also one whose file cannot be read any more.
+    pub fn remove(&self, name: &str) -> Result<StoredTool, ToolError> {
+        let found = self.find_stored(name)?;
+        let key = found.name.clone();
+        // Somebody else may have removed it meanwhile.
+        if self.engine.write(move |unit| tools::remove(unit, &key))? {
+            Ok(found)
+        } else {
+            Err(not_found(name, &[]).into())
+        }
+    }
+
+    /// A registered tool by its name; a built-in one is refused.
+    pub fn find_stored(&self, name: &str) -> Result<StoredTool, ToolError> {
+        let builtins = Registry::with_builtins();
+        if let Ok(spec) = builtins.get(name) {
+            return Err(ToolError::BuiltIn(spec.name.clone()));
+        }
+        let wanted = ToolName::from_wire(name.trim()).map(|name| name.to_string());
+        let mut stored = self.stored()?;
+        let place = stored
+            .iter()
+            .position(|tool| wanted.as_ref().is_ok_and(|wanted| *wanted == tool.name));
+        if let Some(place) = place {
+            return Ok(stored.swap_remove(place));
+        }
+        let own = stored.into_iter().map(|tool| tool.name);
+        let known: Vec<String> = builtins
+            .list()
+            .map(|spec| spec.name.to_string())
+            .chain(own)
+            .collect();
+        Err(not_found(name, &known).into())
     }
 
     /// What people said "always" to, and the rules of the configuration.
@@ -173,8 +236,8 @@ impl ToolService {
         Ok(self.engine.read(tools::rules)?)
     }
 
-    /// Remembers a rule.
-    pub fn remember(&self, rule: &Rule) -> Result<(), ToolError> {
+    /// Remembers a rule. `false` when it was remembered already.
+    pub fn remember(&self, rule: &Rule) -> Result<bool, ToolError> {
         let text = rule.to_string();
         Ok(self
             .engine
@@ -192,5 +255,12 @@ impl ToolService {
         } else {
             Err(ToolError::NoRule(rule.to_owned()))
         }
+    }
+}
+
+fn not_found(name: &str, known: &[String]) -> RegistryError {
+    RegistryError::NotFound {
+        name: name.to_owned(),
+        nearest: nearest::all(name, known.iter().map(String::as_str), 3),
     }
 }

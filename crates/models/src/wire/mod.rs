@@ -28,7 +28,7 @@ use crate::request::ChatRequest;
 use crate::secret::Secret;
 
 /// How a provider is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
     /// OpenAI's chat completions, which most others speak too.

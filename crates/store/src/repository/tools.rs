@@ -102,8 +102,19 @@ pub fn list(reader: &mut dyn Reader) -> Result<Vec<StoredTool>, Error> {
         .collect()
 }
 
-/// Remembers a rule; one that is there already is fine.
-pub fn allow_always(unit: &mut UnitOfWork<'_>, rule: &str) -> Result<(), Error> {
+/// One registered tool.
+pub fn get(reader: &mut dyn Reader, name: &str) -> Result<Option<StoredTool>, Error> {
+    reader
+        .query_first(
+            "SELECT name, definition, source, version, created_at, updated_at FROM tools WHERE name = ?1",
+            params![name],
+        )?
+        .map(read)
+        .transpose()
+}
+
+/// Remembers a rule. `false` when it is there already.
+pub fn allow_always(unit: &mut UnitOfWork<'_>, rule: &str) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
         "INSERT INTO permission_rules (rule, created_at) VALUES (?1, ?2) \
@@ -113,7 +124,7 @@ pub fn allow_always(unit: &mut UnitOfWork<'_>, rule: &str) -> Result<(), Error> 
     if touched > 0 {
         announce(unit, EventKind::PermissionGranted, rule);
     }
-    Ok(())
+    Ok(touched > 0)
 }
 
 /// Forgets a rule. `false` when it is not there.

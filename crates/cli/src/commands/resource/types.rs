@@ -1,6 +1,5 @@
 //! `resource type`: the types there are.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use cleveragents_domain::{Capabilities, Code, InheritedType, ResourceType as Declared, TypeName};
@@ -9,12 +8,9 @@ use serde_json::{Value, json};
 
 use super::sandbox_cell;
 use crate::arguments::ResourceType;
-use crate::commands::{confirm, counted, yes_no};
+use crate::commands::{confirm, counted, read_definition, yes_no};
 use crate::context::Context;
 use crate::output::{Align, CommandError, Panel, Report, Table};
-
-/// The largest file that is read.
-const FILE_MAXIMUM: u64 = 1 << 20;
 
 pub(super) fn run(context: &Context, command: ResourceType) -> Result<Report, CommandError> {
     match command {
@@ -135,7 +131,7 @@ fn details(command: &'static str, kind: &InheritedType, data: Value) -> Report {
 }
 
 fn add(context: &Context, config: &Path, update: bool) -> Result<Report, CommandError> {
-    let text = read(config)?;
+    let text = read_definition(config, "a resource type", Code::MalformedResourceType)?;
     let register = if update {
         Register::Update
     } else {
@@ -158,46 +154,6 @@ fn add(context: &Context, config: &Path, update: bool) -> Result<Report, Command
             Outcome::Unchanged => "Resource type is registered just so already",
         }),
     )
-}
-
-/// Reads a file of moderate size, `-` for standard input.
-fn read(path: &Path) -> Result<String, CommandError> {
-    let failure = |error: &std::io::Error| {
-        CommandError::new(
-            Code::FileAccess,
-            format!("`{}` cannot be read", path.display()),
-        )
-        .caused_by(error)
-        .with_hint("check the path, and that you may read it")
-    };
-    let mut bytes = Vec::new();
-    let limited = FILE_MAXIMUM + 1;
-    if path == Path::new("-") {
-        std::io::stdin()
-            .lock()
-            .take(limited)
-            .read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(path).and_then(|file| file.take(limited).read_to_end(&mut bytes))
-    }
-    .map_err(|error| failure(&error))?;
-    if bytes.len() as u64 > FILE_MAXIMUM {
-        let message = format!("`{}` has more than {FILE_MAXIMUM} bytes", path.display());
-        return Err(CommandError::new(Code::MalformedResourceType, message)
-            .with_hint("a resource type is a short YAML file"));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let byte = error.utf8_error().valid_up_to();
-        CommandError::new(
-            Code::InvalidUtf8,
-            format!(
-                "`{}` is not valid UTF-8 from byte {byte} on",
-                path.display()
-            ),
-        )
-        .with_details(json!({"byte": byte}))
-        .with_hint("save the file as UTF-8")
-    })
 }
 
 fn list(context: &Context) -> Result<Report, CommandError> {

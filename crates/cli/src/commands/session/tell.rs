@@ -1,27 +1,24 @@
 //! `session tell`: a question, answered by a model that acts through tools.
 
-mod person;
 mod shown;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use cleveragents_domain::{Code, MicroUsd, Session, Timestamp, Turn};
+use cleveragents_domain::{MicroUsd, Session, Turn};
 use cleveragents_engine::{
-    SandboxError, SandboxWorkspace, SpendScope, Target, ToolService, TurnError, TurnRequest,
-    TurnService, TurnSettings, TurnTools, Waiting, instructions,
+    SandboxWorkspace, SpendScope, ToolService, TurnError, TurnRequest, TurnService, TurnSettings,
+    TurnTools, Waiting, instructions,
 };
 use cleveragents_models::{CancellationToken, ModelName};
-use cleveragents_process::{Cancel, WhenMissing};
-use cleveragents_tools::{Effect, Gate, Guards, Phase, PlanMode, SafetyProfile};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use cleveragents_process::Cancel;
+use cleveragents_tools::{Gate, Guards, SafetyProfile};
 
 use super::append::read_text;
 use crate::arguments::SessionTell;
+use crate::commands::tooling::{self, Terminal};
 use crate::context::Context;
 use crate::output::{CommandError, Report};
-use person::Terminal;
 use shown::Watcher;
 
 /// How long to wait for another turn of the session.
@@ -38,16 +35,14 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
     let catalogue = context.models(arguments.record.as_deref())?;
     let engine = context.engine()?;
     let tools = ToolService::new(Arc::clone(&engine));
-    let rules = tools
-        .rules(&arguments.rule, Effect::Allow)?
-        .protecting([context.home.path().to_owned()]);
+    let rules = tooling::rules(context, &tools, &arguments.rule)?;
     let scopes = scopes(context, arguments, &session)?;
     let turns = TurnService::new(engine, sessions);
     let gate = Gate::new(Arc::new(tools.registry(&context.variables())?));
     let terminal = Terminal::new(tools);
     let watcher = Watcher::new(context.printer, arguments.stream);
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());
-    let signals = stop_on_signals(&cancel, &stop)?;
+    let signals = tooling::stop_on_signals(&cancel, &stop)?;
     // Dropped after the sandbox, which the next turn of the session takes at once.
     let mut taken = turns.take(
         session.id,
@@ -62,7 +57,14 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
         return Err(TurnError::NothingToResume(session.id).into());
     }
     let model = catalogue.open(&model_name(context, arguments, &session, left)?)?;
-    let workspace = workspace(context, arguments, &session, left)?;
+    let (sandbox, project) = (arguments.sandbox.as_deref(), arguments.project.as_deref());
+    // A turn that is gone on with stays in its own sandbox.
+    let own = left.and_then(|turn| turn.sandbox.as_deref());
+    let sandbox = sandbox.or(own.filter(|_| project.is_none()));
+    // Each session has a sandbox of its own, whatever the project.
+    let workspace = tooling::workspace(context, sandbox, project, |_| {
+        format!("session-{}", session.id).to_ascii_lowercase()
+    })?;
     let (profile, guards) = (SafetyProfile::default(), Guards::default());
     let request = TurnRequest {
         prompt: prompt.clone(),
@@ -71,11 +73,7 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
         system: vec![instructions(workspace.as_ref())],
         tools: TurnTools {
             gate: &gate,
-            mode: if arguments.read_only {
-                PlanMode::ReadOnly
-            } else {
-                PlanMode::Normal(Phase::Session)
-            },
+            mode: tooling::mode(arguments.read_only),
             profile: &profile,
             guards: &guards,
             rules: &rules,
@@ -146,78 +144,11 @@ fn scopes(
         })
         .transpose()?;
     let configured = context.settings.budget_per_session();
-    let day = Timestamp::now().to_string();
-    let day = day.get(..10).unwrap_or(&day);
     Ok(vec![
         SpendScope {
             name: format!("session {}", session.id),
             limit: [asked, configured].into_iter().flatten().min(),
         },
-        SpendScope {
-            name: format!("day {day}"),
-            limit: context.settings.budget_per_day(),
-        },
+        tooling::day_scope(context),
     ])
-}
-
-/// The sandbox that tools act in; made when the project has none for this session yet. A turn that is
-/// gone on with stays in its own.
-fn workspace(
-    context: &Context,
-    arguments: &SessionTell,
-    session: &Session,
-    left: Option<&Turn>,
-) -> Result<Option<SandboxWorkspace>, CommandError> {
-    let service = context.sandboxes()?;
-    let name = match (&arguments.sandbox, &arguments.project) {
-        (Some(name), _) => name.clone(),
-        (None, Some(project)) => {
-            let id = session.id.to_string().to_ascii_lowercase();
-            let name = format!("session-{id}");
-            let (project, links) = context.projects()?.view(project)?;
-            let mut targets = Target::of_project(&context.resources()?, &links)?;
-            if targets.is_empty() {
-                let message = format!("the project `{}` links no resource", project.name);
-                return Err(CommandError::new(Code::LocationNotFound, message)
-                    .with_hint("link one: `agents project link-resource PROJECT RESOURCE`"));
-            }
-            Target::make_distinct(&mut targets);
-            match service.find(&name) {
-                Ok(_) => {}
-                Err(SandboxError::NotFound(_)) => {
-                    service.create(&name, &format!("project {}", project.name), &targets)?;
-                }
-                Err(error) => return Err(error.into()),
-            }
-            name
-        }
-        (None, None) => match left.and_then(|turn| turn.sandbox.clone()) {
-            Some(name) => name,
-            None => return Ok(None),
-        },
-    };
-    let open = service.open(&name)?;
-    Ok(Some(SandboxWorkspace::new(
-        service,
-        open,
-        WhenMissing::Warn,
-    )?))
-}
-
-/// The first Ctrl-C stops the turn; the session keeps what was done.
-fn stop_on_signals(
-    cancel: &Cancel,
-    stop: &CancellationToken,
-) -> Result<signal_hook::iterator::Handle, CommandError> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
-    let handle = signals.handle();
-    let (cancel, stop) = (cancel.clone(), stop.clone());
-    std::thread::spawn(move || {
-        for _ in signals.forever() {
-            cancel.cancel();
-            stop.cancel();
-        }
-    });
-    Ok(handle)
 }

@@ -10,6 +10,7 @@ use cleveragents_models::ToolCall;
 use cleveragents_tools::{CallOutcome, ToolName};
 use serde_json::{Value, json};
 
+use crate::commands::tooling;
 use crate::output::{Align, Cell, Panel, Printer, Report, Table, visible_lines};
 
 /// The longest prompt that a panel shows.
@@ -108,29 +109,8 @@ fn short(text: &str, longest: usize) -> String {
     }
 }
 
-/// The paths that a turn changed, each once.
-fn files_changed(report: &TurnReport) -> Vec<String> {
-    let mut paths: Vec<String> = report
-        .calls
-        .iter()
-        .flat_map(|(_, outcome)| match outcome {
-            CallOutcome::Succeeded(done) => done.captured.changes.as_slice(),
-            CallOutcome::Failed(failed) => failed.captured.changes.as_slice(),
-            CallOutcome::Refused(_) => &[],
-        })
-        .map(|(alias, change)| format!("{alias}/{}", change.path))
-        .collect();
-    paths.sort();
-    paths.dedup();
-    paths
-}
-
 fn call_json((call, outcome): &(ToolCall, CallOutcome)) -> Value {
-    let (ending, why) = match outcome {
-        CallOutcome::Succeeded(_) => ("succeeded", None),
-        CallOutcome::Failed(failed) => ("failed", Some(failed.message.clone())),
-        CallOutcome::Refused(refusal) => ("refused", Some(refusal.reason.to_string())),
-    };
+    let (ending, why) = tooling::ending(outcome);
     json!({
         "tool": tool(call),
         "outcome": ending,
@@ -148,7 +128,7 @@ pub(super) fn report(
     is_stream: bool,
     elapsed: Duration,
 ) -> Report {
-    let files = files_changed(report);
+    let files = tooling::files_changed(report.calls.iter().map(|(_, outcome)| outcome));
     let usage = report.usage;
     let tokens = usage.input_tokens.0 + usage.output_tokens.0;
     let data = json!({

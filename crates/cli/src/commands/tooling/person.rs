@@ -11,7 +11,7 @@ use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, R
 use crate::output::visible_lines;
 
 /// Asks on standard error and reads from standard input, one question at a time.
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     tools: ToolService,
     is_there: bool,
     /// What was allowed for always in this turn.
@@ -19,7 +19,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    pub(super) fn new(tools: ToolService) -> Self {
+    pub(crate) fn new(tools: ToolService) -> Self {
         Self {
             tools,
             is_there: std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),

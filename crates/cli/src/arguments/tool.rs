@@ -1,0 +1,169 @@
+//! `tool`, `permission` and `schema`.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand, ValueEnum};
+use cleveragents_tools::Category;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tool {
+    /// Register a tool of your own from a YAML file
+    #[command(
+        after_help = "The text of the file is kept; the file itself is not read again. `agents schema tool` prints the JSON
+schema of such files, for editors.
+
+Examples:
+  agents tool add --config count-lines.yaml
+  agents tool add --config count-lines.yaml --update"
+    )]
+    Add {
+        /// The YAML file, `-` for standard input
+        #[arg(long, short = 'c', value_name = "FILE")]
+        config: PathBuf,
+        /// Replace a tool of the same name
+        #[arg(long)]
+        update: bool,
+    },
+    /// List the tools there are
+    List(ToolList),
+    /// Show a tool: its schemas, what it declares about itself, and its file
+    #[command(after_help = "Examples:
+  agents tool show builtin/file-edit
+  agents --format json tool show local/count-lines")]
+    Show {
+        #[command(flatten)]
+        tool: ToolReference,
+    },
+    /// Remove a tool of your own
+    #[command(after_help = "Example:
+  agents tool remove local/count-lines --yes")]
+    Remove {
+        #[command(flatten)]
+        tool: ToolReference,
+        /// Do not ask for confirmation
+        #[arg(long, short = 'y')]
+        yes: bool,
+    },
+    /// Call a tool yourself, through the same gate as a model
+    Run(ToolRun),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolReference {
+    /// The tool, such as builtin/file-read or local/count-lines
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agents tool list --source custom
+  agents tool list --category git_operations")]
+pub(crate) struct ToolList {
+    /// Only tools, or only validations
+    #[arg(long = "type", value_enum, value_name = "TYPE")]
+    pub(crate) kind: Option<ToolKind>,
+    /// Only tools of this namespace
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// Only the program's own, or only yours
+    #[arg(long, value_enum, value_name = "SOURCE")]
+    pub(crate) source: Option<ToolSource>,
+    /// Only tools of this group
+    #[arg(long, value_name = "CATEGORY",
+          value_parser = PossibleValuesParser::new(Category::ALL.map(Category::as_str)))]
+    pub(crate) category: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ToolKind {
+    Tool,
+    Validation,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ToolSource {
+    Builtin,
+    Custom,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The call is checked, asked about, written down and confined as if a model had made it. Tools that work on
+files need a sandbox; your own files change only when you apply it: `agents sandbox apply NAME`.
+VALUE is taken as text where the tool expects text, otherwise as JSON where it is JSON.
+
+Exit codes: 0 it succeeded, 1 it failed or was refused, 3 there is no such tool, 5 a person is needed
+
+Examples:
+  agents tool run builtin/file-read --sandbox fix path=README.md
+  agents tool run builtin/shell --sandbox fix command='cargo test'
+  agents tool run local/count-lines --project local/shop --input '{\"path\": \"src/main.rs\"}'
+  generate | agents tool run builtin/file-write --sandbox fix --input-file -"
+)]
+pub(crate) struct ToolRun {
+    #[command(flatten)]
+    pub(crate) tool: ToolReference,
+    /// The arguments, one by one
+    #[arg(value_name = "KEY=VALUE", conflicts_with_all = ["input", "input_file"])]
+    pub(crate) pairs: Vec<String>,
+    /// All arguments, as a JSON object
+    #[arg(long, value_name = "JSON", conflicts_with = "input_file")]
+    pub(crate) input: Option<String>,
+    /// All arguments, as a file that holds a JSON object; `-` for standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input_file: Option<PathBuf>,
+    /// Act in this sandbox
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sandbox: Option<String>,
+    /// Act in a sandbox of this project's resources, made when it is not there
+    #[arg(long, value_name = "PROJECT", conflicts_with = "sandbox")]
+    pub(crate) project: Option<String>,
+    /// One more permission rule, such as \"deny builtin/shell(rm *)\"; may be repeated
+    #[arg(long, value_name = "RULE")]
+    pub(crate) rule: Vec<String>,
+    /// Refuse tools that change something
+    #[arg(long)]
+    pub(crate) read_only: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Permission {
+    /// Remember a rule for every session and plan
+    #[command(
+        after_help = "A rule is `allow`, `ask` or `deny`, a tool or a pattern of tools, and perhaps a pattern of paths or
+commands in parentheses. `deny` always wins; of the others the more exact rule counts.
+
+Examples:
+  agents permission add 'deny builtin/shell(curl *)'
+  agents permission add 'allow builtin/file-write(src/**)'
+  agents permission add 'ask builtin/git-*'"
+    )]
+    Add {
+        /// The rule: allow|ask|deny TOOL[(PATTERN)]
+        #[arg(value_name = "RULE")]
+        rule: String,
+    },
+    /// List the remembered rules
+    #[command(after_help = "Example:
+  agents --format json permission list")]
+    List,
+    /// Forget a rule
+    #[command(after_help = "Example:
+  agents permission remove 'ask builtin/git-*'")]
+    Remove {
+        /// The rule, as `permission list` shows it
+        #[arg(value_name = "RULE")]
+        rule: String,
+    },
+}
+
+/// The files of which there is a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// The file of a tool, for `tool add`
+    Tool,
+    /// models.yaml in the home folder
+    Models,
+}

@@ -1,0 +1,112 @@
+//! `permission`: the rules that are remembered for every session and plan.
+
+use cleveragents_engine::ToolService;
+use cleveragents_tools::{Effect, Registry, Rule};
+use serde_json::{Value, json};
+
+use super::counted;
+use crate::arguments::Permission;
+use crate::context::Context;
+use crate::output::{Cell, CommandError, Panel, Report, Table};
+
+pub(super) fn run(context: &Context, command: &Permission) -> Result<Report, CommandError> {
+    let tools = ToolService::new(context.engine()?);
+    match command {
+        Permission::Add { rule } => add(&tools, rule),
+        Permission::List => list(&tools),
+        Permission::Remove { rule } => {
+            // As it is stored, however it is spaced here.
+            let written = rule.parse::<Rule>().map(|rule| rule.to_string());
+            let stored = written.unwrap_or_else(|_| rule.clone());
+            tools.forget(&stored)?;
+            Ok(Report::new("permission remove")
+                .data(json!({"removed": stored}))
+                .panel(Panel::new("Permission Rule").row("Rule", stored))
+                .ok("Rule forgotten"))
+        }
+    }
+}
+
+fn add(tools: &ToolService, rule: &str) -> Result<Report, CommandError> {
+    let rule: Rule = rule.parse()?;
+    let is_new = tools.remember(&rule)?;
+    let report = Report::new("permission add")
+        .data(json!({"rule": rule_json(&rule.to_string()), "added": is_new}))
+        .panel(
+            Panel::new("Permission Rule")
+                .row("Rule", rule.to_string())
+                .row("Effect", effect_cell(rule.effect()))
+                .row("Tools", rule.tool().to_string()),
+        );
+    let report = if is_new {
+        report.ok("Rule remembered")
+    } else {
+        report.ok("Rule is remembered already")
+    };
+    // A misspelled `deny` would protect nothing, and nobody would notice.
+    Ok(if names_a_tool(tools, &rule)? {
+        report
+    } else {
+        report.warn(format!(
+            "no tool is called `{}` at present; `agents tool list` shows all",
+            rule.tool()
+        ))
+    })
+}
+
+fn names_a_tool(tools: &ToolService, rule: &Rule) -> Result<bool, CommandError> {
+    let builtins = Registry::with_builtins();
+    if builtins.list().any(|spec| rule.tool().matches(&spec.name)) {
+        return Ok(true);
+    }
+    let mut stored = tools.stored()?.into_iter();
+    Ok(stored.any(|tool| {
+        let name = tool.name.parse();
+        name.is_ok_and(|name| rule.tool().matches(&name))
+    }))
+}
+
+fn list(tools: &ToolService) -> Result<Report, CommandError> {
+    let remembered = tools.remembered()?;
+    let mut table = Table::with_columns("Permission Rules", ["Effect", "Tools", "Rule"])
+        .empty("No rule is remembered");
+    for text in &remembered {
+        table = table.row(match text.parse::<Rule>() {
+            Ok(rule) => vec![
+                effect_cell(rule.effect()),
+                rule.tool().to_string().into(),
+                text.as_str().into(),
+            ],
+            // Of another version of the program.
+            Err(_) => vec![
+                Cell::Bad("unknown".to_owned()),
+                Cell::Muted(String::new()),
+                text.as_str().into(),
+            ],
+        });
+    }
+    let rules: Vec<Value> = remembered.iter().map(|text| rule_json(text)).collect();
+    let count = rules.len();
+    Ok(Report::new("permission list")
+        .data(json!({"rules": rules, "summary": {"total": count}}))
+        .table(table)
+        .ok(format!("{} listed", counted(count, "rule"))))
+}
+
+fn effect_cell(effect: Effect) -> Cell {
+    let text = effect.as_str().to_owned();
+    match effect {
+        Effect::Allow => Cell::Good(text),
+        Effect::Ask => Cell::Warn(text),
+        Effect::Deny => Cell::Bad(text),
+    }
+}
+
+fn rule_json(text: &str) -> Value {
+    let rule = text.parse::<Rule>().ok();
+    json!({
+        "rule": text,
+        "effect": rule.as_ref().map(|rule| rule.effect().as_str()),
+        "tool": rule.as_ref().map(|rule| rule.tool().to_string()),
+    })
+}

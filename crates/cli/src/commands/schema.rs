@@ -1,0 +1,15 @@
+//! `schema`: the JSON schemas of files that the program reads, made from the types that read them.
+
+use crate::arguments::SchemaOf;
+use crate::output::CommandError;
+
+use super::write_document;
+
+/// Writes a schema to standard output, and nothing else.
+pub(super) fn run(of: SchemaOf) -> Result<(), CommandError> {
+    let schema = match of {
+        SchemaOf::Tool => cleveragents_tools::custom::schema(),
+        SchemaOf::Models => cleveragents_models::file_schema(),
+    };
+    write_document(format!("{schema:#}\n").as_bytes())
+}

@@ -1,0 +1,98 @@
+//! The arguments of a call as people write them: JSON, a file, or pairs.
+
+use cleveragents_domain::Code;
+use cleveragents_tools::Registry;
+use serde_json::{Map, Value};
+
+use crate::arguments::ToolRun;
+use crate::commands::read_definition;
+use crate::output::CommandError;
+
+/// The text of the arguments, as a model would write it. Whether it is right is for the gate to say.
+pub(super) fn text(arguments: &ToolRun, registry: &Registry) -> Result<String, CommandError> {
+    if let Some(text) = &arguments.input {
+        return Ok(text.clone());
+    }
+    if let Some(file) = &arguments.input_file {
+        return read_definition(file, "the input of a tool", Code::Usage);
+    }
+    let schema = registry
+        .get(&arguments.tool.name)
+        .map(|spec| &spec.input_schema)
+        .ok();
+    let mut fields = Map::new();
+    for pair in &arguments.pairs {
+        let wrong = |message: String| {
+            CommandError::usage(message)
+                .with_hint("write KEY=VALUE, each key once, or all as JSON with --input")
+        };
+        let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
+            return Err(wrong(format!("`{pair}` is not KEY=VALUE")));
+        };
+        let wants_text = schema.is_some_and(|schema| takes_text(&schema["properties"][key]));
+        if fields
+            .insert(key.to_owned(), value_of(value, wants_text))
+            .is_some()
+        {
+            return Err(wrong(format!("`{key}` is given twice")));
+        }
+    }
+    Ok(Value::Object(fields).to_string())
+}
+
+/// Whether a schema of one argument takes text and nothing else that a person could mean.
+fn takes_text(schema: &Value) -> bool {
+    match &schema["type"] {
+        Value::String(kind) => kind == "string",
+        Value::Array(kinds) => {
+            kinds.iter().any(|kind| kind == "string")
+                && kinds.iter().all(|kind| kind == "string" || kind == "null")
+        }
+        _ => schema["enum"]
+            .as_array()
+            .is_some_and(|values| values.iter().all(Value::is_string)),
+    }
+}
+
+fn value_of(text: &str, wants_text: bool) -> Value {
+    let json = || serde_json::from_str(text).ok();
+    (!wants_text)
+        .then(json)
+        .flatten()
+        .unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{takes_text, value_of};
+    use serde_json::json;
+
+    #[test]
+    fn a_value_is_text_where_text_is_wanted_and_json_where_it_can_be() {
+        for (text, wants_text, meant) in [
+            ("12", true, json!("12")),
+            ("12", false, json!(12)),
+            ("true", false, json!(true)),
+            ("[1, 2]", false, json!([1, 2])),
+            ("plain words", false, json!("plain words")),
+            ("", false, json!("")),
+        ] {
+            assert_eq!(value_of(text, wants_text), meant, "{text}");
+        }
+    }
+
+    #[test]
+    fn text_is_wanted_by_schemas_that_take_nothing_else() {
+        for (schema, expected) in [
+            (json!({"type": "string"}), true),
+            (json!({"type": ["string", "null"]}), true),
+            (json!({"enum": ["1", "2"]}), true),
+            (json!({"type": ["string", "integer"]}), false),
+            (json!({"type": "integer"}), false),
+            (json!({"type": ["null"]}), false),
+            (json!(null), false),
+        ] {
+            assert_eq!(takes_text(&schema), expected, "{schema}");
+        }
+    }
+}

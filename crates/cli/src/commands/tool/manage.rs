@@ -1,0 +1,219 @@
+//! `tool add`, `list` and `remove`.
+
+use std::path::Path;
+
+use cleveragents_domain::Code;
+use cleveragents_engine::{Outcome, Register, RegisteredTool, ToolService};
+use cleveragents_tools::{Category, Registry, Source, ToolSpec};
+use serde_json::{Value, json};
+
+use super::{capability_json, capability_panel};
+use crate::arguments::{ToolKind, ToolList, ToolSource};
+use crate::commands::{confirm, counted, read_definition};
+use crate::context::Context;
+use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
+
+/// The one kind of tool there is at present.
+const KIND: &str = "tool";
+
+pub(super) fn add(
+    context: &Context,
+    tools: &ToolService,
+    config: &Path,
+    update: bool,
+) -> Result<Report, CommandError> {
+    let text = read_definition(config, "the file of a tool", Code::MalformedTool)?;
+    let base = context.environment.working_folder();
+    let file = base.unwrap_or_else(|| Path::new("/")).join(config);
+    let register = if update {
+        Register::Update
+    } else {
+        Register::New
+    };
+    let added = tools
+        .add(&text, &file, register, &context.variables())
+        .map_err(|error| match CommandError::from(error) {
+            error if error.code() == Code::ToolExists => {
+                error.with_hint("choose another name, or repeat the command with --update")
+            }
+            error => error,
+        })?;
+    let spec = &added.spec;
+    Ok(Report::new("tool add")
+        .data(json!({
+            "tool_registered": {
+                "name": spec.name,
+                "description": spec.description,
+                "source": spec.source,
+                "config": added.stored.source,
+                "created": added.stored.created_at,
+                "updated": added.stored.updated_at,
+                "version": added.stored.version,
+                "outcome": added.outcome,
+            },
+            "capability": capability_json(&spec.capability),
+        }))
+        .panel(
+            Panel::new("Tool Registered")
+                .row("Name", spec.name.to_string())
+                .row("Description", spec.description.clone())
+                .row("Source", spec.source.as_str())
+                .row("Config", added.stored.source.clone())
+                .row("Timeout", Cell::Seconds(spec.timeout.as_secs_f64()))
+                .row("Created", added.stored.created_at),
+        )
+        .panel(capability_panel(&spec.capability))
+        .ok(match added.outcome {
+            Outcome::Updated => "Tool updated",
+            Outcome::Created | Outcome::Unchanged => "Tool registered",
+        }))
+}
+
+/// A tool in a list; one whose file cannot be read any more has a reason instead of a spec.
+struct Listed {
+    name: String,
+    source: Source,
+    category: Category,
+    spec: Result<ToolSpec, String>,
+}
+
+impl Listed {
+    fn built_in(spec: &ToolSpec) -> Self {
+        Self {
+            name: spec.name.to_string(),
+            source: spec.source,
+            category: spec.category,
+            spec: Ok(spec.clone()),
+        }
+    }
+
+    fn registered(tool: RegisteredTool) -> Self {
+        Self {
+            name: tool.stored.name,
+            source: Source::Custom,
+            category: Category::Custom,
+            spec: tool.spec.map_err(|error| error.to_string()),
+        }
+    }
+
+    fn namespace(&self) -> &str {
+        self.name
+            .rsplit_once('/')
+            .map_or("", |(namespace, _)| namespace)
+    }
+
+    fn fits(&self, filter: &ToolList) -> bool {
+        let source = match filter.source {
+            None => true,
+            Some(ToolSource::Builtin) => self.source == Source::Builtin,
+            Some(ToolSource::Custom) => self.source == Source::Custom,
+        };
+        let wanted = |wanted: &Option<String>, here: &str| {
+            wanted
+                .as_ref()
+                .is_none_or(|wanted| wanted.trim_end_matches('/') == here)
+        };
+        source
+            && filter.kind != Some(ToolKind::Validation)
+            && wanted(&filter.namespace, self.namespace())
+            && wanted(&filter.category, self.category.as_str())
+    }
+
+    fn json(&self) -> Value {
+        let spec = self.spec.as_ref().ok();
+        json!({
+            "name": self.name,
+            "type": KIND,
+            "namespace": self.namespace(),
+            "source": self.source,
+            "category": self.category,
+            "description": spec.map(|spec| &spec.description),
+            "writes": spec.map(|spec| spec.capability.is_writing()),
+            "timeout": spec.map(|spec| spec.timeout.as_secs_f64()),
+            "problem": self.spec.as_ref().err(),
+        })
+    }
+
+    fn row(&self) -> Vec<Cell> {
+        let (access, description) = match &self.spec {
+            Ok(spec) if spec.capability.is_writing() => {
+                (Cell::Warn("writes".to_owned()), first_line(spec))
+            }
+            Ok(spec) => (Cell::Good("reads".to_owned()), first_line(spec)),
+            Err(problem) => (Cell::Bad("broken".to_owned()), problem.as_str()),
+        };
+        vec![
+            self.name.as_str().into(),
+            KIND.into(),
+            self.source.as_str().into(),
+            self.category.as_str().into(),
+            access,
+            description.into(),
+        ]
+    }
+}
+
+fn first_line(spec: &ToolSpec) -> &str {
+    spec.description.lines().next().unwrap_or_default()
+}
+
+pub(super) fn list(
+    context: &Context,
+    tools: &ToolService,
+    filter: &ToolList,
+) -> Result<Report, CommandError> {
+    let builtins = Registry::with_builtins();
+    let registered = tools.registered(&context.variables())?;
+    let mut listed: Vec<Listed> = builtins
+        .list()
+        .map(Listed::built_in)
+        .chain(registered.into_iter().map(Listed::registered))
+        .filter(|tool| tool.fits(filter))
+        .collect();
+    listed.sort_by(|left, right| left.name.cmp(&right.name));
+    let table = [
+        "Name",
+        "Type",
+        "Source",
+        "Category",
+        "Access",
+        "Description",
+    ]
+    .into_iter()
+    .fold(Table::new("Tools"), |table, heading| {
+        table.column(heading, Align::Left)
+    })
+    .empty("No tool matches")
+    .rows(listed.iter().map(Listed::row));
+    let (count, broken) = (
+        listed.len(),
+        listed.iter().filter(|tool| tool.spec.is_err()).count(),
+    );
+    let entries: Vec<Value> = listed.iter().map(Listed::json).collect();
+    let report = Report::new("tool list")
+        .data(json!({"tools": entries, "summary": {"total": count, "broken": broken}}))
+        .table(table)
+        .ok(format!("{} listed", counted(count, "tool")));
+    Ok(if broken == 0 {
+        report
+    } else {
+        report.warn(format!(
+            "{} cannot be read any more; nothing runs before that is mended or removed",
+            counted(broken, "tool")
+        ))
+    })
+}
+
+pub(super) fn remove(tools: &ToolService, name: &str, yes: bool) -> Result<Report, CommandError> {
+    let found = tools.find_stored(name)?;
+    confirm(&format!("Remove tool {}?", found.name), yes)?;
+    let removed = tools.remove(&found.name)?;
+    Ok(Report::new("tool remove")
+        .data(json!({"removed": removed.name, "config": removed.source}))
+        .panel(
+            Panel::new("Removal Summary")
+                .row("Tool", removed.name)
+                .row("Config", removed.source),
+        )
+        .ok("Tool removed"))
+}

@@ -1,0 +1,237 @@
+//! `tool run`: one call, through the same gate as those of models.
+
+use std::sync::Arc;
+
+use cleveragents_engine::{SandboxWorkspace, StoreBudget, StoreLedger, ToolService};
+use cleveragents_models::CancellationToken;
+use cleveragents_process::Cancel;
+use cleveragents_store::Engine;
+use cleveragents_tools::ports::{Scope, Workspace};
+use cleveragents_tools::{
+    CallContext, CallOutcome, CallRequest, FailureKind, Gate, Guards, RefusalReason, SafetyProfile,
+    Shown, ToolSpec,
+};
+use serde_json::{Value, json};
+
+use super::input;
+use crate::arguments::ToolRun;
+use crate::commands::tooling::{self, Secrets, Terminal};
+use crate::context::Context;
+use crate::output::{Cell, CommandError, Panel, Report};
+
+/// So much of an output a person is shown. Unlike a model they may want all of it.
+const SHOWN_BYTES: usize = 16 << 20;
+
+/// What a call is called that no model made.
+const CALL_ID: &str = "tool-run";
+
+pub(super) fn run(
+    context: &Context,
+    engine: Arc<Engine>,
+    tools: ToolService,
+    arguments: &ToolRun,
+) -> Result<Report, CommandError> {
+    let secrets = Secrets::of(&context.models(None)?);
+    let registry = Arc::new(tools.registry(&context.variables())?);
+    let request = CallRequest {
+        call_id: CALL_ID.to_owned(),
+        tool: arguments.tool.name.clone(),
+        arguments: input::text(arguments, &registry)?,
+    };
+    let rules = tooling::rules(context, &tools, &arguments.rule)?;
+    let (sandbox, project) = (arguments.sandbox.as_deref(), arguments.project.as_deref());
+    let workspace = tooling::workspace(context, sandbox, project, |id| format!("project-{id}"))?;
+    let gate = Gate::new(registry);
+    let terminal = Terminal::new(tools);
+    let cancel = Cancel::new();
+    let signals = tooling::stop_on_signals(&cancel, &CancellationToken::new())?;
+    let outcome = gate.call(
+        &request,
+        &CallContext {
+            scope: &Scope::default(),
+            mode: tooling::mode(arguments.read_only),
+            profile: &SafetyProfile::default(),
+            guards: &Guards::default(),
+            rules: &rules,
+            workspace: workspace
+                .as_ref()
+                .map(|workspace| workspace as &dyn Workspace),
+            approver: &terminal,
+            budget: &StoreBudget::new(Arc::clone(&engine), vec![tooling::day_scope(context)]),
+            ledger: &StoreLedger::new(engine, None),
+            redactor: &secrets,
+            cancel: &cancel,
+            shown_bytes: SHOWN_BYTES,
+        },
+    );
+    signals.close();
+    let outcome = outcome?;
+    let spec = gate.registry().get(&request.tool).ok();
+    let sandbox = workspace.as_ref().map(SandboxWorkspace::name);
+    Ok(report(&outcome, spec, sandbox))
+}
+
+fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>) -> Report {
+    let (ending, reason) = tooling::ending(outcome);
+    let files = tooling::files_changed([outcome]);
+    let (tool, shown, note, checkpoint, elapsed) = match outcome {
+        CallOutcome::Succeeded(done) => (
+            done.tool.to_string(),
+            Some(&done.shown),
+            done.note.as_deref(),
+            done.checkpoint,
+            Some(done.elapsed.as_secs_f64()),
+        ),
+        CallOutcome::Failed(failed) => (
+            failed.tool.to_string(),
+            Some(&failed.shown),
+            None,
+            failed.checkpoint,
+            Some(failed.elapsed.as_secs_f64()),
+        ),
+        CallOutcome::Refused(refusal) => (refusal.tool.clone(), None, None, None, None),
+    };
+    let kind = match outcome {
+        CallOutcome::Refused(refusal) => Some(refusal.reason.kind()),
+        CallOutcome::Failed(failed) => Some(failure(failed.kind)),
+        CallOutcome::Succeeded(_) => None,
+    };
+    let data = json!({
+        "tool": tool,
+        "outcome": ending,
+        "output": shown.map(|shown| output(shown, spec)),
+        "output_bytes": shown.map(|shown| shown.total),
+        "output_left_out": shown.map(|shown| shown.left_out),
+        "note": note,
+        "reason": kind.map(|kind| json!({"kind": kind, "message": reason})),
+        "invocation": outcome.invocation(),
+        "checkpoint": checkpoint,
+        "files_changed": files,
+        "sandbox": sandbox,
+        "duration_s": elapsed,
+    });
+    let mut report = Report::new("tool run").data(data);
+    if let Some(shown) = shown {
+        let mut panel = Panel::new("Tool Run")
+            .row("Tool", tool.as_str())
+            .row(
+                "Outcome",
+                match outcome {
+                    CallOutcome::Succeeded(_) => Cell::Good(ending.to_owned()),
+                    _ => Cell::Bad(ending.to_owned()),
+                },
+            )
+            .row("Invocation", Cell::Id(outcome.invocation().to_string()))
+            .row("Took", elapsed.map(Cell::Seconds))
+            .row("Sandbox", sandbox.map(str::to_owned));
+        for file in &files {
+            panel = panel.row("Changed", file.as_str());
+        }
+        report = report.panel(panel);
+        if shown.total > 0 {
+            report = report.text(text(shown));
+        }
+    }
+    if let Some(note) = note {
+        report = report.info(note);
+    }
+    if let (Some(name), false) = (sandbox, files.is_empty()) {
+        report = report.info(format!(
+            "see the changes with `agents sandbox diff {name}`, take them with `agents sandbox apply {name}`"
+        ));
+    }
+    match (outcome.code(), reason) {
+        (Some(code), Some(reason)) => {
+            let message = format!(
+                "`{tool}` {}: {reason}",
+                if ending == "refused" {
+                    "was refused and did not run"
+                } else {
+                    "failed"
+                }
+            );
+            report.failed(code, message, hint(outcome))
+        }
+        _ => report.ok("Tool succeeded"),
+    }
+}
+
+/// What a tool said: JSON where that is what it promises.
+fn output(shown: &Shown, spec: Option<&ToolSpec>) -> Value {
+    let promises_json = spec.is_some_and(|spec| spec.output_schema.is_some());
+    let text = text(shown);
+    match serde_json::from_str(&text) {
+        Ok(value) if promises_json => value,
+        _ => Value::String(text),
+    }
+}
+
+fn text(shown: &Shown) -> String {
+    if shown.left_out == 0 {
+        return shown.head.clone();
+    }
+    format!(
+        "{}\n[… {} bytes left out …]\n{}",
+        shown.head, shown.left_out, shown.tail
+    )
+}
+
+const fn failure(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Tool => "tool",
+        FailureKind::Timeout => "timeout",
+        FailureKind::Cancelled => "cancelled",
+        FailureKind::HumanNeeded => "human_needed",
+        FailureKind::BadOutput => "bad_output",
+    }
+}
+
+/// What a person can do about a call that came to nothing.
+fn hint(outcome: &CallOutcome) -> String {
+    let reason = match outcome {
+        CallOutcome::Succeeded(_) => return String::new(),
+        CallOutcome::Failed(_) if outcome.needs_human() => {
+            return "run it on a terminal, where somebody can answer".to_owned();
+        }
+        CallOutcome::Failed(failed) => {
+            return match failed.kind {
+                FailureKind::Timeout => "give it more time: `timeout` in its file".to_owned(),
+                FailureKind::BadOutput => {
+                    "a tool writes one JSON value that fits its output_schema to standard output"
+                        .to_owned()
+                }
+                _ => format!(
+                    "see what it expects with `agents tool show {}`",
+                    failed.tool
+                ),
+            };
+        }
+        CallOutcome::Refused(refusal) => (&refusal.reason, &refusal.tool),
+    };
+    let (reason, tool) = reason;
+    match reason {
+        RefusalReason::UnknownTool { .. } => "`agents tool list` shows all".to_owned(),
+        RefusalReason::BadArguments(_) => {
+            format!("see what it expects with `agents tool show {tool}`")
+        }
+        RefusalReason::MissingSandbox { .. } => {
+            "name one with --sandbox or --project; `agents sandbox create NAME --path FOLDER` makes one"
+                .to_owned()
+        }
+        RefusalReason::OutsideSandbox { .. } => {
+            "give a path in the sandbox; `agents sandbox show NAME` shows its parts".to_owned()
+        }
+        RefusalReason::ReadOnlyPlan { .. } => "leave --read-only out".to_owned(),
+        RefusalReason::Rule(_) => {
+            "`agents permission list` shows the rules; what the floor forbids no rule allows".to_owned()
+        }
+        RefusalReason::NobodyToApprove { .. } => {
+            "run it on a terminal, where somebody can agree; `agents permission list` shows the rules"
+                .to_owned()
+        }
+        RefusalReason::Budget { .. } => {
+            "raise it with `agents config set budget.day-cents CENTS`, or wait until tomorrow".to_owned()
+        }
+        _ => "docs/tools.md says what the gate looks at".to_owned(),
+    }
+}

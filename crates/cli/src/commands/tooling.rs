@@ -1,0 +1,168 @@
+//! What every command needs that calls tools: the person to ask, secrets to take out, rules, money,
+//! the sandbox to act in, and an end by signals.
+
+mod person;
+
+use std::borrow::Cow;
+
+use cleveragents_domain::{Code, Timestamp};
+use cleveragents_engine::{
+    SandboxError, SandboxWorkspace, SpendScope, Target, ToolError, ToolService,
+};
+use cleveragents_models::{CancellationToken, Catalogue, Redactor};
+use cleveragents_process::{Cancel, WhenMissing};
+use cleveragents_tools::ports::Redact;
+use cleveragents_tools::{CallOutcome, Effect, PermissionRules, Phase, PlanMode};
+use serde_json::Value;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::context::Context;
+use crate::output::CommandError;
+
+pub(crate) use person::Terminal;
+
+/// Takes out the keys of the environment, and what looks like one.
+pub(crate) struct Secrets(Redactor);
+
+impl Secrets {
+    pub(crate) fn of(catalogue: &Catalogue) -> Self {
+        Self(catalogue.redactor())
+    }
+
+    /// A value with the secrets in its texts replaced; names are left as they are, since schemas
+    /// have fields named `password`.
+    pub(crate) fn out_of(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.redact(text).into_owned()),
+            Value::Array(items) => items.iter().map(|item| self.out_of(item)).collect(),
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(name, value)| (name.clone(), self.out_of(value)))
+                .collect(),
+            other => other.clone(),
+        }
+    }
+}
+
+impl Redact for Secrets {
+    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.0.text(text)
+    }
+}
+
+/// The remembered rules and those of the command line, above the floor.
+pub(crate) fn rules(
+    context: &Context,
+    tools: &ToolService,
+    given: &[String],
+) -> Result<PermissionRules, ToolError> {
+    let rules = tools.rules(given, Effect::Allow)?;
+    Ok(rules.protecting([context.home.path().to_owned()]))
+}
+
+/// What may be done: everything a session may, or only looking.
+pub(crate) const fn mode(is_read_only: bool) -> PlanMode {
+    if is_read_only {
+        PlanMode::ReadOnly
+    } else {
+        PlanMode::Normal(Phase::Session)
+    }
+}
+
+/// What today may cost.
+pub(crate) fn day_scope(context: &Context) -> SpendScope {
+    let now = Timestamp::now().to_string();
+    let day = now.get(..10).unwrap_or(&now);
+    SpendScope {
+        name: format!("day {day}"),
+        limit: context.settings.budget_per_day(),
+    }
+}
+
+/// The sandbox that tools act in: the one named, or one of a project's resources, which is called
+/// what `name_it` makes of the project's id and made when it is not there.
+pub(crate) fn workspace(
+    context: &Context,
+    sandbox: Option<&str>,
+    project: Option<&str>,
+    name_it: impl FnOnce(&str) -> String,
+) -> Result<Option<SandboxWorkspace>, CommandError> {
+    let service = context.sandboxes()?;
+    let name = match (sandbox, project) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(project)) => {
+            let (project, links) = context.projects()?.view(project)?;
+            let name = name_it(&project.id.to_string().to_ascii_lowercase());
+            let mut targets = Target::of_project(&context.resources()?, &links)?;
+            if targets.is_empty() {
+                let message = format!("the project `{}` links no resource", project.name);
+                return Err(CommandError::new(Code::LocationNotFound, message)
+                    .with_hint("link one: `agents project link-resource PROJECT RESOURCE`"));
+            }
+            Target::make_distinct(&mut targets);
+            let is_there = match service.find(&name) {
+                // One that was applied or discarded gives its name to the next.
+                Ok(found) => !found.sandbox.state.is_over(),
+                Err(SandboxError::NotFound(_)) => false,
+                Err(error) => return Err(error.into()),
+            };
+            if !is_there {
+                service.create(&name, &format!("project {}", project.name), &targets)?;
+            }
+            name
+        }
+        (None, None) => return Ok(None),
+    };
+    let open = service.open(&name)?;
+    Ok(Some(SandboxWorkspace::new(
+        service,
+        open,
+        WhenMissing::Warn,
+    )?))
+}
+
+/// The first Ctrl-C stops what is going on; what was done is kept.
+pub(crate) fn stop_on_signals(
+    cancel: &Cancel,
+    stop: &CancellationToken,
+) -> Result<signal_hook::iterator::Handle, CommandError> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
+    let handle = signals.handle();
+    let (cancel, stop) = (cancel.clone(), stop.clone());
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            cancel.cancel();
+            stop.cancel();
+        }
+    });
+    Ok(handle)
+}
+
+/// The paths that calls changed, each once.
+pub(crate) fn files_changed<'o>(
+    outcomes: impl IntoIterator<Item = &'o CallOutcome>,
+) -> Vec<String> {
+    let mut paths: Vec<String> = outcomes
+        .into_iter()
+        .flat_map(|outcome| match outcome {
+            CallOutcome::Succeeded(done) => done.captured.changes.as_slice(),
+            CallOutcome::Failed(failed) => failed.captured.changes.as_slice(),
+            CallOutcome::Refused(_) => &[],
+        })
+        .map(|(alias, change)| format!("{alias}/{}", change.path))
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// How a call ended in a word, and why when it did not succeed.
+pub(crate) fn ending(outcome: &CallOutcome) -> (&'static str, Option<String>) {
+    match outcome {
+        CallOutcome::Succeeded(_) => ("succeeded", None),
+        CallOutcome::Failed(failed) => ("failed", Some(failed.message.clone())),
+        CallOutcome::Refused(refusal) => ("refused", Some(refusal.reason.to_string())),
+    }
+}

@@ -1,0 +1,136 @@
+//! Tools, permission rules and schemas.
+
+use cleveragents_testkit::Agents;
+use serde_json::{Value, json};
+
+use super::{agents, refuse};
+
+const GOOD: &str = "name: local/good\ndescription: does\ncommand: ['true']\n";
+
+/// A home with one tool, one rule and a sandbox.
+fn furnished() -> Agents {
+    let agents = agents();
+    std::fs::write(agents.work().join("good.yaml"), GOOD).expect("a file");
+    std::fs::create_dir(agents.work().join("src")).expect("a folder");
+    agents.data(&["tool", "add", "--config", "good.yaml"]);
+    agents.data(&["permission", "add", "deny builtin/shell(rm *)"]);
+    agents.data(&["sandbox", "create", "box", "--path", "src"]);
+    agents
+}
+
+/// Everything that is stored.
+fn stored(agents: &Agents) -> Value {
+    json!([
+        agents.data(&["tool", "list"]),
+        agents.data(&["tool", "show", "local/good"]),
+        agents.data(&["permission", "list"]),
+        agents.data(&["sandbox", "list", "--all"]),
+    ])
+}
+
+#[test]
+fn commands_that_cannot_be_carried_out_are_refused() {
+    let agents = furnished();
+    let before = stored(&agents);
+    let cases: [(&[&str], i32, &str); 22] = [
+        (&["tool", "add"], 2, "CA-0101"),
+        (&["tool", "add", "--config", "none.yaml"], 1, "CA-0105"),
+        (&["tool", "add", "--config", "src"], 1, "CA-0105"),
+        (&["tool", "add", "--config", "good.yaml"], 4, "CA-0902"),
+        (&["tool", "list", "--type", "gate"], 2, "CA-0101"),
+        (&["tool", "list", "--source", "mine"], 2, "CA-0101"),
+        (&["tool", "list", "--category", "cats"], 2, "CA-0101"),
+        (&["tool", "show", "local/goood"], 3, "CA-0901"),
+        (&["tool", "show", ""], 3, "CA-0901"),
+        (&["tool", "remove", "local/none", "--yes"], 3, "CA-0901"),
+        (&["tool", "remove", "builtin/shell", "--yes"], 4, "CA-0905"),
+        (&["tool", "remove", "local/good"], 5, "CA-0106"),
+        (&["tool", "run", "local/good", "n"], 2, "CA-0101"),
+        (&["tool", "run", "local/good", "=1"], 2, "CA-0101"),
+        (&["tool", "run", "local/good", "n=1", "n=2"], 2, "CA-0101"),
+        (
+            &["tool", "run", "local/good", "n=1", "--input", "{}"],
+            2,
+            "CA-0101",
+        ),
+        (
+            &["tool", "run", "local/good", "--rule", "may all"],
+            2,
+            "CA-0906",
+        ),
+        (&["permission", "add", "deny shell"], 2, "CA-0906"),
+        (&["permission", "add", ""], 2, "CA-0906"),
+        (
+            &["permission", "remove", "deny builtin/shell"],
+            3,
+            "CA-0914",
+        ),
+        (&["permission", "remove", "nonsense"], 3, "CA-0914"),
+        (&["schema", "plan"], 2, "CA-0101"),
+    ];
+    for (arguments, exit, code) in cases {
+        refuse(&agents, arguments).with(exit, code);
+        assert_eq!(stored(&agents), before, "{arguments:?}");
+    }
+    let sandbox = ["tool", "run", "local/good", "--sandbox", "none"];
+    let missing = refuse(&agents, &sandbox).run("json");
+    assert_eq!(missing.code, Some(3), "{missing:?}");
+    assert_eq!(stored(&agents), before);
+}
+
+/// The corpus of broken files is tested where they are read; these are some of each kind.
+#[test]
+fn a_broken_file_is_refused_with_its_place_and_what_to_do() {
+    let agents = furnished();
+    let before = stored(&agents);
+    for (text, code, place, message) in [
+        ("name: local/x\ndescription: [\n", "CA-0903", (2, 14), ""),
+        (
+            "name: local/x\ndescripton: d\ncommand: [a]\n",
+            "CA-0903",
+            (2, 1),
+            "descripton",
+        ),
+        (
+            "name: Local/X\ndescription: d\ncommand: [a]\n",
+            "CA-0904",
+            (1, 7),
+            "capital",
+        ),
+        (
+            "name: local/x\ndescription: d\nread_only: true\nwrites: true\ncommand: [a]\n",
+            "CA-0904",
+            (3, 12),
+            "read_only",
+        ),
+        (
+            "name: local/x\ndescription: ${NOT_SET}\ncommand: [a]\n",
+            "CA-0903",
+            (2, 14),
+            "NOT_SET",
+        ),
+    ] {
+        std::fs::write(agents.work().join("broken.yaml"), text).expect("a file");
+        let error = refuse(&agents, &["tool", "add", "--config", "broken.yaml"]).with(2, code);
+        assert_eq!(error["details"]["line"], place.0, "{error:#}");
+        assert!(error["details"]["column"].is_u64(), "{error:#}");
+        let said = error["message"].as_str().expect("a message");
+        let prefix = format!("broken.yaml:{}:", place.0);
+        assert!(said.contains(&prefix) && said.contains(message), "{said}");
+        assert_eq!(stored(&agents), before, "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_text_or_too_long_is_refused() {
+    let agents = furnished();
+    let before = stored(&agents);
+    let add = ["tool", "add", "--config", "-"];
+    refuse(&agents, &add)
+        .reading(b"name: \xff\n")
+        .with(2, "CA-0107");
+    let long = format!("{GOOD}# {}\n", "x".repeat(1 << 20));
+    refuse(&agents, &add).reading(&long).with(2, "CA-0903");
+    refuse(&agents, &add).reading("").with(2, "CA-0903");
+    assert_eq!(stored(&agents), before);
+}
