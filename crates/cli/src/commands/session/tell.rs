@@ -60,7 +60,7 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
     let (sandbox, project) = (arguments.sandbox.as_deref(), arguments.project.as_deref());
     // A turn that is gone on with stays in its own sandbox.
     let own = left.and_then(|turn| turn.sandbox.as_deref());
-    let sandbox = sandbox.or(own.filter(|_| project.is_none()));
+    let sandbox = sandbox.or_else(|| own.filter(|_| project.is_none()));
     // Each session has a sandbox of its own, whatever the project.
     let workspace = tooling::workspace(context, sandbox, project, |_| {
         format!("session-{}", session.id).to_ascii_lowercase()
