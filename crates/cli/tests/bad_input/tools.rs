@@ -83,39 +83,39 @@ fn commands_that_cannot_be_carried_out_are_refused() {
 fn a_broken_file_is_refused_with_its_place_and_what_to_do() {
     let agents = furnished();
     let before = stored(&agents);
-    for (text, code, place, message) in [
-        ("name: local/x\ndescription: [\n", "CA-0903", (2, 14), ""),
+    for (text, code, line, message) in [
+        ("name: local/x\ndescription: [\n", "CA-0903", 2, ""),
         (
             "name: local/x\ndescripton: d\ncommand: [a]\n",
             "CA-0903",
-            (2, 1),
+            2,
             "descripton",
         ),
         (
             "name: Local/X\ndescription: d\ncommand: [a]\n",
             "CA-0904",
-            (1, 7),
+            1,
             "capital",
         ),
         (
             "name: local/x\ndescription: d\nread_only: true\nwrites: true\ncommand: [a]\n",
             "CA-0904",
-            (3, 12),
+            3,
             "read_only",
         ),
         (
             "name: local/x\ndescription: ${NOT_SET}\ncommand: [a]\n",
             "CA-0903",
-            (2, 14),
+            2,
             "NOT_SET",
         ),
     ] {
         std::fs::write(agents.work().join("broken.yaml"), text).expect("a file");
         let error = refuse(&agents, &["tool", "add", "--config", "broken.yaml"]).with(2, code);
-        assert_eq!(error["details"]["line"], place.0, "{error:#}");
+        assert_eq!(error["details"]["line"], line, "{error:#}");
         assert!(error["details"]["column"].is_u64(), "{error:#}");
         let said = error["message"].as_str().expect("a message");
-        let prefix = format!("broken.yaml:{}:", place.0);
+        let prefix = format!("broken.yaml:{line}:");
         assert!(said.contains(&prefix) && said.contains(message), "{said}");
         assert_eq!(stored(&agents), before, "{text}");
     }

@@ -116,12 +116,17 @@ fn a_secret_in_the_file_of_a_tool_is_not_shown() {
     let agents = agents().with("OPENAI_API_KEY", key);
     let text = COUNT.replace("Counts", "${OPENAI_API_KEY} counts");
     write(&agents, "count.yaml", &format!("{text}  # {key}\n"));
-    agents.data(&["tool", "add", "--config", "count.yaml"]);
     for format in ["rich", "plain", "json"] {
-        let answer = agents.run(&["--format", format, "tool", "show", "local/count-lines"]);
-        assert_eq!(answer.code, Some(0), "{answer:?}");
-        assert!(!answer.out.contains(key), "{answer:?}");
-        assert!(answer.out.contains("[REDACTED]"), "{answer:?}");
+        for arguments in [
+            ["tool", "add", "--config", "count.yaml", "--update"].as_slice(),
+            &["tool", "show", "local/count-lines"],
+            &["tool", "list", "--source", "custom"],
+        ] {
+            let answer = agents.run(&[&["--format", format], arguments].concat());
+            assert_eq!(answer.code, Some(0), "{answer:?}");
+            assert!(!answer.out.contains(key), "{answer:?}");
+            assert!(answer.out.contains("[REDACTED]"), "{answer:?}");
+        }
     }
 }
 
@@ -216,14 +221,7 @@ fn tool_run_of_a_tool_in_sh_that_writes() {
 fn a_project_gives_a_sandbox_that_is_kept_until_it_is_applied() {
     let agents = agents();
     furnished(&agents);
-    agents.data(&[
-        "resource",
-        "add",
-        "fs-directory",
-        "local/src",
-        "--path",
-        "src",
-    ]);
+    // The sandbox registered the folder as `local/src`.
     agents.data(&["project", "create", "local/p", "--resource", "local/src"]);
     let put = |name: &str| {
         let path = format!("path={name}");
@@ -451,7 +449,7 @@ fn a_remembered_rule_holds_for_calls() {
 }
 
 #[test]
-fn schemas_are_json_schemas_and_judge_files_as_the_program_does() {
+fn schemas_are_printed_alone_in_every_format() {
     let agents = agents();
     for name in ["tool", "models"] {
         for format in ["rich", "json"] {

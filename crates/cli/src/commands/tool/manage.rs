@@ -4,11 +4,13 @@ use std::path::Path;
 
 use cleveragents_domain::Code;
 use cleveragents_engine::{Outcome, Register, RegisteredTool, ToolService};
+use cleveragents_tools::ports::Redact as _;
 use cleveragents_tools::{Category, Registry, Source, ToolSpec};
 use serde_json::{Value, json};
 
 use super::{capability_json, capability_panel};
 use crate::arguments::{ToolKind, ToolList, ToolSource};
+use crate::commands::tooling::Secrets;
 use crate::commands::{confirm, counted, read_definition};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
@@ -39,11 +41,13 @@ pub(super) fn add(
             error => error,
         })?;
     let spec = &added.spec;
+    let secrets = Secrets::of(&context.models(None)?);
+    let description = secrets.redact(&spec.description).into_owned();
     Ok(Report::new("tool add")
         .data(json!({
             "tool_registered": {
                 "name": spec.name,
-                "description": spec.description,
+                "description": description,
                 "source": spec.source,
                 "config": added.stored.source,
                 "created": added.stored.created_at,
@@ -56,7 +60,7 @@ pub(super) fn add(
         .panel(
             Panel::new("Tool Registered")
                 .row("Name", spec.name.to_string())
-                .row("Description", spec.description.clone())
+                .row("Description", description.clone())
                 .row("Source", spec.source.as_str())
                 .row("Config", added.stored.source.clone())
                 .row("Timeout", Cell::Seconds(spec.timeout.as_secs_f64()))
@@ -87,12 +91,18 @@ impl Listed {
         }
     }
 
-    fn registered(tool: RegisteredTool) -> Self {
+    fn registered(tool: RegisteredTool, secrets: &Secrets) -> Self {
         Self {
             name: tool.stored.name,
             source: Source::Custom,
             category: Category::Custom,
-            spec: tool.spec.map_err(|error| error.to_string()),
+            spec: match tool.spec {
+                Ok(spec) => Ok(ToolSpec {
+                    description: secrets.redact(&spec.description).into_owned(),
+                    ..spec
+                }),
+                Err(error) => Err(secrets.redact(&error.to_string()).into_owned()),
+            },
         }
     }
 
@@ -163,11 +173,16 @@ pub(super) fn list(
     filter: &ToolList,
 ) -> Result<Report, CommandError> {
     let builtins = Registry::with_builtins();
+    let secrets = Secrets::of(&context.models(None)?);
     let registered = tools.registered(&context.variables())?;
     let mut listed: Vec<Listed> = builtins
         .list()
         .map(Listed::built_in)
-        .chain(registered.into_iter().map(Listed::registered))
+        .chain(
+            registered
+                .into_iter()
+                .map(|tool| Listed::registered(tool, &secrets)),
+        )
         .filter(|tool| tool.fits(filter))
         .collect();
     listed.sort_by(|left, right| left.name.cmp(&right.name));
