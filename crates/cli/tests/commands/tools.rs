@@ -217,6 +217,25 @@ fn tool_run_of_a_tool_in_sh_that_writes() {
     assert_eq!(stamp, json!({"n": [1, "é"]}));
 }
 
+/// A program beside the file of a tool is found from wherever the tool is called.
+#[test]
+fn a_command_is_seen_from_the_folder_of_its_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let agents = agents();
+    furnished(&agents);
+    let folder = agents.work().join("mine");
+    std::fs::create_dir(&folder).expect("a folder");
+    let script = folder.join("greet.sh");
+    std::fs::write(&script, "#!/bin/sh\necho '{\"said\": \"hello\"}'\n").expect("a script");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&script, executable).expect("a mode");
+    let text = "name: local/greet\ndescription: Greets\ncommand: [./greet.sh]\n";
+    write(&agents, "mine/greet.yaml", text);
+    agents.data(&["tool", "add", "--config", "mine/greet.yaml"]);
+    let said = agents.data(&["tool", "run", "local/greet", "--sandbox", "fix"]);
+    assert_eq!(said["output"], json!({"said": "hello"}));
+}
+
 #[test]
 fn a_project_gives_a_sandbox_that_is_kept_until_it_is_applied() {
     let agents = agents();
