@@ -11,8 +11,9 @@ const KEYS: [&str; 2] = [OPENAI_KEY, ANTHROPIC_KEY];
 /// Asserts that no key stands in a text.
 fn assert_clean(what: &str, bytes: &[u8]) {
     for key in KEYS {
-        // Half a key is too much, too.
-        for part in [key, &key[..key.len() / 2 + 4]] {
+        // Either half of a key is too much: the endpoint sends it in two pieces.
+        let (left, right) = key.split_at(key.len() / 2);
+        for part in [left, right] {
             let is_there = bytes
                 .windows(part.len())
                 .any(|window| window == part.as_bytes());
