@@ -188,7 +188,8 @@ fn a_call_whose_secret_is_not_stored_does_not_run_after_a_crash() {
     );
     assert!(talk.messages()[3].content.contains("held a secret"));
     // Without a crash the call runs as the model wrote it.
-    let talk = Talk::new(&TestDatabase::each().remove(0));
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
     talk.tell(&script, How::asking("write both", &person))
         .expect("answered");
     let written = std::fs::read_to_string(talk.copy().join("two.txt")).expect("written");
