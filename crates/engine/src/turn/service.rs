@@ -175,6 +175,13 @@ impl TurnService {
             interrupted: None,
             left_out: 0,
         };
+        // It died between its last answer and its end: that answer is the one.
+        if let Some(ChatMessage::Assistant(answer)) = running.steps.last()
+            && answer.calls.is_empty()
+        {
+            report.answer.clone_from(&answer.text);
+            return Ok(report);
+        }
         let mut repetition = LoopGuard::new(3, 6);
         let earlier = self.earlier(running.turn.session)?;
         loop {

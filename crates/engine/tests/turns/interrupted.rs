@@ -6,7 +6,7 @@ use cleveragents_domain::InvocationOutcome::{self, Failed, Succeeded};
 use cleveragents_domain::MessageState;
 use cleveragents_domain::Role::{Assistant, Tool, User};
 use cleveragents_engine::{TurnError, TurnObserver};
-use cleveragents_models::ToolCall;
+use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::CallOutcome;
 use cleveragents_tools::ports::{Approval, Reply};
@@ -188,11 +188,30 @@ fn a_call_whose_secret_is_not_stored_does_not_run_after_a_crash() {
     );
     assert!(talk.messages()[3].content.contains("held a secret"));
     // Without a crash the call runs as the model wrote it.
-    let talk = Talk::new(&TestDatabase::each().remove(0));
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
     talk.tell(&script, How::asking("write both", &person))
         .expect("answered");
     let written = std::fs::read_to_string(talk.copy().join("two.txt")).expect("written");
     assert_eq!(written, format!("key {key}"));
+}
+
+#[test]
+fn a_turn_that_has_its_answer_is_ended_without_asking_again() {
+    let database = TestDatabase::each().remove(0);
+    let talk = crashed(&database, false, "");
+    let answer = ChatMessage::Assistant(AssistantMessage {
+        text: "All done.".to_owned(),
+        ..AssistantMessage::default()
+    });
+    let answer = serde_json::to_string(&answer).expect("JSON");
+    database.meddle(&format!(
+        "INSERT INTO turn_steps (turn_id, number, message) SELECT turn_id, 3, '{answer}' FROM turns"
+    ));
+    let person = Person::absent();
+    let report = talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+    assert_eq!((report.answer.as_str(), report.steps), ("All done.", 0));
+    assert_eq!(talk.roles(), [User, Assistant, Tool, Tool, Assistant]);
 }
 
 #[test]
