@@ -240,19 +240,23 @@ mod tests {
                         Value::Integer(number)
                     );
                 }
+                // A limit may be missing.
+                (_, Fallback::Automatic) => {}
                 (Kind::Integer { .. }, _) | (_, Fallback::Integer(_)) => panic!("{}", key.name),
                 (_, Fallback::Text(text)) => assert!(key.parse(text).is_ok()),
-                (_, Fallback::Automatic | Fallback::DatabaseFile) => {}
+                (_, Fallback::DatabaseFile) => {}
             }
         }
     }
 
     /// Nor what answers: a script in a cloned repository is a model too.
     #[test]
-    fn a_project_cannot_redirect_the_database_or_the_model() {
+    fn a_project_cannot_redirect_the_database_the_model_or_the_money() {
         assert_eq!(keys::DATABASE_URL.scope, Scope::Person);
         assert_eq!(keys::MODEL_DEFAULT.scope, Scope::Person);
         assert_eq!(keys::MODEL_FALLBACK.scope, Scope::Person);
+        assert_eq!(keys::BUDGET_SESSION_CENTS.scope, Scope::Person);
+        assert_eq!(keys::BUDGET_DAY_CENTS.scope, Scope::Person);
     }
 
     #[test]
