@@ -176,8 +176,17 @@ fn a_vacuum_gives_the_bytes_back_and_says_how_many() {
         if database.kind == "sqlite" {
             assert!(engine.status().expect("status").free_bytes > 1_000_000);
         }
-        let freed = engine.vacuum().expect("vacuumed");
-        let after = bytes_on_disk(&database);
+        let mut freed = engine.vacuum().expect("vacuumed");
+        let mut after = bytes_on_disk(&database);
+        // What the housekeeping of a server still looks at stays until it is done with it.
+        for _ in 0..200 {
+            if database.kind == "sqlite" || after + 1_000_000 < before {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            freed = engine.vacuum().expect("vacuumed");
+            after = bytes_on_disk(&database);
+        }
         assert!(
             after + 1_000_000 < before,
             "{before} → {after} on {}",
