@@ -167,11 +167,11 @@ fn a_server_that_goes_away_in_the_middle_changes_nothing() {
     let folder = world.part("plain");
     for end in [
         "SELECT pg_terminate_backend(pg_backend_pid());",
-        // Ends the connection while the files are put in place.
-        "SET idle_in_transaction_session_timeout = '20ms';",
+        // Ends the connection while the files are put in place, however fast the disk is.
+        "SET idle_in_transaction_session_timeout = '1ms';",
     ] {
         world.write(&format!("INSERT INTO t VALUES (2, 'new');\n{end}\n"));
-        for number in 0..300 {
+        for number in 0..1_000 {
             std::fs::write(folder.join(format!("many-{number}")), "x\n").expect("a file");
         }
         let answer = world.agents.run(&APPLY);
