@@ -32,6 +32,16 @@ impl ContentHash {
         Self(hasher.finalize().into())
     }
 
+    /// A hash that was stored as its 32 bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// The 64 hex digits alone.
     pub fn hex(&self) -> String {
         hex::encode(self.0)

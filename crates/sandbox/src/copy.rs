@@ -283,10 +283,10 @@ impl BaseContent for Original<'_> {
         paths
             .iter()
             .map(|(path, known)| {
-                let Some(first) = self.manifest.get(path) else {
+                let place = self.root.path().join(path.as_path());
+                let Some(first) = self.manifest.get(path).during("looking up", &place)? else {
                     return Ok(None);
                 };
-                let place = self.root.path().join(path.as_path());
                 let found = match read_state(self.root, path, Some(objects)) {
                     Ok(found) => found,
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
@@ -306,19 +306,16 @@ impl BaseContent for Original<'_> {
 impl Original<'_> {
     /// Paths whose first content can no longer be had from the original.
     pub(crate) fn changed(&self, extent: Extent<'_>) -> Result<Vec<TreePath>, Error> {
-        let found = scan(self.root, extent).during("walking", self.root.path())?;
-        let is_first = |path: &TreePath, first: &Known| {
-            found
-                .entries
-                .get(path)
-                .is_some_and(|stat| first.is_settled() && first.is_unchanged(stat))
-        };
-        Ok(self
+        let found = self
             .manifest
-            .entries()
-            .filter(|(path, first)| !is_first(path, first))
-            .map(|(path, _)| path)
-            .collect())
+            .compare(self.root, extent)
+            .during("walking", self.root.path())?;
+        // What is new in the original was never copied.
+        let known = found
+            .pending
+            .into_iter()
+            .filter(|(_, first)| first.is_some());
+        Ok(known.map(|(path, _)| path).collect())
     }
 }
 

@@ -368,12 +368,16 @@ impl Member {
     ) -> Result<(), Error> {
         let root = self.work_root()?;
         let moment = crate::capture::now();
-        let wanted: Vec<TreePath> = match paths {
-            Some(paths) => paths.to_vec(),
-            None => manifest.entries().map(|(path, _)| path).collect(),
+        let wanted: Vec<TreePath> = if let Some(paths) = paths {
+            paths.to_vec()
+        } else {
+            let entries = manifest.entries();
+            let entries = entries.during("reading", &self.manifest_place())?;
+            entries.into_iter().map(|(path, _)| path).collect()
         };
         for path in wanted {
-            let Some(known) = manifest.get(&path) else {
+            let saved = manifest.get(&path);
+            let Some(known) = saved.during("reading", &self.manifest_place())? else {
                 continue;
             };
             if known.hash.is_some() || known.mode.kind() == cleveragents_domain::FileKind::Directory
@@ -399,9 +403,7 @@ impl Member {
     /// How many entries of the history the manifest knows.
     pub fn known_position(&self) -> Result<u64, Error> {
         let place = self.manifest_place();
-        let probe = TreePath::from_bytes("x").map_err(|error| Error::Damaged(error.to_string()))?;
-        Manifest::look_up(&place, &probe)
-            .map(|(position, _)| position)
+        Manifest::position_at(&place)
             .map_err(|error| Error::Damaged(format!("`{}`: {error}", place.display())))
     }
 
@@ -437,21 +439,19 @@ impl Member {
     ) -> Result<Vec<Change>, Error> {
         let root = self.work_root()?;
         let place = self.manifest_place();
-        let mut known = HashMap::new();
-        for path in with_folders(paths) {
+        let paths: Vec<TreePath> = with_folders(paths).into_iter().collect();
+        let saved = Manifest::look_up(&place, &paths).during("reading", &place)?;
+        let known = paths.into_iter().zip(saved).map(|(path, saved)| {
             let last = recent.iter().rev().find(|change| change.path == path);
             let what = match last {
                 Some(change) => change
                     .after
                     .map(|state| Known::recorded(state.mode, state.size, state.hash)),
-                None => {
-                    Manifest::look_up(&place, &path)
-                        .during("reading", &place)?
-                        .1
-                }
+                None => saved,
             };
-            known.insert(path, what);
-        }
+            (path, what)
+        });
+        let known: HashMap<_, _> = known.collect();
         let mut objects = self.open_objects()?;
         capture_paths(&root, known, &First(self), &mut objects)
     }

@@ -1,6 +1,7 @@
 //! A walk over a whole tree: every path and what the system says of it, without reading content.
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -70,9 +71,10 @@ impl Names {
 
 /// What is done with each folder of a walk, by one of several threads.
 pub(crate) trait Visitor: Send {
-    /// The names in a folder as the system describes it, where they are known without looking.
-    fn names(&self, _folder: &TreePath, _stat: &Stat) -> Option<Vec<Vec<u8>>> {
-        None
+    /// Adds the names in a folder as the system describes it, each with a zero behind it, where they are
+    /// known without looking; says whether they are.
+    fn names(&self, _folder: &TreePath, _stat: &Stat, _names: &mut Vec<u8>) -> io::Result<bool> {
+        Ok(false)
     }
 
     fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()>;
@@ -104,6 +106,7 @@ pub(crate) fn walk<V: Visitor>(
                         root,
                         extent,
                         buffer: vec![MaybeUninit::uninit(); BUFFER],
+                        known: Vec::new(),
                         names: Names::default(),
                         visitor: visitor(),
                     };
@@ -209,6 +212,8 @@ struct Reader<'a, V> {
     root: &'a Root,
     extent: Extent<'a>,
     buffer: Vec<MaybeUninit<u8>>,
+    /// Names that need not be asked for.
+    known: Vec<u8>,
     names: Names,
     visitor: V,
 }
@@ -216,9 +221,11 @@ struct Reader<'a, V> {
 impl<V: Visitor> Reader<'_, V> {
     /// Reads one folder and gives the folders in it.
     fn read(&mut self, Below(folder): &Below) -> io::Result<Vec<Below>> {
-        let known = folder
-            .as_ref()
-            .and_then(|(path, stat)| self.visitor.names(path, stat));
+        self.known.clear();
+        let are_known = match folder {
+            Some((path, stat)) => self.visitor.names(path, stat, &mut self.known)?,
+            None => false,
+        };
         let folder = folder.as_ref().map(|(path, _)| path);
         let handle = match self.root.folder(folder) {
             Ok(handle) => handle,
@@ -230,17 +237,18 @@ impl<V: Visitor> Reader<'_, V> {
         };
         let mut below = Vec::new();
         self.names.clear();
-        if let Some(known) = known {
-            for name in known {
-                look(&handle, folder, &name, &mut self.names, &mut below)?;
+        if are_known {
+            for name in self.known.split_inclusive(|byte| *byte == 0) {
+                let name = CStr::from_bytes_with_nul(name).map_err(io::Error::other)?;
+                look(&handle, folder, name, &mut self.names, &mut below)?;
             }
         } else {
             let mut listing = fs::RawDir::new(&handle, &mut self.buffer);
             while let Some(entry) = listing.next() {
                 let entry = entry?;
-                let name = entry.file_name().to_bytes();
-                let is_part = folder.is_some() || self.extent.holds(name);
-                if is_part && name != b"." && name != b".." {
+                let name = entry.file_name();
+                let is_part = folder.is_some() || self.extent.holds(name.to_bytes());
+                if is_part && name != c"." && name != c".." {
                     look(&handle, folder, name, &mut self.names, &mut below)?;
                 }
             }
@@ -254,7 +262,7 @@ impl<V: Visitor> Reader<'_, V> {
 fn look(
     handle: &OwnedFd,
     folder: Option<&TreePath>,
-    name: &[u8],
+    name: &CStr,
     names: &mut Names,
     below: &mut Vec<Below>,
 ) -> io::Result<()> {
@@ -263,6 +271,7 @@ fn look(
         Err(Errno::NOENT) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
+    let name = name.to_bytes();
     if stat
         .mode
         .is_some_and(|mode| mode.kind() == FileKind::Directory)

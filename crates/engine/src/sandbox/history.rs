@@ -7,8 +7,8 @@ use cleveragents_domain::{
     LeaseToken, NewChange, Operation, ToolInvocationId, TreePath,
 };
 use cleveragents_sandbox::apply::net_changes;
-use cleveragents_sandbox::{Change, Member, patch};
-use cleveragents_store::{changesets, leases, sandboxes};
+use cleveragents_sandbox::{Capture, Change, Member, patch};
+use cleveragents_store::{UnitOfWork, changesets, leases, sandboxes};
 
 use super::error::SandboxError;
 use super::service::{OpenSandbox, SandboxService};
@@ -91,19 +91,27 @@ impl SandboxService {
         open: &mut OpenSandbox,
         by: Option<Doer<'_>>,
     ) -> Result<CaptureReport, SandboxError> {
+        let (report, captures) = self.look(open)?;
+        self.record(open, &report.changes, by)?;
+        remember(open, captures)?;
+        Ok(report)
+    }
+
+    /// Finds what changed in the sandbox since the last look.
+    fn look(&self, open: &OpenSandbox) -> Result<(CaptureReport, Vec<Capture>), SandboxError> {
         let mut report = CaptureReport::default();
         let mut captures = Vec::new();
-        let mut oldest = u64::MAX;
+        let mut known = Vec::with_capacity(open.view.members.len());
         for member in &open.view.members {
-            oldest = oldest.min(member.known_position()?);
+            known.push(member.known_position()?);
         }
+        let oldest = known.iter().copied().min().unwrap_or(u64::MAX);
         let recent = if oldest < open.view.position {
             self.entries(open, oldest)?
         } else {
             Vec::new()
         };
-        for member in &open.view.members {
-            let known = member.known_position()?;
+        for (member, known) in open.view.members.iter().zip(known) {
             let unknown: Vec<Change> = recent
                 .iter()
                 .filter(|entry| entry.number.0 >= known && entry.change.resource() == member.alias)
@@ -124,11 +132,7 @@ impl SandboxService {
             );
             captures.push(capture);
         }
-        self.record(open, &report.changes, by)?;
-        for (member, capture) in open.view.members.iter().zip(captures) {
-            member.remember(capture, open.view.position)?;
-        }
-        Ok(report)
+        Ok((report, captures))
     }
 
     /// Finds and records what changed at single paths of one part. The cost does not grow with the tree.
@@ -153,7 +157,7 @@ impl SandboxService {
             .filter(|entry| entry.change.resource() == alias)
             .filter_map(change_of)
             .collect();
-        let changes = member
+        let changes: Vec<_> = member
             .capture_paths(paths, &recent)?
             .into_iter()
             .map(|change| (alias.to_owned(), change))
@@ -166,40 +170,39 @@ impl SandboxService {
     }
 
     /// Adds changes to the history, all of them or none.
-    pub(super) fn record(
+    fn record(
         &self,
         open: &mut OpenSandbox,
-        changes: &Vec<(String, Change)>,
+        changes: &[(String, Change)],
         by: Option<Doer<'_>>,
     ) -> Result<(), SandboxError> {
         if changes.is_empty() {
             return Ok(());
         }
-        let mut entries = Vec::with_capacity(changes.len());
-        for (alias, change) in changes {
-            let Some(operation) = Operation::between(change.before, change.after) else {
-                continue;
-            };
-            let entry = NewChange::new(alias.as_str(), change.path.to_string(), operation)
-                .map_err(|error| {
-                    cleveragents_store::Error::stored("a change", error.to_string())
-                })?;
-            entries.push(match by {
-                Some(by) => entry.by_tool(by.tool, by.invocation),
-                None => entry,
-            });
-        }
+        self.write_with(open, changes, by, |_, _| Ok(()))
+    }
+
+    /// Adds changes to the history, and does something else in the same unit of work, which is given
+    /// the position behind them.
+    pub(super) fn write_with<T: Send + 'static>(
+        &self,
+        open: &mut OpenSandbox,
+        changes: &[(String, Change)],
+        by: Option<Doer<'_>>,
+        mut also: impl FnMut(&mut UnitOfWork<'_>, u64) -> Result<T, SandboxError> + Send + 'static,
+    ) -> Result<T, SandboxError> {
+        let entries = new_entries(changes, by)?;
         let (changeset, fence) = (open.view.sandbox.changeset, fence(open));
-        let count = entries.len() as u64;
-        self.engine.write(move |unit| {
+        let position = open.view.position + entries.len() as u64;
+        let result = self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
             for entry in &entries {
                 changesets::record(unit, changeset, entry)?;
             }
-            Ok::<(), SandboxError>(())
+            also(unit, position)
         })?;
-        open.view.position += count;
-        Ok(())
+        open.view.position = position;
+        Ok(result)
     }
 
     /// Makes a checkpoint of the sandbox as it is.
@@ -209,8 +212,10 @@ impl SandboxService {
         reason: CheckpointReason,
         label: Option<&str>,
     ) -> Result<CheckpointNumber, SandboxError> {
-        self.capture(open, None)?;
-        self.add_checkpoint(open, reason, label, None)
+        let (report, captures) = self.look(open)?;
+        let number = self.add_checkpoint(open, &report.changes, reason, label)?;
+        remember(open, captures)?;
+        Ok(number)
     }
 
     /// Makes a checkpoint of what is recorded, without looking at the files again.
@@ -220,37 +225,33 @@ impl SandboxService {
         reason: CheckpointReason,
         label: Option<&str>,
     ) -> Result<CheckpointNumber, SandboxError> {
-        self.add_checkpoint(open, reason, label, None)
+        self.add_checkpoint(open, &[], reason, label)
     }
 
-    pub(super) fn add_checkpoint(
+    /// Records changes and makes a checkpoint behind them.
+    fn add_checkpoint(
         &self,
         open: &mut OpenSandbox,
+        changes: &[(String, Change)],
         reason: CheckpointReason,
         label: Option<&str>,
-        target: Option<CheckpointNumber>,
     ) -> Result<CheckpointNumber, SandboxError> {
-        let (id, position, label) = (
-            open.view.sandbox.id,
-            open.view.position,
-            label.map(str::to_owned),
-        );
-        let fence = fence(open);
-        let number = self.engine.write(move |unit| {
-            leases::require(unit, &fence.0, fence.1)?;
-            Ok::<_, SandboxError>(sandboxes::add_checkpoint(
-                unit,
-                id,
-                reason,
-                label.as_deref(),
-                position,
-                target,
-            )?)
+        let (id, label) = (open.view.sandbox.id, label.map(str::to_owned));
+        let number = self.write_with(open, changes, None, move |unit, position| {
+            let label = label.as_deref();
+            let number = sandboxes::add_checkpoint(unit, id, reason, label, position, None)?;
+            Ok(number)
         })?;
+        self.refresh_checkpoints(open)?;
+        Ok(number)
+    }
+
+    pub(super) fn refresh_checkpoints(&self, open: &mut OpenSandbox) -> Result<(), SandboxError> {
+        let id = open.view.sandbox.id;
         open.view.checkpoints = self
             .engine
             .read(|reader| sandboxes::checkpoints(reader, id))?;
-        Ok(number)
+        Ok(())
     }
 
     /// What the sandbox changed since it was made, found by looking.
@@ -317,6 +318,34 @@ impl SandboxDiff {
         let beneath = (self.parts.len() > 1).then_some(part.member.alias.as_str());
         Ok(patch(&part.member, &part.changes, beneath, temporary)?)
     }
+}
+
+/// Remembers what was found, once the history holds it.
+fn remember(open: &OpenSandbox, captures: Vec<Capture>) -> Result<(), SandboxError> {
+    for (member, capture) in open.view.members.iter().zip(captures) {
+        member.remember(capture, open.view.position)?;
+    }
+    Ok(())
+}
+
+/// The entries for changes that change something.
+fn new_entries(
+    changes: &[(String, Change)],
+    by: Option<Doer<'_>>,
+) -> Result<Vec<NewChange>, SandboxError> {
+    let mut entries = Vec::with_capacity(changes.len());
+    for (alias, change) in changes {
+        let Some(operation) = Operation::between(change.before, change.after) else {
+            continue;
+        };
+        let entry = NewChange::new(alias.as_str(), change.path.to_string(), operation)
+            .map_err(|error| cleveragents_store::Error::stored("a change", error.to_string()))?;
+        entries.push(match by {
+            Some(by) => entry.by_tool(by.tool, by.invocation),
+            None => entry,
+        });
+    }
+    Ok(entries)
 }
 
 pub(super) fn fence(open: &OpenSandbox) -> (LeaseSubject, LeaseToken) {

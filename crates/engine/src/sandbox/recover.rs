@@ -7,6 +7,7 @@ use cleveragents_store::sandboxes;
 
 use super::error::SandboxError;
 use super::history::BY_ROLLBACK;
+use super::rollback::Journey;
 use super::service::{OpenSandbox, SandboxService, SandboxView};
 
 /// What was brought to an end.
@@ -86,7 +87,13 @@ impl SandboxService {
             SandboxState::Applying => Some(self.recover_apply(open)?),
             SandboxState::Active => match open.view.sandbox.rolling_back_to {
                 Some(position) => {
-                    let gone = self.go_to(open, position, BY_ROLLBACK);
+                    let journey = Journey {
+                        to: position,
+                        by: BY_ROLLBACK,
+                        keeps: None,
+                        takes_back: None,
+                    };
+                    let gone = self.go_to(open, journey);
                     if let Err(SandboxError::Files(Error::ContentLost(_))) = &gone {
                         // It can never be ended; the state before it is a checkpoint.
                         let id = open.view.sandbox.id;

@@ -28,6 +28,28 @@ pub struct RolledBack {
     pub changes: Vec<(String, Change)>,
 }
 
+/// A way through the history.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Journey {
+    /// The position to reach.
+    pub(super) to: u64,
+    /// Whose doing it is.
+    pub(super) by: &'static str,
+    /// Makes a checkpoint of the state before, which names this one as the goal.
+    pub(super) keeps: Option<CheckpointNumber>,
+    /// The checkpoint of a rollback that is taken back by this.
+    pub(super) takes_back: Option<CheckpointNumber>,
+}
+
+/// What a way through the history led to.
+#[derive(Debug)]
+pub(super) struct Travelled {
+    /// The checkpoint of the state before, where one was wanted.
+    before: Option<CheckpointNumber>,
+    /// Each path that was changed, with its part.
+    changes: Vec<(String, Change)>,
+}
+
 impl SandboxService {
     /// Takes the sandbox back to a checkpoint. The state before becomes a checkpoint too.
     pub fn rollback(
@@ -37,16 +59,16 @@ impl SandboxService {
     ) -> Result<RolledBack, SandboxError> {
         self.capture(open, None)?;
         let checkpoint = self.choose(open, target)?;
-        let before = self.add_checkpoint(
-            open,
-            CheckpointReason::BeforeRollback,
-            None,
-            Some(checkpoint.number),
-        )?;
-        let changes = self.go_to(open, checkpoint.position, BY_ROLLBACK)?;
+        let journey = Journey {
+            to: checkpoint.position,
+            by: BY_ROLLBACK,
+            keeps: Some(checkpoint.number),
+            takes_back: None,
+        };
+        let Travelled { before, changes } = self.go_to(open, journey)?;
         Ok(RolledBack {
             checkpoint,
-            before: Some(before),
+            before,
             changes,
         })
     }
@@ -83,14 +105,13 @@ impl SandboxService {
         let Some(checkpoint) = self.redoable(open)? else {
             return Err(SandboxError::NothingToRedo(open.view.sandbox.name.clone()));
         };
-        let changes = self.go_to(open, checkpoint.position, BY_REDO)?;
-        let (id, number) = (open.view.sandbox.id, checkpoint.number);
-        self.engine
-            .write(move |unit| sandboxes::mark_undone(unit, id, number))?;
-        // A second redo of the same sandbox must not find the same rollback again.
-        open.view.checkpoints = self
-            .engine
-            .read(|reader| sandboxes::checkpoints(reader, id))?;
+        let journey = Journey {
+            to: checkpoint.position,
+            by: BY_REDO,
+            keeps: None,
+            takes_back: Some(checkpoint.number),
+        };
+        let changes = self.go_to(open, journey)?.changes;
         Ok(RolledBack {
             checkpoint,
             before: None,
@@ -158,19 +179,24 @@ impl SandboxService {
     pub(super) fn go_to(
         &self,
         open: &mut OpenSandbox,
-        position: u64,
-        tool: &str,
-    ) -> Result<Vec<(String, Change)>, SandboxError> {
+        journey: Journey,
+    ) -> Result<Travelled, SandboxError> {
         let id = open.view.sandbox.id;
-        let states = self.states_at(open, position)?;
+        let states = self.states_at(open, journey.to)?;
         // Begun only when it can be ended.
         for member in &open.view.members {
             if let Some(targets) = states.get(&member.alias) {
                 member.check_restore(targets)?;
             }
         }
-        self.engine
-            .write(move |unit| sandboxes::set_rolling_back(unit, id, Some(position)))?;
+        let before = self.write_with(open, &[], None, move |unit, position| {
+            let reason = CheckpointReason::BeforeRollback;
+            let kept = journey.keeps.map(|target| {
+                sandboxes::add_checkpoint(unit, id, reason, None, position, Some(target))
+            });
+            sandboxes::set_rolling_back(unit, id, Some(journey.to))?;
+            Ok(kept.transpose()?)
+        })?;
         let mut restored = Vec::new();
         for member in &open.view.members {
             restored.push(match states.get(&member.alias) {
@@ -192,16 +218,20 @@ impl SandboxService {
             .zip(&restored)
             .flat_map(named)
             .collect();
-        self.record(open, &changes, Some(tool.into()))?;
+        let paths = changes.len() as u64;
+        self.write_with(open, &changes, Some(journey.by.into()), move |unit, _| {
+            sandboxes::set_rolling_back(unit, id, None)?;
+            sandboxes::announce_rollback(unit, id, journey.to, paths);
+            // A second redo must not find the same rollback again.
+            if let Some(number) = journey.takes_back {
+                sandboxes::mark_undone(unit, id, number)?;
+            }
+            Ok(())
+        })?;
         for (member, changes) in open.view.members.iter().zip(&restored) {
             member.remember_restored(changes, open.view.position)?;
         }
-        let paths = changes.len() as u64;
-        self.engine.write(move |unit| {
-            sandboxes::set_rolling_back(unit, id, None)?;
-            sandboxes::announce_rollback(unit, id, position, paths);
-            Ok::<(), SandboxError>(())
-        })?;
-        Ok(changes)
+        self.refresh_checkpoints(open)?;
+        Ok(Travelled { before, changes })
     }
 }

@@ -1,12 +1,12 @@
 //! A tree against its manifest, folder by folder, without reading content.
 
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 
 use cleveragents_domain::TreePath;
 
-use super::{Known, Manifest, parse_known, parse_line, path_field, split};
+use super::table::folder_of;
+use super::{Known, Manifest};
 use crate::beneath::{Root, Stat};
 use crate::scan::{Extent, Names, Visitor, inside, walk};
 
@@ -21,31 +21,27 @@ pub(crate) struct Differences {
 impl Manifest {
     /// Compares a tree with what is known of it, without reading content.
     pub(crate) fn compare(&self, root: &Root, extent: Extent<'_>) -> io::Result<Differences> {
-        let touched: HashSet<String> = self
-            .newer
-            .keys()
-            .map(|path| split(&path.to_string()).0.to_owned())
-            .collect();
+        let touched: HashSet<&[u8]> = self.newer.keys().map(folder_of).collect();
         let visitors = walk(root, extent, || Comparison {
             manifest: self,
             touched: &touched,
             found: Differences::default(),
-            lines: 0,
+            rows: 0,
             visited: Vec::new(),
             seen: Vec::new(),
         })?;
         let mut whole = Differences::default();
         let mut visited = HashSet::new();
         let mut seen = HashSet::new();
-        let mut lines = 0;
+        let mut rows = 0;
         for visitor in visitors {
             whole.pending.extend(visitor.found.pending);
             whole.special.extend(visitor.found.special);
             visited.extend(visitor.visited);
             seen.extend(visitor.seen);
-            lines += visitor.lines;
+            rows += visitor.rows;
         }
-        if lines != self.count {
+        if rows != self.saved.count() {
             self.gone_folders(&visited, &mut whole)?;
         }
         for (path, known) in &self.newer {
@@ -59,96 +55,71 @@ impl Manifest {
     }
 
     /// What was in folders that are gone.
-    fn gone_folders(&self, visited: &HashSet<String>, found: &mut Differences) -> io::Result<()> {
-        for line in self.lines().lines() {
-            if visited.contains(split(path_field(line)).0) {
-                continue;
-            }
-            let (path, known) = parse_line(line).ok_or_else(unreadable)?;
-            if !self.newer.contains_key(&path) {
-                found.pending.push((path, known));
+    fn gone_folders(&self, visited: &HashSet<u64>, found: &mut Differences) -> io::Result<()> {
+        for folder in (0..self.saved.folders()).filter(|folder| !visited.contains(folder)) {
+            for (path, known) in self.saved.entries_of(folder)? {
+                if !self.newer.contains_key(&path) {
+                    found.pending.push((path, Some(known)));
+                }
             }
         }
         Ok(())
     }
-
-    /// The lines of a folder: name and facts of each.
-    fn run<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> + Clone {
-        let lines = self.lines_from(folder).lines();
-        let parts = lines.map(|line| line.split_once('\t').unwrap_or((line, "")));
-        parts
-            .map(|(path, facts)| (split(path), facts))
-            .take_while(move |((there, _), _)| *there == folder)
-            .map(|((_, name), facts)| (name, facts))
-    }
-}
-
-fn unreadable() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        "what is known of its files cannot be read",
-    )
 }
 
 /// Compares folder by folder.
 struct Comparison<'a> {
     manifest: &'a Manifest,
-    /// Folders in which something was learned since the text was written.
-    touched: &'a HashSet<String>,
+    /// Folders in which something was learned since the table was written.
+    touched: &'a HashSet<&'a [u8]>,
     found: Differences,
-    /// How many lines of the text were compared.
-    lines: usize,
-    visited: Vec<String>,
+    /// How many rows of the table were compared.
+    rows: u64,
+    /// The folders whose rows they were.
+    visited: Vec<u64>,
     seen: Vec<TreePath>,
 }
 
 impl Visitor for Comparison<'_> {
-    fn names(&self, folder: &TreePath, stat: &Stat) -> Option<Vec<Vec<u8>>> {
+    fn names(&self, folder: &TreePath, stat: &Stat, names: &mut Vec<u8>) -> io::Result<bool> {
         let known = self.manifest.get(folder)?;
-        if !known.has_same_names(stat) {
-            return None;
+        if !known.is_some_and(|known| known.has_same_names(stat)) {
+            return Ok(false);
         }
-        let text = folder.to_string();
-        let name = |name: &str| {
-            if name.contains('\\') {
-                return Some(name.parse::<TreePath>().ok()?.name().to_vec());
+        if let Some(folder) = self.manifest.saved.folder(folder.as_bytes())? {
+            for name in self.manifest.saved.rows(folder)?.names() {
+                names.extend_from_slice(name?);
+                names.push(0);
             }
-            Some(name.as_bytes().to_vec())
-        };
-        self.manifest
-            .run(&text)
-            .map(|(text, _)| name(text))
-            .collect()
+        }
+        Ok(true)
     }
 
-    fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()> {
-        let text = folder.map(ToString::to_string).unwrap_or_default();
+    fn folder(&mut self, path: Option<&TreePath>, names: &mut Names) -> io::Result<()> {
         let manifest = self.manifest;
-        let mut in_order = manifest.run(&text).peekable();
-        let has_newer = self.touched.contains(&text);
-        // Passed over, since the order of names as text is not always that of their bytes.
-        let mut passed: HashMap<&str, &str> = HashMap::new();
+        let bytes = path.map_or(b"".as_slice(), TreePath::as_bytes);
+        let has_newer = self.touched.contains(bytes);
+        let folder = manifest.saved.folder(bytes)?;
+        self.visited.extend(folder);
+        let rows = folder
+            .map(|folder| manifest.saved.rows(folder))
+            .transpose()?;
+        let mut rows = rows.into_iter().flatten().peekable();
         for (name, stat) in names.sorted() {
-            let shown = match plain_name(name) {
-                Some(name) => Cow::Borrowed(name),
-                None => Cow::Owned(inside(None, name)?.to_string()),
-            };
-            let mut facts = None;
-            while let Some((there, known)) = in_order.peek().copied() {
-                if there > shown.as_ref() {
+            let mut known = None;
+            while let Some(row) =
+                rows.next_if(|row| !matches!(row, Ok((there, _)) if *there > name))
+            {
+                let (there, fact) = row?;
+                self.rows += 1;
+                if there == name {
+                    known = Some(fact);
                     break;
                 }
-                in_order.next();
-                self.lines += 1;
-                if there == shown.as_ref() {
-                    facts = Some(known);
-                    break;
-                }
-                passed.insert(there, known);
+                self.is_gone(path, there, fact)?;
             }
-            let facts = facts.or_else(|| passed.remove(shown.as_ref()));
             if has_newer {
-                let path = inside(folder, name)?;
+                let path = inside(path, name)?;
                 if let Some(known) = manifest.newer.get(&path) {
                     if known.is_none_or(|known| !known.is_unchanged(stat)) {
                         self.differ(path.clone(), *known, stat);
@@ -157,33 +128,28 @@ impl Visitor for Comparison<'_> {
                     continue;
                 }
             }
-            let known = match facts {
-                Some(facts) => Some(parse_known(facts).ok_or_else(unreadable)?),
-                None => None,
-            };
             if known.is_none_or(|known| !known.is_unchanged(stat)) {
-                self.differ(inside(folder, name)?, known, stat);
+                self.differ(inside(path, name)?, known, stat);
             }
         }
-        let left: Vec<_> = in_order.collect();
-        self.lines += left.len();
-        for (name, facts) in passed.into_iter().chain(left) {
-            let whole = match text.as_str() {
-                "" => name.to_owned(),
-                folder => format!("{folder}/{name}"),
-            };
-            let path: TreePath = whole.parse().map_err(io::Error::other)?;
-            if !manifest.newer.contains_key(&path) {
-                let known = parse_known(facts).ok_or_else(unreadable)?;
-                self.found.pending.push((path, Some(known)));
-            }
+        for row in rows {
+            let (there, fact) = row?;
+            self.rows += 1;
+            self.is_gone(path, there, fact)?;
         }
-        self.visited.push(text);
         Ok(())
     }
 }
 
 impl Comparison<'_> {
+    fn is_gone(&mut self, folder: Option<&TreePath>, name: &[u8], known: Known) -> io::Result<()> {
+        let path = inside(folder, name)?;
+        if !self.manifest.newer.contains_key(&path) {
+            self.found.pending.push((path, Some(known)));
+        }
+        Ok(())
+    }
+
     fn differ(&mut self, path: TreePath, known: Option<Known>, stat: &Stat) {
         if stat.mode.is_some() {
             self.found.pending.push((path, known));
@@ -194,12 +160,4 @@ impl Comparison<'_> {
             self.found.special.push(path);
         }
     }
-}
-
-/// A name that is the same as text.
-fn plain_name(name: &[u8]) -> Option<&str> {
-    let is_plain = |byte: &u8| (0x20..0x7f).contains(byte) && *byte != b'\\';
-    name.iter()
-        .all(is_plain)
-        .then(|| std::str::from_utf8(name).ok())?
 }

@@ -1,13 +1,14 @@
 //! The first manifest of a tree, written as the tree is walked.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
 use cleveragents_domain::TreePath;
 
-use super::{Known, write_line, write_whole};
+use super::table::Folder;
+use super::{Known, write_table};
 use crate::beneath::Root;
-use crate::scan::{Extent, Names, Visitor, inside, walk};
+use crate::scan::{Extent, Names, Visitor, walk};
 
 /// Writes the manifest of a tree in which nobody worked yet, as it is after `moment` (nanoseconds).
 pub(crate) fn write_first(
@@ -16,49 +17,29 @@ pub(crate) fn write_first(
     extent: Extent<'_>,
     moment: i64,
 ) -> io::Result<()> {
-    let visitors = walk(root, extent, || Lines {
+    let visitors = walk(root, extent, || Described {
         moment,
-        count: 0,
         folders: Vec::new(),
     })?;
-    let count = visitors.iter().map(|visitor| visitor.count).sum();
-    let mut folders: Vec<(String, Vec<u8>)> = visitors
-        .into_iter()
-        .flat_map(|visitor| visitor.folders)
-        .collect();
-    folders.sort_unstable_by(|left, right| left.0.cmp(&right.0));
-    let lines = folders.iter().map(|(_, lines)| lines.as_slice());
-    write_whole(place, 0, count, lines)
+    let folders = visitors.into_iter().flat_map(|visitor| visitor.folders);
+    write_table(place, 0, folders.collect())
 }
 
-/// The lines of each folder.
-struct Lines {
+/// The folders that one thread described.
+struct Described {
     moment: i64,
-    count: usize,
-    folders: Vec<(String, Vec<u8>)>,
+    folders: Vec<Folder>,
 }
 
-impl Visitor for Lines {
-    fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()> {
-        let text = folder.map(ToString::to_string).unwrap_or_default();
-        let mut entries = Vec::new();
+impl Visitor for Described {
+    fn folder(&mut self, path: Option<&TreePath>, names: &mut Names) -> io::Result<()> {
+        let mut folder = Folder::new(path.map_or(b"", TreePath::as_bytes));
         for (name, stat) in names.sorted() {
             if let Some(mode) = stat.mode {
-                let known = Known::seen(stat, mode, None, self.moment);
-                entries.push((inside(None, name)?.to_string(), known));
+                folder.push(name, Known::seen(stat, mode, None, self.moment))?;
             }
         }
-        // Names as text may stand in another order than their bytes.
-        entries.sort_by(|left, right| left.0.cmp(&right.0));
-        self.count += entries.len();
-        let mut lines = Vec::with_capacity(entries.len() * 128);
-        for (name, known) in &entries {
-            if !text.is_empty() {
-                write!(lines, "{text}/")?;
-            }
-            write_line(&mut lines, name, Some(known))?;
-        }
-        self.folders.push((text, lines));
+        self.folders.push(folder);
         Ok(())
     }
 }

@@ -1,0 +1,472 @@
+//! [`Table`]: the saved part of a manifest, which is read far more often than it is written.
+//!
+//! Rows of one size, folder by folder and name by name in the order of their bytes, so that a folder is
+//! compared by going along its rows and one path is found without reading the rest. All numbers are
+//! little-endian, in this order: the head, a row per folder, a row per path, the hashes that rows name,
+//! the bytes of all folders and names, the end mark.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use cleveragents_domain::{ContentHash, FileMode, TreePath};
+
+use super::Known;
+
+const MAGIC: [u8; 8] = *b"CAmanif2";
+
+/// Stands at the end: nothing is synced, and after a power cut it tells whether the rest is there.
+const END: [u8; 8] = *b"CAmanEND";
+
+const HEAD: u64 = 40;
+const FOLDER: u64 = 24;
+const ROW: u64 = 56;
+const HASH: u64 = 32;
+
+/// Where bytes come from: a file, or all of it in memory.
+pub(super) trait Source {
+    fn length(&self) -> io::Result<u64>;
+    fn bytes(&self, from: u64, count: u64) -> io::Result<Cow<'_, [u8]>>;
+}
+
+impl Source for Vec<u8> {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn bytes(&self, from: u64, count: u64) -> io::Result<Cow<'_, [u8]>> {
+        let place = |at: u64| usize::try_from(at).ok();
+        place(from)
+            .zip(from.checked_add(count).and_then(place))
+            .and_then(|(from, to)| self.get(from..to))
+            .map(Cow::Borrowed)
+            .ok_or_else(unreadable)
+    }
+}
+
+impl Source for File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn bytes(&self, from: u64, count: u64) -> io::Result<Cow<'_, [u8]>> {
+        if from
+            .checked_add(count)
+            .is_none_or(|end| end > self.length().unwrap_or(0))
+        {
+            return Err(unreadable());
+        }
+        let mut bytes = vec![0; usize::try_from(count).map_err(|_| unreadable())?];
+        self.read_exact_at(&mut bytes, from)?;
+        Ok(Cow::Owned(bytes))
+    }
+}
+
+pub(super) fn unreadable() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "what is known of its files cannot be read",
+    )
+}
+
+/// Takes a number off the front of a row.
+fn number(row: &mut &[u8]) -> io::Result<u64> {
+    let (first, rest) = row.split_first_chunk().ok_or_else(unreadable)?;
+    *row = rest;
+    Ok(u64::from_le_bytes(*first))
+}
+
+fn signed(row: &mut &[u8]) -> io::Result<i64> {
+    number(row).map(u64::cast_signed)
+}
+
+/// How many of each there are.
+#[derive(Debug, Clone, Copy, Default)]
+struct Head {
+    position: u64,
+    folders: u64,
+    rows: u64,
+    hashes: u64,
+}
+
+impl Head {
+    fn read(source: &impl Source) -> io::Result<Self> {
+        let bytes = source.bytes(0, HEAD)?;
+        let mut rest = bytes.strip_prefix(&MAGIC).ok_or_else(unreadable)?;
+        let head = Self {
+            position: number(&mut rest)?,
+            folders: number(&mut rest)?,
+            rows: number(&mut rest)?,
+            hashes: number(&mut rest)?,
+        };
+        let length = source.length()?;
+        let end = length
+            .checked_sub(END.len() as u64)
+            .ok_or_else(unreadable)?;
+        // No number is larger than the file, so no sum of them overflows.
+        let all = [head.folders, head.rows, head.hashes];
+        let is_whole = all.iter().all(|count| *count <= length)
+            && head.texts() <= end
+            && source.bytes(end, END.len() as u64)?.as_ref() == END;
+        is_whole.then_some(head).ok_or_else(unreadable)
+    }
+
+    const fn paths(self) -> u64 {
+        HEAD + self.folders * FOLDER
+    }
+
+    const fn hash_table(self) -> u64 {
+        self.paths() + self.rows * ROW
+    }
+
+    const fn texts(self) -> u64 {
+        self.hash_table() + self.hashes * HASH
+    }
+}
+
+/// What stands in the row of a folder.
+#[derive(Debug, Clone, Copy)]
+struct FolderRow {
+    text: u64,
+    length: u64,
+    /// The first of its rows; those before belong to folders before it.
+    first: u64,
+}
+
+/// A table somewhere.
+#[derive(Debug)]
+pub(super) struct Table<S> {
+    source: S,
+    head: Head,
+}
+
+impl Default for Table<Vec<u8>> {
+    /// One that knows nothing.
+    fn default() -> Self {
+        Self {
+            source: Vec::new(),
+            head: Head::default(),
+        }
+    }
+}
+
+impl Table<File> {
+    /// A saved table of which little will be read.
+    pub(super) fn open(place: &Path) -> io::Result<Self> {
+        Self::of(File::open(place)?)
+    }
+}
+
+impl Table<Vec<u8>> {
+    /// All of a saved table.
+    pub(super) fn load(place: &Path) -> io::Result<Self> {
+        Self::of(std::fs::read(place)?)
+    }
+
+    /// The rows of a folder.
+    pub(super) fn rows(&self, folder: u64) -> io::Result<Rows<'_>> {
+        Ok(Rows {
+            table: self,
+            left: self.range(folder)?,
+        })
+    }
+
+    /// The paths of one folder.
+    pub(super) fn entries_of(&self, folder: u64) -> io::Result<Vec<(TreePath, Known)>> {
+        let row = self.folder_row(folder)?;
+        let path = self.text(row.text, row.length)?;
+        self.rows(folder)?
+            .map(|row| {
+                let (name, known) = row?;
+                let path = if path.is_empty() {
+                    name.to_vec()
+                } else {
+                    [path.as_ref(), b"/", name].concat()
+                };
+                let path = TreePath::from_bytes(path).map_err(|_| unreadable())?;
+                Ok((path, known))
+            })
+            .collect()
+    }
+}
+
+impl<S: Source> Table<S> {
+    fn of(source: S) -> io::Result<Self> {
+        let head = Head::read(&source)?;
+        Ok(Self { source, head })
+    }
+
+    /// The position of the history that it knows.
+    pub(super) const fn position(&self) -> u64 {
+        self.head.position
+    }
+
+    /// How many paths there are.
+    pub(super) const fn count(&self) -> u64 {
+        self.head.rows
+    }
+
+    /// How many folders there are.
+    pub(super) const fn folders(&self) -> u64 {
+        self.head.folders
+    }
+
+    /// The number of a folder, the root for an empty path.
+    pub(super) fn folder(&self, path: &[u8]) -> io::Result<Option<u64>> {
+        search(0..self.head.folders, |at| {
+            let row = self.folder_row(at)?;
+            Ok(self.text(row.text, row.length)?.as_ref().cmp(path))
+        })
+    }
+
+    /// What is known of a path.
+    pub(super) fn find(&self, path: &TreePath) -> io::Result<Option<Known>> {
+        let Some(folder) = self.folder(folder_of(path))? else {
+            return Ok(None);
+        };
+        let name = path.name();
+        let found = search(self.range(folder)?, |at| {
+            let row = self.row(at)?;
+            let (text, length) = name_of(&row)?;
+            Ok(self.text(text, length)?.as_ref().cmp(name))
+        })?;
+        found.map(|at| self.known(&self.row(at)?)).transpose()
+    }
+
+    fn text(&self, from: u64, length: u64) -> io::Result<Cow<'_, [u8]>> {
+        let from = self.head.texts().checked_add(from).ok_or_else(unreadable)?;
+        self.source.bytes(from, length)
+    }
+
+    fn folder_row(&self, at: u64) -> io::Result<FolderRow> {
+        let bytes = self.source.bytes(HEAD + at * FOLDER, FOLDER)?;
+        let mut rest = bytes.as_ref();
+        Ok(FolderRow {
+            text: number(&mut rest)?,
+            length: number(&mut rest)?,
+            first: number(&mut rest)?,
+        })
+    }
+
+    /// Which rows are those of a folder.
+    fn range(&self, folder: u64) -> io::Result<Range<u64>> {
+        let first = self.folder_row(folder)?.first;
+        let end = if folder + 1 < self.head.folders {
+            self.folder_row(folder + 1)?.first
+        } else {
+            self.head.rows
+        };
+        let is_sound = first <= end && end <= self.head.rows;
+        is_sound.then_some(first..end).ok_or_else(unreadable)
+    }
+
+    fn row(&self, at: u64) -> io::Result<Cow<'_, [u8]>> {
+        self.source.bytes(self.head.paths() + at * ROW, ROW)
+    }
+
+    fn known(&self, row: &[u8]) -> io::Result<Known> {
+        let mut rest = row.get(8..).ok_or_else(unreadable)?;
+        let mode = number(&mut rest)? >> 32;
+        let (size, modified, changed) =
+            (number(&mut rest)?, signed(&mut rest)?, signed(&mut rest)?);
+        let inode = number(&mut rest)?;
+        let hash = match number(&mut rest)? {
+            0 => None,
+            at if at <= self.head.hashes => {
+                let place = self.head.hash_table() + (at - 1) * HASH;
+                let bytes = self.source.bytes(place, HASH)?;
+                let bytes: [u8; 32] = bytes.as_ref().try_into().map_err(|_| unreadable())?;
+                Some(ContentHash::from_bytes(bytes))
+            }
+            _ => return Err(unreadable()),
+        };
+        Ok(Known {
+            mode: u32::try_from(mode)
+                .ok()
+                .and_then(FileMode::from_raw)
+                .ok_or_else(unreadable)?,
+            size,
+            modified,
+            changed,
+            inode,
+            hash,
+        })
+    }
+}
+
+/// Where a row's name begins and how long it is.
+fn name_of(mut row: &[u8]) -> io::Result<(u64, u64)> {
+    let start = number(&mut row)?;
+    Ok((start, number(&mut row)? & u64::from(u32::MAX)))
+}
+
+/// The folder of a path, empty at the top.
+pub(super) fn folder_of(path: &TreePath) -> &[u8] {
+    let bytes = path.as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte == b'/');
+    &bytes[..end.unwrap_or(0)]
+}
+
+/// Looks for what compares as equal among what is in order.
+fn search(
+    mut left: Range<u64>,
+    mut compare: impl FnMut(u64) -> io::Result<std::cmp::Ordering>,
+) -> io::Result<Option<u64>> {
+    while left.start < left.end {
+        let middle = left.start + (left.end - left.start) / 2;
+        match compare(middle)? {
+            std::cmp::Ordering::Equal => return Ok(Some(middle)),
+            std::cmp::Ordering::Less => left.start = middle + 1,
+            std::cmp::Ordering::Greater => left.end = middle,
+        }
+    }
+    Ok(None)
+}
+
+/// The names of a folder in order, each with what is known.
+#[derive(Debug, Clone)]
+pub(super) struct Rows<'a> {
+    table: &'a Table<Vec<u8>>,
+    left: Range<u64>,
+}
+
+impl<'a> Rows<'a> {
+    fn name_at(&self, at: u64) -> io::Result<(&'a [u8], &'a [u8])> {
+        let Cow::Borrowed(row) = self.table.row(at)? else {
+            return Err(unreadable());
+        };
+        let (text, length) = name_of(row)?;
+        match self.table.text(text, length)? {
+            Cow::Borrowed(name) => Ok((name, row)),
+            Cow::Owned(_) => Err(unreadable()),
+        }
+    }
+
+    /// Only the names.
+    pub(super) fn names(self) -> impl Iterator<Item = io::Result<&'a [u8]>> {
+        let range = self.left.clone();
+        range.map(move |at| Ok(self.name_at(at)?.0))
+    }
+}
+
+impl<'a> Iterator for Rows<'a> {
+    type Item = io::Result<(&'a [u8], Known)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.left.next()?;
+        Some(
+            self.name_at(at)
+                .and_then(|(name, row)| Ok((name, self.table.known(row)?))),
+        )
+    }
+}
+
+/// A folder to be written: its path and its names, in order.
+#[derive(Debug, Default)]
+pub(super) struct Folder {
+    pub(super) path: Vec<u8>,
+    names: Vec<u8>,
+    rows: Vec<(u32, Known)>,
+}
+
+impl Folder {
+    pub(super) fn new(path: &[u8]) -> Self {
+        Self {
+            path: path.to_vec(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a name, which comes after those already there.
+    pub(super) fn push(&mut self, name: &[u8], known: Known) -> io::Result<()> {
+        let length = u32::try_from(name.len()).map_err(io::Error::other)?;
+        self.names.extend_from_slice(name);
+        self.rows.push((length, known));
+        Ok(())
+    }
+}
+
+/// The bytes of a table of these folders.
+pub(super) fn encode(position: u64, mut folders: Vec<Folder>) -> Vec<u8> {
+    folders.sort_unstable_by(|left, right| left.path.cmp(&right.path));
+    let hashes: Vec<ContentHash> = folders
+        .iter()
+        .flat_map(|folder| folder.rows.iter().filter_map(|(_, known)| known.hash))
+        .collect();
+    let rows: usize = folders.iter().map(|folder| folder.rows.len()).sum();
+    let head = Head {
+        position,
+        folders: folders.len() as u64,
+        rows: rows as u64,
+        hashes: hashes.len() as u64,
+    };
+    let texts: usize = folders
+        .iter()
+        .map(|folder| folder.path.len() + folder.names.len())
+        .sum();
+    let length = usize::try_from(head.texts()).unwrap_or(0) + texts + END.len();
+    let mut bytes = Vec::with_capacity(length);
+    let mut put = |numbers: &[u64]| {
+        for number in numbers {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+    };
+    put(&[
+        u64::from_le_bytes(MAGIC),
+        position,
+        head.folders,
+        head.rows,
+        head.hashes,
+    ]);
+    // The paths of all folders come first among the texts.
+    let (mut text, mut first) = (0, 0);
+    for folder in &folders {
+        let length = folder.path.len() as u64;
+        put(&[text, length, first]);
+        text += length;
+        first += folder.rows.len() as u64;
+    }
+    let mut hash = 0;
+    for (length, known) in folders.iter().flat_map(|folder| &folder.rows) {
+        let named = match known.hash {
+            Some(_) => {
+                hash += 1;
+                hash
+            }
+            None => 0,
+        };
+        put(&[
+            text,
+            u64::from(*length) | u64::from(known.mode.raw()) << 32,
+            known.size,
+            known.modified.cast_unsigned(),
+            known.changed.cast_unsigned(),
+            known.inode,
+            named,
+        ]);
+        text += u64::from(*length);
+    }
+    for hash in &hashes {
+        bytes.extend_from_slice(hash.as_bytes());
+    }
+    for folder in &folders {
+        bytes.extend_from_slice(&folder.path);
+    }
+    for folder in &folders {
+        bytes.extend_from_slice(&folder.names);
+    }
+    bytes.extend_from_slice(&END);
+    bytes
+}
+
+/// Puts bytes in the place of a table, whole or not at all.
+pub(super) fn replace(place: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = place.parent().unwrap_or_else(|| Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.persist(place).map_err(|error| error.error)?;
+    Ok(())
+}
