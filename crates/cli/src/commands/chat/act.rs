@@ -71,13 +71,20 @@ impl Chat<'_> {
 
     /// Does what a command of the program does.
     fn run(&mut self, words: &[&str], timing: Timing) -> Result<(), CommandError> {
-        if let Some(report) = self.report(words)? {
-            if report.exit_code() != 0 {
-                self.failed = Some(report.exit_code());
-            }
-            self.print(&report, timing);
+        self.succeeded(words, timing).map(|_| ())
+    }
+
+    /// The same, and whether it did what it was to do.
+    fn succeeded(&mut self, words: &[&str], timing: Timing) -> Result<bool, CommandError> {
+        let Some(report) = self.report(words)? else {
+            return Ok(true);
+        };
+        self.print(&report, timing);
+        let code = report.exit_code();
+        if code != 0 {
+            self.failed = Some(code);
         }
-        Ok(())
+        Ok(code == 0)
     }
 
     fn show_session(&mut self, timing: Timing) -> Result<(), CommandError> {
@@ -203,8 +210,9 @@ impl Chat<'_> {
             );
         };
         let number = checkpoint.to_string();
-        self.run(&["sandbox", "rollback", &sandbox, "--to", &number], timing)?;
-        self.undo = None;
+        if self.succeeded(&["sandbox", "rollback", &sandbox, "--to", &number], timing)? {
+            self.undo = None;
+        }
         Ok(())
     }
 
@@ -218,7 +226,10 @@ impl Chat<'_> {
             .with_hint("say `/apply --yes`"));
         }
         if !is_agreed {
-            self.run(&["sandbox", "apply", &sandbox, "--dry-run"], timing)?;
+            // Conflicts are shown, and nothing is left to agree to.
+            if !self.succeeded(&["sandbox", "apply", &sandbox, "--dry-run"], timing)? {
+                return Ok(());
+            }
             if !agreed(
                 &self.stopper,
                 &format!("Carry this to your own files and close sandbox {sandbox}?"),
@@ -230,8 +241,9 @@ impl Chat<'_> {
                 return Ok(());
             }
         }
-        self.run(&["sandbox", "apply", &sandbox], timing)?;
-        self.undo = None;
+        if self.succeeded(&["sandbox", "apply", &sandbox], timing)? {
+            self.undo = None;
+        }
         Ok(())
     }
 

@@ -344,9 +344,13 @@ impl Pen {
 
     fn painted(&self, spans: &[Span]) -> String {
         let paint = self.canvas.paint;
+        // Neighbours of one tone are painted together, the space between them too.
         spans
-            .iter()
-            .map(|(text, tone)| paint.text(*tone, text))
+            .chunk_by(|left, right| left.1 == right.1)
+            .map(|same| {
+                let text: String = same.iter().map(|(text, _)| text.as_str()).collect();
+                paint.text(same.first().map_or(Tone::Plain, |(_, tone)| *tone), &text)
+            })
             .collect()
     }
 
