@@ -189,6 +189,9 @@ impl Pen {
             }
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
                 self.links.push((dest_url.to_string(), self.spans.len()));
+                // A span of its own, so that its text can be told from what stands before it.
+                let tone = self.tones.last().copied().unwrap_or(Tone::Plain);
+                self.spans.push((String::new(), tone));
             }
             _ => {}
         }

@@ -42,7 +42,7 @@ that is broken.
 | shared | `&T` |
 | unique | `&mut T` |
 
-| A wide heading of a table | Another wide heading of it |
+| A wide heading of a table | Another wide heading of the table |
 | --- | --- |
 | a cell with rather a lot of text | and one more |
 
