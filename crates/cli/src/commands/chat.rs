@@ -171,20 +171,20 @@ impl Chat<'_> {
         match command::parse(text)? {
             command::Heard::Command(command) => self.act(command),
             command::Heard::Question(question) => {
-                self.ask(Some(question))?;
+                self.ask(Some(&question))?;
                 Ok(Flow::GoOn)
             }
         }
     }
 
     /// Takes a turn: with a question, or going on with the one that was interrupted.
-    fn ask(&mut self, question: Option<String>) -> Result<(), CommandError> {
+    fn ask(&mut self, question: Option<&str>) -> Result<(), CommandError> {
         let timing = Timing::start();
-        let session = self.session_for(question.as_deref())?;
+        let session = self.session_for(question)?;
         let before = self.checkpoints(&session);
         if question.is_some() {
             self.last = Last {
-                question: question.clone(),
+                question: question.map(str::to_owned),
                 answer: None,
             };
         }
@@ -192,7 +192,7 @@ impl Chat<'_> {
         self.screen.begin();
         let outcome = self.conversation.ask(&Asked {
             session: &session,
-            prompt: question.clone(),
+            prompt: question.map(str::to_owned),
             observer: &self.screen,
             cancel: &running.cancel,
             stop: &running.stop,
@@ -213,7 +213,7 @@ impl Chat<'_> {
         self.last.answer = Some(report.answer.clone());
         let told = Told {
             session: &session,
-            prompt: question.as_deref(),
+            prompt: question,
             report: &report,
             sandbox: sandbox.as_deref(),
             mode: "stream",

@@ -45,7 +45,7 @@ impl Chat<'_> {
             Command::History(count) => self.history(count, timing)?,
             Command::Retry => {
                 let question = self.last_question()?;
-                self.ask(Some(question))?;
+                self.ask(Some(&question))?;
             }
             Command::Resume => self.ask(None)?,
             Command::Diff => self.diff(timing)?,
@@ -88,18 +88,13 @@ impl Chat<'_> {
     }
 
     fn show_session(&mut self, timing: Timing) -> Result<(), CommandError> {
-        match &self.session {
-            Some(session) => {
-                let id = session.id.to_string();
-                self.run(&["session", "show", &id, "--recent", "0"], timing)
-            }
-            None => {
-                let report =
-                    Report::new("chat session").ok("No session yet; the next question begins one");
-                self.print(&report, timing);
-                Ok(())
-            }
+        if let Some(session) = &self.session {
+            let id = session.id.to_string();
+            return self.run(&["session", "show", &id, "--recent", "0"], timing);
         }
+        let report = Report::new("chat session").ok("No session yet; the next question begins one");
+        self.print(&report, timing);
+        Ok(())
     }
 
     fn switch(&mut self, name: &str, timing: Timing) -> Result<(), CommandError> {

@@ -3,6 +3,7 @@
 //! The answer goes to standard output, everything else to standard error. At a terminal the block that is
 //! still being written is previewed on one line, which makes way for the block when it is whole.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -187,7 +188,7 @@ impl Screen {
                 .checked_sub(NAMED_FILES)
                 .filter(|more| *more > 0)
             {
-                named.push_str(&format!(" and {more} more"));
+                let _never_fails = write!(named, " and {more} more");
             }
             self.note(&format!(
                 "changed in sandbox {sandbox}: {named} · /diff shows it, /apply takes it, /undo takes it back"

@@ -66,13 +66,11 @@ impl Highlighter {
             .map(|mark| ((*mark, *mark), Tone::Quoted));
         for ((begin, end), tone) in over_lines.chain(texts) {
             if let Some(inside) = rest.strip_prefix(begin) {
-                return match inside.find(end) {
-                    Some(at) => (begin.len() + at + end.len(), tone),
-                    None => {
-                        self.open = Some((end, tone));
-                        (rest.len(), tone)
-                    }
+                let Some(at) = inside.find(end) else {
+                    self.open = Some((end, tone));
+                    return (rest.len(), tone);
                 };
+                return (begin.len() + at + end.len(), tone);
             }
         }
         let first = rest.chars().next().unwrap_or(' ');

@@ -74,15 +74,14 @@ pub(super) fn list_marker(line: &str) -> Option<Marker> {
         return None;
     }
     let rest = line.trim_start();
-    let (number, after) = match rest.strip_prefix(['-', '*', '+']) {
-        Some(after) => (None, after),
-        None => {
-            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-            let after = rest[digits..].strip_prefix(['.', ')'])?;
-            // Longer numbers begin no item.
-            let number = rest[..digits].parse().ok().filter(|_| digits < 10)?;
-            (Some(number), after)
-        }
+    let (number, after) = if let Some(after) = rest.strip_prefix(['-', '*', '+']) {
+        (None, after)
+    } else {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let after = rest[digits..].strip_prefix(['.', ')'])?;
+        // Longer numbers begin no item.
+        let number = rest[..digits].parse().ok().filter(|_| digits < 10)?;
+        (Some(number), after)
     };
     (after.is_empty() || after.starts_with([' ', '\t'])).then_some(Marker { number })
 }
