@@ -33,13 +33,16 @@ while True:
         since = seen.index(wanted.encode(), since) + len(wanted.encode())
         os.write(terminal, typed.encode())
 _, status = os.waitpid(pid, 0)
+if steps:
+    seen += b"\n(it ended before this step: %s)" % json.dumps(steps[0]).encode()
+    status = 99 << 8
 sys.stdout.buffer.write(seen)
 sys.exit(os.waitstatus_to_exitcode(status) % 256)
 "#;
 
 impl Agents {
     /// Runs a command at a terminal: waits for the first text of each step, and types the second. Gives
-    /// the exit code, and everything that was seen.
+    /// the exit code, 99 when a step never came, and everything that was seen.
     pub fn play(&self, steps: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String) {
         // The environment of the program, at another program's terminal.
         let agents = self.command(arguments);

@@ -140,9 +140,9 @@ fn the_sandbox_is_shown_taken_back_and_applied() {
 #[test]
 fn undo_takes_all_of_a_turn_back_and_nothing_before_it() {
     let world = World::new();
-    let answer = world.feed(&[], "write it\n/undo\n/diff\n");
+    let answer = world.feed(&[], "write it\nrewrite it\n/undo\n/diff\n");
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    assert!(!answer.out.contains("+second"), "{answer:?}");
+    assert!(answer.out.contains("-first\n+second\n"), "{answer:?}");
 }
 
 #[test]

@@ -18,6 +18,10 @@ answers:
   delay_ms: 1000
 - when: "^write"
   calls: [{name: builtin_S_file-write, arguments: {path: notes.txt, content: "second\n"}}]
+- when: "^rewrite"
+  calls:
+  - {name: builtin_S_file-write, arguments: {path: notes.txt, content: "third\n"}}
+  - {name: builtin_S_file-write, arguments: {path: notes.txt, content: "fourth\n"}}
 - when: "^evil"
   text: "red \e[31m clear \e[2J &#27;[2J bell \a title \e]0;owned\a end\n"
 - when: "^markdown"
