@@ -11,6 +11,7 @@ mod languages;
 mod lines;
 #[cfg(test)]
 mod tests;
+mod wrap;
 
 use self::code::Highlighter;
 use self::lines::{Fence, Marker, fence, indent, is_heading, is_rule, list_marker};
