@@ -109,6 +109,9 @@ fn execute(
     {
         *printer = printer.for_stream();
     }
+    if matches!(parsed.command, Command::Chat(_)) && format == Format::Json {
+        *printer = printer.for_stream();
+    }
     let is_markdown = parsed.asks_for_markdown();
     let context = Context {
         environment,

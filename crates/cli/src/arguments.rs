@@ -5,6 +5,7 @@ mod project;
 mod resource;
 mod sandbox;
 mod tool;
+mod turn;
 
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ pub(crate) use self::model::{Model, ModelTest};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 pub(crate) use self::tool::{Permission, SchemaOf, Tool, ToolKind, ToolList, ToolRun, ToolSource};
+pub(crate) use self::turn::{Chat, TurnOptions};
 use crate::output::Format;
 
 pub(crate) use sandbox::{
@@ -102,6 +104,8 @@ pub(crate) enum Command {
     /// Read and change the configuration
     #[command(subcommand)]
     Config(Config),
+    /// Talk with a model that acts through tools
+    Chat(Chat),
     /// Keep conversations
     #[command(subcommand)]
     Session(Session),
@@ -278,30 +282,11 @@ pub(crate) struct SessionTell {
     /// The session: its id, the first 6 or more characters of it, or its name
     #[arg(long, value_name = "SESSION")]
     pub(crate) session: String,
-    /// The model that answers, PROVIDER/MODEL; the session's actor or `model.default` when not given
-    #[arg(long, visible_alias = "model", value_name = "MODEL")]
-    pub(crate) actor: Option<String>,
     /// Show the answer as it comes
     #[arg(long)]
     pub(crate) stream: bool,
-    /// Let tools act in a sandbox of this project's resources
-    #[arg(long, value_name = "PROJECT", conflicts_with = "sandbox")]
-    pub(crate) project: Option<String>,
-    /// Let tools act in this sandbox
-    #[arg(long, value_name = "NAME")]
-    pub(crate) sandbox: Option<String>,
-    /// Let tools look but change nothing
-    #[arg(long)]
-    pub(crate) read_only: bool,
-    /// One more permission rule, such as \"deny builtin/shell(rm *)\"; may be repeated
-    #[arg(long, value_name = "RULE")]
-    pub(crate) rule: Vec<String>,
-    /// The most that this session may cost, in US dollars
-    #[arg(long, value_name = "USD")]
-    pub(crate) max_cost: Option<String>,
-    /// Add every exchange with the model to this file, to be given again by replay/FILE
-    #[arg(long, value_name = "FILE")]
-    pub(crate) record: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) turn: TurnOptions,
     /// Go on with the turn that was interrupted
     #[arg(long, conflicts_with = "prompt")]
     pub(crate) resume: bool,

@@ -1,7 +1,9 @@
 //! The commands, one module per group.
 
+pub(crate) mod chat;
 pub(crate) mod cleanup;
 pub(crate) mod config;
+pub(crate) mod conversation;
 pub(crate) mod db;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
@@ -44,6 +46,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Config(Config::Set { .. }) => "config set",
         Command::Config(Config::Unset { .. }) => "config unset",
         Command::Config(Config::List) => "config list",
+        Command::Chat(_) => "chat",
         Command::Session(Session::Create(_)) => "session create",
         Command::Session(Session::List(_)) => "session list",
         Command::Session(Session::Show { .. }) => "session show",
@@ -119,6 +122,7 @@ pub(crate) fn run(
         Command::Info => system::info(context)?,
         Command::Diagnostics(arguments) => diagnostics::run(context, &arguments)?,
         Command::Config(command) => config::show(context, &command)?,
+        Command::Chat(arguments) => chat::run(context, arguments)?,
         Command::Session(command) => return session::run(context, command, is_markdown),
         Command::Resource(command) => return resource::run(context, command),
         Command::Project(command) => project::run(context, command)?,

@@ -20,7 +20,7 @@ use signal_hook::iterator::Signals;
 use crate::context::Context;
 use crate::output::CommandError;
 
-pub(crate) use person::Terminal;
+pub(crate) use person::{Terminal, ask};
 
 /// Takes out the keys of the environment, and what looks like one.
 pub(crate) struct Secrets(Redactor);

@@ -68,6 +68,11 @@ impl Home {
         self.path.join("models.yaml")
     }
 
+    /// The file of what was said in chats, for the line editor.
+    pub fn chat_history(&self) -> PathBuf {
+        self.path.join("chat-history")
+    }
+
     /// The folder of the sandboxes in it.
     pub fn sandboxes(&self) -> PathBuf {
         self.path.join("sandboxes")

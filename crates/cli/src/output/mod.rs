@@ -15,6 +15,7 @@ mod error;
 mod format;
 mod grid;
 mod layout;
+mod markdown;
 mod paint;
 mod printer;
 mod progress;
@@ -28,6 +29,10 @@ mod visible;
 mod samples;
 #[cfg(test)]
 mod snapshots;
+
+pub(crate) use layout::width;
+pub(crate) use markdown::Markdown;
+pub(crate) use paint::{Paint, Tone};
 
 pub use block::{Align, Entry, Panel, Table};
 pub use cell::Cell;

@@ -25,6 +25,18 @@ pub(crate) enum Tone {
     Label,
     /// Borders.
     Frame,
+    /// Words that are stressed.
+    Emphasis,
+    /// Code in a sentence.
+    Code,
+    /// Where a link leads.
+    Link,
+    /// A word of a programming language.
+    Keyword,
+    /// A text in a program.
+    Quoted,
+    /// A number in a program.
+    Number,
 }
 
 impl Tone {
@@ -32,13 +44,16 @@ impl Tone {
         let style = Style::new();
         match self {
             Self::Plain => style,
-            Self::Id => style.cyan(),
+            Self::Id | Self::Code => style.cyan(),
             Self::Muted | Self::Frame => style.bright_black(),
-            Self::Good => style.green(),
-            Self::Warn => style.yellow(),
+            Self::Good | Self::Quoted => style.green(),
+            Self::Warn | Self::Number => style.yellow(),
             Self::Bad => style.red().bold(),
             Self::Title => style.blue().bold(),
             Self::Label => style.bold(),
+            Self::Emphasis => style.italic(),
+            Self::Link => style.blue().underline(),
+            Self::Keyword => style.magenta(),
         }
     }
 }
@@ -58,11 +73,16 @@ impl Paint {
         if wanted { Self::On } else { Self::Off }
     }
 
+    /// A text in its tone.
+    pub(crate) fn text(self, tone: Tone, text: &str) -> String {
+        if self == Self::Off || tone == Tone::Plain || text.trim().is_empty() {
+            return text.to_owned();
+        }
+        text.style(tone.style()).to_string()
+    }
+
     /// Writes a text in its tone.
     pub(crate) fn write(self, out: &mut dyn Write, tone: Tone, text: &str) -> io::Result<()> {
-        if self == Self::Off || tone == Tone::Plain || text.trim().is_empty() {
-            return out.write_all(text.as_bytes());
-        }
-        write!(out, "{}", text.style(tone.style()))
+        out.write_all(self.text(tone, text).as_bytes())
     }
 }

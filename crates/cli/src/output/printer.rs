@@ -62,6 +62,21 @@ impl Printer {
         self.shows_progress
     }
 
+    /// Whether texts may be laid out: somebody reads them at a terminal, or asked for it.
+    pub(crate) const fn draws(&self) -> bool {
+        matches!(self.format, Format::Rich | Format::Color)
+    }
+
+    /// The colours and the columns of standard output.
+    pub(crate) const fn canvas(&self) -> (Paint, usize) {
+        (self.colour, self.width)
+    }
+
+    /// The colours of standard error.
+    pub(crate) const fn error_paint(&self) -> Paint {
+        self.error_colour
+    }
+
     /// Prints a report: data to `out`, warnings and errors of the human formats to `err`.
     ///
     /// A reader that went away is not an error.
@@ -72,6 +87,9 @@ impl Printer {
         out: &mut dyn Write,
         err: &mut dyn Write,
     ) -> io::Result<()> {
+        if report.is_written {
+            return ignore_closed(out.flush());
+        }
         ignore_closed(self.write_report(report, timing, out))?;
         if self.format.is_human() {
             ignore_closed(self.write_problems(report, err))?;

@@ -87,6 +87,8 @@ pub struct Report {
     pub(crate) failure: Option<CommandError>,
     /// The exit code of a command that was run for the user, who wants it unchanged.
     pub(crate) passed_on: Option<u8>,
+    /// Whether the command has written everything by itself.
+    pub(crate) is_written: bool,
 }
 
 impl Report {
@@ -99,6 +101,16 @@ impl Report {
             messages: Vec::new(),
             failure: None,
             passed_on: None,
+            is_written: false,
+        }
+    }
+
+    /// The report of a command that wrote everything by itself, and ends with this exit code.
+    pub(crate) fn written(command: &'static str, code: u8) -> Self {
+        Self {
+            passed_on: Some(code),
+            is_written: true,
+            ..Self::new(command)
         }
     }
 

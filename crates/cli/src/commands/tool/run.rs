@@ -42,8 +42,8 @@ pub(super) fn run(
     let (sandbox, project) = (arguments.sandbox.as_deref(), arguments.project.as_deref());
     let workspace = tooling::workspace(context, sandbox, project, |id| format!("project-{id}"))?;
     let gate = Gate::new(registry);
-    let terminal = Terminal::new(tools);
     let cancel = Cancel::new();
+    let terminal = Terminal::new(tools, &cancel);
     let signals = tooling::stop_on_signals(&cancel, &CancellationToken::new())?;
     let outcome = gate.call(
         &request,

@@ -5,40 +5,84 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Mutex, PoisonError};
 
 use cleveragents_engine::ToolService;
+use cleveragents_process::Cancel;
 use cleveragents_tools::Rule;
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
 
 use crate::output::visible_lines;
 
+/// How often a question looks whether it was given up, in milliseconds.
+const LOOK: i64 = 100;
+
 /// Asks on standard error and reads from standard input, one question at a time.
 pub(crate) struct Terminal {
     tools: ToolService,
     is_there: bool,
+    cancel: Cancel,
     /// What was allowed for always in this turn.
     always: Mutex<Vec<String>>,
 }
 
 impl Terminal {
-    pub(crate) fn new(tools: ToolService) -> Self {
+    /// The person at this terminal; `cancel` ends a question without an answer.
+    pub(crate) fn new(tools: ToolService, cancel: &Cancel) -> Self {
         Self {
             tools,
+            cancel: cancel.clone(),
             is_there: std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
             always: Mutex::default(),
         }
     }
 }
 
-/// Asks, and gives the answer without its line break; `None` when there is none.
-fn ask(question: &str) -> Option<String> {
+/// Asks at the terminal, and gives the answer without its line break; `None` when there is none, or
+/// when it is cancelled.
+pub(crate) fn ask(question: &str, cancel: &Cancel) -> Option<String> {
     let mut err = std::io::stderr().lock();
-    let mut answer = String::new();
-    let read = write!(err, "{}", visible_lines(question))
+    write!(err, "{}", visible_lines(question))
         .and_then(|()| err.flush())
-        .and_then(|()| std::io::stdin().read_line(&mut answer));
-    match read {
-        Ok(count) if count > 0 => Some(answer.trim().to_owned()),
-        _ => None,
+        .ok()?;
+    drop(err);
+    let answer = read_line(cancel);
+    if answer.is_none() {
+        // What follows begins on a line of its own.
+        let _closed = writeln!(std::io::stderr());
     }
+    answer
+}
+
+/// Reads a line. Not through the buffer of the standard library: a terminal gives one line at a time,
+/// and what is typed ahead stays for whoever reads next.
+fn read_line(cancel: &Cancel) -> Option<String> {
+    let stdin = std::io::stdin();
+    let pause = rustix::event::Timespec {
+        tv_sec: 0,
+        tv_nsec: LOOK * 1_000_000,
+    };
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") {
+        if cancel.is_cancelled() {
+            return None;
+        }
+        let mut waited = [rustix::event::PollFd::new(
+            &stdin,
+            rustix::event::PollFlags::IN,
+        )];
+        match rustix::event::poll(&mut waited, Some(&pause)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(_) => return None,
+        }
+        let mut part = [0_u8; 4096];
+        match rustix::io::read(&stdin, &mut part) {
+            Ok(0) => break,
+            Ok(count) => line.extend_from_slice(part.get(..count).unwrap_or_default()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    let text = String::from_utf8_lossy(&line);
+    (!line.is_empty()).then(|| text.trim().to_owned())
 }
 
 impl Approver for Terminal {
@@ -61,8 +105,11 @@ impl Approver for Terminal {
             request.reason,
             rules.join("; "),
         );
-        let Some(answer) = ask(&question) else {
-            return Approval::NobodyThere;
+        let answer = match ask(&question, &self.cancel) {
+            Some(answer) => answer,
+            // Somebody is there, and stopped everything.
+            None if self.cancel.is_cancelled() => return Approval::Refused(None),
+            None => return Approval::NobodyThere,
         };
         match answer.to_lowercase().as_str() {
             "y" | "yes" => Approval::Once,
@@ -89,7 +136,8 @@ impl Approver for Terminal {
             let _never_fails = writeln!(text, "  [{}] {option}", number + 1);
         }
         text.push_str("> ");
-        match ask(&text) {
+        match ask(&text, &self.cancel) {
+            None if self.cancel.is_cancelled() => Reply::Declined,
             None => Reply::NobodyThere,
             Some(answer) if answer.is_empty() => Reply::Declined,
             Some(answer) => {

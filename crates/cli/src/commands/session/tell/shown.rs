@@ -4,12 +4,13 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cleveragents_domain::Session;
 use cleveragents_engine::{Interrupted, TurnObserver, TurnReport};
 use cleveragents_models::ToolCall;
-use cleveragents_tools::{CallOutcome, ToolName};
-use serde_json::{Value, json};
+use cleveragents_tools::CallOutcome;
 
+use crate::commands::conversation::{
+    Told, called_line, calling_line, recovered_line, short, tool_of, turn_json,
+};
 use crate::commands::tooling;
 use crate::output::{Align, Cell, Panel, Printer, Report, Table, visible_lines};
 
@@ -75,92 +76,31 @@ impl TurnObserver for Watcher {
     }
 
     fn calling(&self, call: &ToolCall) {
-        self.tell(&format!("→ {} {}", tool(call), short(&call.arguments, 100)));
+        self.tell(&calling_line(call));
     }
 
     fn called(&self, call: &ToolCall, outcome: &CallOutcome) {
-        let ending = match outcome {
-            CallOutcome::Succeeded(_) => "✓ done".to_owned(),
-            CallOutcome::Failed(failed) => format!("✗ failed: {}", short(&failed.message, 200)),
-            CallOutcome::Refused(refusal) => format!("✗ refused: {}", refusal.reason),
-        };
-        self.tell(&format!("  {} {ending}", tool(call)));
+        self.tell(&called_line(call, outcome));
     }
 
     fn recovered(&self, interrupted: &Interrupted) {
-        let what = if interrupted.is_resumed {
-            "going on with the turn that was interrupted"
-        } else {
-            "the last turn was interrupted; what it did is kept"
-        };
-        self.tell(what);
+        self.tell(recovered_line(interrupted));
     }
-}
-
-fn tool(call: &ToolCall) -> String {
-    ToolName::from_wire(&call.name).map_or_else(|_| call.name.clone(), |name| name.to_string())
-}
-
-fn short(text: &str, longest: usize) -> String {
-    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(longest) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
-}
-
-fn call_json((call, outcome): &(ToolCall, CallOutcome)) -> Value {
-    let (ending, why) = tooling::ending(outcome);
-    json!({
-        "tool": tool(call),
-        "outcome": ending,
-        "reason": why,
-        "invocation": outcome.invocation(),
-    })
 }
 
 /// The report of a turn that has an answer.
-pub(super) fn report(
-    session: &Session,
-    prompt: Option<&str>,
-    report: &TurnReport,
-    sandbox: Option<&str>,
-    is_stream: bool,
-    elapsed: Duration,
-) -> Report {
+pub(super) fn report(told: &Told<'_>, is_stream: bool) -> Report {
+    let Told {
+        session,
+        prompt,
+        report,
+        sandbox,
+        elapsed,
+        ..
+    } = *told;
     let files = tooling::files_changed(report.calls.iter().map(|(_, outcome)| outcome));
     let usage = report.usage;
-    let tokens = usage.input_tokens.0 + usage.output_tokens.0;
-    let data = json!({
-        "session": {
-            "id": session.id,
-            "actor": report.model,
-            "mode": if is_stream { "stream" } else { "whole" },
-            "automation": session.automation,
-        },
-        "prompt": prompt,
-        "response": report.answer,
-        "is_cut": report.is_cut,
-        "turn": report.turn,
-        "sequences": report.sequences,
-        "steps": report.steps,
-        "tool_calls": report.calls.iter().map(call_json).collect::<Vec<_>>(),
-        "files_changed": files,
-        "sandbox": sandbox,
-        "messages_left_out": report.left_out,
-        "interrupted": report.interrupted.as_ref().map(|left| json!({
-            "turn": left.turn, "doubtful": left.doubtful, "resumed": left.is_resumed,
-        })),
-        "usage": {
-            "tokens": tokens,
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cost_usd": (!report.is_cost_partial).then(|| usage.cost_micro_usd.as_usd()),
-            "duration_s": elapsed.as_secs_f64(),
-            "tool_calls": report.calls.len(),
-        },
-    });
-    let mut shown = Report::new("session tell").data(data);
+    let mut shown = Report::new("session tell").data(turn_json(told));
     if is_stream {
         shown = shown.panel(
             Panel::new("Session")
@@ -183,7 +123,7 @@ pub(super) fn report(
                 .column("Outcome", Align::Left);
             for (call, outcome) in &report.calls {
                 table = table.row(vec![
-                    tool(call).into(),
+                    tool_of(call).into(),
                     short(&call.arguments, 80).into(),
                     match outcome {
                         CallOutcome::Succeeded(_) => Cell::Good("done".to_owned()),

@@ -1,0 +1,55 @@
+//! What a turn is taken with, for every command that takes one, and `chat`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Who answers, where tools act, and what they may do.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TurnOptions {
+    /// The model that answers, PROVIDER/MODEL; the session's actor or `model.default` when not given
+    #[arg(long, visible_alias = "model", value_name = "MODEL")]
+    pub(crate) actor: Option<String>,
+    /// Let tools act in a sandbox of this project's resources
+    #[arg(long, value_name = "PROJECT", conflicts_with = "sandbox")]
+    pub(crate) project: Option<String>,
+    /// Let tools act in this sandbox
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sandbox: Option<String>,
+    /// Let tools look but change nothing
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// One more permission rule, such as "deny builtin/shell(rm *)"; may be repeated
+    #[arg(long, value_name = "RULE")]
+    pub(crate) rule: Vec<String>,
+    /// The most that this session may cost, in US dollars
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_cost: Option<String>,
+    /// Add every exchange with the model to this file, to be given again by replay/FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Tools act in a sandbox, as in `agents session tell`: the one of --sandbox, or one of the project's resources.
+A line that ends in `\\`, and what stands between two lines of ```, is one question. /help lists what else
+can be said. Ctrl-C stops an answer, Ctrl-D leaves.
+
+When standard input is no terminal, each line of it is a question, and the exit code is that of the last one
+that failed. With --format json each is answered by one JSON document on a line of its own.
+
+Examples:
+  agents chat
+  agents chat weekly --project local/shop
+  agents chat --sandbox fix --actor anthropic/claude-sonnet-4-5
+  printf 'What is in notes.txt?\\n' | agents --format json chat --sandbox fix"
+)]
+pub(crate) struct Chat {
+    /// The session to go on with: its id, the first 6 or more characters of it, or its name; a new one when not
+    /// given
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) turn: TurnOptions,
+}

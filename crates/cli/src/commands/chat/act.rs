@@ -1,0 +1,321 @@
+//! The commands of the chat, carried out.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::Path;
+
+use clap::Parser as _;
+use cleveragents_domain::{Code, Role};
+use cleveragents_engine::SessionError;
+use cleveragents_models::ModelName;
+use serde_json::json;
+
+use super::command::{COMMANDS, Command};
+use super::{Chat, Flow, Last, RECENT, agreed};
+use crate::app::usage_error;
+use crate::arguments::Arguments;
+use crate::output::{Cell, CommandError, Markdown, Panel, Report, Table, Timing};
+
+impl Chat<'_> {
+    /// Does what was said, and says what was done.
+    pub(super) fn act(&mut self, command: Command) -> Result<Flow, CommandError> {
+        let timing = Timing::start();
+        match command {
+            Command::Exit => return Ok(Flow::Leave),
+            Command::Multi => return Ok(Flow::Multi),
+            Command::Help => self.print(&help(), timing),
+            Command::New(name) => {
+                let name = name.map(|name| name.parse()).transpose();
+                self.name = name.map_err(SessionError::Name)?;
+                self.session = None;
+                self.begin_anew();
+                self.print(
+                    &Report::new("chat new").ok("The next question begins a new session"),
+                    timing,
+                );
+            }
+            Command::Session(None) => self.show_session(timing)?,
+            Command::Session(Some(name)) if name == "list" => {
+                self.run(&["session", "list", "--limit", "20"], timing)?;
+            }
+            Command::Session(Some(name)) => self.switch(&name, timing)?,
+            Command::Model(name) => self.model(name.as_deref(), timing)?,
+            Command::Models => self.run(&["model", "list", "--available"], timing)?,
+            Command::Tools => self.run(&["tool", "list"], timing)?,
+            Command::History(count) => self.history(count, timing)?,
+            Command::Retry => {
+                let question = self.last_question()?;
+                self.ask(Some(&question))?;
+            }
+            Command::Resume => self.ask(None)?,
+            Command::Diff => self.diff(timing)?,
+            Command::Undo => self.take_back(timing)?,
+            Command::Apply { is_agreed } => self.apply(is_agreed, timing)?,
+            Command::Cost => self.cost(timing)?,
+            Command::Save(file) => self.save(&file, timing)?,
+        }
+        Ok(Flow::GoOn)
+    }
+
+    fn begin_anew(&mut self) {
+        self.last = Last::default();
+        self.undo = None;
+    }
+
+    /// The report of a command of the program.
+    fn report(&self, words: &[&str]) -> Result<Option<Report>, CommandError> {
+        let line = std::iter::once("agents").chain(words.iter().copied());
+        let parsed = Arguments::try_parse_from(line).map_err(|error| usage_error(&error))?;
+        crate::commands::run(self.context, parsed.command, false)
+    }
+
+    /// Does what a command of the program does.
+    fn run(&mut self, words: &[&str], timing: Timing) -> Result<(), CommandError> {
+        self.succeeded(words, timing).map(|_| ())
+    }
+
+    /// The same, and whether it did what it was to do.
+    fn succeeded(&mut self, words: &[&str], timing: Timing) -> Result<bool, CommandError> {
+        let Some(report) = self.report(words)? else {
+            return Ok(true);
+        };
+        self.print(&report, timing);
+        let code = report.exit_code();
+        if code != 0 {
+            self.failed = Some(code);
+        }
+        Ok(code == 0)
+    }
+
+    fn show_session(&mut self, timing: Timing) -> Result<(), CommandError> {
+        if let Some(session) = &self.session {
+            let id = session.id.to_string();
+            return self.run(&["session", "show", &id, "--recent", "0"], timing);
+        }
+        let report = Report::new("chat session").ok("No session yet; the next question begins one");
+        self.print(&report, timing);
+        Ok(())
+    }
+
+    fn switch(&mut self, name: &str, timing: Timing) -> Result<(), CommandError> {
+        let session = self.sessions.get(self.sessions.resolve(name)?)?;
+        let id = session.id.to_string();
+        self.session = Some(session);
+        self.name = None;
+        self.begin_anew();
+        if self.context.printer.format().is_human() {
+            return self.look_back(RECENT);
+        }
+        self.run(&["session", "show", &id], timing)
+    }
+
+    fn model(&mut self, name: Option<&str>, timing: Timing) -> Result<(), CommandError> {
+        let report = if let Some(name) = name {
+            let name: ModelName = name.parse()?;
+            // Without its key it is told now, not after the next question.
+            self.conversation.catalogue.open(&name)?;
+            self.conversation.use_model(&name);
+            Report::new("chat model")
+                .data(json!({"model": name}))
+                .ok(format!("From now on {name} answers"))
+        } else {
+            let name = self.conversation.model_name(self.session.as_ref())?;
+            Report::new("chat model")
+                .data(json!({"model": name}))
+                .ok(format!("{name} answers"))
+        };
+        self.print(&report, timing);
+        Ok(())
+    }
+
+    fn history(&mut self, count: u64, timing: Timing) -> Result<(), CommandError> {
+        let Some(session) = &self.session else {
+            return Err(nothing_said());
+        };
+        if self.context.printer.format().is_human() {
+            return self.look_back(count);
+        }
+        let (id, count) = (session.id.to_string(), count.to_string());
+        self.run(&["session", "show", &id, "--recent", &count], timing)
+    }
+
+    fn last_question(&self) -> Result<String, CommandError> {
+        if let Some(question) = &self.last.question {
+            return Ok(question.clone());
+        }
+        let session = self.session.as_ref().ok_or_else(nothing_said)?;
+        let recent = self.sessions.view(session.id, 200)?.recent;
+        let mut questions = recent
+            .into_iter()
+            .rev()
+            .filter(|message| message.role == Role::User);
+        questions
+            .next()
+            .map(|message| message.content)
+            .ok_or_else(nothing_said)
+    }
+
+    /// The sandbox of the session, by name.
+    fn sandbox(&self) -> Result<String, CommandError> {
+        let named = match &self.session {
+            Some(session) => self.conversation.sandbox_name(session.id),
+            None => self.conversation.options().sandbox.clone(),
+        };
+        named.ok_or_else(|| {
+            CommandError::usage("this chat has no sandbox")
+                .with_hint("start it with `agents chat --project PROJECT` or `--sandbox NAME`")
+        })
+    }
+
+    fn diff(&mut self, timing: Timing) -> Result<(), CommandError> {
+        let sandbox = self.sandbox()?;
+        if !self.context.printer.draws() {
+            return self.run(&["sandbox", "diff", &sandbox], timing);
+        }
+        let Some(report) = self.report(&["sandbox", "diff", &sandbox])? else {
+            return Ok(());
+        };
+        let data = report.data.to_tree();
+        let (paint, _) = self.context.printer.canvas();
+        let parts = data["parts"].as_array().cloned().unwrap_or_default();
+        let patches = parts.iter().filter_map(|part| part["patch"].as_str());
+        let drawn: String = patches
+            .map(|patch| Markdown::code(paint, "diff", patch))
+            .collect();
+        let mut out = std::io::stdout().lock();
+        let _closed = out.write_all(drawn.as_bytes());
+        drop(out);
+        self.print(
+            &Report {
+                blocks: Vec::new(),
+                ..report
+            },
+            timing,
+        );
+        Ok(())
+    }
+
+    fn take_back(&mut self, timing: Timing) -> Result<(), CommandError> {
+        let Some((sandbox, checkpoint)) = self.undo.clone() else {
+            let sandbox = self.sandbox()?;
+            return Err(
+                CommandError::usage("no turn of this chat changed the sandbox").with_hint(format!(
+                    "`agents sandbox rollback {sandbox}` goes back further"
+                )),
+            );
+        };
+        let number = checkpoint.to_string();
+        if self.succeeded(&["sandbox", "rollback", &sandbox, "--to", &number], timing)? {
+            self.undo = None;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, is_agreed: bool, timing: Timing) -> Result<(), CommandError> {
+        let sandbox = self.sandbox()?;
+        if !is_agreed && !self.is_talk {
+            return Err(CommandError::new(
+                Code::ConfirmationNeeded,
+                "nobody is there to confirm this",
+            )
+            .with_hint("say `/apply --yes`"));
+        }
+        if !is_agreed {
+            // Conflicts are shown, and nothing is left to agree to.
+            if !self.succeeded(&["sandbox", "apply", &sandbox, "--dry-run"], timing)? {
+                return Ok(());
+            }
+            if !agreed(
+                &self.stopper,
+                &format!("Carry this to your own files and close sandbox {sandbox}?"),
+            ) {
+                self.print(
+                    &Report::new("chat apply").ok("Not applied; nothing was changed"),
+                    timing,
+                );
+                return Ok(());
+            }
+        }
+        if self.succeeded(&["sandbox", "apply", &sandbox], timing)? {
+            self.undo = None;
+        }
+        Ok(())
+    }
+
+    fn cost(&self, timing: Timing) -> Result<(), CommandError> {
+        let Some(session) = &self.session else {
+            return Err(nothing_said());
+        };
+        let usage = self.sessions.get(session.id)?.usage;
+        let report = Report::new("chat cost")
+            .data(json!({
+                "session": session.id,
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
+                "cost_usd": usage.cost_micro_usd.as_usd(),
+            }))
+            .panel(
+                Panel::new("Session")
+                    .row("Id", Cell::Id(session.id.to_string()))
+                    .row("Input tokens", usage.input_tokens.0)
+                    .row("Output tokens", usage.output_tokens.0)
+                    .row("Known cost", usage.cost_micro_usd),
+            );
+        self.print(&report, timing);
+        Ok(())
+    }
+
+    fn save(&self, file: &Path, timing: Timing) -> Result<(), CommandError> {
+        let answer = self.last.answer.as_ref().ok_or_else(|| {
+            CommandError::usage("nothing was answered in this chat yet")
+                .with_hint("ask something first")
+        })?;
+        let folder = self.context.environment.working_folder();
+        let path = folder.map_or_else(|| file.to_owned(), |folder| folder.join(file));
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .and_then(|mut to| to.write_all(format!("{answer}\n").as_bytes()))
+            .map_err(|error| {
+                CommandError::new(
+                    Code::FileAccess,
+                    format!("`{}` cannot be written", path.display()),
+                )
+                .caused_by(&error)
+                .with_hint("name a file that does not exist yet")
+            })?;
+        let report = Report::new("chat save")
+            .data(json!({"file": path, "bytes": answer.len() + 1}))
+            .ok(format!("The last answer is in {}", path.display()));
+        self.print(&report, timing);
+        Ok(())
+    }
+}
+
+fn nothing_said() -> CommandError {
+    CommandError::usage("nothing was said in this chat yet").with_hint("ask something first")
+}
+
+fn help() -> Report {
+    let table = COMMANDS.iter().fold(
+        Table::with_columns("Commands", ["Command", "Does"]),
+        |table, (name, takes, does)| {
+            table.row([
+                Cell::from(format!("/{name} {takes}").trim_end().to_owned()),
+                Cell::from(*does),
+            ])
+        },
+    );
+    let data: Vec<_> = COMMANDS
+        .iter()
+        .map(|(name, takes, does)| json!({"command": format!("/{name}"), "takes": takes, "does": does}))
+        .collect();
+    Report::new("chat help")
+        .data(json!({"commands": data}))
+        .table(table)
+        .info(
+            "a line that ends in \\, and what stands between two lines of ```, is one question; \
+         begin with // to ask something that begins with /",
+        )
+}

@@ -1,0 +1,256 @@
+//! [`Editor`]: the line at which a person types, with its history and completion.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use cleveragents_domain::Code;
+use cleveragents_models::Redactor;
+use rustyline::completion::{Completer, Pair};
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{
+    Cmd, CompletionType, ConditionalEventHandler, Config, Event, EventContext, EventHandler,
+    Helper, KeyCode, KeyEvent, Modifiers, Movement, Prompt, RepeatCount,
+};
+
+use super::command::COMMANDS;
+use super::input::{Reading, Said, is_whole, question};
+use crate::context::Context;
+use crate::output::{CommandError, Paint, Tone, visible};
+
+/// How many questions are kept.
+const KEPT: usize = 1_000;
+
+/// Reads questions at a terminal.
+pub(super) struct Editor {
+    line: rustyline::Editor<Knowledge, FileHistory>,
+    history: PathBuf,
+    redactor: Redactor,
+    paint: Paint,
+}
+
+/// What the editor knows of what is typed.
+struct Knowledge {
+    reading: Reading,
+    models: Vec<String>,
+    sessions: Vec<String>,
+}
+
+impl Editor {
+    pub(super) fn new(context: &Context, redactor: Redactor) -> Result<Self, CommandError> {
+        context.home.create()?;
+        let config = Config::builder()
+            .max_history_size(KEPT)
+            .and_then(|config| config.history_ignore_dups(true))
+            .map_err(|error| unusable(&error))?
+            .completion_type(CompletionType::List)
+            .bracketed_paste(true)
+            .build();
+        let mut line = rustyline::Editor::with_config(config).map_err(|error| unusable(&error))?;
+        let models = context.models(None)?;
+        line.set_helper(Some(Knowledge {
+            reading: Reading::Usual,
+            models: models
+                .list()
+                .iter()
+                .map(|entry| entry.name.to_string())
+                .collect(),
+            sessions: Vec::new(),
+        }));
+        let clear = EventHandler::Conditional(Box::new(ClearFirst));
+        line.bind_sequence(KeyEvent::ctrl('C'), clear);
+        line.bind_sequence(
+            KeyEvent(KeyCode::Enter, Modifiers::ALT),
+            EventHandler::Simple(Cmd::Newline),
+        );
+        let history = context.home.chat_history();
+        // Without its history the chat is still a chat.
+        let _missing = line.load_history(&history);
+        Ok(Self {
+            line,
+            history,
+            redactor,
+            paint: context.printer.canvas().0,
+        })
+    }
+
+    /// The sessions that can be named now.
+    pub(super) fn know_sessions(&mut self, names: Vec<String>) {
+        if let Some(knowledge) = self.line.helper_mut() {
+            knowledge.sessions = names;
+        }
+    }
+
+    pub(super) fn next(&mut self, prompt: &str, reading: Reading) -> Result<Said, CommandError> {
+        if let Some(knowledge) = self.line.helper_mut() {
+            knowledge.reading = reading;
+        }
+        let raw = visible(prompt).into_owned();
+        let prompt = Painted {
+            styled: self.paint.text(Tone::Title, &raw),
+            raw,
+        };
+        let typed = match self.line.readline(&prompt) {
+            Ok(typed) => typed,
+            Err(ReadlineError::Interrupted) => return Ok(Said::Interrupted),
+            Err(ReadlineError::Eof) => return Ok(Said::End),
+            Err(error) => return Err(unusable(&error)),
+        };
+        let text = question(&typed, reading);
+        Ok(match self.keep(&typed) {
+            None => Said::Text(text),
+            Some(note) => Said::Kept(text, note),
+        })
+    }
+
+    /// Adds what was typed to the history, unless it tells a secret.
+    fn keep(&mut self, typed: &str) -> Option<&'static str> {
+        if typed.trim().is_empty() {
+            return None;
+        }
+        if self.redactor.text(typed) != typed {
+            return Some("not kept in the history of lines: it looks as if it held a secret");
+        }
+        let kept = self
+            .line
+            .add_history_entry(typed)
+            .and_then(|_| self.line.append_history(&self.history));
+        kept.err()
+            .map(|_| "the history of lines in the home folder cannot be written")
+    }
+}
+
+fn unusable(error: &ReadlineError) -> CommandError {
+    CommandError::new(Code::FileAccess, "the terminal cannot be used").caused_by(error)
+}
+
+/// A prompt with and without colours.
+struct Painted {
+    raw: String,
+    styled: String,
+}
+
+impl Prompt for Painted {
+    fn raw(&self) -> &str {
+        &self.raw
+    }
+
+    fn styled(&self) -> &str {
+        &self.styled
+    }
+}
+
+/// Ctrl-C clears a line that holds something.
+struct ClearFirst;
+
+impl ConditionalEventHandler for ClearFirst {
+    fn handle(
+        &self,
+        _event: &Event,
+        _count: RepeatCount,
+        _is_positive: bool,
+        context: &EventContext<'_>,
+    ) -> Option<Cmd> {
+        Some(if context.line().is_empty() {
+            Cmd::Interrupt
+        } else {
+            Cmd::Kill(Movement::WholeBuffer)
+        })
+    }
+}
+
+impl Completer for Knowledge {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        position: usize,
+        _context: &rustyline::Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        Ok(self.candidates(line.get(..position).unwrap_or(line)))
+    }
+}
+
+impl Knowledge {
+    /// Where the word begins that can be completed, and what it can become.
+    fn candidates(&self, typed: &str) -> (usize, Vec<Pair>) {
+        let Some(rest) = typed.strip_prefix('/') else {
+            return (typed.len(), Vec::new());
+        };
+        let Some((command, word)) = rest.split_once(' ') else {
+            let names = COMMANDS.iter().map(|(name, takes, _)| {
+                let space = if takes.is_empty() { "" } else { " " };
+                format!("/{name}{space}")
+            });
+            return (0, fitting(names, typed));
+        };
+        let start = typed.len() - word.len();
+        let known = match command {
+            "model" => &self.models,
+            "session" => &self.sessions,
+            _ => return (typed.len(), Vec::new()),
+        };
+        (start, fitting(known.iter().cloned(), word))
+    }
+}
+
+fn fitting(known: impl Iterator<Item = String>, word: &str) -> Vec<Pair> {
+    known
+        .filter(|name| name.starts_with(word))
+        // Names come from people, and are printed by the editor as they are.
+        .filter(|name| matches!(visible(name), Cow::Borrowed(_)))
+        .map(|name| Pair {
+            display: name.trim_end().to_owned(),
+            replacement: name,
+        })
+        .collect()
+}
+
+impl Validator for Knowledge {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        Ok(if is_whole(context.input(), self.reading) {
+            ValidationResult::Valid(None)
+        } else {
+            ValidationResult::Incomplete
+        })
+    }
+}
+
+impl Hinter for Knowledge {
+    type Hint = String;
+}
+
+impl Highlighter for Knowledge {}
+
+impl Helper for Knowledge {}
+
+#[cfg(test)]
+mod tests {
+    use super::{Knowledge, Reading};
+
+    #[test]
+    fn commands_models_and_sessions_are_completed() {
+        let knowledge = Knowledge {
+            reading: Reading::Usual,
+            models: vec!["openai/gpt-5.1".to_owned(), "groq/llama".to_owned()],
+            sessions: vec!["weekly plan".to_owned(), "bad\u{1b}[2J".to_owned()],
+        };
+        let names = |typed: &str| {
+            let (start, pairs) = knowledge.candidates(typed);
+            let all: Vec<String> = pairs.into_iter().map(|pair| pair.replacement).collect();
+            (start, all)
+        };
+        assert_eq!(
+            names("/mod"),
+            (0, vec!["/model ".to_owned(), "/models".to_owned()])
+        );
+        assert_eq!(names("/model op"), (7, vec!["openai/gpt-5.1".to_owned()]));
+        assert_eq!(names("/session w"), (9, vec!["weekly plan".to_owned()]));
+        assert_eq!(names("/session bad").1, Vec::<String>::new());
+        assert_eq!(names("hello").1, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,208 @@
+//! How lines become questions, at a terminal and from a pipe.
+//!
+//! A line is a question. It goes on with the next one when it ends in `\`, and until the closing line when
+//! it opens a block with ```` ``` ````. A block that is the whole question and names no language is there
+//! only to hold it together: its marks are taken away.
+
+use std::io::{BufRead as _, Read as _};
+
+use cleveragents_domain::{Code, ContentError};
+use cleveragents_engine::SessionError;
+
+use crate::output::CommandError;
+
+const FENCE: &str = "```";
+
+/// The line that ends what `/multi` began.
+pub(super) const END: &str = "/end";
+
+/// How the next question is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    Usual,
+    /// Until a line that holds only `/end`.
+    Multi,
+}
+
+/// What came.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Text(String),
+    /// The same, with something to know about it.
+    Kept(String, &'static str),
+    /// Ctrl-C at an empty prompt.
+    Interrupted,
+    End,
+}
+
+/// Whether more lines belong to it.
+pub(super) fn is_whole(text: &str, reading: Reading) -> bool {
+    if reading == Reading::Multi {
+        return text
+            .lines()
+            .next_back()
+            .is_some_and(|line| line.trim() == END);
+    }
+    let mut is_open = false;
+    let mut goes_on = false;
+    for line in text.split('\n') {
+        goes_on = !is_open && line.ends_with('\\');
+        if is_open {
+            is_open = line.trim() != FENCE;
+        } else {
+            is_open = opens(line);
+        }
+    }
+    !is_open && !goes_on
+}
+
+fn opens(line: &str) -> bool {
+    line.trim_start()
+        .strip_prefix(FENCE)
+        .is_some_and(|info| !info.contains('`'))
+}
+
+/// The question that lines make.
+pub(super) fn question(text: &str, reading: Reading) -> String {
+    if reading == Reading::Multi {
+        let lines: Vec<&str> = text.lines().collect();
+        let lines = match lines.split_last() {
+            Some((last, before)) if last.trim() == END => before,
+            _ => &lines,
+        };
+        return lines.join("\n");
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    if let [first, inside @ .., last] = lines.as_slice()
+        && first.trim() == FENCE
+        && last.trim() == FENCE
+        && !inside.iter().any(|line| line.trim() == FENCE)
+    {
+        return inside.join("\n");
+    }
+    let mut is_open = false;
+    let mut whole = Vec::new();
+    for line in lines {
+        let bare = line.strip_suffix('\\').filter(|_| !is_open).unwrap_or(line);
+        is_open = if is_open {
+            line.trim() != FENCE
+        } else {
+            opens(line)
+        };
+        whole.push(bare);
+    }
+    whole.join("\n")
+}
+
+/// Reads questions from standard input, which is no terminal.
+pub(super) struct Piped {
+    limit: usize,
+}
+
+impl Piped {
+    /// Questions of at most so many bytes.
+    pub(super) const fn new(limit: usize) -> Self {
+        Self { limit }
+    }
+
+    pub(super) fn next(&mut self, reading: Reading) -> Result<Said, CommandError> {
+        let mut text = String::new();
+        let mut is_begun = false;
+        while let Some(line) = self.line()? {
+            if is_begun {
+                text.push('\n');
+            }
+            is_begun = true;
+            text.push_str(&line);
+            if text.len() > self.limit {
+                return Err(self.too_large(text.len()));
+            }
+            if is_whole(&text, reading) {
+                break;
+            }
+        }
+        Ok(if is_begun {
+            Said::Text(question(&text, reading))
+        } else {
+            Said::End
+        })
+    }
+
+    fn line(&self) -> Result<Option<String>, CommandError> {
+        let mut bytes = Vec::new();
+        // One more than may be, so that a line without end is noticed.
+        let most = self.limit as u64 + 3;
+        let read = std::io::stdin()
+            .lock()
+            .take(most)
+            .read_until(b'\n', &mut bytes);
+        read.map_err(|error| {
+            CommandError::new(Code::FileAccess, "standard input cannot be read").caused_by(&error)
+        })?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        if bytes.len() as u64 == most {
+            return Err(self.too_large(bytes.len()));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let byte = error.utf8_error().valid_up_to();
+            let message = format!("a line is not valid UTF-8 from its byte {byte} on");
+            CommandError::new(Code::InvalidUtf8, message).with_hint("give the text as UTF-8")
+        })?;
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        Ok(Some(line.strip_suffix('\r').unwrap_or(line).to_owned()))
+    }
+
+    fn too_large(&self, actual: usize) -> CommandError {
+        let limit = self.limit;
+        SessionError::Content(ContentError::TooLarge { actual, limit }).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reading, is_whole, question};
+
+    fn read(text: &str) -> Option<String> {
+        is_whole(text, Reading::Usual).then(|| question(text, Reading::Usual))
+    }
+
+    #[test]
+    fn a_line_is_a_question() {
+        assert_eq!(read("What is it?").as_deref(), Some("What is it?"));
+        assert_eq!(read("C:\\dir\\file").as_deref(), Some("C:\\dir\\file"));
+        assert_eq!(
+            read("say ```x``` inline").as_deref(),
+            Some("say ```x``` inline")
+        );
+    }
+
+    #[test]
+    fn a_backslash_goes_on_with_the_next_line() {
+        assert_eq!(read("first\\"), None);
+        assert_eq!(read("first\\\nsecond").as_deref(), Some("first\nsecond"));
+        assert_eq!(read("first\\\nsecond\\"), None);
+    }
+
+    #[test]
+    fn a_block_is_one_question() {
+        assert_eq!(read("```"), None);
+        assert_eq!(read("```\na\\\n\nb"), None);
+        assert_eq!(read("```\na\\\n\nb\n```").as_deref(), Some("a\\\n\nb"));
+        let code = "explain:\\\n```rust\nlet a = 1;\n```";
+        assert_eq!(
+            read(code).as_deref(),
+            Some("explain:\n```rust\nlet a = 1;\n```")
+        );
+    }
+
+    #[test]
+    fn multi_ends_with_its_own_line() {
+        let text = "a\n\n```\nb";
+        assert!(!is_whole(text, Reading::Multi));
+        let ended = format!("{text}\n/end");
+        assert!(is_whole(&ended, Reading::Multi));
+        assert_eq!(question(&ended, Reading::Multi), text);
+    }
+}

@@ -1,0 +1,228 @@
+//! [`Conversation`]: the one way in which commands take a turn of a session.
+//!
+//! It holds what stays the same between turns: models, tools, rules and bounds. What a turn needs alone,
+//! the session and its sandbox, is taken for that turn and given back after it.
+
+mod told;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cleveragents_domain::{MicroUsd, Session, SessionId, Turn};
+use cleveragents_engine::{
+    NoObserver, SandboxWorkspace, SessionService, SpendScope, ToolService, TurnError, TurnObserver,
+    TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Waiting, instructions,
+};
+use cleveragents_models::{CancellationToken, Catalogue, ModelName};
+use cleveragents_process::Cancel;
+use cleveragents_tools::{Gate, Guards, SafetyProfile};
+
+use super::tooling::{self, Terminal};
+use crate::arguments::TurnOptions;
+use crate::context::Context;
+use crate::output::CommandError;
+
+pub(crate) use told::{Told, called_line, calling_line, recovered_line, short, tool_of, turn_json};
+
+/// How long to wait for another turn of the session.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// What turns are taken with.
+pub(crate) struct Conversation<'c> {
+    context: &'c Context,
+    options: TurnOptions,
+    max_cost: Option<MicroUsd>,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) sessions: SessionService,
+    tools: ToolService,
+    turns: TurnService,
+    gate: Gate,
+    profile: SafetyProfile,
+    guards: Guards,
+}
+
+/// One question, and who watches and stops the answer.
+pub(crate) struct Asked<'a> {
+    pub(crate) session: &'a Session,
+    /// `None` goes on with the turn that was interrupted.
+    pub(crate) prompt: Option<String>,
+    pub(crate) observer: &'a dyn TurnObserver,
+    pub(crate) cancel: &'a Cancel,
+    /// Cancelled together with `cancel`.
+    pub(crate) stop: &'a CancellationToken,
+}
+
+/// What came of a question.
+pub(crate) struct Answered {
+    pub(crate) report: TurnReport,
+    /// The sandbox in which tools acted.
+    pub(crate) sandbox: Option<String>,
+}
+
+impl<'c> Conversation<'c> {
+    pub(crate) fn new(context: &'c Context, options: TurnOptions) -> Result<Self, CommandError> {
+        let max_cost = options.max_cost.as_deref().map(amount).transpose()?;
+        let catalogue = context.models(options.record.as_deref())?;
+        let engine = context.engine()?;
+        let sessions = context.sessions()?;
+        let tools = ToolService::new(Arc::clone(&engine));
+        // A rule that cannot be read is told before anything is asked.
+        tooling::rules(context, &tools, &options.rule)?;
+        let (profile, guards) = (SafetyProfile::default(), Guards::default());
+        Ok(Self {
+            context,
+            max_cost,
+            catalogue,
+            turns: TurnService::new(engine, sessions.clone()),
+            sessions,
+            gate: Gate::new(Arc::new(tools.registry(&context.variables())?)),
+            tools,
+            profile,
+            guards,
+            options,
+        })
+    }
+
+    pub(crate) const fn options(&self) -> &TurnOptions {
+        &self.options
+    }
+
+    /// Lets another model answer from now on.
+    pub(crate) fn use_model(&mut self, name: &ModelName) {
+        self.options.actor = Some(name.to_string());
+    }
+
+    /// Who answers in a session, or in one that is not there yet.
+    pub(crate) fn model_name(&self, session: Option<&Session>) -> Result<ModelName, CommandError> {
+        self.model_for(session, None)
+    }
+
+    /// The one named, the one that was interrupted, the session's actor, or the usual one.
+    fn model_for(
+        &self,
+        session: Option<&Session>,
+        left: Option<&Turn>,
+    ) -> Result<ModelName, CommandError> {
+        let named = self.options.actor.as_ref();
+        if let Some(name) = named.or_else(|| left.map(|turn| &turn.model)) {
+            return Ok(name.parse()?);
+        }
+        if let Some(actor) = session.and_then(|session| session.actor.as_ref()) {
+            return Ok(actor.to_string().parse()?);
+        }
+        self.context.settings.model_default().cloned().ok_or_else(|| {
+            CommandError::usage("no model is named").with_hint(
+                "name one with --actor PROVIDER/MODEL, or for always: `agents config set model.default PROVIDER/MODEL`; \
+                 `agents model list` shows what there is",
+            )
+        })
+    }
+
+    /// The name of the sandbox in which the next turn of a session acts.
+    pub(crate) fn sandbox_name(&self, session: SessionId) -> Option<String> {
+        match (&self.options.sandbox, &self.options.project) {
+            (Some(name), _) => Some(name.clone()),
+            (None, Some(_)) => Some(own_sandbox(session)),
+            (None, None) => None,
+        }
+    }
+
+    /// The turn of a session whose process died; `None` also while another one is running.
+    pub(crate) fn interrupted(&self, session: SessionId) -> Result<Option<Turn>, CommandError> {
+        let waiting = Waiting {
+            patience: Duration::ZERO,
+            observer: &NoObserver,
+            cancel: &Cancel::new(),
+        };
+        match self.turns.take(session, &waiting) {
+            Ok(taken) => Ok(taken.interrupted().cloned()),
+            Err(TurnError::Busy(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Answers a question, or goes on with the turn that was interrupted.
+    pub(crate) fn ask(&self, asked: &Asked<'_>) -> Result<Answered, CommandError> {
+        let session = asked.session;
+        // Read each time: a person may have allowed something for always.
+        let rules = tooling::rules(self.context, &self.tools, &self.options.rule)?;
+        let terminal = Terminal::new(self.tools.clone(), asked.cancel);
+        // Dropped after the sandbox, which the next turn of the session takes at once.
+        let mut taken = self.turns.take(
+            session.id,
+            &Waiting {
+                patience: PATIENCE,
+                observer: asked.observer,
+                cancel: asked.cancel,
+            },
+        )?;
+        let left = taken.interrupted().filter(|_| asked.prompt.is_none());
+        if asked.prompt.is_none() && left.is_none() {
+            return Err(TurnError::NothingToResume(session.id).into());
+        }
+        let model = self.catalogue.open(&self.model_for(Some(session), left)?)?;
+        let project = self.options.project.as_deref();
+        // A turn that is gone on with stays in its own sandbox.
+        let own = left.and_then(|turn| turn.sandbox.as_deref());
+        let sandbox = self.options.sandbox.as_deref();
+        let sandbox = sandbox.or_else(|| own.filter(|_| project.is_none()));
+        // Each session has a sandbox of its own, whatever the project.
+        let workspace =
+            tooling::workspace(self.context, sandbox, project, |_| own_sandbox(session.id))?;
+        let request = TurnRequest {
+            prompt: asked.prompt.clone(),
+            model,
+            actor: session.actor.clone(),
+            system: vec![instructions(workspace.as_ref())],
+            tools: TurnTools {
+                gate: &self.gate,
+                mode: tooling::mode(self.options.read_only),
+                profile: &self.profile,
+                guards: &self.guards,
+                rules: &rules,
+                workspace: workspace.as_ref(),
+                approver: &terminal,
+            },
+            scopes: self.scopes(session),
+            redactor: self.catalogue.redactor(),
+            settings: TurnSettings::default(),
+            observer: asked.observer,
+            cancel: asked.cancel,
+            stop: asked.stop.clone(),
+        };
+        Ok(Answered {
+            report: self.turns.tell(&mut taken, &request)?,
+            sandbox: workspace
+                .as_ref()
+                .map(SandboxWorkspace::name)
+                .map(str::to_owned),
+        })
+    }
+
+    /// What is counted, and what may be spent.
+    fn scopes(&self, session: &Session) -> Vec<SpendScope> {
+        let configured = self.context.settings.budget_per_session();
+        vec![
+            SpendScope {
+                name: format!("session {}", session.id),
+                limit: [self.max_cost, configured].into_iter().flatten().min(),
+            },
+            tooling::day_scope(self.context),
+        ]
+    }
+}
+
+/// What the sandbox is called that belongs to a session.
+fn own_sandbox(session: SessionId) -> String {
+    format!("session-{session}").to_ascii_lowercase()
+}
+
+fn amount(text: &str) -> Result<MicroUsd, CommandError> {
+    let dollars: Option<f64> = text.trim_start_matches('$').parse().ok();
+    dollars
+        .and_then(MicroUsd::from_usd_rounded_up)
+        .ok_or_else(|| {
+            CommandError::usage(format!("`{text}` is not an amount of US dollars"))
+                .with_hint("write it like 0.50")
+        })
+}

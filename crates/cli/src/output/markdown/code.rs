@@ -1,0 +1,136 @@
+//! [`Highlighter`]: the colours of code, from comments, texts, numbers and keywords alone.
+//!
+//! That much tells most of what a reader looks for, in every language of the table and without grammars
+//! of megabytes. A line is coloured as it comes; what reaches over lines is remembered.
+
+use super::languages::{Language, find};
+use crate::output::paint::{Paint, Tone};
+use crate::output::visible::visible_lines;
+
+/// Colours the lines of one piece of code.
+pub(super) struct Highlighter {
+    language: Option<&'static Language>,
+    /// What must come before a comment or a text that reaches over lines is over.
+    open: Option<(&'static str, Tone)>,
+}
+
+impl Highlighter {
+    pub(super) fn new(language: &str) -> Self {
+        Self {
+            language: find(language),
+            open: None,
+        }
+    }
+
+    /// A line in its colours, without control characters.
+    pub(super) fn line(&mut self, paint: Paint, line: &str) -> String {
+        let line = visible_lines(line);
+        let Some(language) = self.language.filter(|_| paint == Paint::On) else {
+            return line.into_owned();
+        };
+        if language.is_diff {
+            return paint.text(diff_tone(&line), &line);
+        }
+        let mut drawn = String::new();
+        let mut rest = &*line;
+        while !rest.is_empty() {
+            let (length, tone) = self.token(language, rest, line.len() - rest.len() == 0);
+            let (token, after) = rest.split_at(length);
+            drawn.push_str(&paint.text(tone, token));
+            rest = after;
+        }
+        drawn
+    }
+
+    /// The length of the token at the beginning of a text, never nothing, and its tone.
+    fn token(&mut self, language: &'static Language, rest: &str, is_first: bool) -> (usize, Tone) {
+        if let Some((end, tone)) = self.open {
+            return match rest.find(end) {
+                Some(at) => {
+                    self.open = None;
+                    (at + end.len(), tone)
+                }
+                None => (rest.len(), tone),
+            };
+        }
+        if let Some(mark) = language.line_comments.iter().find(|mark| rest.starts_with(**mark))
+            // In a shell `#` begins a comment only where a word begins.
+            && (is_first || *mark != "#" || language.hash_anywhere)
+        {
+            return (rest.len(), Tone::Muted);
+        }
+        let over_lines = language.blocks.iter().map(|pair| (*pair, Tone::Muted));
+        let texts = language
+            .long_texts
+            .iter()
+            .map(|mark| ((*mark, *mark), Tone::Quoted));
+        for ((begin, end), tone) in over_lines.chain(texts) {
+            if let Some(inside) = rest.strip_prefix(begin) {
+                let Some(at) = inside.find(end) else {
+                    self.open = Some((end, tone));
+                    return (rest.len(), tone);
+                };
+                return (begin.len() + at + end.len(), tone);
+            }
+        }
+        let first = rest.chars().next().unwrap_or(' ');
+        if language.quotes.contains(first) {
+            return quoted(rest, first);
+        }
+        if first.is_ascii_digit() {
+            let end = rest
+                .find(|letter: char| !(letter.is_alphanumeric() || matches!(letter, '_' | '.')));
+            return (end.unwrap_or(rest.len()), Tone::Number);
+        }
+        if is_letter(first) {
+            let end = rest.find(|letter| !is_letter(letter) && !letter.is_ascii_digit());
+            let word = &rest[..end.unwrap_or(rest.len())];
+            return (word.len(), language.tone_of(word));
+        }
+        if first.is_whitespace() {
+            let after = rest.trim_start();
+            // Before a word `#` is a comment in every language that has it.
+            return if after.starts_with('#') && language.line_comments.contains(&"#") {
+                (rest.len(), Tone::Muted)
+            } else {
+                (rest.len() - after.len(), Tone::Plain)
+            };
+        }
+        (first.len_utf8(), Tone::Plain)
+    }
+}
+
+fn is_letter(letter: char) -> bool {
+    letter.is_alphabetic() || letter == '_'
+}
+
+/// A text on one line; an apostrophe that ends nowhere, as of a lifetime, is only itself.
+fn quoted(rest: &str, quote: char) -> (usize, Tone) {
+    let mut is_escaped = false;
+    for (at, letter) in rest.char_indices().skip(1) {
+        if is_escaped {
+            is_escaped = false;
+        } else if letter == '\\' {
+            is_escaped = true;
+        } else if letter == quote {
+            return (at + quote.len_utf8(), Tone::Quoted);
+        }
+    }
+    match quote {
+        '\'' => (1, Tone::Plain),
+        _ => (rest.len(), Tone::Quoted),
+    }
+}
+
+fn diff_tone(line: &str) -> Tone {
+    match line.as_bytes() {
+        [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => Tone::Label,
+        [b'+', ..] => Tone::Good,
+        [b'-', ..] => Tone::Bad,
+        [b'@', b'@', ..] => Tone::Id,
+        [b'd', b'i', b'f', b'f', b' ', ..] | [b'i', b'n', b'd', b'e', b'x', b' ', ..] => {
+            Tone::Muted
+        }
+        _ => Tone::Plain,
+    }
+}

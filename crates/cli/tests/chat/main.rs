@@ -1,0 +1,5 @@
+//! `agents chat` through the program: fed by a pipe, and at a terminal.
+
+mod piped;
+mod terminal;
+mod world;

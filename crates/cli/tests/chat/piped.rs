@@ -1,0 +1,272 @@
+//! A chat that a program feeds.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::Stdio;
+
+use cleveragents_testkit::Agents;
+use serde_json::Value;
+
+use super::world::World;
+
+#[test]
+fn each_line_is_a_question_in_one_session_named_by_the_first() {
+    let world = World::new();
+    let answer = world.feed(&[], "How are you?\n\nmarkdown please\n");
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert_eq!(answer.out, "fine\n# Title\n\nsome **bold** text\n");
+    assert_eq!(world.sessions()[0]["name"], "How are you?");
+    assert_eq!(world.questions(), ["How are you?", "markdown please"]);
+    // The session goes on by its name.
+    let again = world.feed(&["How are you?"], "And now?");
+    assert_eq!(
+        (again.code, again.out.as_str()),
+        (Some(0), "fine\n"),
+        "{again:?}"
+    );
+    assert_eq!(world.questions().len(), 3);
+}
+
+#[test]
+fn questions_of_several_lines_are_one_message() {
+    let world = World::new();
+    let input = "one\\\ntwo\n```\nthree\n\nfour\\\n```\n/multi\nfive\n```\n/end\nsix\\";
+    let answer = world.feed(&[], input);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert_eq!(
+        world.questions(),
+        ["one\ntwo", "three\n\nfour\\", "five\n```", "six"]
+    );
+}
+
+#[test]
+fn what_fails_is_told_and_the_chat_goes_on_with_its_exit_code() {
+    let world = World::new();
+    let answer = world.feed(&[], "/modle x\nfail now\nstill there?\n");
+    assert_eq!(answer.out, "fine\n", "{answer:?}");
+    assert!(
+        answer.err.contains("/model`"),
+        "the nearest is named: {answer:?}"
+    );
+    assert!(answer.err.contains("no such key"), "{answer:?}");
+    assert_eq!(answer.code, Some(1), "that of the last failure: {answer:?}");
+    let states: Vec<Value> = world.agents.messages(&world.session());
+    assert_eq!(states[0]["state"], "failed", "{states:?}");
+}
+
+#[test]
+fn without_a_model_nothing_is_made_and_one_can_be_named() {
+    let world = World::new();
+    let answer = world.agents.run_with(&["chat"], b"hello\n");
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(
+        answer.err.contains("CA-0101") && answer.err.contains("hint"),
+        "{answer:?}"
+    );
+    assert!(world.sessions().is_empty());
+    let named = b"/model nobody/x\n/model scripted/script.yaml\nhello\n";
+    let answer = world.agents.run_with(&["chat"], named);
+    assert_eq!(
+        answer.out, "[OK] From now on scripted/script.yaml answers\nfine\n",
+        "{answer:?}"
+    );
+    assert_ne!(answer.code, Some(0), "the wrong model was a failure");
+}
+
+#[test]
+fn json_is_one_document_a_line_for_every_turn_and_command() {
+    let world = World::new();
+    let input = "hello\nfail\n/cost\n/nothing\nwrite it\n/session\n/history 1\n/help\n";
+    let answer = world.feed(&["--format", "json"], input);
+    let documents: Vec<Value> = answer
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a document on each line"))
+        .collect();
+    let commands: Vec<&str> = documents
+        .iter()
+        .map(|one| one["command"].as_str().expect("text"))
+        .collect();
+    assert_eq!(
+        commands,
+        [
+            "chat",
+            "chat",
+            "chat cost",
+            "chat",
+            "chat",
+            "session show",
+            "session show",
+            "chat help"
+        ]
+    );
+    assert_eq!(documents[0]["data"]["response"], "fine");
+    assert_eq!(
+        documents[1]["data"]["error"]["message"]
+            .as_str()
+            .map(|text| text.contains("no such key")),
+        Some(true)
+    );
+    assert_eq!(
+        documents[4]["data"]["tool_calls"][0]["outcome"],
+        "succeeded"
+    );
+    assert_eq!(documents[4]["data"]["files_changed"][0], "code/notes.txt");
+    assert_eq!(answer.err, "", "nothing else is said");
+    assert_eq!(answer.code, Some(2));
+}
+
+#[test]
+fn the_sandbox_is_shown_taken_back_and_applied() {
+    let world = World::new();
+    let refused = world.feed(&[], "write it\n/diff\n/apply\n");
+    assert!(refused.out.contains("-first\n+second\n"), "{refused:?}");
+    assert_eq!(refused.code, Some(5), "nobody agreed: {refused:?}");
+    assert!(
+        refused
+            .err
+            .contains("changed in sandbox box: code/notes.txt"),
+        "{refused:?}"
+    );
+    assert_eq!(world.real_notes(), "first\n");
+    // What an earlier chat did is not taken back by this one.
+    let none = world.feed(&[], "/undo\n");
+    assert_eq!(none.code, Some(2), "{none:?}");
+    let undone = world.feed(&[], "write it\n/undo\n/diff\nwrite it\n/apply --yes\n");
+    assert!(undone.out.contains("Back at checkpoint"), "{undone:?}");
+    assert!(undone.out.contains("applied"), "{undone:?}");
+    assert_eq!(world.real_notes(), "second\n", "{undone:?}");
+}
+
+#[test]
+fn undo_takes_all_of_a_turn_back_and_nothing_before_it() {
+    let world = World::new();
+    let answer = world.feed(&[], "write it\nrewrite it\n/undo\n/diff\n");
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(answer.out.contains("-first\n+second\n"), "{answer:?}");
+}
+
+#[test]
+fn an_answer_is_saved_to_a_new_file_and_asked_for_again() {
+    let world = World::new();
+    let answer = world.feed(
+        &[],
+        "/retry\nmarkdown\n/save answer.md\n/save answer.md\n/retry\n/new\n/cost\n",
+    );
+    let saved = std::fs::read_to_string(world.agents.work().join("answer.md")).expect("saved");
+    assert_eq!(saved, "# Title\n\nsome **bold** text\n\n");
+    assert!(
+        answer.err.contains("does not exist yet"),
+        "never overwritten: {answer:?}"
+    );
+    assert_eq!(world.questions(), ["markdown", "markdown"]);
+    assert_eq!(
+        answer.code,
+        Some(2),
+        "a new chat has cost nothing: {answer:?}"
+    );
+}
+
+#[test]
+fn control_characters_of_a_model_are_never_obeyed() {
+    let world = World::of(Agents::new(env!("CARGO_BIN_EXE_agents")).with("NO_COLOR", "1"));
+    for format in ["plain", "rich", "color", "table"] {
+        let answer = world.feed(&["--format", format], "evil\n/history\n");
+        let is_raw = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!answer.out.contains(is_raw), "{format}: {:?}", answer.out);
+        assert!(!answer.err.contains(is_raw), "{format}: {:?}", answer.err);
+        assert!(
+            answer.out.contains("\\x1b[31m"),
+            "{format}: it is shown: {answer:?}"
+        );
+    }
+    let coloured = World::new().feed(&["--format", "color"], "markdown\n");
+    assert!(
+        coloured.out.contains("\u{1b}[1m"),
+        "colours are ours: {coloured:?}"
+    );
+}
+
+#[test]
+fn a_secret_gives_no_session_its_name() {
+    let world = World::new();
+    world.feed(&[], "my key is sk-0123456789abcdefghij\n");
+    assert_eq!(world.sessions()[0]["name"], Value::Null);
+}
+
+#[test]
+fn lines_that_are_no_text_or_too_long_are_refused() {
+    let world = World::new();
+    let arguments = World::arguments(&[]);
+    let answer = world.agents.run_with(&arguments, b"\xff\xfe\nhello\n");
+    assert_eq!(
+        (answer.out.as_str(), answer.code),
+        ("fine\n", Some(2)),
+        "{answer:?}"
+    );
+    let long = world.agents.run_with(&arguments, &vec![b'x'; 3 << 20]);
+    assert_ne!(long.code, Some(0), "{long:?}");
+    assert_eq!(world.sessions().len(), 1, "the long one was not stored");
+}
+
+#[test]
+fn a_turn_whose_program_was_killed_is_gone_on_with() {
+    let world = World::new();
+    let mut child = world
+        .agents
+        .command(World::arguments(&[]))
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(b"endless\n").expect("it listens");
+    let mut begun = [0; 5];
+    let out = child.stdout.as_mut().expect("a pipe");
+    BufReader::new(out)
+        .read_exact(&mut begun)
+        .expect("it answers");
+    child.kill().expect("killed");
+    child.wait().expect("gone");
+    std::fs::write(
+        world.agents.work().join("other.yaml"),
+        "answers: [{text: resumed}]",
+    )
+    .expect("a file");
+    let session = world.session();
+    let arguments = ["chat", &session, "--actor", "scripted/other.yaml"];
+    let answer = world.agents.run_with(&arguments, b"/resume\n/resume\n");
+    assert_eq!(answer.out, "resumed\n", "{answer:?}");
+    assert!(answer.err.contains("going on with the turn"), "{answer:?}");
+    assert!(
+        answer.err.contains("was interrupted"),
+        "the second has nothing: {answer:?}"
+    );
+    assert_eq!(world.questions(), ["endless"]);
+}
+
+#[test]
+fn a_signal_ends_the_chat_of_a_program_and_keeps_what_was_said() {
+    let world = World::new();
+    let mut child = world
+        .agents
+        .command(World::arguments(&[]))
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin
+        .write_all(b"hello\nendless\nnever asked\n")
+        .expect("it listens");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("it answers");
+    assert_eq!(line, "fine\n");
+    let mut begun = [0; 5];
+    out.read_exact(&mut begun).expect("it answers again");
+    let pid = child.id().to_string();
+    let killed = std::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status();
+    assert!(killed.expect("kill runs").success());
+    assert!(!child.wait().expect("it ends").success());
+    assert_eq!(world.questions(), ["hello", "endless"]);
+}

@@ -1,0 +1,156 @@
+//! A chat at a terminal.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::world::World;
+
+const READY: &str = "/help tells";
+/// The line after each answer.
+const DONE: &str = "tokens in";
+/// The prompt in the sandbox. What is typed before it shows could be taken by the terminal itself.
+const PROMPT: &str = "box · script.yaml>";
+const CTRL_C: &str = "\u{3}";
+const CTRL_D: &str = "\u{4}";
+
+#[test]
+fn a_talk_is_drawn_and_its_lines_are_kept_for_the_next_one() {
+    let world = World::new();
+    let steps = [
+        (READY, ""),
+        (PROMPT, "markdown\r"),
+        (DONE, ""),
+        (PROMPT, "my token=abcdef123456\r"),
+        ("held a secret", ""),
+        (DONE, ""),
+        (PROMPT, "evil\r"),
+        (DONE, ""),
+        (PROMPT, CTRL_D),
+        ("kept; go on", ""),
+    ];
+    let (code, seen) = world.play(&steps, &[]);
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("\u{1b}[1mbold\u{1b}[0m"), "colours: {seen:?}");
+    for raw in ["\u{1b}[31m", "\u{1b}[2J", "\u{7}", "\u{1b}]0;"] {
+        assert!(
+            !seen.contains(raw),
+            "{raw:?} reached the terminal: {seen:?}"
+        );
+    }
+    let history = world.history();
+    assert!(
+        history.contains("markdown") && history.contains("evil"),
+        "{history}"
+    );
+    assert!(!history.contains("abcdef123456"), "{history}");
+    let file = world.agents.home().join("chat-history");
+    let mode = file.metadata().expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // The last line of one talk is found by the arrow in the next, which shows what was said.
+    let session = world.session();
+    let steps = [
+        ("evil", ""),
+        (PROMPT, "\u{1b}[A\r"),
+        (DONE, ""),
+        (PROMPT, "/exit\r"),
+    ];
+    let (code, seen) = world.play(&steps, &[&session]);
+    assert_eq!(code, Some(0), "{seen}");
+    assert_eq!(
+        world.questions().last().map(String::as_str),
+        Some("evil"),
+        "{seen}"
+    );
+    assert_eq!(world.questions().len(), 4);
+}
+
+#[test]
+fn ctrl_c_stops_the_turn_and_keeps_the_session() {
+    let world = World::new();
+    let steps = [
+        (READY, ""),
+        (PROMPT, "endless\r"),
+        ("BEGUN", CTRL_C),
+        ("stopped; the session", ""),
+        (PROMPT, "hello\r"),
+        (DONE, ""),
+        (PROMPT, "half a line"),
+        ("half a line", CTRL_C),
+        (PROMPT, CTRL_C),
+        ("Ctrl-C again", ""),
+        (PROMPT, CTRL_C),
+        ("kept; go on", ""),
+    ];
+    let (code, seen) = world.play(&steps, &[]);
+    assert_eq!(code, Some(0), "{seen}");
+    assert_eq!(world.questions(), ["endless", "hello"], "{seen}");
+    let messages = world.agents.messages(&world.session());
+    assert_eq!(messages[0]["state"], "failed");
+}
+
+#[test]
+fn lines_that_belong_together_are_one_question() {
+    let world = World::new();
+    let steps = [
+        (READY, ""),
+        (PROMPT, "first\\\rsecond\r"),
+        (DONE, ""),
+        (PROMPT, "\u{1b}[200~pasted one\npasted two\u{1b}[201~\r"),
+        (DONE, ""),
+        (PROMPT, "/multi\r"),
+        ("/end", "three\rfour\r/end\r"),
+        (DONE, ""),
+        (PROMPT, "/exit\r"),
+    ];
+    let (code, seen) = world.play(&steps, &[]);
+    assert_eq!(code, Some(0), "{seen}");
+    let asked = ["first\nsecond", "pasted one\npasted two", "three\nfour"];
+    assert_eq!(world.questions(), asked, "{seen}");
+}
+
+#[test]
+fn a_person_is_asked_in_the_middle_of_a_turn() {
+    let world = World::new();
+    let more = ["--rule", "ask builtin/file-write"];
+    let steps = [
+        (READY, ""),
+        (PROMPT, "write it\r"),
+        ("or say why not:", "n\r"),
+        (DONE, ""),
+        (PROMPT, "write it\r"),
+        ("or say why not:", CTRL_C),
+        ("stopped; the session", ""),
+        (PROMPT, "write it\r"),
+        ("or say why not:", "y\r"),
+        (DONE, ""),
+        (PROMPT, "/apply\r"),
+        ("[y/N]:", "n\r"),
+        ("Not applied", ""),
+        (PROMPT, "/apply\r"),
+        ("[y/N]:", "y\r"),
+        ("applied:", ""),
+        (PROMPT, CTRL_D),
+    ];
+    let (code, seen) = world.play(&steps, &more);
+    assert_eq!(code, Some(0), "{seen}");
+    assert_eq!(world.real_notes(), "second\n", "{seen}");
+    let calls = seen.matches("✓ done").count();
+    assert_eq!(calls, 1, "only the call that was agreed to ran: {seen}");
+}
+
+#[test]
+fn without_colours_the_marks_say_it() {
+    let world = World::new();
+    let agents = world.agents.with("NO_COLOR", "1");
+    let steps = [
+        (READY, ""),
+        (PROMPT, "markdown\r"),
+        (DONE, ""),
+        (PROMPT, CTRL_D),
+    ];
+    let (_, seen) = agents.play(&steps, &World::arguments(&[]));
+    assert!(
+        seen.contains("# Title") && seen.contains("**bold**"),
+        "{seen:?}"
+    );
+    assert!(!seen.contains("\u{1b}[1m"), "{seen:?}");
+}

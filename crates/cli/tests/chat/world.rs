@@ -1,0 +1,108 @@
+//! A home with a sandbox, and a model that answers from a script.
+
+use cleveragents_testkit::{Agents, Answer};
+use serde_json::Value;
+
+/// What the one file in the sandbox holds at first.
+pub(crate) const NOTES: &str = "first\n";
+
+/// Answers by what is asked. `endless` says something and then goes on for longer than any test takes.
+const SCRIPT: &str = r##"
+at_end: repeat_last
+price: {input: 1, output: 4}
+answers:
+- when: "^endless"
+  text: "BEGUN LONG"
+  chunk: 6
+  first_delay_ms: 0
+  delay_ms: 1000
+- when: "^write"
+  calls: [{name: builtin_S_file-write, arguments: {path: notes.txt, content: "second\n"}}]
+- when: "^rewrite"
+  calls:
+  - {name: builtin_S_file-write, arguments: {path: notes.txt, content: "third\n"}}
+  - {name: builtin_S_file-write, arguments: {path: notes.txt, content: "fourth\n"}}
+- when: "^evil"
+  text: "red \e[31m clear \e[2J &#27;[2J bell \a title \e]0;owned\a end\n"
+- when: "^markdown"
+  text: "# Title\n\nsome **bold** text\n"
+- when: "^fail"
+  failures: [{status: 401, message: "no such key"}]
+  text: never
+- text: "fine"
+"##;
+
+/// A program with a script and a sandbox.
+pub(crate) struct World {
+    pub(crate) agents: Agents,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::of(Agents::new(env!("CARGO_BIN_EXE_agents")))
+    }
+
+    pub(crate) fn of(agents: Agents) -> Self {
+        let real = agents.work().join("code");
+        std::fs::create_dir_all(&real).expect("a folder");
+        std::fs::write(real.join("notes.txt"), NOTES).expect("a file");
+        let script = SCRIPT.replace("LONG", &"x".repeat(6_000));
+        std::fs::write(agents.work().join("script.yaml"), script).expect("a file");
+        agents.data(&["sandbox", "create", "box", "--path", "code"]);
+        Self { agents }
+    }
+
+    /// The arguments of a chat in the sandbox with the scripted model.
+    pub(crate) fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        let mut all = vec![
+            "chat",
+            "--sandbox",
+            "box",
+            "--actor",
+            "scripted/script.yaml",
+        ];
+        all.extend(more);
+        all
+    }
+
+    /// Feeds a chat.
+    pub(crate) fn feed(&self, more: &[&str], input: &str) -> Answer {
+        self.agents
+            .run_with(&Self::arguments(more), input.as_bytes())
+    }
+
+    /// Plays a chat at a terminal.
+    pub(crate) fn play(&self, steps: &[(&str, &str)], more: &[&str]) -> (Option<i32>, String) {
+        self.agents.play(steps, &Self::arguments(more))
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<Value> {
+        let listed = self.agents.data(&["session", "list"]);
+        listed["sessions"].as_array().expect("a list").clone()
+    }
+
+    /// The id of the one session.
+    pub(crate) fn session(&self) -> String {
+        let sessions = self.sessions();
+        assert_eq!(sessions.len(), 1, "{sessions:?}");
+        sessions[0]["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// What was asked in the one session, in order.
+    pub(crate) fn questions(&self) -> Vec<String> {
+        let messages = self.agents.messages(&self.session());
+        let asked = messages.iter().filter(|message| message["role"] == "user");
+        asked
+            .map(|message| message["content"].as_str().expect("text").to_owned())
+            .collect()
+    }
+
+    pub(crate) fn history(&self) -> String {
+        std::fs::read_to_string(self.agents.home().join("chat-history")).unwrap_or_default()
+    }
+
+    /// The file as the user sees it outside of the sandbox.
+    pub(crate) fn real_notes(&self) -> String {
+        std::fs::read_to_string(self.agents.work().join("code/notes.txt")).expect("a file")
+    }
+}

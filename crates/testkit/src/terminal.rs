@@ -1,0 +1,69 @@
+//! [`Agents::play`]: the program at a terminal, which a small Python program plays.
+
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use crate::program::Agents;
+
+/// Runs its arguments at a terminal. Each step waits for a text in what came since the step before, and
+/// then types something. Prints everything that came.
+const PLAYER: &str = r#"
+import fcntl, json, os, pty, select, signal, struct, sys, termios
+steps = json.loads(sys.argv[1])
+pid, terminal = pty.fork()
+if pid == 0:
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    os.execvp(sys.argv[2], sys.argv[2:])
+seen, since = b"", 0
+while True:
+    if not select.select([terminal], [], [], 120)[0]:
+        os.kill(pid, signal.SIGKILL)
+        seen += b"\n(nothing came any more; next step: %s)" % json.dumps(steps[:1]).encode()
+        break
+    try:
+        part = os.read(terminal, 65536)
+    except OSError:
+        break
+    if not part:
+        break
+    seen += part
+    while steps and steps[0][0].encode() in seen[since:]:
+        wanted, typed = steps.pop(0)
+        since = seen.index(wanted.encode(), since) + len(wanted.encode())
+        os.write(terminal, typed.encode())
+_, status = os.waitpid(pid, 0)
+if steps:
+    seen += b"\n(it ended before this step: %s)" % json.dumps(steps[0]).encode()
+    status = 99 << 8
+sys.stdout.buffer.write(seen)
+sys.exit(os.waitstatus_to_exitcode(status) % 256)
+"#;
+
+impl Agents {
+    /// Runs a command at a terminal: waits for the first text of each step, and types the second. Gives
+    /// the exit code, 99 when a step never came, and everything that was seen.
+    pub fn play(&self, steps: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String) {
+        // The environment of the program, at another program's terminal.
+        let agents = self.command(arguments);
+        let mut player = Command::new("python3");
+        player.env_clear().env("TERM", "xterm-256color");
+        for (name, value) in agents.get_envs() {
+            if let Some(value) = value {
+                player.env(name, value);
+            }
+        }
+        let output = player
+            .current_dir(self.work())
+            .args(["-c", PLAYER, &json!(steps).to_string()])
+            .arg(agents.get_program())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .expect("python3 runs");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    }
+}
