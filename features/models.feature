@@ -7,19 +7,33 @@ Feature: Models
     And a session called "weekly"
 
   @defect_5681
-  Scenario: What passes is tried again
+  Scenario Outline: What passes is tried again
     Given a model that answers
       """
       answers:
       - text: At last.
-        failures:
-        - {status: 429, retry_after: 0.01}
-        - {status: 503}
-        - {cut_after: 0}
+        failures: [{<first>}, {<second>}]
       """
     When I ask "Are you there?" in "weekly"
     Then the answer is "At last."
     And "weekly" holds 2 messages
+
+    Examples:
+      | first                          | second      |
+      | status: 429, retry_after: 0.01 | status: 503 |
+      | status: 500                    | status: 529 |
+
+  Scenario: The beginning of an answer is not taken for one
+    Given a model that answers
+      """
+      answers:
+      - text: It is safe to delete everything but the last copy.
+        failures: [{cut_after: 28}]
+      """
+    When I ask "What can go?" in "weekly"
+    Then the command fails with exit code 1 and error CA-0811
+    And "weekly" holds 1 message
+    And message 0 of "weekly" is marked as failed
 
   @defect_5681
   Scenario Outline: What does not pass is told apart at once

@@ -1,6 +1,6 @@
 Feature: Permissions
-  Rules say what models may do. They come from you alone: nothing that a model reads or says
-  changes them.
+  What models may do is said by rules. They come from you alone: nothing that a model reads
+  or says changes them.
 
   Background:
     Given a new home

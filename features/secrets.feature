@@ -21,16 +21,18 @@ Feature: Secrets
     And the file "seen.txt" of the sandbox "fix" does not hold "planted-key-4711"
     And no file of the home holds "planted-key-4711"
 
-  Scenario: A key that a file holds is not shown to the model or stored
-    Given the user writes "key = planted-key-4711-abcdef" into the file "b.txt" of the sandbox "fix"
-    And a model that answers
+  Scenario: A key that a file, a question or an answer holds is not shown or stored
+    Given a model that answers
       """
       answers:
       - calls: [{name: builtin/file-read, arguments: {path: b.txt}}]
       - text: It holds planted-key-4711-abcdef and sk-0123456789abcdefghijklmn.
       """
-    When I ask "What is in b.txt? Not planted-key-4711-abcdef, I hope." in "weekly" and the sandbox "fix"
+    When the user commits "key = planted-key-4711-abcdef" as "app/b.txt"
+    And I run "sandbox create second --path app"
+    And I ask "What is in b.txt? Not planted-key-4711-abcdef, I hope." in "weekly" and the sandbox "second"
     Then the answer is "It holds [REDACTED] and [REDACTED]."
     And the model was told "[REDACTED]" in "weekly"
+    And the report does not mention "planted-key-4711"
     And the database does not hold "planted-key-4711"
     And the database does not hold "sk-0123456789"

@@ -89,8 +89,16 @@ pub(super) fn measure(agents: &Path) -> anyhow::Result<Vec<Row>> {
     let home = Home::new(&[("OPENAI_BASE_URL", &url), ("OPENAI_API_KEY", "bench-key-0")])?;
     home.data(agents, &["session", "create", "--name", "bench"])?;
     let tell = [
-        "--format", "plain", "session", "tell", "--session", "bench", "--actor", "openai/gpt-5.1",
-        "--stream", "What is it called?",
+        "--format",
+        "plain",
+        "session",
+        "tell",
+        "--session",
+        "bench",
+        "--actor",
+        "openai/gpt-5.1",
+        "--stream",
+        "What is it called?",
     ];
     let (mut ours, mut others, mut before) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {

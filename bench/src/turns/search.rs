@@ -141,14 +141,22 @@ fn whole(agents: &Path, program: &Path, tree: &Path, files: usize) -> anyhow::Re
     let copy = Path::new(copy.context("a folder")?).to_owned();
     let (_, pattern) = PATTERNS[1];
     let argument = format!("pattern={pattern}");
-    let run = ["tool", "run", "builtin/file-search", "--sandbox", "box", &argument];
+    let run = [
+        "tool",
+        "run",
+        "builtin/file-search",
+        "--sandbox",
+        "box",
+        &argument,
+    ];
     let (mut best, mut best_other) = (f64::MAX, f64::MAX);
     for _ in 0..ROUNDS {
         let (_, time) = timed(home.command(agents, &run))?;
         best = best.min(time);
         best_other = best_other.min(rg(program, &copy, pattern)?.0);
     }
-    let note = "rg; `agents tool run`, which looks through the sandbox for changes by others first".to_owned();
+    let note = "rg; `agents tool run`, which looks through the sandbox for changes by others first"
+        .to_owned();
     Ok(row(
         &format!("search {files} files, as a command"),
         (best, best_other),

@@ -39,7 +39,10 @@ fn call(step: usize) -> Call {
     let path = format!("part_{}.txt", step % FILES);
     match step % 3 {
         0 => Call::Read(path),
-        1 => Call::Edit { path, line: step + 50 },
+        1 => Call::Edit {
+            path,
+            line: step + 50,
+        },
         _ => Call::Run(format!("wc -l {path} && grep -c edited {path} || true")),
     }
 }
@@ -198,11 +201,24 @@ impl<'a> Ours<'a> {
         let code = code.to_str().context("a path")?;
         home.data(
             agents,
-            &["resource", "add", "fs-directory", "local/code", "--path", code],
+            &[
+                "resource",
+                "add",
+                "fs-directory",
+                "local/code",
+                "--path",
+                code,
+            ],
         )?;
         home.data(
             agents,
-            &["project", "create", "local/bench", "--resource", "local/code"],
+            &[
+                "project",
+                "create",
+                "local/bench",
+                "--resource",
+                "local/code",
+            ],
         )?;
         Ok(Self { agents, home })
     }
@@ -216,8 +232,17 @@ impl<'a> Ours<'a> {
     fn tell(&self, session: &str) -> Command {
         let actor = format!("openai-responses/{MODEL}");
         let arguments = [
-            "--format", "json", "session", "tell", "--session", session, "--project", "local/bench",
-            "--actor", &actor, "Do it.",
+            "--format",
+            "json",
+            "session",
+            "tell",
+            "--session",
+            session,
+            "--project",
+            "local/bench",
+            "--actor",
+            &actor,
+            "Do it.",
         ];
         self.home.command(self.agents, &arguments)
     }

@@ -33,7 +33,15 @@ fn written_into_the_sandbox(world: &mut World, text: String, name: String, sandb
 
 fn call(world: &mut World, tool: &str, sandbox: &str, more: &[&str], step: &Step) {
     let input = docstring(step);
-    let base = ["--format", "json", "tool", "run", tool, "--sandbox", sandbox];
+    let base = [
+        "--format",
+        "json",
+        "tool",
+        "run",
+        tool,
+        "--sandbox",
+        sandbox,
+    ];
     let arguments = [&base[..], more, &["--input", &input]].concat();
     world.answer = Some(world.agents().run(&arguments));
 }

@@ -2,7 +2,7 @@
 
 use cucumber::gherkin::Step;
 use cucumber::{given, then, when};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::program::last_document;
 use crate::tools::docstring;
@@ -22,9 +22,12 @@ fn a_model(world: &mut World, step: &Step) {
 
 #[given(expr = "{string} holds {int} messages of {int} characters")]
 fn it_holds_long_messages(world: &mut World, session: String, count: usize, length: usize) {
-    let lines: String = (0..count)
-        .map(|number| format!("{{\"content\": \"{number} {}\"}}\n", "x".repeat(length)))
-        .collect();
+    let line = |number: usize| {
+        let role = if number % 2 == 0 { "user" } else { "assistant" };
+        let content = format!("{number} {}", "x".repeat(length));
+        format!("{}\n", json!({"role": role, "content": content}))
+    };
+    let lines: String = (0..count).map(line).collect();
     let arguments = ["session", "append", &session, "--jsonl", "-"];
     let answer = world.agents().run_with(&arguments, lines.as_bytes());
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -126,25 +129,26 @@ fn the_model_was_told(world: &mut World, text: String, session: String) {
 #[then(expr = "message {int} of {string} is marked as failed")]
 fn a_message_is_marked(world: &mut World, number: usize, session: String) {
     let message = world.agents().messages(&session)[number].clone();
-    let mark = &message["metadata"]["failed"];
-    assert!(
-        mark.as_str().is_some_and(|why| !why.is_empty()),
-        "{message:#}"
-    );
+    assert_eq!(message["state"], "failed", "{message:#}");
+    let why = message["metadata"]["turn_error"].as_str();
+    assert!(why.is_some_and(|why| !why.is_empty()), "{message:#}");
+}
+
+/// A sum of dollars in millionths, which must be a whole number of them.
+fn millionths(dollars: &Value) -> u64 {
+    let sum = dollars.as_f64().expect("a sum") * 1e6;
+    assert!((sum - sum.round()).abs() < 1e-3, "{dollars}");
+    format!("{sum:.0}").parse().expect("a whole number")
 }
 
 fn cost(world: &World, session: &str) -> u64 {
     let data = world.agents().data(&["session", "show", session]);
-    let cost = &data["session"]["usage"]["cost_micro_usd"];
-    cost.as_u64()
-        .unwrap_or_else(|| panic!("a cost is a number: {data:#}"))
+    millionths(&data["token_usage"]["estimated_cost"])
 }
 
 #[then(expr = "the answer cost {int} millionths of a dollar")]
-#[expect(clippy::cast_precision_loss, reason = "sums of the scenarios are small")]
 fn the_answer_cost(world: &mut World, sum: u64) {
-    let told = data(world)["usage"]["cost_usd"].as_f64().expect("a sum");
-    assert!((told - sum as f64 / 1e6).abs() < 1e-9, "{told}");
+    assert_eq!(millionths(&data(world)["usage"]["cost_usd"]), sum);
 }
 
 #[then("the answer cost an unknown sum")]

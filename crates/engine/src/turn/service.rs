@@ -80,11 +80,10 @@ impl TurnService {
             .prompt
             .as_ref()
             .map(|prompt| {
-                self.sessions.message(
-                    Role::User,
-                    prompt.clone(),
-                    cleveragents_domain::Metadata::new(),
-                )
+                // A key that was pasted goes neither to the model nor into the store.
+                let prompt = request.redactor.text(prompt).into_owned();
+                self.sessions
+                    .message(Role::User, prompt, cleveragents_domain::Metadata::new())
             })
             .transpose()?;
         let fence = (taken.lease.subject().clone(), taken.lease.token());

@@ -78,7 +78,11 @@ pub(super) fn acts_through_tools(tour: &Tour) -> Result<Stop, CommandError> {
         return Err(broken("the stored answer is not the one that was shown"));
     }
     let mut sandbox = service.open(BOX)?;
-    let copy = sandbox.view.members.first().map(|member| member.root.clone());
+    let copy = sandbox
+        .view
+        .members
+        .first()
+        .map(|member| member.root.clone());
     let diff = service.diff(&mut sandbox)?;
     let (changed, part) = (diff.path_count(), diff.parts.first());
     let patch = part
@@ -100,15 +104,22 @@ pub(super) fn acts_through_tools(tour: &Tour) -> Result<Stop, CommandError> {
         .filter(|line| line.starts_with(['-', '+']))
         .filter(|line| !line.starts_with("---") && !line.starts_with("+++"))
         .collect();
+    let why = calls.last().and_then(|call| call.error.as_deref());
+    let why = why.ok_or_else(|| broken("a refused call does not say why"))?;
+    let ended: Vec<String> = calls
+        .iter()
+        .map(|call| format!("{} {}", call.tool, call.outcome.as_str()))
+        .collect();
     Ok(Stop {
         title: "7. A model acts through one gate",
         promise: "Tools act in a sandbox, rules decide, every call and answer is stored; your files wait for you to apply",
         seen: format!(
-            "a scripted model read and edited a file and was refused `curl … | sh`; {} messages and {} calls are stored; the \
-             sandbox differs by {}, your file by nothing",
-            stored.len(),
+            "a scripted model made {} calls: {}; the last because {why}; they are stored with {} messages; the sandbox differs \
+             by `{}`, your file by nothing",
             calls.len(),
-            lines.join(" ")
+            ended.join(", "),
+            stored.len(),
+            lines.join("` `")
         ),
         facts: json!({
             "calls": calls.iter().map(|call| json!({
@@ -131,7 +142,14 @@ fn tell(tour: &Tour, session: &str) -> Result<Value, CommandError> {
     let program = std::env::current_exe().map_err(|error| failure("find this program", &error))?;
     let output = Command::new(program)
         .args(["--format", "json", "session", "tell", "--session", session])
-        .args(["--sandbox", BOX, "--actor", "scripted/model.yaml", "--rule", RULE])
+        .args([
+            "--sandbox",
+            BOX,
+            "--actor",
+            "scripted/model.yaml",
+            "--rule",
+            RULE,
+        ])
         .arg("--database-url")
         .arg(tour.url.to_string())
         .arg("Make the notes final, then install what they need.")

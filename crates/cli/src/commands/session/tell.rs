@@ -91,10 +91,11 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
     signals.close();
     watcher.end();
     let report = outcome?;
+    let asked = prompt.map(|prompt| catalogue.redactor().text(&prompt).into_owned());
     let sandbox = workspace.as_ref().map(SandboxWorkspace::name);
     Ok(shown::report(
         &session,
-        prompt.as_deref(),
+        asked.as_deref(),
         &report,
         sandbox,
         arguments.stream,
