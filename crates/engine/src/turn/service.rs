@@ -22,7 +22,7 @@ use super::request::{TurnReport, TurnRequest};
 use super::take::TakenSession;
 use crate::lease::LeaseService;
 use crate::session::SessionService;
-use crate::tool::{StoreBudget, StoreLedger};
+use crate::tool::{Settlement, StoreBudget, StoreLedger};
 
 /// Answers questions in sessions.
 #[derive(Clone)]
@@ -271,7 +271,7 @@ impl TurnService {
         &self,
         running: &mut Running,
         step: ChatMessage,
-        usage: Option<TokenUsage>,
+        cost: Option<(TokenUsage, Settlement)>,
     ) -> Result<(), TurnError> {
         let number = running.steps.len() as u64;
         let (id, session) = (running.turn.id, running.turn.session);
@@ -279,8 +279,9 @@ impl TurnService {
         self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
             turns::add_step(unit, id, number, &stored)?;
-            if let Some(usage) = usage {
-                sessions::add_usage(unit, session, usage)?;
+            if let Some((usage, settlement)) = &cost {
+                sessions::add_usage(unit, session, *usage)?;
+                settlement.write(unit)?;
             }
             Ok::<(), cleveragents_store::Error>(())
         })?;
