@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use cleveragents_testkit::model_server::{ModelServer, Response, Step, openai};
+use cleveragents_testkit::model_server::{ModelServer, Step, openai};
 
 use super::programs::Home;
 use super::{median, row};
@@ -36,7 +36,7 @@ fn endpoint() -> (ModelServer, Receiver<Instant>) {
         response.steps = before.into_iter().chain(first).collect();
         response.steps.push(Step::Pause(PAUSE));
         response.steps.extend(rest);
-        Response { ..response }
+        response
     });
     (server, receiver)
 }
