@@ -23,7 +23,11 @@ fn a_model(world: &mut World, step: &Step) {
 #[given(expr = "{string} holds {int} messages of {int} characters")]
 fn it_holds_long_messages(world: &mut World, session: String, count: usize, length: usize) {
     let line = |number: usize| {
-        let role = if number % 2 == 0 { "user" } else { "assistant" };
+        let role = if number.is_multiple_of(2) {
+            "user"
+        } else {
+            "assistant"
+        };
         let content = format!("{number} {}", "x".repeat(length));
         format!("{}\n", json!({"role": role, "content": content}))
     };
