@@ -8,6 +8,7 @@
 mod raw;
 mod sandbox;
 mod sessions;
+mod turns;
 
 use std::path::PathBuf;
 
@@ -49,6 +50,24 @@ enum Bench {
         #[arg(long, default_value_t = 50_000)]
         files: usize,
     },
+    /// Turns and text search of the program, next to codex and rg
+    Turns {
+        /// Where the rows are written
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// The agents binary
+        #[arg(long)]
+        agents: PathBuf,
+        /// The codex binary
+        #[arg(long)]
+        codex: Option<PathBuf>,
+        /// The rg binary
+        #[arg(long)]
+        rg: Option<PathBuf>,
+        /// Files of the generated tree
+        #[arg(long, default_value_t = 50_000)]
+        files: usize,
+    },
 }
 
 /// One comparison.
@@ -83,6 +102,16 @@ fn main() -> anyhow::Result<()> {
             sessions::run(&writers, seconds, long, agents.as_deref())?,
         ),
         Bench::Sandbox { json, files } => (json, sandbox::measure(files)?),
+        Bench::Turns {
+            json,
+            agents,
+            codex,
+            rg,
+            files,
+        } => (
+            json,
+            turns::measure(&agents, codex.as_deref(), rg.as_deref(), files)?,
+        ),
     };
     for row in &findings.rows {
         println!(

@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use cleveragents_domain::{CheckpointReason, TreePath};
 use cleveragents_engine::{OpenSandbox, RollbackTarget, SandboxService, Target};
 use cleveragents_sandbox::Source;
-use cleveragents_store::{DatabaseUrl, EngineCache, Options};
+use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
 use serde_json::json;
 
 use crate::{Findings, Row};
@@ -22,7 +22,7 @@ const ROUNDS: usize = 3;
 const PER_FOLDER: usize = 50;
 
 /// Milliseconds of some work.
-fn timed<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(f64, T)> {
+pub(crate) fn timed<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(f64, T)> {
     let started = Instant::now();
     let result = work()?;
     Ok((started.elapsed().as_secs_f64() * 1000.0, result))
@@ -41,7 +41,7 @@ fn run(program: &str, folder: &Path, arguments: &[&str]) -> anyhow::Result<()> {
 }
 
 /// A tree of so many small source files.
-fn generate(folder: &Path, files: usize) -> anyhow::Result<()> {
+pub(crate) fn generate(folder: &Path, files: usize) -> anyhow::Result<()> {
     for number in 0..files {
         let place = folder.join(file(number));
         if number % PER_FOLDER == 0
@@ -74,17 +74,22 @@ fn repository(folder: &Path, files: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-struct Place {
-    folder: tempfile::TempDir,
-    service: SandboxService,
+pub(crate) struct Place {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) service: SandboxService,
+    pub(crate) engine: Arc<Engine>,
 }
 
-fn place() -> anyhow::Result<Place> {
+pub(crate) fn place() -> anyhow::Result<Place> {
     let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
     let url = DatabaseUrl::file(Path::new("bench.db"), folder.path());
     let engine = EngineCache::new(Options::default()).open(&url)?;
     let service = SandboxService::new(Arc::clone(&engine), folder.path().join("sandboxes"));
-    Ok(Place { folder, service })
+    Ok(Place {
+        folder,
+        service,
+        engine,
+    })
 }
 
 fn target(location: &Path, source: Source) -> Target {
@@ -99,7 +104,7 @@ fn target(location: &Path, source: Source) -> Target {
 }
 
 impl Place {
-    fn create(&self, location: &Path, source: Source) -> anyhow::Result<OpenSandbox> {
+    pub(crate) fn create(&self, location: &Path, source: Source) -> anyhow::Result<OpenSandbox> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("bench-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         self.service
@@ -107,7 +112,7 @@ impl Place {
         Ok(self.service.open(&name)?)
     }
 
-    fn discard(&self, open: OpenSandbox) -> anyhow::Result<()> {
+    pub(crate) fn discard(&self, open: OpenSandbox) -> anyhow::Result<()> {
         let name = open.view.sandbox.name.clone();
         drop(open);
         self.service.discard(&name)?;

@@ -10,6 +10,7 @@ pub mod openai;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -24,6 +25,8 @@ pub enum Step {
     Send(Vec<u8>),
     /// Waits.
     Pause(Duration),
+    /// Says at what instant it was reached.
+    Note(Sender<Instant>),
     /// Closes the connection without ending the body.
     Cut,
     /// Sends nothing more until the client closes the connection.
@@ -330,6 +333,8 @@ fn respond(connection: &TcpStream, response: &Response, shared: &Shared) -> io::
         match step {
             Step::Send(bytes) => send(connection, bytes)?,
             Step::Pause(time) => pause(*time, shared),
+            // Whoever asked may not want to know any more.
+            Step::Note(sender) => drop(sender.send(Instant::now())),
             Step::Cut => {
                 connection.shutdown(Shutdown::Both)?;
                 return Ok(false);

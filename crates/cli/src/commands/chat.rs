@@ -201,7 +201,11 @@ impl Chat<'_> {
         self.screen.end();
         self.remember_undo(&session, before.as_deref());
         self.session = Some(self.sessions.get(session.id)?);
-        let Answered { report, sandbox } = match outcome {
+        let Answered {
+            report,
+            prompt,
+            sandbox,
+        } = match outcome {
             Ok(answered) => answered,
             Err(error) if error.code() == Code::TurnStopped && self.is_talk => {
                 self.screen
@@ -213,7 +217,7 @@ impl Chat<'_> {
         self.last.answer = Some(report.answer.clone());
         let told = Told {
             session: &session,
-            prompt: question,
+            prompt: prompt.as_deref(),
             report: &report,
             sandbox: sandbox.as_deref(),
             mode: "stream",

@@ -55,6 +55,8 @@ pub(crate) struct Asked<'a> {
 /// What came of a question.
 pub(crate) struct Answered {
     pub(crate) report: TurnReport,
+    /// The question as it was stored: without secrets.
+    pub(crate) prompt: Option<String>,
     /// The sandbox in which tools acted.
     pub(crate) sandbox: Option<String>,
 }
@@ -190,8 +192,10 @@ impl<'c> Conversation<'c> {
             cancel: asked.cancel,
             stop: asked.stop.clone(),
         };
+        let prompt = asked.prompt.as_deref();
         Ok(Answered {
             report: self.turns.tell(&mut taken, &request)?,
+            prompt: prompt.map(|prompt| request.redactor.text(prompt).into_owned()),
             sandbox: workspace
                 .as_ref()
                 .map(SandboxWorkspace::name)

@@ -4,6 +4,7 @@
 //! run this same program.
 
 mod sandbox;
+mod turn;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -36,13 +37,14 @@ pub(crate) fn run(context: &Context) -> Result<Report, CommandError> {
     let folder = tempfile::tempdir().map_err(|error| failure("make a temporary folder", &error))?;
     let url = DatabaseUrl::file(Path::new("cleveragents.db"), folder.path());
     let engine = EngineCache::new(Options::default()).open(&url)?;
-    let tour: [Visit; 6] = [
+    let tour: [Visit; 7] = [
         one_engine,
         threads_append,
         killed_stream,
         changesets,
         lease_fencing,
         sandbox::works_in_a_copy,
+        turn::acts_through_tools,
     ];
     let tour_place = Tour {
         engine,

@@ -141,3 +141,22 @@ fn the_demo_ends_well_and_leaves_nothing() {
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(!agents.home().exists(), "it works on a temporary database");
 }
+
+#[test]
+fn the_demo_tells_what_a_model_did_and_was_refused() {
+    let data = agents().data(&["demo"]);
+    let stops = data["stops"].as_array().expect("stops");
+    let facts = &stops.last().expect("a stop")["facts"];
+    let outcomes: Vec<&str> = facts["calls"]
+        .as_array()
+        .expect("calls")
+        .iter()
+        .filter_map(|call| call["outcome"].as_str())
+        .collect();
+    assert_eq!(outcomes, ["succeeded", "succeeded", "refused"]);
+    let patch = facts["patch"].as_str().expect("a patch");
+    assert!(
+        patch.contains("-This is a draft.\n+This is a final."),
+        "{patch}"
+    );
+}

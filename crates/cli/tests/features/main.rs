@@ -18,6 +18,8 @@ mod program;
 mod resources;
 mod sandboxes;
 mod sessions;
+mod tools;
+mod turns;
 mod world;
 
 use std::path::Path;

@@ -117,6 +117,11 @@ fn it_has_changed_one(world: &mut World, name: String, path: String) {
     assert_eq!(changed(world, &name), [path]);
 }
 
+#[then(expr = "the sandbox {string} has changed {string} and {string}")]
+fn it_has_changed_two(world: &mut World, name: String, one: String, two: String) {
+    assert_eq!(changed(world, &name), [one, two]);
+}
+
 #[then(expr = "the sandbox {string} has changed {string}, {string}, {string} and {string}")]
 fn it_has_changed(
     world: &mut World,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cleveragents_domain::{EventKind, MicroUsd, NewEvent, Owner, ToolInvocationId};
-use cleveragents_store::budgets::{self, Reserved};
-use cleveragents_store::{Engine, Error};
+use cleveragents_store::budgets::{self, Reserved, Used};
+use cleveragents_store::{Engine, Error, UnitOfWork};
 use cleveragents_tools::ports::{Budget, BudgetRefusal, PortError, Reservation, Spending};
 use serde_json::json;
 
@@ -18,6 +18,12 @@ pub struct SpendScope {
     pub name: String,
     /// The limit; `None` counts without one.
     pub limit: Option<MicroUsd>,
+}
+
+impl SpendScope {
+    fn limit_with(&self, extra: Option<MicroUsd>) -> Option<MicroUsd> {
+        [self.limit, extra].into_iter().flatten().min()
+    }
 }
 
 /// Calls and money of one turn.
@@ -39,6 +45,16 @@ pub(crate) enum Shortage {
     },
     /// It could not be found out.
     Store(Error),
+}
+
+impl Shortage {
+    fn of(scope: &SpendScope, limit: Option<MicroUsd>, used: Used) -> Self {
+        Self::Money {
+            scope: scope.name.clone(),
+            limit: limit.unwrap_or_default(),
+            used: MicroUsd(used.spent.0 + used.reserved.0),
+        }
+    }
 }
 
 impl From<Error> for Shortage {
@@ -87,26 +103,46 @@ impl StoreBudget {
         amount: MicroUsd,
         extra: Option<MicroUsd>,
     ) -> Result<Held<'_>, Shortage> {
+        if amount == MicroUsd(0) {
+            self.require_room(extra)?;
+            return Ok(Held::nothing(self));
+        }
         let (scopes, owner) = (self.scopes.clone(), self.owner.clone());
         self.engine.write(move |unit| {
             for scope in &scopes {
-                let limit = [scope.limit, extra].into_iter().flatten().min();
+                let limit = scope.limit_with(extra);
                 if !budgets::reserve(unit, id, &scope.name, amount, limit, &owner)? {
-                    let used = budgets::used(unit, &scope.name)?;
-                    return Err(Shortage::Money {
-                        scope: scope.name.clone(),
-                        limit: limit.unwrap_or_default(),
-                        used: MicroUsd(used.spent.0 + used.reserved.0),
-                    });
+                    return Err(Shortage::of(
+                        scope,
+                        limit,
+                        budgets::used(unit, &scope.name)?,
+                    ));
                 }
             }
             Ok(())
         })?;
         Ok(Held {
             budget: self,
-            id,
-            is_settled: false,
+            reserved: Some(id),
         })
+    }
+
+    /// What costs nothing needs no reservation, which would be two writes: only that no limit is
+    /// exceeded already.
+    fn require_room(&self, extra: Option<MicroUsd>) -> Result<(), Shortage> {
+        for scope in &self.scopes {
+            let limit = scope.limit_with(extra);
+            let Some(most) = limit else {
+                continue;
+            };
+            let used = self
+                .engine
+                .read(|reader| budgets::used(reader, &scope.name))?;
+            if used.spent.0 + used.reserved.0 > most.0 {
+                return Err(Shortage::of(scope, limit, used));
+            }
+        }
+        Ok(())
     }
 
     fn announce(&self, shortage: &Shortage) {
@@ -141,38 +177,90 @@ impl StoreBudget {
         Ok(())
     }
 
-    fn settle(&self, id: ToolInvocationId, spent: MicroUsd) -> Result<(), Error> {
-        let names: Vec<String> = self.scopes.iter().map(|scope| scope.name.clone()).collect();
-        self.engine.write(move |unit| {
-            for name in &names {
-                budgets::settle(unit, id, name, spent)?;
-            }
-            Ok(())
-        })
+    fn settle(&self, settlement: Settlement) -> Result<(), Error> {
+        if settlement.is_empty() {
+            return Ok(());
+        }
+        self.engine.write(move |unit| settlement.write(unit))
     }
 }
 
 /// Money held for one call.
 pub(crate) struct Held<'a> {
     budget: &'a StoreBudget,
-    id: ToolInvocationId,
-    is_settled: bool,
+    /// The reservation; `None` when nothing had to be reserved.
+    reserved: Option<ToolInvocationId>,
 }
 
-impl Held<'_> {
+impl<'a> Held<'a> {
+    const fn nothing(budget: &'a StoreBudget) -> Self {
+        Self {
+            budget,
+            reserved: None,
+        }
+    }
+
     /// Turns it into what was really spent.
-    pub(crate) fn settle(mut self, spent: MicroUsd) -> Result<(), Error> {
-        self.is_settled = true;
-        self.budget.settle(self.id, spent)
+    pub(crate) fn settle(self, spent: MicroUsd) -> Result<(), Error> {
+        let budget = self.budget;
+        budget.settle(self.settlement(spent))
+    }
+
+    /// The same, to be written together with something else. What is never written counts as spent
+    /// once this process is gone.
+    pub(crate) fn settlement(mut self, spent: MicroUsd) -> Settlement {
+        self.take_settlement(spent)
+    }
+
+    fn take_settlement(&mut self, spent: MicroUsd) -> Settlement {
+        let scopes = self.budget.scopes.iter();
+        Settlement {
+            reserved: self.reserved.take(),
+            scopes: scopes.map(|scope| scope.name.clone()).collect(),
+            owner: self.budget.owner.clone(),
+            spent,
+        }
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if !self.is_settled {
+        if self.reserved.is_some() {
+            let settlement = self.take_settlement(MicroUsd(0));
             // What cannot be given back now counts as spent once this process is gone.
-            let _left = self.budget.settle(self.id, MicroUsd(0));
+            let _left = self.budget.settle(settlement);
         }
+    }
+}
+
+/// What came of money that was held.
+pub(crate) struct Settlement {
+    reserved: Option<ToolInvocationId>,
+    scopes: Vec<String>,
+    owner: Owner,
+    spent: MicroUsd,
+}
+
+impl Settlement {
+    /// Whether there is nothing to write down.
+    fn is_empty(&self) -> bool {
+        self.reserved.is_none() && self.spent == MicroUsd(0)
+    }
+
+    /// Writes it down. A unit may be run twice, so this may be too.
+    pub(crate) fn write(&self, unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let id = self.reserved.unwrap_or_else(ToolInvocationId::generate);
+        for scope in &self.scopes {
+            // What was thought to be free and was not is counted all the same.
+            if self.reserved.is_none() {
+                budgets::reserve(unit, id, scope, MicroUsd(0), None, &self.owner)?;
+            }
+            budgets::settle(unit, id, scope, self.spent)?;
+        }
+        Ok(())
     }
 }
 
@@ -184,9 +272,8 @@ struct Call<'a> {
 impl Reservation for Call<'_> {
     fn settle(mut self: Box<Self>, cost: MicroUsd) -> Result<(), PortError> {
         self.calls = None;
-        let Self { held, .. } = &mut *self;
-        held.is_settled = true;
-        held.budget.settle(held.id, cost).map_err(PortError::new)
+        let settlement = self.held.take_settlement(cost);
+        self.held.budget.settle(settlement).map_err(PortError::new)
     }
 }
 

@@ -6,7 +6,7 @@ mod ledger;
 mod service;
 mod workspace;
 
-pub(crate) use budget::Shortage;
+pub(crate) use budget::{Settlement, Shortage};
 pub use budget::{SpendScope, StoreBudget};
 pub use ledger::StoreLedger;
 pub(crate) use ledger::{storable, storable_json};

@@ -50,7 +50,7 @@ impl TurnService {
                 });
             }
         };
-        held.settle(completion.cost_micro_usd.unwrap_or_default())?;
+        let settlement = held.settlement(completion.cost_micro_usd.unwrap_or_default());
         make_distinct(&mut completion.message, &running.steps);
         running.written = secrets::take_out(&mut completion.message, &request.redactor);
         running.is_loaded = false;
@@ -62,7 +62,7 @@ impl TurnService {
         report.usage = report.usage.plus(usage);
         report.is_cost_partial |= completion.cost_micro_usd.is_none();
         let step = ChatMessage::Assistant(completion.message.clone());
-        self.add_step(running, step, Some(usage))?;
+        self.add_step(running, step, Some((usage, settlement)))?;
         Ok(completion)
     }
 

@@ -22,7 +22,7 @@ use super::request::{TurnReport, TurnRequest};
 use super::take::TakenSession;
 use crate::lease::LeaseService;
 use crate::session::SessionService;
-use crate::tool::{StoreBudget, StoreLedger};
+use crate::tool::{Settlement, StoreBudget, StoreLedger};
 
 /// Answers questions in sessions.
 #[derive(Clone)]
@@ -80,11 +80,10 @@ impl TurnService {
             .prompt
             .as_ref()
             .map(|prompt| {
-                self.sessions.message(
-                    Role::User,
-                    prompt.clone(),
-                    cleveragents_domain::Metadata::new(),
-                )
+                // A key that was pasted goes neither to the model nor into the store.
+                let prompt = request.redactor.text(prompt).into_owned();
+                self.sessions
+                    .message(Role::User, prompt, cleveragents_domain::Metadata::new())
             })
             .transpose()?;
         let fence = (taken.lease.subject().clone(), taken.lease.token());
@@ -272,7 +271,7 @@ impl TurnService {
         &self,
         running: &mut Running,
         step: ChatMessage,
-        usage: Option<TokenUsage>,
+        cost: Option<(TokenUsage, Settlement)>,
     ) -> Result<(), TurnError> {
         let number = running.steps.len() as u64;
         let (id, session) = (running.turn.id, running.turn.session);
@@ -280,8 +279,9 @@ impl TurnService {
         self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
             turns::add_step(unit, id, number, &stored)?;
-            if let Some(usage) = usage {
-                sessions::add_usage(unit, session, usage)?;
+            if let Some((usage, settlement)) = &cost {
+                sessions::add_usage(unit, session, *usage)?;
+                settlement.write(unit)?;
             }
             Ok::<(), cleveragents_store::Error>(())
         })?;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cleveragents_domain::TreePath;
 use grep_matcher::Matcher;
@@ -134,6 +134,12 @@ impl Kept {
         }
     }
 
+    /// Whether a file of this name would be shown, as far as is known now.
+    pub(super) fn wants(&self, path: &str) -> bool {
+        let last = self.files.last_key_value();
+        self.count < self.most || last.is_some_and(|(last, _)| path < last.as_str())
+    }
+
     pub(super) fn add(&mut self, path: String, count: usize, lines: Vec<Line>) {
         self.count += count;
         self.files.insert(path, (count, lines));
@@ -191,39 +197,50 @@ impl Search {
         let Ok(file) = place.root().open_file(path) else {
             return;
         };
-        let most = self
-            .kept
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .most;
-        let mut lines = InFile {
+        let mut found = InFile {
             matcher: &self.matcher,
-            shown: shown_path(place, path, has_several),
+            showing: None,
             lines: Vec::new(),
             count: 0,
-            most,
-            is_readable: None,
-            may_read: &|| {
-                fence.shows(&PartPath {
+            first_found: &|| {
+                let part_path = PartPath {
                     alias: place.part.alias.clone(),
                     path: path.clone(),
-                })
+                };
+                if !fence.shows(&part_path) {
+                    return Showing::Nothing;
+                }
+                let shown = shown_path(place, path, has_several);
+                let kept = self.kept();
+                if kept.wants(&shown) {
+                    Showing::Lines {
+                        path: shown,
+                        most: kept.most,
+                    }
+                } else {
+                    Showing::Count
+                }
             },
         };
-        let _unreadable = searcher.search_file(&self.matcher, &file, &mut lines);
-        if lines.count == 0 {
-            return;
-        }
+        let _unreadable = searcher.search_file(&self.matcher, &file, &mut found);
         let InFile {
-            shown,
+            showing,
             lines,
             count,
             ..
-        } = lines;
+        } = found;
+        if count == 0 {
+            return;
+        }
         self.matches.fetch_add(count as u64, Ordering::Relaxed);
         self.files.fetch_add(1, Ordering::Relaxed);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.add(shown, count.min(most), lines);
+        if let Some(Showing::Lines { path, most }) = showing {
+            self.kept().add(path, count.min(most), lines);
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn answer(self, most: usize, call: &mut Call<'_>) -> Answer {
@@ -273,19 +290,39 @@ fn cut(lines: Vec<Line>, left: usize, count: usize) -> Vec<Line> {
         .collect()
 }
 
-/// Collects what is found in one file.
+/// What becomes of the matches of a file.
+enum Showing {
+    /// It may not be read.
+    Nothing,
+    /// Its matches are counted: enough is shown that comes before it by name.
+    Count,
+    /// Its lines are shown, under this path and at most so many.
+    Lines { path: String, most: usize },
+}
+
+/// Collects what is found in one file. Most files hold nothing, so all else waits for the first match.
 struct InFile<'s> {
     matcher: &'s RegexMatcher,
-    shown: String,
+    showing: Option<Showing>,
     lines: Vec<Line>,
     count: usize,
-    most: usize,
-    is_readable: Option<bool>,
-    may_read: &'s dyn Fn() -> bool,
+    first_found: &'s dyn Fn() -> Showing,
 }
 
 impl InFile<'_> {
+    /// Says what is shown of the file; the first time it is found out.
+    fn showing(&mut self) -> &Showing {
+        self.showing.get_or_insert_with(self.first_found)
+    }
+
+    /// Keeps a line, when lines are shown and there is room.
     fn push(&mut self, separator: char, number: Option<u64>, bytes: &[u8]) {
+        let Some(Showing::Lines { path, most }) = &self.showing else {
+            return;
+        };
+        if self.count >= *most {
+            return;
+        }
         let number = number.unwrap_or(0);
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_end_matches(['\n', '\r']);
@@ -296,7 +333,7 @@ impl InFile<'_> {
         };
         self.lines.push(Line {
             is_match: separator == ':',
-            text: format!("{}{separator}{number}{separator}{text}", self.shown),
+            text: format!("{path}{separator}{number}{separator}{text}"),
         });
     }
 
@@ -316,15 +353,12 @@ impl Sink for &mut InFile<'_> {
     type Error = std::io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> std::io::Result<bool> {
-        let may_read = self.may_read;
-        if !*self.is_readable.get_or_insert_with(may_read) {
+        if matches!(self.showing(), Showing::Nothing) {
             return Ok(false);
         }
         let first = found.line_number();
         for (offset, line) in found.lines().enumerate() {
-            if self.count < self.most {
-                self.push(':', first.map(|first| first + offset as u64), line);
-            }
+            self.push(':', first.map(|first| first + offset as u64), line);
             self.count += 1;
         }
         Ok(true)
@@ -332,13 +366,10 @@ impl Sink for &mut InFile<'_> {
 
     fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> std::io::Result<bool> {
         // Lines before the first match come before it was asked whether they may be shown.
-        let may_read = self.may_read;
-        if !*self.is_readable.get_or_insert_with(may_read) {
+        if matches!(self.showing(), Showing::Nothing) {
             return Ok(false);
         }
-        if self.count < self.most {
-            self.push('-', found.line_number(), found.bytes());
-        }
+        self.push('-', found.line_number(), found.bytes());
         Ok(true)
     }
 }

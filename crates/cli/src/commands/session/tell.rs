@@ -27,7 +27,7 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
     let signals = tooling::stop_on_signals(&cancel, &stop)?;
     let answered = conversation.ask(&Asked {
         session: &session,
-        prompt: prompt.clone(),
+        prompt,
         observer: &watcher,
         cancel: &cancel,
         stop: &stop,
@@ -38,7 +38,7 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
     Ok(shown::report(
         &Told {
             session: &session,
-            prompt: prompt.as_deref(),
+            prompt: answered.prompt.as_deref(),
             report: &answered.report,
             sandbox: answered.sandbox.as_deref(),
             mode: if arguments.stream { "stream" } else { "whole" },

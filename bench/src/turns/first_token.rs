@@ -1,0 +1,126 @@
+//! How long after the endpoint has sent its first token it stands on standard output, next to a client
+//! that does nothing but read.
+
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use cleveragents_testkit::model_server::{ModelServer, Step, openai};
+
+use super::programs::Home;
+use super::{median, row};
+use crate::Row;
+
+/// How often each is measured, in turn.
+const ROUNDS: usize = 60;
+
+/// How long the endpoint thinks before its first token.
+const THINKING: Duration = Duration::from_millis(40);
+
+/// How long it thinks after that, so that nothing but the first token can have led to the output.
+const PAUSE: Duration = Duration::from_millis(20);
+
+const FIRST: &str = "Aurora";
+
+/// An endpoint that says when it sends its first token.
+fn endpoint() -> (ModelServer, Receiver<Instant>) {
+    let (sender, receiver) = channel();
+    let server = ModelServer::answering(move |_| {
+        let mut response = openai::text(&[FIRST, " borealis", "."]);
+        let rest = response.steps.split_off(1);
+        let first = std::mem::take(&mut response.steps);
+        let before = [Step::Pause(THINKING), Step::Note(sender.clone())];
+        response.steps = before.into_iter().chain(first).collect();
+        response.steps.push(Step::Pause(PAUSE));
+        response.steps.extend(rest);
+        response
+    });
+    (server, receiver)
+}
+
+/// Reads until the first token was seen, and says when; then to the end.
+fn see(mut from: impl Read) -> anyhow::Result<Instant> {
+    let mut seen = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let count = from.read(&mut buffer)?;
+        let now = Instant::now();
+        ensure!(count > 0, "the first token never came");
+        seen.extend_from_slice(&buffer[..count]);
+        if String::from_utf8_lossy(&seen).contains(FIRST) {
+            std::io::copy(&mut from, &mut std::io::sink())?;
+            return Ok(now);
+        }
+    }
+}
+
+fn bare(server: &ModelServer) -> anyhow::Result<Instant> {
+    let address = server.url().replace("http://", "");
+    let mut stream = TcpStream::connect(&address)?;
+    stream.set_nodelay(true)?;
+    let head = "POST /chat/completions HTTP/1.1\r\nhost: bench\r\nconnection: close";
+    stream.write_all(format!("{head}\r\ncontent-length: 2\r\n\r\n{{}}").as_bytes())?;
+    // The server keeps the connection open; what is read after the token tells the end.
+    let mut seen = Vec::new();
+    let mut found = None;
+    let mut buffer = [0; 4096];
+    while !seen.ends_with(b"0\r\n\r\n") {
+        let count = stream.read(&mut buffer)?;
+        let now = Instant::now();
+        ensure!(count > 0, "the connection ended early");
+        seen.extend_from_slice(&buffer[..count]);
+        if found.is_none() && String::from_utf8_lossy(&seen).contains(FIRST) {
+            found = Some(now);
+        }
+    }
+    found.context("the first token never came")
+}
+
+fn milliseconds(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64() * 1000.0
+}
+
+pub(super) fn measure(agents: &Path) -> anyhow::Result<Vec<Row>> {
+    let (server, sent) = endpoint();
+    let url = server.url();
+    let home = Home::new(&[("OPENAI_BASE_URL", &url), ("OPENAI_API_KEY", "bench-key-0")])?;
+    home.data(agents, &["session", "create", "--name", "bench"])?;
+    let tell = [
+        "--format",
+        "plain",
+        "session",
+        "tell",
+        "--session",
+        "bench",
+        "--actor",
+        "openai/gpt-5.1",
+        "--stream",
+        "What is it called?",
+    ];
+    let (mut ours, mut others, mut before) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let started = Instant::now();
+        let mut child = home.command(agents, &tell).spawn()?;
+        let seen = see(child.stdout.take().context("a pipe")?)?;
+        ensure!(child.wait()?.success(), "session tell fails");
+        let token = sent.recv()?;
+        ours.push(milliseconds(token, seen));
+        before.push(milliseconds(started, token) - THINKING.as_secs_f64() * 1000.0);
+        let seen = bare(&server)?;
+        others.push(milliseconds(sent.recv()?, seen));
+    }
+    let (ours, other) = (median(ours), median(others));
+    Ok(vec![row(
+        "first streamed token, added",
+        (ours - other, 2.0),
+        "ms",
+        format!(
+            "{ours:.2} from endpoint to pipe, {other:.2} by a bare client; at most 2 more; the program asks {:.0} ms \
+             after its start",
+            median(before)
+        ),
+    )])
+}

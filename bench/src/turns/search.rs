@@ -1,0 +1,169 @@
+//! Text search through the gate, in one process, next to rg.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail, ensure};
+use cleveragents_engine::{SandboxWorkspace, StoreBudget, StoreLedger, ToolService};
+use cleveragents_models::Redactor;
+use cleveragents_process::{Cancel, WhenMissing};
+use cleveragents_sandbox::Source;
+use cleveragents_tools::ports::{
+    Approval, ApprovalRequest, Approver, Question, Redact, Reply, Scope,
+};
+use cleveragents_tools::{
+    CallContext, CallOutcome, CallRequest, DEFAULT_SHOWN_BYTES, Effect, Gate, Guards, Phase,
+    PlanMode, SafetyProfile,
+};
+use serde_json::json;
+
+use super::programs::{Home, timed};
+use super::row;
+use crate::Row;
+use crate::sandbox::{generate, place, timed as time_of};
+
+/// How often each pattern is looked for by either; the best counts, since noise only slows.
+const ROUNDS: usize = 9;
+
+/// What is looked for: a name and the pattern.
+const PATTERNS: [(&str, &str); 4] = [
+    ("nothing", "no_such_function"),
+    ("rare word", r"function_31337\("),
+    ("common word", "function_4"),
+    ("regular expression", r"fn \w+_\d*77\(\) -> \w+"),
+];
+
+/// Nobody is asked.
+struct Nobody;
+
+impl Approver for Nobody {
+    fn approve(&self, _: &ApprovalRequest<'_>) -> Approval {
+        Approval::NobodyThere
+    }
+
+    fn question(&self, _: &Question<'_>) -> Reply {
+        Reply::NobodyThere
+    }
+}
+
+struct Secrets(Redactor);
+
+impl Redact for Secrets {
+    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.0.text(text)
+    }
+}
+
+/// Milliseconds and lines that rg takes and finds.
+fn rg(program: &Path, folder: &Path, pattern: &str) -> anyhow::Result<(f64, usize)> {
+    let (time, output) = time_of(|| {
+        Ok(Command::new(program)
+            .args(["--no-config", "--line-number", "--no-heading", pattern, "."])
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .output()?)
+    })?;
+    // 1 says that nothing was found.
+    ensure!(matches!(output.status.code(), Some(0 | 1)), "rg fails");
+    Ok((
+        time,
+        String::from_utf8_lossy(&output.stdout).lines().count(),
+    ))
+}
+
+/// How many lines an answer says there are.
+fn lines_found(outcome: &CallOutcome) -> anyhow::Result<usize> {
+    let CallOutcome::Succeeded(done) = outcome else {
+        bail!("the search was not done: {}", outcome.for_model());
+    };
+    let note = done.note.as_deref().unwrap_or_default();
+    let first = note.split_whitespace().next().unwrap_or_default();
+    Ok(first.parse().unwrap_or(0))
+}
+
+pub(super) fn measure(agents: &Path, program: &Path, files: usize) -> anyhow::Result<Vec<Row>> {
+    let ground = tempfile::tempdir_in(std::env::current_dir()?)?;
+    generate(ground.path(), files)?;
+    let place = place()?;
+    let open = place.create(ground.path(), Source::Directory)?;
+    let folder = open.view.members[0].root.clone();
+    let engine = Arc::clone(&place.engine);
+    let tools = ToolService::new(Arc::clone(&engine));
+    let gate = Gate::new(Arc::new(tools.registry(&|_| None)?));
+    let rules = tools.rules(&[], Effect::Allow)?;
+    let workspace = SandboxWorkspace::new(place.service.clone(), open, WhenMissing::Warn)?;
+    let context = CallContext {
+        scope: &Scope::default(),
+        mode: PlanMode::Normal(Phase::Session),
+        profile: &SafetyProfile::default(),
+        guards: &Guards::default(),
+        rules: &rules,
+        workspace: Some(&workspace),
+        approver: &Nobody,
+        budget: &StoreBudget::new(Arc::clone(&engine), Vec::new()),
+        ledger: &StoreLedger::new(engine, None),
+        redactor: &Secrets(Redactor::default()),
+        cancel: &Cancel::new(),
+        shown_bytes: DEFAULT_SHOWN_BYTES,
+    };
+    let mut rows = Vec::new();
+    for (name, pattern) in PATTERNS {
+        let request = CallRequest {
+            call_id: "bench".to_owned(),
+            tool: "builtin/file-search".to_owned(),
+            arguments: json!({"pattern": pattern}).to_string(),
+        };
+        let (mut best, mut best_other) = (f64::MAX, f64::MAX);
+        let mut found = 0;
+        for _ in 0..ROUNDS {
+            let (time, outcome) = time_of(|| Ok(gate.call(&request, &context)?))?;
+            let (time_other, by_rg) = rg(program, &folder, pattern)?;
+            found = lines_found(&outcome)?;
+            ensure!(found == by_rg, "`{pattern}`: {found} lines, by rg {by_rg}");
+            (best, best_other) = (best.min(time), best_other.min(time_other));
+        }
+        rows.push(row(
+            &format!("search {files} files, {name}"),
+            (best, best_other),
+            "ms",
+            format!("rg; {found} lines; at most 1.3"),
+        ));
+    }
+    rows.push(whole(agents, program, ground.path(), files)?);
+    Ok(rows)
+}
+
+/// The same as a command of its own, for which the sandbox must be looked through first.
+fn whole(agents: &Path, program: &Path, tree: &Path, files: usize) -> anyhow::Result<Row> {
+    let home = Home::new(&[])?;
+    let path = tree.to_str().context("a path")?;
+    let made = home.data(agents, &["sandbox", "create", "box", "--path", path])?;
+    let copy = made["sandbox"]["parts"][0]["folder"].as_str();
+    let copy = Path::new(copy.context("a folder")?).to_owned();
+    let (_, pattern) = PATTERNS[1];
+    let argument = format!("pattern={pattern}");
+    let run = [
+        "tool",
+        "run",
+        "builtin/file-search",
+        "--sandbox",
+        "box",
+        &argument,
+    ];
+    let (mut best, mut best_other) = (f64::MAX, f64::MAX);
+    for _ in 0..ROUNDS {
+        let (_, time) = timed(home.command(agents, &run))?;
+        best = best.min(time);
+        best_other = best_other.min(rg(program, &copy, pattern)?.0);
+    }
+    let note = "rg; `agents tool run`, which looks through the sandbox for changes by others first"
+        .to_owned();
+    Ok(row(
+        &format!("search {files} files, as a command"),
+        (best, best_other),
+        "ms",
+        note,
+    ))
+}

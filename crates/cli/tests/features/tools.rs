@@ -1,0 +1,132 @@
+//! Steps about tools, permissions and secrets: files of tools, calls, and what may not be found.
+
+use std::path::{Path, PathBuf};
+
+use cucumber::gherkin::Step;
+use cucumber::{given, then, when};
+
+use crate::world::World;
+
+/// The text below a step.
+pub(crate) fn docstring(step: &Step) -> String {
+    let text = step.docstring.as_ref().expect("the step has a text");
+    text.trim_start_matches('\n').to_owned()
+}
+
+#[given(expr = "the file {string}")]
+fn the_file(world: &mut World, name: String, step: &Step) {
+    std::fs::write(world.agents().work().join(name), docstring(step)).expect("a file");
+}
+
+/// A file of a sandbox's one part.
+fn in_sandbox(world: &World, sandbox: &str, name: &str) -> PathBuf {
+    let data = world.agents().data(&["sandbox", "show", sandbox]);
+    let folder = data["sandbox"]["parts"][0]["folder"].as_str();
+    Path::new(folder.expect("a folder")).join(name)
+}
+
+#[given(expr = "the user writes {string} into the file {string} of the sandbox {string}")]
+fn written_into_the_sandbox(world: &mut World, text: String, name: String, sandbox: String) {
+    let file = in_sandbox(world, &sandbox, &name);
+    std::fs::write(file, format!("{text}\n")).expect("written");
+}
+
+fn call(world: &mut World, tool: &str, sandbox: &str, more: &[&str], step: &Step) {
+    let input = docstring(step);
+    let base = [
+        "--format",
+        "json",
+        "tool",
+        "run",
+        tool,
+        "--sandbox",
+        sandbox,
+    ];
+    let arguments = [&base[..], more, &["--input", &input]].concat();
+    world.answer = Some(world.agents().run(&arguments));
+}
+
+#[when(expr = "I call {string} in the sandbox {string} with")]
+fn i_call(world: &mut World, tool: String, sandbox: String, step: &Step) {
+    call(world, &tool, &sandbox, &[], step);
+}
+
+#[when(expr = "I call {string} in the sandbox {string} under the rule {string} with")]
+fn i_call_under_a_rule(
+    world: &mut World,
+    tool: String,
+    sandbox: String,
+    rule: String,
+    step: &Step,
+) {
+    call(world, &tool, &sandbox, &["--rule", &rule], step);
+}
+
+#[when(expr = "I remember the rule {string}")]
+fn i_remember(world: &mut World, rule: String) {
+    let arguments = ["--format", "json", "permission", "add", &rule];
+    world.answer = Some(world.agents().run(&arguments));
+}
+
+#[then(expr = "the file {string} of the sandbox {string} holds {string}")]
+fn it_holds(world: &mut World, name: String, sandbox: String, text: String) {
+    let found = std::fs::read_to_string(in_sandbox(world, &sandbox, &name)).expect("a file");
+    assert_eq!(found, format!("{text}\n"));
+}
+
+#[then(expr = "the file {string} of the sandbox {string} is")]
+fn it_is(world: &mut World, name: String, sandbox: String, step: &Step) {
+    let found = std::fs::read_to_string(in_sandbox(world, &sandbox, &name)).expect("a file");
+    assert_eq!(found, docstring(step));
+}
+
+#[then(expr = "the file {string} of the sandbox {string} does not hold {string}")]
+fn it_does_not_hold(world: &mut World, name: String, sandbox: String, text: String) {
+    let found = std::fs::read(in_sandbox(world, &sandbox, &name)).expect("a file");
+    assert!(!String::from_utf8_lossy(&found).contains(&text));
+}
+
+#[then(expr = "the report does not mention {string}")]
+fn the_report_does_not_mention(world: &mut World, text: String) {
+    let answer = world.answer();
+    assert!(!answer.out.contains(&text), "{answer:?}");
+}
+
+fn has(bytes: &[u8], text: &str) -> bool {
+    bytes
+        .windows(text.len())
+        .any(|window| window == text.as_bytes())
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    entries
+        .map(|entry| entry.expect("an entry").path())
+        .flat_map(|path| match path.symlink_metadata() {
+            Ok(found) if found.is_dir() => files(&path),
+            Ok(found) if found.is_file() => vec![path],
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+#[then(expr = "no file of the home holds {string}")]
+fn no_file_holds(world: &mut World, text: String) {
+    let files = files(world.agents().home());
+    assert!(!files.is_empty(), "the home holds something");
+    for file in files {
+        let bytes = std::fs::read(&file).expect("a file");
+        assert!(!has(&bytes, &text), "{} holds it", file.display());
+    }
+}
+
+#[then(expr = "the database does not hold {string}")]
+fn the_database_does_not_hold(world: &mut World, text: String) {
+    let database = world.agents().database();
+    let beside = ["", "-wal"].map(|end| PathBuf::from(format!("{}{end}", database.display())));
+    for file in beside.iter().filter(|file| file.exists()) {
+        let bytes = std::fs::read(file).expect("a file");
+        assert!(!has(&bytes, &text), "{} holds it", file.display());
+    }
+}

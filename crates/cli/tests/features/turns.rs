@@ -1,0 +1,182 @@
+//! Steps about questions to scripted models: what is asked, what came of it, and what it cost.
+
+use cucumber::gherkin::Step;
+use cucumber::{given, then, when};
+use serde_json::{Value, json};
+
+use crate::program::last_document;
+use crate::tools::docstring;
+use crate::world::World;
+
+/// The model of the scenario.
+const MODEL: &str = "scripted/answers.yaml";
+
+/// More questions than any budget of the scenarios pays for.
+const MANY: usize = 50;
+
+#[given("a model that answers")]
+fn a_model(world: &mut World, step: &Step) {
+    let file = world.agents().work().join("answers.yaml");
+    std::fs::write(file, docstring(step)).expect("a file");
+}
+
+#[given(expr = "{string} holds {int} messages of {int} characters")]
+fn it_holds_long_messages(world: &mut World, session: String, count: usize, length: usize) {
+    let line = |number: usize| {
+        let role = if number.is_multiple_of(2) {
+            "user"
+        } else {
+            "assistant"
+        };
+        let content = format!("{number} {}", "x".repeat(length));
+        format!("{}\n", json!({"role": role, "content": content}))
+    };
+    let lines: String = (0..count).map(line).collect();
+    let arguments = ["session", "append", &session, "--jsonl", "-"];
+    let answer = world.agents().run_with(&arguments, lines.as_bytes());
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+}
+
+fn ask(world: &mut World, session: &str, question: &str, model: &str, more: &[&str]) {
+    let base = ["--format", "json", "session", "tell", "--session", session];
+    let arguments = [&base[..], &["--actor", model], more, &[question]].concat();
+    world.answer = Some(world.agents().run(&arguments));
+}
+
+#[when(expr = "I ask {string} in {string}")]
+fn i_ask(world: &mut World, question: String, session: String) {
+    ask(world, &session, &question, MODEL, &[]);
+}
+
+#[when(expr = "I ask {string} of {string} in {string}")]
+fn i_ask_of(world: &mut World, question: String, model: String, session: String) {
+    ask(world, &session, &question, &model, &[]);
+}
+
+#[when(expr = "I ask {string} in {string} and record it in {string}")]
+fn i_ask_and_record(world: &mut World, question: String, session: String, file: String) {
+    ask(world, &session, &question, MODEL, &["--record", &file]);
+}
+
+#[when(expr = "I ask {string} in {string} and the sandbox {string}")]
+fn i_ask_in_a_sandbox(world: &mut World, question: String, session: String, sandbox: String) {
+    ask(world, &session, &question, MODEL, &["--sandbox", &sandbox]);
+}
+
+#[when(expr = "I ask {string} in {string} and the sandbox {string} under the rule {string}")]
+fn i_ask_under_a_rule(
+    world: &mut World,
+    question: String,
+    session: String,
+    sandbox: String,
+    rule: String,
+) {
+    let more = ["--sandbox", &sandbox, "--rule", &rule];
+    ask(world, &session, &question, MODEL, &more);
+}
+
+#[when(expr = "I ask until the budget does not suffice, in {string}")]
+fn i_ask_until(world: &mut World, session: String) {
+    for number in 0..MANY {
+        ask(world, &session, "One more?", MODEL, &[]);
+        let answer = world.answer();
+        if answer.code != Some(0) {
+            let document = last_document(answer);
+            assert_eq!(document["data"]["error"]["code"], "CA-0910", "{answer:?}");
+            assert!(number > 0, "the budget pays for one answer: {answer:?}");
+            return;
+        }
+    }
+    panic!("the budget never ends");
+}
+
+/// The data of the last command, which must have succeeded.
+fn data(world: &World) -> Value {
+    let answer = world.answer();
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    last_document(answer)["data"].clone()
+}
+
+#[then(expr = "the answer is {string}")]
+fn the_answer_is(world: &mut World, text: String) {
+    assert_eq!(data(world)["response"], text);
+}
+
+#[then("its calls ended so")]
+fn its_calls_ended_so(world: &mut World, step: &Step) {
+    let calls = data(world)["tool_calls"].as_array().expect("calls").clone();
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let found: Vec<Vec<String>> = calls
+        .iter()
+        .map(|call| vec![text(&call["tool"]), text(&call["outcome"])])
+        .collect();
+    let table = step.table.as_ref().expect("the step has a table");
+    assert_eq!(found, table.rows, "{calls:#?}");
+}
+
+#[then("some messages were left out")]
+fn some_were_left_out(world: &mut World) {
+    let data = data(world);
+    assert!(data["messages_left_out"].as_u64() > Some(0), "{data:#}");
+}
+
+#[then(expr = "the model was told {string} in {string}")]
+fn the_model_was_told(world: &mut World, text: String, session: String) {
+    let messages = world.agents().messages(&session);
+    let results = messages.iter().filter(|message| message["role"] == "tool");
+    let said: Vec<&str> = results
+        .filter_map(|message| message["content"].as_str())
+        .collect();
+    assert!(said.iter().any(|said| said.contains(&text)), "{said:?}");
+}
+
+#[then(expr = "message {int} of {string} is marked as failed")]
+fn a_message_is_marked(world: &mut World, number: usize, session: String) {
+    let message = world.agents().messages(&session)[number].clone();
+    assert_eq!(message["state"], "failed", "{message:#}");
+    let why = message["metadata"]["turn_error"].as_str();
+    assert!(why.is_some_and(|why| !why.is_empty()), "{message:#}");
+}
+
+/// A sum of dollars in millionths, which must be a whole number of them.
+fn millionths(dollars: &Value) -> u64 {
+    let sum = dollars.as_f64().expect("a sum") * 1e6;
+    assert!((sum - sum.round()).abs() < 1e-3, "{dollars}");
+    format!("{sum:.0}").parse().expect("a whole number")
+}
+
+fn cost(world: &World, session: &str) -> u64 {
+    let data = world.agents().data(&["session", "show", session]);
+    millionths(&data["token_usage"]["estimated_cost"])
+}
+
+#[then(expr = "the answer cost {int} millionths of a dollar")]
+fn the_answer_cost(world: &mut World, sum: u64) {
+    assert_eq!(millionths(&data(world)["usage"]["cost_usd"]), sum);
+}
+
+#[then("the answer cost an unknown sum")]
+fn the_answer_cost_nobody_knows(world: &mut World) {
+    assert_eq!(data(world)["usage"]["cost_usd"], Value::Null);
+}
+
+#[then(expr = "{string} has cost {int} millionths of a dollar")]
+fn it_has_cost(world: &mut World, session: String, sum: u64) {
+    assert_eq!(cost(world, &session), sum);
+}
+
+#[then(expr = "{string} has cost at most {int} millionths of a dollar")]
+fn it_has_cost_at_most(world: &mut World, session: String, sum: u64) {
+    assert!(cost(world, &session) <= sum, "{}", cost(world, &session));
+}
+
+#[then(expr = "{string} has cost what its answers cost")]
+fn it_has_cost_its_answers(world: &mut World, session: String) {
+    let messages = world.agents().messages(&session);
+    let answers = messages
+        .iter()
+        .filter(|message| message["role"] == "assistant")
+        .count() as u64;
+    // Each takes 3000 tokens in and 2000 out, a millionth of a dollar each.
+    assert_eq!(cost(world, &session), answers * 5000);
+}

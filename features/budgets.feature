@@ -1,0 +1,61 @@
+Feature: Budgets
+  What a call could cost at most is reserved before it is made. What it did cost is counted
+  after it, to the millionth of a dollar.
+
+  Background:
+    Given a new home
+    And a session called "weekly"
+    # At most 16384 tokens of output are asked for: a call can cost about 1.64 cents.
+    And a model that answers
+      """
+      price: {input: 1, output: 1}
+      at_end: repeat_last
+      answers:
+      - text: For a little money.
+        usage: {input_tokens: 3000, output_tokens: 2000}
+      """
+
+  @defect_1919
+  Scenario: Costs add up
+    When I ask "One?" in "weekly"
+    Then the answer cost 5000 millionths of a dollar
+    When I ask "Two?" in "weekly"
+    Then the answer cost 5000 millionths of a dollar
+    And "weekly" has cost 10000 millionths of a dollar
+
+  @defect_5610 @defect_10479
+  Scenario Outline: A budget of nothing pays for nothing
+    When I run "config set <key> 0"
+    And I ask "One?" in "weekly"
+    Then the command fails with exit code 1 and error CA-0910
+    And "weekly" has cost 0 millionths of a dollar
+    And message 0 of "weekly" is marked as failed
+
+    Examples:
+      | key                  |
+      | budget.session-cents |
+      | budget.day-cents     |
+
+  @defect_10479
+  Scenario: The call that would exceed the budget is not made
+    When I run "config set budget.session-cents 3"
+    And I ask until the budget does not suffice, in "weekly"
+    Then "weekly" has cost at most 30000 millionths of a dollar
+    And "weekly" has cost what its answers cost
+
+  Scenario: A day's budget holds for all sessions together
+    Given a session called "other"
+    When I run "config set budget.day-cents 3"
+    And I ask until the budget does not suffice, in "weekly"
+    And I ask "One more?" in "other"
+    Then the command fails with exit code 1 and error CA-0910
+    And "other" has cost 0 millionths of a dollar
+
+  Scenario: A cost that nobody knows is not called nothing
+    Given a model that answers
+      """
+      answers:
+      - text: Who knows?
+      """
+    When I ask "What do you cost?" in "weekly"
+    Then the answer cost an unknown sum
