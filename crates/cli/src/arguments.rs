@@ -3,6 +3,7 @@
 mod model;
 mod project;
 mod resource;
+mod safety;
 mod sandbox;
 mod tool;
 
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::model::{Model, ModelTest};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
+pub(crate) use self::safety::{Safety, SafetyOptions};
 pub(crate) use self::tool::{Permission, SchemaOf, Tool, ToolKind, ToolList, ToolRun, ToolSource};
 use crate::output::Format;
 
@@ -123,6 +125,9 @@ pub(crate) enum Command {
     /// Say what tools may do without asking, and what they may not do
     #[command(subcommand)]
     Permission(Permission),
+    /// See how careful tools are made to be, and by whom
+    #[command(subcommand, alias = "safety-profile")]
+    Safety(Safety),
     /// Print the JSON schema of a file that the program reads, for editors
     #[command(after_help = "Example:
   agents schema tool > tool.schema.json
@@ -296,6 +301,8 @@ pub(crate) struct SessionTell {
     /// One more permission rule, such as \"deny builtin/shell(rm *)\"; may be repeated
     #[arg(long, value_name = "RULE")]
     pub(crate) rule: Vec<String>,
+    #[command(flatten)]
+    pub(crate) safety: SafetyOptions,
     /// The most that this session may cost, in US dollars
     #[arg(long, value_name = "USD")]
     pub(crate) max_cost: Option<String>,

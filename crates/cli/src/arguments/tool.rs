@@ -6,6 +6,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 use cleveragents_tools::Category;
 
+use super::SafetyOptions;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
     /// Register a tool of your own from a YAML file
@@ -126,6 +128,8 @@ pub(crate) struct ToolRun {
     /// Refuse tools that change something
     #[arg(long)]
     pub(crate) read_only: bool,
+    #[command(flatten)]
+    pub(crate) safety: SafetyOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -166,4 +170,6 @@ pub(crate) enum SchemaOf {
     Tool,
     /// models.yaml in the home folder
     Models,
+    /// The file of a safety profile, for --safety and `safety.profile`
+    Safety,
 }

@@ -10,6 +10,7 @@ pub(crate) mod model;
 pub(crate) mod permission;
 pub(crate) mod project;
 pub(crate) mod resource;
+pub(crate) mod safety;
 pub(crate) mod sandbox;
 pub(crate) mod schema;
 pub(crate) mod session;
@@ -26,7 +27,7 @@ use serde_json::json;
 
 use crate::arguments::{
     Arguments, Cleanup, Command, Config, Db, Model, Permission, Project, Resource, ResourceType,
-    Sandbox, Session, Tool,
+    Safety, Sandbox, Session, Tool,
 };
 use crate::context::Context;
 use crate::output::{CommandError, Report};
@@ -96,6 +97,8 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Permission(Permission::Add { .. }) => "permission add",
         Command::Permission(Permission::List) => "permission list",
         Command::Permission(Permission::Remove { .. }) => "permission remove",
+        Command::Safety(Safety::List) => "safety list",
+        Command::Safety(Safety::Show { .. }) => "safety show",
         Command::Schema { .. } => "schema",
         Command::Db(Db::Status) => "db status",
         Command::Db(Db::Upgrade) => "db upgrade",
@@ -126,6 +129,7 @@ pub(crate) fn run(
         Command::Model(command) => model::run(context, command)?,
         Command::Tool(command) => tool::run(context, command)?,
         Command::Permission(command) => permission::run(context, &command)?,
+        Command::Safety(command) => safety::run(context, &command)?,
         Command::Schema { of } => return schema::run(of).map(|()| None),
         Command::Db(command) => db::run(context, &command)?,
         Command::Cleanup(command) => cleanup::run(context, &command)?,

@@ -2,6 +2,7 @@
 //! the sandbox to act in, and an end by signals.
 
 mod person;
+mod safety;
 
 use std::borrow::Cow;
 
@@ -21,6 +22,7 @@ use crate::context::Context;
 use crate::output::CommandError;
 
 pub(crate) use person::Terminal;
+pub(crate) use safety::{InForce, in_force, listed, named};
 
 /// Takes out the keys of the environment, and what looks like one.
 pub(crate) struct Secrets(Redactor);

@@ -10,6 +10,7 @@ mod models;
 mod projects;
 mod references;
 mod resources;
+mod safety;
 mod sessions;
 mod tools;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use cleveragents_domain::{Code, Diagnose, nearest};
 use cleveragents_store::tools::StoredTool;
 use cleveragents_store::{Engine, tools};
-use cleveragents_tools::custom::{self, ToolFileError};
+use cleveragents_tools::custom;
 use cleveragents_tools::{
-    Effect, PermissionRules, Registry, RegistryError, Rule, RuleError, Tool as _, ToolName,
-    ToolSpec,
+    Effect, FileError, PermissionRules, Registry, RegistryError, Rule, RuleError, Tool as _,
+    ToolName, ToolSpec,
 };
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ pub enum ToolError {
     Rule(#[from] RuleError),
     /// The file of a tool is wrong.
     #[error(transparent)]
-    File(#[from] Box<ToolFileError>),
+    File(#[from] Box<FileError>),
     /// There is no such rule.
     #[error("no rule `{0}` is remembered")]
     NoRule(String),
@@ -80,7 +80,7 @@ pub struct RegisteredTool {
     /// Its file and its dates.
     pub stored: StoredTool,
     /// What the file says now, with the variables of now.
-    pub spec: Result<ToolSpec, Box<ToolFileError>>,
+    pub spec: Result<ToolSpec, Box<FileError>>,
 }
 
 impl RegisteredTool {

@@ -23,10 +23,10 @@ pub(super) struct Wrapped {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Header {
+pub(crate) struct Header {
     /// The version of the format: 3.0.
     #[schemars(with = "Option<Value>")]
-    pub(super) version: Option<Spanned<Value>>,
+    pub(crate) version: Option<Spanned<Value>>,
 }
 
 /// The file of a tool.
@@ -105,6 +105,9 @@ pub(super) struct Definition {
     /// How many seconds a call may take; 300 when not given.
     #[schemars(with = "Option<f64>")]
     pub(super) timeout: Option<Late>,
+    /// What one call costs, in US dollars; nothing when not given.
+    #[schemars(with = "Option<f64>")]
+    pub(super) cost: Option<Late>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]

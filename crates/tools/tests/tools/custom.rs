@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_domain::{Code, Diagnose as _};
-use cleveragents_tools::custom::{self, CustomTool, ToolFileError};
-use cleveragents_tools::{Access, CallOutcome, Environment, FailureKind, Registry, Tool as _};
+use cleveragents_tools::custom::{self, CustomTool};
+use cleveragents_tools::{
+    Access, CallOutcome, Environment, FailureKind, FileError, Registry, Tool as _,
+};
 use serde_json::{Value, json};
 
 use crate::support::{Desk, Folder, SECRET};
@@ -20,7 +22,7 @@ fn variables(name: &str) -> Option<String> {
     }
 }
 
-fn read(text: &str) -> Result<CustomTool, ToolFileError> {
+fn read(text: &str) -> Result<CustomTool, FileError> {
     custom::read(text, Path::new("tools/x.yaml"), &variables)
 }
 

@@ -12,7 +12,7 @@ use cleveragents_engine::{
 };
 use cleveragents_models::{CancellationToken, ModelName};
 use cleveragents_process::Cancel;
-use cleveragents_tools::{Gate, Guards, SafetyProfile};
+use cleveragents_tools::Gate;
 
 use super::append::read_text;
 use crate::arguments::SessionTell;
@@ -36,7 +36,9 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
     let engine = context.engine()?;
     let tools = ToolService::new(Arc::clone(&engine));
     let rules = tooling::rules(context, &tools, &arguments.rule)?;
-    let scopes = scopes(context, arguments, &session)?;
+    let safety = tooling::in_force(context, &arguments.safety)?;
+    let most = safety.guards.total_cost(&safety.profile);
+    let scopes = scopes(context, arguments, &session, most)?;
     let turns = TurnService::new(engine, sessions);
     let gate = Gate::new(Arc::new(tools.registry(&context.variables())?));
     let terminal = Terminal::new(tools);
@@ -65,7 +67,6 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
     let workspace = tooling::workspace(context, sandbox, project, |_| {
         format!("session-{}", session.id).to_ascii_lowercase()
     })?;
-    let (profile, guards) = (SafetyProfile::default(), Guards::default());
     let request = TurnRequest {
         prompt: prompt.clone(),
         model,
@@ -74,8 +75,8 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
         tools: TurnTools {
             gate: &gate,
             mode: tooling::mode(arguments.read_only),
-            profile: &profile,
-            guards: &guards,
+            profile: &safety.profile,
+            guards: &safety.guards,
             rules: &rules,
             workspace: workspace.as_ref(),
             approver: &terminal,
@@ -129,6 +130,7 @@ fn scopes(
     context: &Context,
     arguments: &SessionTell,
     session: &Session,
+    most: Option<MicroUsd>,
 ) -> Result<Vec<SpendScope>, CommandError> {
     let asked = arguments
         .max_cost
@@ -147,7 +149,7 @@ fn scopes(
     Ok(vec![
         SpendScope {
             name: format!("session {}", session.id),
-            limit: [asked, configured].into_iter().flatten().min(),
+            limit: [asked, configured, most].into_iter().flatten().min(),
         },
         tooling::day_scope(context),
     ])

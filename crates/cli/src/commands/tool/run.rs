@@ -8,8 +8,7 @@ use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
 use cleveragents_tools::ports::{Scope, Workspace};
 use cleveragents_tools::{
-    CallContext, CallOutcome, CallRequest, FailureKind, Gate, Guards, RefusalReason, SafetyProfile,
-    Shown, ToolSpec,
+    CallContext, CallOutcome, CallRequest, FailureKind, Gate, RefusalReason, Shown, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -38,6 +37,7 @@ pub(super) fn run(
         tool: arguments.tool.name.clone(),
         arguments: input::text(arguments, &registry)?,
     };
+    let safety = tooling::in_force(context, &arguments.safety)?;
     let rules = tooling::rules(context, &tools, &arguments.rule)?;
     let (sandbox, project) = (arguments.sandbox.as_deref(), arguments.project.as_deref());
     let workspace = tooling::workspace(context, sandbox, project, |id| format!("project-{id}"))?;
@@ -50,8 +50,8 @@ pub(super) fn run(
         &CallContext {
             scope: &Scope::default(),
             mode: tooling::mode(arguments.read_only),
-            profile: &SafetyProfile::default(),
-            guards: &Guards::default(),
+            profile: &safety.profile,
+            guards: &safety.guards,
             rules: &rules,
             workspace: workspace
                 .as_ref()
@@ -231,6 +231,13 @@ fn hint(outcome: &CallOutcome) -> String {
         }
         RefusalReason::Budget { .. } => {
             "raise it with `agents config set budget.day-cents CENTS`, or wait until tomorrow".to_owned()
+        }
+        RefusalReason::Profile(_)
+        | RefusalReason::Denylist(_)
+        | RefusalReason::NotOnAllowlist(_)
+        | RefusalReason::CallLimit { .. }
+        | RefusalReason::MissingCheckpoint { .. } => {
+            "`agents safety show` says what is in force and who said it".to_owned()
         }
         _ => "docs/tools.md says what the gate looks at".to_owned(),
     }
