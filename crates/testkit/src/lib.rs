@@ -16,6 +16,7 @@ mod child;
 mod database;
 pub mod model_server;
 mod program;
+mod terminal;
 
 pub use child::{Child, child_input, say, wait_for_go};
 pub use database::TestDatabase;
