@@ -16,7 +16,10 @@ pub(crate) use self::model::{Model, ModelTest};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 pub(crate) use self::safety::{Safety, SafetyOptions};
-pub(crate) use self::tool::{Permission, SchemaOf, Tool, ToolKind, ToolList, ToolRun, ToolSource};
+pub(crate) use self::tool::{
+    CallOutcomeName, Permission, SchemaOf, Tool, ToolCallShow, ToolCalls, ToolKind, ToolList,
+    ToolRun, ToolSource,
+};
 use crate::output::Format;
 
 pub(crate) use sandbox::{

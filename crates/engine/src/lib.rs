@@ -36,8 +36,8 @@ pub use session::{
     SessionError, SessionService, SessionView, Stored,
 };
 pub use tool::{
-    AddedTool, RegisteredTool, SandboxWorkspace, SpendScope, StoreBudget, StoreLedger, ToolError,
-    ToolService,
+    AddedTool, Callable, Excerpt, LeftOut, RegisteredTool, SandboxWorkspace, SpendScope,
+    StoreBudget, StoreLedger, ToolError, ToolService,
 };
 pub use turn::{
     Interrupted, NoObserver, TakenSession, TurnError, TurnObserver, TurnReport, TurnRequest,

@@ -94,6 +94,8 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Tool(Tool::Show { .. }) => "tool show",
         Command::Tool(Tool::Remove { .. }) => "tool remove",
         Command::Tool(Tool::Run(_)) => "tool run",
+        Command::Tool(Tool::Calls(_)) => "tool calls",
+        Command::Tool(Tool::Call(_)) => "tool call",
         Command::Permission(Permission::Add { .. }) => "permission add",
         Command::Permission(Permission::List) => "permission list",
         Command::Permission(Permission::Remove { .. }) => "permission remove",

@@ -42,6 +42,7 @@ impl StoreLedger {
             arguments: storable_json(arguments),
             outcome: InvocationOutcome::Running,
             output: None,
+            log: None,
             error: None,
             reason: None,
             is_repeatable: false,
@@ -109,6 +110,7 @@ impl Ledger for StoreLedger {
                 PortError::new(Error::Internal(format!("an output is lost: {error}")))
             })?;
         let changes = ended.captured.changes.len();
+        let log = storable(ended.log);
         self.engine
             .write(move |unit| {
                 let Some(mut row) = invocations::get(unit, id)? else {
@@ -120,8 +122,17 @@ impl Ledger for StoreLedger {
                 };
                 row.outcome = outcome;
                 row.output = hash;
+                row.log = match log.as_str() {
+                    "" => None,
+                    log => Some(blobs::put(unit, log.as_bytes())?),
+                };
                 row.error.clone_from(&error);
-                invocations::finish(unit, &row)?;
+                if !invocations::finish(unit, &row)? {
+                    return Err(Error::stored(
+                        "a call of a tool",
+                        "was ended by somebody else while it ran",
+                    ));
+                }
                 unit.emit(NewEvent {
                     kind: EventKind::ToolFinished,
                     subject: row.id.to_string(),

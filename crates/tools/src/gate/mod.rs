@@ -38,6 +38,9 @@ use admission::{Admitted, Stop};
 /// JSON answers are checked up to this size.
 const LONGEST_JSON: u64 = 16 << 20;
 
+/// So much of a log the model is shown when a tool failed.
+const SHOWN_LOG: usize = 2 << 10;
+
 /// The only caller of a tool.
 #[derive(Clone)]
 pub struct Gate {
@@ -241,11 +244,21 @@ fn conclude(
             kind: failure.kind,
             message: failure.message,
             shown,
+            log: last_lines(&log).to_owned(),
             captured,
             checkpoint,
             elapsed,
         }),
     })
+}
+
+/// The end of a log, as much as a model is shown: whole lines, unless one alone is too long.
+fn last_lines(log: &str) -> &str {
+    let end = &log[log.ceil_char_boundary(log.len().saturating_sub(SHOWN_LOG))..];
+    if end.len() == log.len() {
+        return end;
+    }
+    end.split_once('\n').map_or(end, |(_, lines)| lines)
 }
 
 /// Stores a refusal and tells it.

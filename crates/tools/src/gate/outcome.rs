@@ -44,6 +44,8 @@ pub struct Failed {
     pub message: String,
     /// What it said before.
     pub shown: Shown,
+    /// The last lines of what it logged, without secrets.
+    pub log: String,
     /// What it changed before.
     pub captured: Captured,
     /// The state before it.
@@ -128,6 +130,10 @@ impl CallOutcome {
                 let said = data(&failed.tool, &failed.shown, failed.invocation);
                 if !said.is_empty() {
                     let _never_fails = write!(text, "\n{said}");
+                }
+                if !failed.log.is_empty() {
+                    let log = untrusted::wrap(&failed.tool.to_string(), &failed.log);
+                    let _never_fails = write!(text, "\nThe end of its log:\n{log}");
                 }
                 text
             }

@@ -40,7 +40,7 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
     let most = safety.guards.total_cost(&safety.profile);
     let scopes = scopes(context, arguments, &session, most)?;
     let turns = TurnService::new(engine, sessions);
-    let gate = Gate::new(Arc::new(tools.registry(&context.variables())?));
+    let gate = Gate::new(tooling::registry(context, &tools)?);
     let terminal = Terminal::new(tools);
     let watcher = Watcher::new(context.printer, arguments.stream);
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cleveragents_engine::{SandboxWorkspace, StoreBudget, StoreLedger, ToolService};
+use cleveragents_engine::{
+    RegisteredTool, SandboxWorkspace, StoreBudget, StoreLedger, ToolError, ToolService,
+};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
@@ -31,7 +33,15 @@ pub(super) fn run(
     arguments: &ToolRun,
 ) -> Result<Report, CommandError> {
     let secrets = Secrets::of(&context.models(None)?);
-    let registry = Arc::new(tools.registry(&context.variables())?);
+    let registry = tooling::registry(context, &tools)?;
+    if registry.get(&arguments.tool.name).is_err()
+        && let Ok(stored) = tools.find_stored(&arguments.tool.name)
+    {
+        // It is registered and was left out: its file says why.
+        let _spec = RegisteredTool::read(stored, &context.variables())
+            .spec
+            .map_err(ToolError::from)?;
+    }
     let request = CallRequest {
         call_id: CALL_ID.to_owned(),
         tool: arguments.tool.name.clone(),
@@ -96,12 +106,17 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
         CallOutcome::Failed(failed) => Some(failure(failed.kind)),
         CallOutcome::Succeeded(_) => None,
     };
+    let log = match outcome {
+        CallOutcome::Failed(failed) => Some(&failed.log).filter(|log| !log.is_empty()),
+        _ => None,
+    };
     let data = json!({
         "tool": tool,
         "outcome": ending,
         "output": shown.map(|shown| output(shown, spec)),
         "output_bytes": shown.map(|shown| shown.total),
         "output_left_out": shown.map(|shown| shown.left_out),
+        "log": log,
         "note": note,
         "reason": kind.map(|kind| json!({"kind": kind, "message": reason})),
         "invocation": outcome.invocation(),
@@ -130,6 +145,9 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
         report = report.panel(panel);
         if shown.total > 0 {
             report = report.text(text(shown));
+        }
+        if let Some(log) = log {
+            report = report.text(format!("The end of its log:\n{log}"));
         }
     }
     if let Some(note) = note {

@@ -192,9 +192,12 @@ fn guards_of_options(options: &SafetyOptions) -> Result<Vec<Said>, CommandError>
     Ok(said)
 }
 
+/// What the value of a key means; nothing when it demands nothing.
+type Reader<'r> = &'r dyn Fn(&Value) -> Option<(String, Guards)>;
+
 fn guards_of_configuration(context: &Context) -> Result<Vec<Said>, CommandError> {
     let list = |value: &Value| value.as_text().and_then(tools).unwrap_or_default();
-    let readers: [(&'static Key, &dyn Fn(&Value) -> Option<(String, Guards)>); 4] = [
+    let readers: [(&'static Key, Reader<'_>); 4] = [
         (&keys::SAFETY_DENY_TOOLS, &|value| {
             Some(denying(list(value)))
         }),
