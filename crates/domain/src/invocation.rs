@@ -62,6 +62,8 @@ pub struct ToolInvocation {
     pub outcome: InvocationOutcome,
     /// What came back, in the blob store.
     pub output: Option<ContentHash>,
+    /// What came back, such as `image/png`, when it is not text.
+    pub media_type: Option<String>,
     /// The end of what it logged beside it, in the blob store.
     pub log: Option<ContentHash>,
     /// Why it failed or was refused.

@@ -163,6 +163,7 @@ fn content_is_collected_when_nothing_refers_to_it_and_its_grace_is_over() {
             outcome: InvocationOutcome::Succeeded,
             output: Some(output),
             log: Some(log),
+            media_type: None,
             error: None,
 
             reason: None,

@@ -24,6 +24,7 @@ fn running(plan: PlanId, arguments: Value) -> ToolInvocation {
         outcome: InvocationOutcome::Running,
         output: None,
         log: None,
+        media_type: None,
         error: None,
 
         reason: None,
@@ -187,6 +188,7 @@ fn calls_are_listed_newest_first_by_session_tool_and_outcome() {
             call.tool = tool.to_owned();
             call.outcome = outcome;
             call.log = Some(ContentHash::of(tool.as_bytes()));
+            call.media_type = Some("image/png".to_owned());
             call.finished_at = Some(call.started_at);
             insert(&engine, &call).expect("stored");
             all.push(call);

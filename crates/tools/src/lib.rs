@@ -29,8 +29,8 @@ pub mod untrusted;
 pub use capability::{Access, Capability, Environment};
 pub use file_error::FileError;
 pub use gate::{
-    CallContext, CallOutcome, CallRequest, Failed, Gate, GateError, Permit, Phase, PlanMode,
-    Refusal, RefusalReason, Succeeded,
+    CallContext, CallOutcome, CallRequest, Failed, Gate, GateError, Permit, Phase, Picture,
+    PlanMode, Refusal, RefusalReason, Succeeded,
 };
 pub use loop_guard::{LoopGuard, Verdict};
 pub use name::{ToolName, ToolNameError};

@@ -244,6 +244,8 @@ pub(crate) enum SchemaOf {
     Tool,
     /// models.yaml in the home folder
     Models,
+    /// The file of a resource type, for `resource type add`
+    ResourceType,
     /// The file of a safety profile, for --safety and `safety.profile`
     Safety,
 }

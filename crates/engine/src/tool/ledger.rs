@@ -43,6 +43,7 @@ impl StoreLedger {
             outcome: InvocationOutcome::Running,
             output: None,
             log: None,
+            media_type: None,
             error: None,
             reason: None,
             is_repeatable: false,
@@ -111,6 +112,7 @@ impl Ledger for StoreLedger {
             })?;
         let changes = ended.captured.changes.len();
         let log = storable(ended.log);
+        let media_type = ended.media_type.map(str::to_owned);
         self.engine
             .write(move |unit| {
                 let Some(mut row) = invocations::get(unit, id)? else {
@@ -126,6 +128,7 @@ impl Ledger for StoreLedger {
                     "" => None,
                     log => Some(blobs::put(unit, log.as_bytes())?),
                 };
+                row.media_type.clone_from(&media_type);
                 row.error.clone_from(&error);
                 if !invocations::finish(unit, &row)? {
                     return Err(Error::stored(

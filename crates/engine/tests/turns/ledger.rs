@@ -31,6 +31,7 @@ fn finish(ledger: &StoreLedger, id: ToolInvocationId, log: &str) -> Result<(), P
         id,
         outcome: InvocationOutcome::Succeeded,
         output: &mut Spool::new(1 << 10),
+        media_type: None,
         log,
         error: None,
         captured: &Captured::default(),

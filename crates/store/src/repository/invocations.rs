@@ -12,7 +12,7 @@ use crate::value::{Param, Row, params};
 macro_rules! columns {
     () => {
         "invocation_id, plan_id, session_id, turn_id, call_id, tool, arguments, outcome, output_hash, error, reason, \
-         repeatable, started_at, finished_at, log_hash"
+         repeatable, started_at, finished_at, log_hash, media_type"
     };
 }
 
@@ -37,6 +37,7 @@ fn read(mut row: Row) -> Result<ToolInvocation, Error> {
         started_at: row.take()?,
         finished_at: row.take()?,
         log: row.take()?,
+        media_type: row.take()?,
     })
 }
 
@@ -46,7 +47,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, invocation: &ToolInvocation) -> Result<
         concat!(
             "INSERT INTO tool_invocations (",
             columns!(),
-            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"
+            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"
         ),
         params![
             invocation.id,
@@ -64,6 +65,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, invocation: &ToolInvocation) -> Result<
             invocation.started_at,
             invocation.finished_at,
             invocation.log,
+            invocation.media_type.as_ref(),
         ],
     )?;
     Ok(())
@@ -73,7 +75,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, invocation: &ToolInvocation) -> Result<
 pub fn finish(unit: &mut UnitOfWork<'_>, ended: &ToolInvocation) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
-        "UPDATE tool_invocations SET outcome = ?2, output_hash = ?3, error = ?4, finished_at = ?5, log_hash = ?6 \
+        "UPDATE tool_invocations SET outcome = ?2, output_hash = ?3, error = ?4, finished_at = ?5, log_hash = ?6, media_type = ?7 \
          WHERE invocation_id = ?1 AND outcome = 'running'",
         params![
             ended.id,
@@ -82,6 +84,7 @@ pub fn finish(unit: &mut UnitOfWork<'_>, ended: &ToolInvocation) -> Result<bool,
             ended.error.as_ref(),
             ended.finished_at.unwrap_or(now),
             ended.log,
+            ended.media_type.as_ref(),
         ],
     )?;
     Ok(touched > 0)

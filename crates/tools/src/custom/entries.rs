@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use cleveragents_domain::yaml;
+use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
@@ -155,6 +156,7 @@ pub(super) struct CapabilityEntry {
 /// What a slot takes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = slot_aliases)]
 pub(super) struct SlotEntry {
     /// The type of the resource.
     pub(super) r#type: String,
@@ -174,6 +176,7 @@ pub(super) struct SlotEntry {
 /// A slot with its name.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = named_slot_aliases)]
 pub(super) struct NamedSlot {
     /// What the tool calls it.
     pub(super) name: String,
@@ -198,4 +201,17 @@ pub(super) struct NamedSlot {
 pub(super) enum SlotAccess {
     ReadOnly,
     ReadWrite,
+}
+
+fn slot_aliases(schema: &mut Schema) {
+    if let Some(schema) = schema.as_object_mut() {
+        yaml::add_aliases(schema, &[("binding", &["binding_mode"])]);
+    }
+}
+
+fn named_slot_aliases(schema: &mut Schema) {
+    slot_aliases(schema);
+    if let Some(schema) = schema.as_object_mut() {
+        yaml::add_aliases(schema, &[("type", &["resource_type"])]);
+    }
 }

@@ -115,11 +115,13 @@ pub(super) fn show(tools: &ToolService, arguments: &ToolCallShow) -> Result<Repo
     }
     let output = tools.excerpt(call.output, 0, SHOWN_BYTES)?;
     let log = tools.excerpt(call.log, 0, SHOWN_BYTES)?;
+    let picture = call.media_type.as_deref();
     let mut data = summary(&call);
     data["arguments"] = call.arguments.clone();
+    data["media_type"] = json!(call.media_type);
     data["repeatable"] = call.is_repeatable.into();
-    data["output"] = json!(output.as_ref().map(excerpt_json));
-    data["log"] = json!(log.as_ref().map(excerpt_json));
+    data["output"] = json!(output.as_ref().map(|output| excerpt_json(output, picture)));
+    data["log"] = json!(log.as_ref().map(|log| excerpt_json(log, None)));
     let mut report = Report::new("tool call").data(data).panel(
         Panel::new("Call")
             .row("Id", Cell::Id(call.id.to_string()))
@@ -139,10 +141,13 @@ pub(super) fn show(tools: &ToolService, arguments: &ToolCallShow) -> Result<Repo
     );
     let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
     report = report.text(format!("Arguments:\n{arguments}"));
-    for (title, option, excerpt) in [("Output", "--output", output), ("Log", "--log", log)] {
+    for (title, option, excerpt, picture) in [
+        ("Output", "--output", output, picture),
+        ("Log", "--log", log, None),
+    ] {
         let Some(excerpt) = excerpt else { continue };
-        report = report.text(format!("{title}:\n{}", text(&excerpt)));
-        if excerpt.next().is_some() {
+        report = report.text(format!("{title}:\n{}", text(&excerpt, picture)));
+        if excerpt.next().is_some() && picture.is_none() {
             report = report.info(format!(
                 "{} of {} bytes are shown; `agents tool call {} {option}` shows more",
                 excerpt.bytes.len(),
@@ -160,10 +165,11 @@ fn page(
     call: &ToolInvocation,
     arguments: &ToolCallShow,
 ) -> Result<Report, CommandError> {
-    let (stored, name, option) = if arguments.log {
-        (call.log, "log", "--log")
+    let (stored, name, option, picture) = if arguments.log {
+        (call.log, "log", "--log", None)
     } else {
-        (call.output, "output", "--output")
+        let picture = call.media_type.as_deref();
+        (call.output, "output", "--output", picture)
     };
     let length = usize::try_from(arguments.bytes).unwrap_or(usize::MAX);
     let from = match arguments.page {
@@ -177,8 +183,8 @@ fn page(
     };
     let (next, total) = (excerpt.next(), excerpt.total);
     let mut report = Report::new("tool call")
-        .data(json!({"id": call.id, name: excerpt_json(&excerpt)}))
-        .text(text(&excerpt));
+        .data(json!({"id": call.id, name: excerpt_json(&excerpt, picture)}))
+        .text(text(&excerpt, picture));
     if let Some(next) = next {
         report = report.info(format!(
             "it goes on: `agents tool call {} {option} --from {next}`",
@@ -189,9 +195,9 @@ fn page(
     Ok(report.ok(format!("Bytes {} to {end} of {total} shown", excerpt.from)))
 }
 
-fn excerpt_json(excerpt: &Excerpt) -> Value {
+fn excerpt_json(excerpt: &Excerpt, picture: Option<&str>) -> Value {
     json!({
-        "text": text(excerpt),
+        "text": text(excerpt, picture),
         "from": excerpt.from,
         "bytes": excerpt.bytes.len(),
         "total_bytes": excerpt.total,
@@ -199,6 +205,10 @@ fn excerpt_json(excerpt: &Excerpt) -> Value {
     })
 }
 
-fn text(excerpt: &Excerpt) -> String {
-    String::from_utf8_lossy(&excerpt.bytes).into_owned()
+/// What can be read of it; of a picture what it is.
+fn text(excerpt: &Excerpt, picture: Option<&str>) -> String {
+    match picture {
+        Some(kind) => format!("[{kind}, {} bytes]", excerpt.total),
+        None => String::from_utf8_lossy(&excerpt.bytes).into_owned(),
+    }
 }

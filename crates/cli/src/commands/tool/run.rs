@@ -106,6 +106,10 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
         CallOutcome::Failed(failed) => Some(failure(failed.kind)),
         CallOutcome::Succeeded(_) => None,
     };
+    let picture = match outcome {
+        CallOutcome::Succeeded(done) => done.picture.as_ref().map(ToString::to_string),
+        _ => None,
+    };
     let log = match outcome {
         CallOutcome::Failed(failed) => Some(&failed.log).filter(|log| !log.is_empty()),
         _ => None,
@@ -113,7 +117,10 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
     let data = json!({
         "tool": tool,
         "outcome": ending,
-        "output": shown.map(|shown| output(shown, spec)),
+        "output": match &picture {
+            Some(picture) => Some(Value::String(picture.clone())),
+            None => shown.map(|shown| output(shown, spec)),
+        },
         "output_bytes": shown.map(|shown| shown.total),
         "output_left_out": shown.map(|shown| shown.left_out),
         "log": log,
@@ -144,7 +151,7 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
         }
         report = report.panel(panel);
         if shown.total > 0 {
-            report = report.text(text(shown));
+            report = report.text(picture.unwrap_or_else(|| text(shown)));
         }
         if let Some(log) = log {
             report = report.text(format!("The end of its log:\n{log}"));
