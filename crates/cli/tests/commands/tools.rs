@@ -484,7 +484,7 @@ fn a_remembered_rule_holds_for_calls() {
 #[test]
 fn schemas_are_printed_alone_in_every_format() {
     let agents = agents();
-    for name in ["tool", "models"] {
+    for name in ["tool", "models", "safety", "resource-type"] {
         for format in ["rich", "json"] {
             let answer = agents.run(&["--format", format, "schema", name]);
             assert_eq!((answer.code, answer.err.as_str()), (Some(0), ""));

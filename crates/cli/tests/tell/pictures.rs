@@ -93,7 +93,7 @@ fn a_picture_that_a_tool_reads_is_shown_to_the_model() {
 fn a_model_that_cannot_see_is_told_so() {
     let form = Form::OpenAi;
     let talk = talk(form);
-    let models = "models: {openai/blind: {vision: false}}\n";
+    let models = "models: {openai/blind: {capabilities: {vision: false}}}\n";
     std::fs::write(talk.agents.home().join("models.yaml"), models).expect("a file");
     let told = talk.told(&["--actor", "openai/blind", "look"]);
     assert_eq!(told["response"], "A cat.");
