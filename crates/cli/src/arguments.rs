@@ -3,6 +3,7 @@
 mod model;
 mod project;
 mod resource;
+mod safety;
 mod sandbox;
 mod tool;
 mod turn;
@@ -15,7 +16,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::model::{Model, ModelTest};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
-pub(crate) use self::tool::{Permission, SchemaOf, Tool, ToolKind, ToolList, ToolRun, ToolSource};
+pub(crate) use self::safety::{Safety, SafetyOptions};
+pub(crate) use self::tool::{
+    CallOutcomeName, Permission, SchemaOf, Tool, ToolCallShow, ToolCalls, ToolKind, ToolList,
+    ToolRun, ToolSource,
+};
 pub(crate) use self::turn::{Chat, TurnOptions};
 use crate::output::Format;
 
@@ -127,6 +132,9 @@ pub(crate) enum Command {
     /// Say what tools may do without asking, and what they may not do
     #[command(subcommand)]
     Permission(Permission),
+    /// See how careful tools are made to be, and by whom
+    #[command(subcommand, alias = "safety-profile")]
+    Safety(Safety),
     /// Print the JSON schema of a file that the program reads, for editors
     #[command(after_help = "Example:
   agents schema tool > tool.schema.json

@@ -204,6 +204,10 @@ codes! {
     TurnWithoutEnd = "CA-0912", Failed, "the model comes to no end";
     NothingToResume = "CA-0913", NotFound, "no turn was interrupted";
     RuleNotFound = "CA-0914", NotFound, "the permission rule is not remembered";
+    MalformedSafety = "CA-0920", Usage, "the safety file cannot be read";
+    InvalidSafety = "CA-0921", Usage, "the safety file breaks a rule";
+    SafetyNotFound = "CA-0922", NotFound, "the safety profile does not exist";
+    InvocationNotFound = "CA-0923", NotFound, "the call of a tool does not exist";
 }
 
 /// An error that can be shown to a person: it knows its code, a hint and machine-readable details.

@@ -20,7 +20,8 @@ pub enum InvocationOutcome {
 }
 
 impl InvocationOutcome {
-    const ALL: [Self; 4] = [Self::Running, Self::Succeeded, Self::Failed, Self::Refused];
+    /// Every outcome.
+    pub const ALL: [Self; 4] = [Self::Running, Self::Succeeded, Self::Failed, Self::Refused];
 
     /// The outcome as stored.
     pub const fn as_str(self) -> &'static str {
@@ -61,6 +62,10 @@ pub struct ToolInvocation {
     pub outcome: InvocationOutcome,
     /// What came back, in the blob store.
     pub output: Option<ContentHash>,
+    /// What came back, such as `image/png`, when it is not text.
+    pub media_type: Option<String>,
+    /// The end of what it logged beside it, in the blob store.
+    pub log: Option<ContentHash>,
     /// Why it failed or was refused.
     pub error: Option<String>,
     /// Which of the reasons for a refusal it was.

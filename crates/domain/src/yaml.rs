@@ -174,6 +174,37 @@ pub fn check_version(version: Option<&Spanned<Value>>) -> Result<(), Fault> {
     Err(Fault::at(version, message).fixed_by("write `version: \"3.0\"`, or leave it out"))
 }
 
+/// Adds the other names of fields to the JSON schema of a map, which knows only the first of each.
+pub fn add_aliases(schema: &mut serde_json::Map<String, Value>, aliases: &[(&str, &[&str])]) {
+    for (name, others) in aliases {
+        if let Some(Value::Object(properties)) = schema.get_mut("properties")
+            && let Some(property) = properties.get(*name).cloned()
+        {
+            for other in *others {
+                properties.insert((*other).to_owned(), property.clone());
+            }
+        }
+        let Some(Value::Array(required)) = schema.get_mut("required") else {
+            continue;
+        };
+        let count = required.len();
+        required.retain(|field| field != name);
+        if required.len() < count {
+            // Under any of its names.
+            let names = std::iter::once(name).chain(*others);
+            let any: Vec<Value> = names
+                .map(|name| serde_json::json!({"required": [name]}))
+                .collect();
+            let all = schema
+                .entry("allOf")
+                .or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(all) = all {
+                all.push(serde_json::json!({"anyOf": any}));
+            }
+        }
+    }
+}
+
 /// Gives the value of a variable.
 pub type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 

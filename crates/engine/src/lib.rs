@@ -24,7 +24,7 @@ pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, Project
 pub use resource::{
     GitProbe, GitProblem, GitState, Holder, Inspection, NewResource, Outcome, Presence, Register,
     Registered, RegisteredType, ResourceDetails, ResourceError, ResourceFilter, ResourceService,
-    TreeNode, TypeRegistry, git_probe,
+    TreeNode, TypeRegistry, git_probe, resource_type_schema,
 };
 pub use sandbox::{
     Applied, ApplyRequest, CaptureReport, Doer, ExecReport, ExecRequest, MemberChanges,
@@ -36,8 +36,8 @@ pub use session::{
     SessionError, SessionService, SessionView, Stored,
 };
 pub use tool::{
-    AddedTool, RegisteredTool, SandboxWorkspace, SpendScope, StoreBudget, StoreLedger, ToolError,
-    ToolService,
+    AddedTool, Callable, Excerpt, LeftOut, RegisteredTool, SandboxWorkspace, SpendScope,
+    StoreBudget, StoreLedger, ToolError, ToolService,
 };
 pub use turn::{
     Interrupted, NoObserver, TakenSession, TurnError, TurnObserver, TurnReport, TurnRequest,

@@ -47,7 +47,8 @@ pub use file::file_schema;
 pub use keyring::system_keyring;
 pub use limits::{Limits, RetryPolicy};
 pub use message::{
-    AssistantMessage, ChatMessage, Reasoning, ToolCall, ToolDefinition, ToolResult, UserPart,
+    AssistantMessage, ChatMessage, Picture, Reasoning, ToolCall, ToolDefinition, ToolResult,
+    UserPart,
 };
 pub use model::{Capabilities, EventStream, Model, complete};
 pub use name::{ModelName, ModelNameError};

@@ -106,6 +106,29 @@ pub struct ToolResult {
     /// Whether the tool failed or was refused.
     #[serde(default)]
     pub is_error: bool,
+    /// Pictures that it gave. They are kept with the call and not with the message.
+    #[serde(skip)]
+    pub pictures: Vec<Picture>,
+}
+
+/// A picture that a tool gave.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Picture {
+    /// What it is, such as `image/png`.
+    pub media_type: String,
+    /// Its bytes.
+    pub data: Vec<u8>,
+}
+
+impl std::fmt::Debug for Picture {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "[{}, {} bytes]",
+            self.media_type,
+            self.data.len()
+        )
+    }
 }
 
 /// A tool as it is offered to a model.
@@ -173,6 +196,7 @@ mod tests {
             }),
             ChatMessage::Tool {
                 results: vec![ToolResult {
+                    pictures: Vec::new(),
                     call_id: "c1".to_owned(),
                     content: "bad".to_owned(),
                     is_error: true,

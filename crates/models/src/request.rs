@@ -92,7 +92,10 @@ impl ChatRequest {
             ChatMessage::User { parts } => parts
                 .iter()
                 .any(|part| matches!(part, UserPart::Image { .. })),
-            _ => false,
+            ChatMessage::Tool { results } => {
+                results.iter().any(|result| !result.pictures.is_empty())
+            }
+            ChatMessage::Assistant(_) => false,
         })
     }
 }

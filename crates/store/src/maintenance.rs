@@ -274,8 +274,9 @@ const RULES: [(&str, &str); 3] = [
     (
         "tool outputs",
         "SELECT 'tool invocation ' || invocation_id || ' refers to content that is not stored' \
-         FROM tool_invocations WHERE output_hash IS NOT NULL \
-         AND NOT EXISTS (SELECT 1 FROM blobs WHERE hash = output_hash)",
+         FROM tool_invocations WHERE (output_hash IS NOT NULL \
+         AND NOT EXISTS (SELECT 1 FROM blobs WHERE hash = output_hash)) \
+         OR (log_hash IS NOT NULL AND NOT EXISTS (SELECT 1 FROM blobs WHERE hash = log_hash))",
     ),
 ];
 

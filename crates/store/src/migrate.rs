@@ -49,6 +49,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     3 "0003_resources";
     4 "0004_sandboxes";
     5 "0005_turns";
+    6 "0006_calls";
 };
 
 impl Migration {

@@ -137,6 +137,7 @@ fn content_is_collected_when_nothing_refers_to_it_and_its_grace_is_over() {
         let (plan, changeset) = (PlanId::generate(), ChangesetId::generate());
         let unused = put(&engine, b"unused");
         let output = put(&engine, b"output of a tool");
+        let log = put(&engine, b"the log of a call");
         let before = put(&engine, b"before a change");
         let after = put(&engine, b"after a change");
         assert_eq!(collect(&engine), 0, "all of it is new");
@@ -161,6 +162,8 @@ fn content_is_collected_when_nothing_refers_to_it_and_its_grace_is_over() {
             arguments: serde_json::json!({}),
             outcome: InvocationOutcome::Succeeded,
             output: Some(output),
+            log: Some(log),
+            media_type: None,
             error: None,
 
             reason: None,
@@ -186,7 +189,7 @@ fn content_is_collected_when_nothing_refers_to_it_and_its_grace_is_over() {
         database.meddle("UPDATE blobs SET created_at = 0");
         assert_eq!(collect(&engine), 1, "on {}", database.kind);
         assert_eq!(get(&engine, unused), Ok(None));
-        for kept in [output, before, after] {
+        for kept in [output, log, before, after] {
             assert!(
                 get(&engine, kept).expect("read").is_some(),
                 "still referred to"

@@ -1,8 +1,9 @@
 //! Tool calls: a row before the effect, completed once.
 
 use cleveragents_domain::{
-    ContentHash, InvocationOutcome, PlanId, Timestamp, ToolInvocation, ToolInvocationId,
+    ContentHash, InvocationOutcome, PlanId, SessionId, Timestamp, ToolInvocation, ToolInvocationId,
 };
+use cleveragents_store::invocations::InvocationFilter;
 use cleveragents_store::{Engine, Error, invocations, plans};
 use cleveragents_testkit::{TestDatabase, at_once, proof_size};
 use proptest::collection::{btree_map, vec};
@@ -22,6 +23,8 @@ fn running(plan: PlanId, arguments: Value) -> ToolInvocation {
         arguments,
         outcome: InvocationOutcome::Running,
         output: None,
+        log: None,
+        media_type: None,
         error: None,
 
         reason: None,
@@ -166,5 +169,93 @@ fn the_calls_of_a_plan_are_listed_oldest_first() {
             .read(|reader| invocations::of_plan(reader, plan))
             .expect("read");
         assert_eq!(listed, calls);
+    }
+}
+
+#[test]
+fn calls_are_listed_newest_first_by_session_tool_and_outcome() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let plan = add_plan(&engine);
+        let mut all = Vec::new();
+        for (tool, outcome) in [
+            ("builtin/git-log", InvocationOutcome::Succeeded),
+            ("builtin/git_log", InvocationOutcome::Refused),
+            ("local/100%", InvocationOutcome::Failed),
+            ("builtin/shell", InvocationOutcome::Refused),
+        ] {
+            let mut call = running(plan, json!({}));
+            call.tool = tool.to_owned();
+            call.outcome = outcome;
+            call.log = Some(ContentHash::of(tool.as_bytes()));
+            call.media_type = Some("image/png".to_owned());
+            call.finished_at = Some(call.started_at);
+            insert(&engine, &call).expect("stored");
+            all.push(call);
+        }
+        all.sort_by_key(|call| std::cmp::Reverse(call.id));
+        let listed = |filter: &InvocationFilter| {
+            let page = engine
+                .read(|reader| invocations::list(reader, filter))
+                .expect("read");
+            (page.invocations, page.matching)
+        };
+        assert_eq!(listed(&InvocationFilter::default()), (all.clone(), 4));
+        let page = InvocationFilter {
+            offset: 1,
+            limit: Some(2),
+            ..InvocationFilter::default()
+        };
+        assert_eq!(listed(&page), (all[1..3].to_vec(), 4), "{}", database.kind);
+        let beyond = InvocationFilter {
+            offset: 9,
+            ..InvocationFilter::default()
+        };
+        assert_eq!(listed(&beyond), (Vec::new(), 4));
+        for (pattern, expected) in [
+            ("builtin/git-log", vec!["builtin/git-log"]),
+            // What means something to SQL means only itself here.
+            ("builtin/git_log", vec!["builtin/git_log"]),
+            ("local/100%", vec!["local/100%"]),
+            ("%", vec![]),
+            (
+                "builtin/git?log",
+                vec!["builtin/git-log", "builtin/git_log"],
+            ),
+            ("*/s*", vec!["builtin/shell"]),
+        ] {
+            let filter = InvocationFilter {
+                tool: Some(pattern.to_owned()),
+                ..InvocationFilter::default()
+            };
+            let mut names: Vec<_> = listed(&filter)
+                .0
+                .into_iter()
+                .map(|call| call.tool)
+                .collect();
+            names.sort_unstable();
+            assert_eq!(names, expected, "{pattern} on {}", database.kind);
+        }
+        let refused = InvocationFilter {
+            outcome: Some(InvocationOutcome::Refused),
+            limit: Some(1),
+            ..InvocationFilter::default()
+        };
+        let (calls, matching) = listed(&refused);
+        assert_eq!((calls.len(), matching), (1, 2));
+        let elsewhere = InvocationFilter {
+            session: Some(SessionId::generate()),
+            ..InvocationFilter::default()
+        };
+        assert_eq!(listed(&elsewhere), (Vec::new(), 0));
+        let id = all[2].id.to_string();
+        let found = |prefix: &str| {
+            engine
+                .read(|reader| invocations::with_prefix(reader, prefix, 9))
+                .expect("read")
+        };
+        assert_eq!(found(&id), [all[2].clone()], "on {}", database.kind);
+        assert_eq!(found(&id[..6]).len(), 4, "made in the same hour");
+        assert!(found("7ZZZZZ").is_empty());
     }
 }

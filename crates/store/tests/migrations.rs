@@ -357,6 +357,8 @@ fn defect_5417_a_row_without_its_parent_is_refused_and_children_go_with_it() {
             arguments: serde_json::json!({}),
             outcome: InvocationOutcome::Running,
             output: None,
+            log: None,
+            media_type: None,
             error: None,
 
             reason: None,

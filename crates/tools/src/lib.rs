@@ -13,6 +13,7 @@
 pub mod builtin;
 mod capability;
 pub mod custom;
+mod file_error;
 mod gate;
 mod loop_guard;
 mod name;
@@ -26,16 +27,18 @@ mod tool;
 pub mod untrusted;
 
 pub use capability::{Access, Capability, Environment};
+pub use file_error::FileError;
 pub use gate::{
-    CallContext, CallOutcome, CallRequest, Failed, Gate, GateError, Permit, Phase, PlanMode,
-    Refusal, RefusalReason, Succeeded,
+    CallContext, CallOutcome, CallRequest, Failed, Gate, GateError, Permit, Phase, Picture,
+    PlanMode, Refusal, RefusalReason, Succeeded,
 };
 pub use loop_guard::{LoopGuard, Verdict};
 pub use name::{ToolName, ToolNameError};
 pub use output::{DEFAULT_SHOWN_BYTES, Log, Output, Shown, Spool};
 pub use registry::{Registry, RegistryError};
 pub use safety::{
-    Decision, Effect, Fence, Guards, PermissionRules, Rule, RuleError, SafetyProfile, ToolPattern,
+    AllowList, Decision, Effect, Fence, Guards, PermissionRules, Rule, RuleError, STANDARD, Safety,
+    SafetyProfile, ToolPattern,
 };
 pub use spec::{Binding, Category, DEFAULT_TIMEOUT, Ground, Slot, Source, ToolSpec};
 pub use tool::{

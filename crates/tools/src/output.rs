@@ -109,7 +109,7 @@ pub struct Log {
 }
 
 /// So much of a log is kept.
-const LOG_KEPT: usize = 16 << 10;
+const LOG_KEPT: usize = 64 << 10;
 
 impl Log {
     /// Takes in some bytes.
@@ -128,7 +128,7 @@ impl Log {
     }
 
     /// Its end, without a first line that was cut: it may hold half of a secret.
-    pub(crate) fn end(&self) -> Vec<u8> {
+    fn end(&self) -> Vec<u8> {
         let (front, back) = self.bytes.as_slices();
         let bytes = [front, back].concat();
         let start = if bytes.len() < LOG_KEPT {
@@ -169,7 +169,8 @@ pub struct Shown {
 }
 
 impl Spool {
-    pub(crate) const fn new(limit: usize) -> Self {
+    /// An empty one, of which so many bytes are shown.
+    pub const fn new(limit: usize) -> Self {
         Self {
             limit,
             head: Vec::new(),
@@ -317,11 +318,14 @@ mod tests {
         let mut log = Log::default();
         log.push(b"first sk-secret\n");
         assert_eq!(log.text(&Known), "first [REDACTED]\n");
-        for _ in 0..3_000 {
+        for _ in 0..8_000 {
             log.push(b"sk-secret line\n");
         }
         let text = log.text(&Known);
-        assert!(text.len() <= 20_000 && !text.contains("secret"), "{text}");
+        assert!(
+            text.len() <= 2 * super::LOG_KEPT && !text.contains("secret"),
+            "{text}"
+        );
         assert!(text.starts_with("[REDACTED] line\n") && text.ends_with(" line\n"));
     }
 

@@ -116,6 +116,13 @@ pub struct Registry {
     tools: BTreeMap<ToolName, Entry>,
 }
 
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.list().map(|spec| spec.name.to_string());
+        formatter.debug_list().entries(names).finish()
+    }
+}
+
 impl Registry {
     /// A registry without any tool.
     pub fn empty() -> Self {

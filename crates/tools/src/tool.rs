@@ -125,6 +125,8 @@ pub struct Answer {
     pub touched: Touched,
     /// A word of the program's own beside it, such as how to read on.
     pub note: Option<String>,
+    /// What was written, such as `image/png`, when it is a picture and not text.
+    pub media_type: Option<&'static str>,
 }
 
 impl Answer {
@@ -134,6 +136,7 @@ impl Answer {
             body: Body::Written,
             touched: Touched::Nothing,
             note: None,
+            media_type: None,
         }
     }
 

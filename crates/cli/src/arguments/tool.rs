@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
+use cleveragents_domain::InvocationOutcome;
 use cleveragents_tools::Category;
+
+use super::SafetyOptions;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
@@ -46,7 +49,80 @@ Examples:
         yes: bool,
     },
     /// Call a tool yourself, through the same gate as a model
-    Run(ToolRun),
+    Run(Box<ToolRun>),
+    /// List the calls that were made, by models and by hand, newest first
+    Calls(ToolCalls),
+    /// Show one call: its arguments, what came of it, and all that it said
+    Call(ToolCallShow),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agents tool calls --session weekly --outcome refused
+  agents tool calls --tool 'builtin/git-*' --limit 50
+  agents tool calls --offset 20")]
+pub(crate) struct ToolCalls {
+    /// Only calls of this session
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// Only calls of this tool, or of tools like builtin/git-*
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) tool: Option<String>,
+    /// Only calls that ended like this
+    #[arg(long, value_enum)]
+    pub(crate) outcome: Option<CallOutcomeName>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) limit: u64,
+    /// Skip so many first
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) offset: u64,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CallOutcomeName {
+    Running,
+    Succeeded,
+    Failed,
+    Refused,
+}
+
+impl CallOutcomeName {
+    pub(crate) const fn outcome(self) -> InvocationOutcome {
+        match self {
+            Self::Running => InvocationOutcome::Running,
+            Self::Succeeded => InvocationOutcome::Succeeded,
+            Self::Failed => InvocationOutcome::Failed,
+            Self::Refused => InvocationOutcome::Refused,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agents tool call 01JX3Q
+  agents tool call 01JX3Q --output --page 2
+  agents --format json tool call 01JX3Q --log --from 4096")]
+pub(crate) struct ToolCallShow {
+    /// The call: its id, or the first 6 or more characters of it
+    #[arg(value_name = "ID")]
+    pub(crate) call: String,
+    /// Show all that it said, in pages
+    #[arg(long)]
+    pub(crate) output: bool,
+    /// Show what it logged, in pages
+    #[arg(long, conflicts_with = "output")]
+    pub(crate) log: bool,
+    /// Which page, from 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "from")]
+    pub(crate) page: Option<u64>,
+    /// From which byte on
+    #[arg(long, value_name = "OFFSET")]
+    pub(crate) from: Option<u64>,
+    /// How many bytes a page has
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(4..=67_108_864))]
+    pub(crate) bytes: u64,
 }
 
 #[derive(Debug, Args)]
@@ -126,6 +202,8 @@ pub(crate) struct ToolRun {
     /// Refuse tools that change something
     #[arg(long)]
     pub(crate) read_only: bool,
+    #[command(flatten)]
+    pub(crate) safety: SafetyOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -166,4 +244,8 @@ pub(crate) enum SchemaOf {
     Tool,
     /// models.yaml in the home folder
     Models,
+    /// The file of a resource type, for `resource type add`
+    ResourceType,
+    /// The file of a safety profile, for --safety and `safety.profile`
+    Safety,
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::SafetyOptions;
+
 /// Who answers, where tools act, and what they may do.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TurnOptions {
@@ -22,6 +24,8 @@ pub(crate) struct TurnOptions {
     /// One more permission rule, such as "deny builtin/shell(rm *)"; may be repeated
     #[arg(long, value_name = "RULE")]
     pub(crate) rule: Vec<String>,
+    #[command(flatten)]
+    pub(crate) safety: SafetyOptions,
     /// The most that this session may cost, in US dollars
     #[arg(long, value_name = "USD")]
     pub(crate) max_cost: Option<String>,

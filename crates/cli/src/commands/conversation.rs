@@ -15,9 +15,9 @@ use cleveragents_engine::{
 };
 use cleveragents_models::{CancellationToken, Catalogue, ModelName};
 use cleveragents_process::Cancel;
-use cleveragents_tools::{Gate, Guards, SafetyProfile};
+use cleveragents_tools::Gate;
 
-use super::tooling::{self, Terminal};
+use super::tooling::{self, InForce, Terminal};
 use crate::arguments::TurnOptions;
 use crate::context::Context;
 use crate::output::CommandError;
@@ -37,8 +37,7 @@ pub(crate) struct Conversation<'c> {
     tools: ToolService,
     turns: TurnService,
     gate: Gate,
-    profile: SafetyProfile,
-    guards: Guards,
+    safety: InForce,
 }
 
 /// One question, and who watches and stops the answer.
@@ -70,17 +69,16 @@ impl<'c> Conversation<'c> {
         let tools = ToolService::new(Arc::clone(&engine));
         // A rule that cannot be read is told before anything is asked.
         tooling::rules(context, &tools, &options.rule)?;
-        let (profile, guards) = (SafetyProfile::default(), Guards::default());
+        let safety = tooling::in_force(context, &options.safety)?;
         Ok(Self {
             context,
             max_cost,
             catalogue,
             turns: TurnService::new(engine, sessions.clone()),
             sessions,
-            gate: Gate::new(Arc::new(tools.registry(&context.variables())?)),
+            gate: Gate::new(tooling::registry(context, &tools)?),
             tools,
-            profile,
-            guards,
+            safety,
             options,
         })
     }
@@ -179,8 +177,8 @@ impl<'c> Conversation<'c> {
             tools: TurnTools {
                 gate: &self.gate,
                 mode: tooling::mode(self.options.read_only),
-                profile: &self.profile,
-                guards: &self.guards,
+                profile: &self.safety.profile,
+                guards: &self.safety.guards,
                 rules: &rules,
                 workspace: workspace.as_ref(),
                 approver: &terminal,
@@ -206,10 +204,14 @@ impl<'c> Conversation<'c> {
     /// What is counted, and what may be spent.
     fn scopes(&self, session: &Session) -> Vec<SpendScope> {
         let configured = self.context.settings.budget_per_session();
+        let safety = self.safety.guards.total_cost(&self.safety.profile);
         vec![
             SpendScope {
                 name: format!("session {}", session.id),
-                limit: [self.max_cost, configured].into_iter().flatten().min(),
+                limit: [self.max_cost, configured, safety]
+                    .into_iter()
+                    .flatten()
+                    .min(),
             },
             tooling::day_scope(self.context),
         ]

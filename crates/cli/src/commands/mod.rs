@@ -12,6 +12,7 @@ pub(crate) mod model;
 pub(crate) mod permission;
 pub(crate) mod project;
 pub(crate) mod resource;
+pub(crate) mod safety;
 pub(crate) mod sandbox;
 pub(crate) mod schema;
 pub(crate) mod session;
@@ -28,7 +29,7 @@ use serde_json::json;
 
 use crate::arguments::{
     Arguments, Cleanup, Command, Config, Db, Model, Permission, Project, Resource, ResourceType,
-    Sandbox, Session, Tool,
+    Safety, Sandbox, Session, Tool,
 };
 use crate::context::Context;
 use crate::output::{CommandError, Report};
@@ -96,9 +97,13 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Tool(Tool::Show { .. }) => "tool show",
         Command::Tool(Tool::Remove { .. }) => "tool remove",
         Command::Tool(Tool::Run(_)) => "tool run",
+        Command::Tool(Tool::Calls(_)) => "tool calls",
+        Command::Tool(Tool::Call(_)) => "tool call",
         Command::Permission(Permission::Add { .. }) => "permission add",
         Command::Permission(Permission::List) => "permission list",
         Command::Permission(Permission::Remove { .. }) => "permission remove",
+        Command::Safety(Safety::List) => "safety list",
+        Command::Safety(Safety::Show { .. }) => "safety show",
         Command::Schema { .. } => "schema",
         Command::Db(Db::Status) => "db status",
         Command::Db(Db::Upgrade) => "db upgrade",
@@ -130,6 +135,7 @@ pub(crate) fn run(
         Command::Model(command) => model::run(context, command)?,
         Command::Tool(command) => tool::run(context, command)?,
         Command::Permission(command) => permission::run(context, &command)?,
+        Command::Safety(command) => safety::run(context, &command)?,
         Command::Schema { of } => return schema::run(of).map(|()| None),
         Command::Db(command) => db::run(context, &command)?,
         Command::Cleanup(command) => cleanup::run(context, &command)?,

@@ -10,6 +10,8 @@ pub(super) fn run(of: SchemaOf) -> Result<(), CommandError> {
     let schema = match of {
         SchemaOf::Tool => cleveragents_tools::custom::schema(),
         SchemaOf::Models => cleveragents_models::file_schema(),
+        SchemaOf::ResourceType => cleveragents_engine::resource_type_schema(),
+        SchemaOf::Safety => cleveragents_tools::Safety::schema(),
     };
     write_document(format!("{schema:#}\n").as_bytes())
 }

@@ -2,25 +2,29 @@
 //! the sandbox to act in, and an end by signals.
 
 mod person;
+mod safety;
 
 use std::borrow::Cow;
+use std::io::Write as _;
+use std::sync::Arc;
 
 use cleveragents_domain::{Code, Timestamp};
 use cleveragents_engine::{
-    SandboxError, SandboxWorkspace, SpendScope, Target, ToolError, ToolService,
+    LeftOut, SandboxError, SandboxWorkspace, SpendScope, Target, ToolError, ToolService,
 };
 use cleveragents_models::{CancellationToken, Catalogue, Redactor};
 use cleveragents_process::{Cancel, WhenMissing};
 use cleveragents_tools::ports::Redact;
-use cleveragents_tools::{CallOutcome, Effect, PermissionRules, Phase, PlanMode};
+use cleveragents_tools::{CallOutcome, Effect, PermissionRules, Phase, PlanMode, Registry};
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::context::Context;
-use crate::output::CommandError;
+use crate::output::{CommandError, visible_lines};
 
 pub(crate) use person::{Terminal, ask};
+pub(crate) use safety::{InForce, in_force, listed, named};
 
 /// Takes out the keys of the environment, and what looks like one.
 pub(crate) struct Secrets(Redactor);
@@ -165,4 +169,18 @@ pub(crate) fn ending(outcome: &CallOutcome) -> (&'static str, Option<String>) {
         CallOutcome::Failed(failed) => ("failed", Some(failed.message.clone())),
         CallOutcome::Refused(refusal) => ("refused", Some(refusal.reason.to_string())),
     }
+}
+
+/// The tools that can be called. Those that cannot be read any more are named on standard error.
+pub(crate) fn registry(context: &Context, tools: &ToolService) -> Result<Arc<Registry>, ToolError> {
+    let callable = tools.registry(&context.variables())?;
+    for LeftOut { name, why } in &callable.left_out {
+        let warning = format!(
+            "warning: the tool {name} is left out, its file cannot be read: {why}\n  \
+             mend it with `agents tool add --config FILE --update`, or `agents tool remove {name}`\n"
+        );
+        // Nobody may be there to read it.
+        let _told = std::io::stderr().write_all(visible_lines(&warning).as_bytes());
+    }
+    Ok(Arc::new(callable.registry))
 }

@@ -172,6 +172,7 @@ impl ConfigFile {
 fn value_of(value: &Value) -> toml_edit::Value {
     match value {
         Value::Text(text) => text.as_str().into(),
+        Value::Flag(flag) => (*flag).into(),
         Value::Integer(number) => i64::try_from(*number).unwrap_or(i64::MAX).into(),
     }
 }

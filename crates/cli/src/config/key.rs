@@ -2,6 +2,7 @@
 
 use cleveragents_domain::Name;
 use cleveragents_models::ModelName;
+use cleveragents_tools::ToolPattern;
 
 use super::error::Error;
 use super::resolve::Source;
@@ -19,6 +20,12 @@ pub enum Kind {
     Model,
     /// Names of models with commas between them.
     Models,
+    /// Patterns of tools with commas between them.
+    Tools,
+    /// A safety profile, or the file of one.
+    Safety,
+    /// Yes or no.
+    Flag,
     /// One of a list of words.
     Choice(&'static [&'static str]),
     /// A whole number within bounds, both included.
@@ -72,7 +79,7 @@ pub struct Key {
 pub mod keys;
 
 /// Every key, in the order shown to people.
-pub static KEYS: [&Key; 16] = [
+pub static KEYS: [&Key; 21] = [
     &keys::FORMAT,
     &keys::DATABASE_URL,
     &keys::AUTOMATION_PROFILE,
@@ -82,6 +89,11 @@ pub static KEYS: [&Key; 16] = [
     &keys::EVENTS_DAYS,
     &keys::BUDGET_SESSION_CENTS,
     &keys::BUDGET_DAY_CENTS,
+    &keys::SAFETY_PROFILE,
+    &keys::SAFETY_DENY_TOOLS,
+    &keys::SAFETY_ALLOW_TOOLS,
+    &keys::SAFETY_MAX_CALLS,
+    &keys::SAFETY_APPROVE_WRITES,
     &keys::MODEL_DEFAULT,
     &keys::MODEL_FALLBACK,
     &keys::MODEL_RETRIES,
@@ -95,6 +107,12 @@ pub static KEYS: [&Key; 16] = [
 pub(crate) fn models(text: &str) -> Option<Vec<ModelName>> {
     let names = text.split(',').map(str::trim).map(str::parse);
     names.collect::<Result<_, _>>().ok()
+}
+
+/// The patterns of a list; nothing when one of them is no pattern of tools.
+pub(crate) fn tools(text: &str) -> Option<Vec<ToolPattern>> {
+    let patterns = text.split(',').map(str::trim).map(str::parse);
+    patterns.collect::<Result<_, _>>().ok()
 }
 
 /// The key of a name; an unknown name is answered with the nearest known one.
@@ -135,7 +153,14 @@ impl Key {
     /// The same for a text found at a known place, which an error then names.
     pub(crate) fn parse_from(&self, text: &str, origin: Option<Source>) -> Result<Value, Error> {
         let is_allowed = match self.kind {
-            Kind::Url => !text.trim().is_empty(),
+            Kind::Url | Kind::Safety => !text.trim().is_empty(),
+            Kind::Tools => tools(text).is_some(),
+            Kind::Flag => {
+                if let Ok(flag) = text.parse() {
+                    return Ok(Value::Flag(flag));
+                }
+                false
+            }
             Kind::Name => text.parse::<Name>().is_ok(),
             Kind::Model => text.parse::<ModelName>().is_ok(),
             Kind::Models => models(text).is_some(),
@@ -164,10 +189,11 @@ impl Key {
     ) -> Result<Value, Error> {
         let text = match (self.kind, value) {
             (Kind::Integer { .. }, toml_edit::Value::Integer(number)) => number.value().to_string(),
-            (
-                Kind::Url | Kind::Name | Kind::Model | Kind::Models | Kind::Choice(_),
-                toml_edit::Value::String(text),
-            ) => text.value().clone(),
+            (Kind::Flag, toml_edit::Value::Boolean(flag)) => flag.value().to_string(),
+            (Kind::Integer { .. } | Kind::Flag, _) => {
+                return Err(self.refuse(value.to_string().trim(), origin));
+            }
+            (_, toml_edit::Value::String(text)) => text.value().clone(),
             _ => return Err(self.refuse(value.to_string().trim(), origin)),
         };
         self.parse_from(&text, origin)
@@ -180,6 +206,12 @@ impl Key {
             Kind::Name => "a name such as supervised or team/careful".to_owned(),
             Kind::Model => "PROVIDER/MODEL, such as openai/gpt-5.1".to_owned(),
             Kind::Models => "names of models with commas between them".to_owned(),
+            Kind::Tools => {
+                "names or patterns of tools with commas between them, such as builtin/shell,local/*"
+                    .to_owned()
+            }
+            Kind::Safety => "a profile such as careful, or a file such as ./team.yaml".to_owned(),
+            Kind::Flag => "true or false".to_owned(),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::Integer { minimum, maximum } => {
                 format!("a whole number from {minimum} to {maximum}")
@@ -202,6 +234,7 @@ impl Key {
         match value {
             Value::Text(_) => self.show(value).into(),
             Value::Integer(number) => (*number).into(),
+            Value::Flag(flag) => (*flag).into(),
         }
     }
 

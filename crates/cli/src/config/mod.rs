@@ -24,6 +24,7 @@ pub use environment::Environment;
 pub use error::Error;
 pub use file::{Change, ConfigFile};
 pub use home::Home;
+pub(crate) use key::tools;
 pub use key::{Fallback, KEYS, Key, Kind, Scope, find, keys};
 pub use project::project_file;
 pub use resolve::{Configuration, Flags, Level, Resolved, Source, Step};

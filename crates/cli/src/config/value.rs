@@ -12,6 +12,8 @@ pub enum Value {
     Text(String),
     /// A whole number.
     Integer(u64),
+    /// Yes or no.
+    Flag(bool),
 }
 
 impl Value {
@@ -19,7 +21,7 @@ impl Value {
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
-            Self::Integer(_) => None,
+            Self::Integer(_) | Self::Flag(_) => None,
         }
     }
 
@@ -27,7 +29,15 @@ impl Value {
     pub const fn as_integer(&self) -> Option<u64> {
         match self {
             Self::Integer(number) => Some(*number),
-            Self::Text(_) => None,
+            Self::Text(_) | Self::Flag(_) => None,
+        }
+    }
+
+    /// Yes or no, if it is that.
+    pub const fn as_flag(&self) -> Option<bool> {
+        match self {
+            Self::Flag(flag) => Some(*flag),
+            Self::Text(_) | Self::Integer(_) => None,
         }
     }
 }
@@ -37,6 +47,7 @@ impl fmt::Display for Value {
         match self {
             Self::Text(text) => formatter.write_str(text),
             Self::Integer(number) => fmt::Display::fmt(number, formatter),
+            Self::Flag(flag) => fmt::Display::fmt(flag, formatter),
         }
     }
 }

@@ -7,6 +7,7 @@ mod databases;
 mod disk;
 mod documents;
 mod resources;
+mod safety;
 mod sessions;
 mod streams;
 mod tools;

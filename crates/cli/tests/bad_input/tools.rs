@@ -32,7 +32,7 @@ fn stored(agents: &Agents) -> Value {
 fn commands_that_cannot_be_carried_out_are_refused() {
     let agents = furnished();
     let before = stored(&agents);
-    let cases: [(&[&str], i32, &str); 22] = [
+    let cases: [(&[&str], i32, &str); 28] = [
         (&["tool", "add"], 2, "CA-0101"),
         (&["tool", "add", "--config", "none.yaml"], 1, "CA-0105"),
         (&["tool", "add", "--config", "src"], 1, "CA-0105"),
@@ -57,6 +57,16 @@ fn commands_that_cannot_be_carried_out_are_refused() {
             &["tool", "run", "local/good", "--rule", "may all"],
             2,
             "CA-0906",
+        ),
+        (&["tool", "calls", "--outcome", "fine"], 2, "CA-0101"),
+        (&["tool", "calls", "--session", "nobody"], 3, "CA-0301"),
+        (&["tool", "call", "01JX3Q"], 3, "CA-0923"),
+        (&["tool", "call", "x"], 3, "CA-0923"),
+        (&["tool", "call", "01JX3Q", "--page", "0"], 2, "CA-0101"),
+        (
+            &["tool", "call", "01JX3Q", "--output", "--log"],
+            2,
+            "CA-0101",
         ),
         (&["permission", "add", "deny shell"], 2, "CA-0906"),
         (&["permission", "add", ""], 2, "CA-0906"),

@@ -339,6 +339,20 @@ fn a_tool_that_cannot_be_read_any_more_is_listed_and_can_be_removed() {
         shown.code == Some(2) && shown.out.contains("tool remove"),
         "{shown:?}"
     );
+    // It is left out, told of, and stops nobody else.
+    let ran = without(&["tool", "run", "builtin/ask-user", "question=well?"]);
+    assert_eq!(ran.code, Some(5), "the other tool was called: {ran:?}");
+    assert!(
+        ran.err.contains("local/count-lines is left out") && ran.err.contains("FOLDER"),
+        "{ran:?}"
+    );
+    let itself = without(&["tool", "run", "local/count-lines", "path=x"]);
+    assert_eq!(itself.code, Some(2), "{itself:?}");
+    assert_eq!(
+        itself.json()["data"]["error"]["code"],
+        "CA-0903",
+        "{itself:?}"
+    );
     let removed = without(&["tool", "remove", "local/count-lines", "--yes"]);
     assert_eq!(removed.code, Some(0), "{removed:?}");
 }
@@ -470,7 +484,7 @@ fn a_remembered_rule_holds_for_calls() {
 #[test]
 fn schemas_are_printed_alone_in_every_format() {
     let agents = agents();
-    for name in ["tool", "models"] {
+    for name in ["tool", "models", "safety", "resource-type"] {
         for format in ["rich", "json"] {
             let answer = agents.run(&["--format", format, "schema", name]);
             assert_eq!((answer.code, answer.err.as_str()), (Some(0), ""));

@@ -143,7 +143,7 @@ fn begun(form: Form) -> (Response, Vec<u8>) {
 }
 
 /// An answer that never ends: a piece of text again and again.
-fn endless(form: Form) -> Response {
+pub(crate) fn endless(form: Form) -> Response {
     let (begun, piece) = begun(form);
     begun.then(Step::Endless(piece))
 }

@@ -6,6 +6,7 @@ mod failures;
 mod form;
 mod kill;
 mod large;
+mod pictures;
 mod refusals;
 mod secrets;
 mod together;

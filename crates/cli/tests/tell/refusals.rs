@@ -18,7 +18,21 @@ struct Case {
     arguments: &'static str,
     options: &'static [&'static str],
     in_sandbox: bool,
+    /// A tool of the user's that is called instead of a built-in one.
+    own: Option<&'static str>,
+    /// Files beside the work, with their texts.
+    files: &'static [(&'static str, &'static str)],
 }
+
+/// The wire name of the tool that cases describe themselves; it leaves a file behind.
+const OWN: &str = "local_S_own";
+const OWN_CODE: &str = "name: local/own
+description: Leaves a file behind
+language: sh
+code: |
+  echo x >> log.txt
+  echo '{}'
+";
 
 impl Case {
     const fn new(reason: &'static str, said: &'static str) -> Self {
@@ -29,6 +43,18 @@ impl Case {
             arguments: TOUCH,
             options: &[],
             in_sandbox: true,
+            own: None,
+            files: &[],
+        }
+    }
+
+    /// A call of the user's own tool, which declares this about itself.
+    const fn own(reason: &'static str, said: &'static str, declared: &'static str) -> Self {
+        Self {
+            tool: OWN,
+            arguments: "{}",
+            own: Some(declared),
+            ..Self::new(reason, said)
         }
     }
 }
@@ -79,6 +105,90 @@ fn cases() -> Vec<Case> {
     ]
 }
 
+const DENYING: &str = "name: strict\ndenied_tools: [builtin/shell]\n";
+const ALLOWING: &str = "name: wide\nallow_unsafe_tools: true\n";
+const PROJECT: &str = ".cleveragents/config.toml";
+
+/// What safety profiles and guards refuse, whoever wrote them.
+fn safety_cases() -> Vec<Case> {
+    vec![
+        Case {
+            options: &["--safety", "read-only"],
+            ..Case::new("profile", "nothing may be changed")
+        },
+        Case {
+            options: &["--safety", "strict.yaml"],
+            files: &[("strict.yaml", DENYING)],
+            ..Case::new("profile", "it denies `builtin/shell`")
+        },
+        Case::own("profile", "calls itself unsafe", "unsafe: true"),
+        Case {
+            options: &["--safety", "./only-git.yaml"],
+            files: &[(
+                "only-git.yaml",
+                "allowed_skill_categories: [git_operations]\n",
+            )],
+            ..Case::new("profile", "`shell_operations` are not allowed")
+        },
+        Case {
+            // The file of a project is no choice of the person's.
+            files: &[
+                (PROJECT, "[safety]\nprofile = \"wide.yaml\"\n"),
+                ("wide.yaml", ALLOWING),
+            ],
+            ..Case::own("profile", "calls itself unsafe", "unsafe: true")
+        },
+        Case {
+            options: &["--deny-tool", "builtin/sh*"],
+            ..Case::new("denylist", "is on the denylist")
+        },
+        Case {
+            // What the project denies no option allows again.
+            options: &["--allow-tool", "builtin/shell", "--safety", "unrestricted"],
+            files: &[(PROJECT, "[safety]\ndeny-tools = \"builtin/shell\"\n")],
+            ..Case::new("denylist", "is on the denylist")
+        },
+        Case {
+            options: &["--allow-tool", "builtin/file-*", "--allow-tool", "local/x"],
+            ..Case::new("not_on_allowlist", "not on the allowlist")
+        },
+        Case {
+            // Two lists: only what is on both may run.
+            options: &["--allow-tool", "builtin/shell"],
+            files: &[(PROJECT, "[safety]\nallow-tools = \"builtin/file-*\"\n")],
+            ..Case::new("not_on_allowlist", "not on the allowlist")
+        },
+        Case {
+            options: &["--max-calls", "0"],
+            ..Case::new("call_limit", "may call 0 tools")
+        },
+        Case {
+            options: &["--max-calls", "7"],
+            files: &[(PROJECT, "[safety]\nmax-calls = 0\n")],
+            ..Case::new("call_limit", "may call 0 tools")
+        },
+        Case {
+            options: &["--max-cost", "2"],
+            ..Case::own("budget", "the budget of 2.00 USD", "cost: 5")
+        },
+        Case {
+            options: &["--safety", "poor.yaml"],
+            files: &[("poor.yaml", "guards: {max_total_cost: 2}\n")],
+            ..Case::own("budget", "the budget of 2.00 USD", "cost: 5")
+        },
+        Case::own(
+            "missing_checkpoint",
+            "cannot be taken back",
+            "checkpointable: false",
+        ),
+        Case::own(
+            "no_container",
+            "only in a container",
+            "environment: required",
+        ),
+    ]
+}
+
 /// Asserts that the one call has its row and its event.
 fn assert_recorded(talk: &Talk, reason: &str) {
     let rows = talk.ask("SELECT invocation_id, outcome, reason, error FROM tool_invocations");
@@ -102,7 +212,33 @@ fn assert_nothing_happened(talk: &Talk, here: &str) {
 
 #[test]
 fn a_refused_call_does_not_run_and_the_model_reads_why() {
-    for (number, case) in cases().iter().enumerate() {
+    check(&cases());
+}
+
+#[test]
+fn what_profiles_and_guards_refuse_does_not_run_whoever_wrote_them() {
+    check(&safety_cases());
+}
+
+/// Writes the files of a case and registers its tool.
+fn furnish(talk: &Talk, case: &Case) {
+    for (name, text) in case.files {
+        let file = talk.agents.work().join(name);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        std::fs::write(file, text).expect("a file");
+    }
+    if let Some(declared) = case.own {
+        register(talk, &format!("{declared}\n{OWN_CODE}"));
+    }
+}
+
+fn register(talk: &Talk, text: &str) {
+    std::fs::write(talk.agents.work().join("own.yaml"), text).expect("a file");
+    let _added = talk.agents.data(&["tool", "add", "--config", "own.yaml"]);
+}
+
+fn check(cases: &[Case]) {
+    for (number, case) in cases.iter().enumerate() {
         let form = Form::BOTH[number % 2];
         let talk = Talk::with_endpoint(
             form,
@@ -111,6 +247,7 @@ fn a_refused_call_does_not_run_and_the_model_reads_why() {
                 form.says(Shape::Pieces, &["As you wish."]),
             ],
         );
+        furnish(&talk, case);
         let mut arguments = talk.arguments(case.options);
         if !case.in_sandbox {
             let place = arguments.iter().position(|word| *word == "--sandbox");
@@ -132,6 +269,138 @@ fn a_refused_call_does_not_run_and_the_model_reads_why() {
         );
         assert_recorded(&talk, case.reason);
         assert_nothing_happened(&talk, &here);
+    }
+}
+
+/// The same tools run when nothing stands in their way, so that the refusals above mean something.
+#[test]
+fn what_is_refused_above_runs_when_it_is_allowed() {
+    for (declared, options) in [
+        ("unsafe: true", &["--safety", "unrestricted"][..]),
+        ("checkpointable: false", &["--safety", "unrestricted"]),
+        ("cost: 5", &["--max-cost", "7"]),
+        (
+            "timeout: 30",
+            &[
+                "--safety",
+                "wide.yaml",
+                "--allow-tool",
+                "local/own",
+                "--max-calls",
+                "1",
+            ],
+        ),
+    ] {
+        let form = Form::OpenAi;
+        let talk = Talk::with_endpoint(
+            form,
+            vec![
+                form.calls(Shape::Pieces, &[("c", OWN, "{}")]),
+                form.says(Shape::Pieces, &["Done."]),
+            ],
+        );
+        std::fs::write(talk.agents.work().join("wide.yaml"), ALLOWING).expect("a file");
+        register(&talk, &format!("{declared}\n{OWN_CODE}"));
+        let told = talk.told(&[options, &["do it"]].concat());
+        assert_eq!(
+            told["tool_calls"][0]["outcome"], "succeeded",
+            "{declared}: {told}"
+        );
+        assert_eq!(talk.file("log.txt").as_deref(), Some("x\n"), "{declared}");
+    }
+}
+
+#[test]
+fn a_call_that_the_person_refuses_does_not_run_and_one_that_they_allow_does() {
+    for (number, (typed, said, runs)) in [
+        ("n\n", "the user refused it", false),
+        (
+            "not on a Friday\n",
+            "the user refused it: not on a Friday",
+            false,
+        ),
+        ("\n", "the user refused it", false),
+        ("y\n", "", true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let form = Form::BOTH[number % 2];
+        let talk = Talk::with_endpoint(
+            form,
+            vec![
+                form.calls(Shape::Pieces, &[("c", SHELL, TOUCH)]),
+                form.says(Shape::Pieces, &["As you wish."]),
+            ],
+        );
+        let how = [&["--approve-writes"][..], &["--safety", "careful"]][number % 2];
+        let arguments = talk.arguments(&[how, &["do it"]].concat());
+        let answer = talk.agents.run_on_terminal(&arguments, typed);
+        assert_eq!(answer.code, Some(0), "{typed}: {answer:?}");
+        assert!(
+            answer.err.contains("a guard demands it for every change"),
+            "the reason is shown: {answer:?}"
+        );
+        assert_eq!(answer.json()["data"]["response"], "As you wish.");
+        let results = form.results(&talk.server().received()[1]);
+        assert!(results[0].content.contains(said), "{typed}: {results:?}");
+        if runs {
+            assert_eq!(talk.file("log.txt").as_deref(), Some("x\n"));
+        } else {
+            assert_recorded(&talk, "approval_refused");
+            assert_nothing_happened(&talk, typed);
+        }
+    }
+}
+
+#[test]
+fn where_changes_must_be_agreed_to_and_nobody_is_there_the_exit_code_is_5() {
+    for options in [
+        &["--approve-writes"][..],
+        &["--safety", "careful"],
+        &["--safety", "asking.yaml"],
+    ] {
+        let form = Form::Anthropic;
+        let talk = Talk::with_endpoint(
+            form,
+            vec![form.calls(Shape::Pieces, &[("c", SHELL, TOUCH)])],
+        );
+        let asking = "require_human_approval: true\n";
+        std::fs::write(talk.agents.work().join("asking.yaml"), asking).expect("a file");
+        let answer = talk.tell(&[options, &["do it"]].concat());
+        assert_eq!(answer.code, Some(5), "{options:?}: {answer:?}");
+        assert_eq!(error_of(&answer)["code"], "CA-0908");
+        assert_recorded(&talk, "nobody_to_approve");
+        assert_nothing_happened(&talk, "nobody there");
+    }
+}
+
+#[test]
+fn a_tool_that_takes_too_long_is_stopped_before_it_has_an_effect() {
+    for form in Form::BOTH {
+        let talk = Talk::with_endpoint(
+            form,
+            vec![
+                form.calls(Shape::Pieces, &[("c", OWN, "{}")]),
+                form.says(Shape::Pieces, &["I see."]),
+            ],
+        );
+        // Only the time limit ends it: nobody else would for an hour.
+        let slow = OWN_CODE.replace("  echo x", "  sleep 3600\n  echo x");
+        register(&talk, &format!("timeout: 0.2\n{slow}"));
+        let told = talk.told(&["do it"]);
+        assert_eq!(told["tool_calls"][0]["outcome"], "failed", "{told}");
+        assert_eq!(talk.file("log.txt"), None, "it was stopped");
+        let results = form.results(&talk.server().received()[1]);
+        assert!(
+            results[0].content.contains("`local/own` failed") && results[0].content.contains("0.2"),
+            "{results:?}"
+        );
+        let rows = talk.ask("SELECT invocation_id, outcome, error FROM tool_invocations");
+        assert_eq!(rows[0][1], "failed", "{rows:?}");
+        assert!(rows[0][2].contains("0.2"), "{rows:?}");
+        let events = talk.ask("SELECT subject FROM events WHERE kind = 'tool.finished'");
+        assert_eq!(events, [[rows[0][0].clone()]]);
     }
 }
 

@@ -27,5 +27,6 @@ pub use registry::TypeRegistry;
 pub use service::{Register, ResourceDetails, ResourceFilter, ResourceService};
 pub use tree::TreeNode;
 pub use types::RegisteredType;
+pub use yaml::resource_type_schema;
 
 pub(crate) use service::find as find_resource;

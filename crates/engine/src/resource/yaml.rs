@@ -10,9 +10,11 @@ use cleveragents_domain::{
     Activation, Argument, ArgumentType, AutoDiscovery, Capabilities, ChildType, ResourceKind,
     ResourceType, SandboxStrategy, TypeName,
 };
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 use serde_saphyr::Spanned;
 
 use super::error::ResourceError;
@@ -24,65 +26,86 @@ pub(super) struct Written {
     pub(super) has_user_addable: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Wrapped {
     cleveragents: Option<Header>,
     resource_type: Definition,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Header {
+    /// The version of the format: 3.0.
+    #[schemars(with = "Option<Value>")]
     version: Option<Spanned<Value>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = definition_aliases)]
 struct Definition {
     cleveragents: Option<Header>,
+    /// What it is called: `namespace/name`, in lower case.
+    #[schemars(with = "String")]
     name: Spanned<String>,
+    /// What it is, in a sentence.
     description: Option<String>,
+    /// `physical` (the usual) or `virtual`.
     #[serde(
         alias = "physical_or_virtual",
         alias = "classification",
         alias = "physical_virtual",
         alias = "resource_kind"
     )]
+    #[schemars(with = "Option<KindForm>")]
     kind: Option<ResourceKind>,
+    /// Whether people add such resources themselves.
     user_addable: Option<bool>,
+    /// What `resource add` takes for it.
     #[serde(alias = "cli_arguments", alias = "arguments", default)]
     cli_args: Vec<ArgumentEntry>,
     #[serde(alias = "allowed_parent_types", default)]
+    #[schemars(with = "Vec<String>")]
     parent_types: Vec<TypeName>,
+    /// The types that may lie in it.
     #[serde(alias = "allowed_child_types", default)]
+    #[schemars(with = "Vec<ChildForm>")]
     child_types: Vec<ChildEntry>,
+    /// How resources of this type are found.
     auto_discovery: Option<DiscoveryEntry>,
     #[serde(default)]
     equivalence: Vec<String>,
     handler: Option<String>,
     #[serde(alias = "strategy")]
+    #[schemars(with = "Option<String>")]
     sandbox_strategy: Option<SandboxStrategy>,
     sandbox: Option<SandboxEntry>,
     capabilities: Option<CapabilityEntry>,
     #[serde(alias = "extends")]
+    #[schemars(with = "Option<String>")]
     inherits: Option<TypeName>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SandboxEntry {
+    #[schemars(with = "Option<String>")]
     strategy: Option<SandboxStrategy>,
     checkpointable: Option<bool>,
     handler: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = argument_aliases)]
 struct ArgumentEntry {
+    /// The flag, with or without its dashes.
     #[serde(alias = "argument")]
+    #[schemars(with = "String")]
     name: Spanned<String>,
     #[serde(rename = "type")]
+    #[schemars(with = "Option<ArgumentForm>")]
     kind: Option<ArgumentType>,
     #[serde(default)]
     required: bool,
@@ -90,10 +113,11 @@ struct ArgumentEntry {
     description: String,
     default: Option<Value>,
     #[serde(alias = "pattern")]
+    #[schemars(with = "Option<String>")]
     validation_pattern: Option<Spanned<String>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DiscoveryEntry {
     enabled: Option<bool>,
@@ -104,23 +128,27 @@ struct DiscoveryEntry {
     #[serde(default)]
     exclude_patterns: Vec<String>,
     #[serde(default)]
+    #[schemars(with = "Vec<String>")]
     parent_types: Vec<TypeName>,
     #[serde(default)]
     scan_paths: Vec<String>,
+    #[schemars(with = "Option<String>")]
     activation: Option<Activation>,
     detection: Option<DetectionEntry>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DetectionEntry {
     #[serde(default)]
     scan_paths: Vec<String>,
+    #[schemars(with = "Option<String>")]
     activation: Option<Activation>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = capability_aliases)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "four answers to four questions"
@@ -136,13 +164,118 @@ struct CapabilityEntry {
     checkpoint: bool,
 }
 
+/// The kinds, for the schema.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+#[expect(
+    dead_code,
+    reason = "the words exist in the schema; they are read as the domain's own type"
+)]
+enum KindForm {
+    Physical,
+    Virtual,
+}
+
+/// The types of arguments, for the schema.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+#[expect(
+    dead_code,
+    reason = "the words exist in the schema; they are read as the domain's own type"
+)]
+enum ArgumentForm {
+    String,
+    Path,
+    Integer,
+    Boolean,
+    Url,
+}
+
+/// The two forms of a child type, for the schema.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(
+    dead_code,
+    reason = "the forms exist in the schema; both are read as one"
+)]
+enum ChildForm {
+    Short(String),
+    Long(LongChild),
+}
+
+fn aliases(schema: &mut Schema, aliases: &[(&str, &[&str])]) {
+    if let Some(schema) = schema.as_object_mut() {
+        yaml::add_aliases(schema, aliases);
+    }
+}
+
+fn definition_aliases(schema: &mut Schema) {
+    let kinds: &[&str] = &[
+        "physical_or_virtual",
+        "classification",
+        "physical_virtual",
+        "resource_kind",
+    ];
+    aliases(
+        schema,
+        &[
+            ("kind", kinds),
+            ("cli_args", &["cli_arguments", "arguments"]),
+            ("parent_types", &["allowed_parent_types"]),
+            ("child_types", &["allowed_child_types"]),
+            ("sandbox_strategy", &["strategy"]),
+            ("inherits", &["extends"]),
+        ],
+    );
+}
+
+fn argument_aliases(schema: &mut Schema) {
+    let names: [(&str, &[&str]); 2] = [
+        ("name", &["argument"]),
+        ("validation_pattern", &["pattern"]),
+    ];
+    aliases(schema, &names);
+}
+
+fn capability_aliases(schema: &mut Schema) {
+    aliases(
+        schema,
+        &[
+            ("read", &["readable"]),
+            ("write", &["writable"]),
+            ("sandbox", &["sandboxable"]),
+            ("checkpoint", &["checkpointable"]),
+        ],
+    );
+}
+
+fn child_aliases(schema: &mut Schema) {
+    aliases(schema, &[("type", &["name"])]);
+}
+
+/// The JSON schema of the file of a resource type, with or without its wrapper, for editors.
+pub fn resource_type_schema() -> Value {
+    let mut generator = SchemaSettings::draft2020_12().into_generator();
+    let wrapped = generator.subschema_for::<Wrapped>();
+    let plain = generator.subschema_for::<Definition>();
+    let definitions = generator.take_definitions(true);
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "a resource type of CleverAgents",
+        "anyOf": [wrapped, plain],
+        "$defs": definitions,
+    })
+}
+
 /// A child type: its name alone, or with whether it is looked for.
 struct ChildEntry(ChildType);
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = child_aliases)]
 struct LongChild {
     #[serde(rename = "type", alias = "name")]
+    #[schemars(with = "String")]
     name: TypeName,
     #[serde(default)]
     auto_discover: bool,

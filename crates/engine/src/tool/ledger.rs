@@ -42,6 +42,8 @@ impl StoreLedger {
             arguments: storable_json(arguments),
             outcome: InvocationOutcome::Running,
             output: None,
+            log: None,
+            media_type: None,
             error: None,
             reason: None,
             is_repeatable: false,
@@ -109,6 +111,8 @@ impl Ledger for StoreLedger {
                 PortError::new(Error::Internal(format!("an output is lost: {error}")))
             })?;
         let changes = ended.captured.changes.len();
+        let log = storable(ended.log);
+        let media_type = ended.media_type.map(str::to_owned);
         self.engine
             .write(move |unit| {
                 let Some(mut row) = invocations::get(unit, id)? else {
@@ -120,8 +124,18 @@ impl Ledger for StoreLedger {
                 };
                 row.outcome = outcome;
                 row.output = hash;
+                row.log = match log.as_str() {
+                    "" => None,
+                    log => Some(blobs::put(unit, log.as_bytes())?),
+                };
+                row.media_type.clone_from(&media_type);
                 row.error.clone_from(&error);
-                invocations::finish(unit, &row)?;
+                if !invocations::finish(unit, &row)? {
+                    return Err(Error::stored(
+                        "a call of a tool",
+                        "was ended by somebody else while it ran",
+                    ));
+                }
                 unit.emit(NewEvent {
                     kind: EventKind::ToolFinished,
                     subject: row.id.to_string(),

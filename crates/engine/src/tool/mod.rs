@@ -2,13 +2,15 @@
 //! the registered tools themselves.
 
 mod budget;
+mod calls;
 mod ledger;
 mod service;
 mod workspace;
 
 pub(crate) use budget::{Settlement, Shortage};
 pub use budget::{SpendScope, StoreBudget};
+pub use calls::Excerpt;
 pub use ledger::StoreLedger;
 pub(crate) use ledger::{storable, storable_json};
-pub use service::{AddedTool, RegisteredTool, ToolError, ToolService};
+pub use service::{AddedTool, Callable, LeftOut, RegisteredTool, ToolError, ToolService};
 pub use workspace::SandboxWorkspace;

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_domain::{Code, Diagnose, nearest};
+use cleveragents_domain::{Code, Diagnose, ToolInvocationId, nearest};
 use cleveragents_store::tools::StoredTool;
 use cleveragents_store::{Engine, tools};
-use cleveragents_tools::custom::{self, ToolFileError};
+use cleveragents_tools::custom;
 use cleveragents_tools::{
-    Effect, PermissionRules, Registry, RegistryError, Rule, RuleError, Tool as _, ToolName,
-    ToolSpec,
+    Effect, FileError, PermissionRules, Registry, RegistryError, Rule, RuleError, Tool as _,
+    ToolName, ToolSpec,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::resource::{Outcome, Register};
 
@@ -29,10 +29,18 @@ pub enum ToolError {
     Rule(#[from] RuleError),
     /// The file of a tool is wrong.
     #[error(transparent)]
-    File(#[from] Box<ToolFileError>),
+    File(#[from] Box<FileError>),
     /// There is no such rule.
     #[error("no rule `{0}` is remembered")]
     NoRule(String),
+    /// There is no such call, or there are several.
+    #[error("{} call of a tool has an id that begins with `{reference}`", if .candidates.is_empty() { "no" } else { "more than one" })]
+    NoCall {
+        /// The id as it was given.
+        reference: String,
+        /// Some that begin with it.
+        candidates: Vec<ToolInvocationId>,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] cleveragents_store::Error),
@@ -46,6 +54,7 @@ impl Diagnose for ToolError {
             Self::Rule(error) => error.code(),
             Self::File(error) => error.code(),
             Self::NoRule(_) => Code::RuleNotFound,
+            Self::NoCall { .. } => Code::InvocationNotFound,
             Self::Store(error) => error.code(),
         }
     }
@@ -59,6 +68,9 @@ impl Diagnose for ToolError {
             Self::Rule(error) => error.hint(),
             Self::File(error) => error.hint(),
             Self::NoRule(_) => Some("`agents permission list` shows all".to_owned()),
+            Self::NoCall { .. } => Some(
+                "give six or more characters of an id; `agents tool calls` shows them".to_owned(),
+            ),
             Self::Store(error) => error.hint(),
         }
     }
@@ -69,6 +81,7 @@ impl Diagnose for ToolError {
             Self::Rule(error) => error.details(),
             Self::File(error) => error.details(),
             Self::BuiltIn(_) | Self::NoRule(_) => Value::Null,
+            Self::NoCall { candidates, .. } => json!({"candidates": candidates}),
             Self::Store(error) => error.details(),
         }
     }
@@ -80,7 +93,7 @@ pub struct RegisteredTool {
     /// Its file and its dates.
     pub stored: StoredTool,
     /// What the file says now, with the variables of now.
-    pub spec: Result<ToolSpec, Box<ToolFileError>>,
+    pub spec: Result<ToolSpec, Box<FileError>>,
 }
 
 impl RegisteredTool {
@@ -91,6 +104,24 @@ impl RegisteredTool {
             .map_err(Box::new);
         Self { stored, spec }
     }
+}
+
+/// The tools that can be called.
+#[derive(Debug)]
+pub struct Callable {
+    /// Those that can.
+    pub registry: Registry,
+    /// Those that are registered and cannot.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A registered tool that cannot be read any more: one of them must not stop the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name.
+    pub name: String,
+    /// What is wrong with its file.
+    pub why: String,
 }
 
 /// A tool that was just registered.
@@ -107,7 +138,7 @@ pub struct AddedTool {
 /// Keeps tools and permissions.
 #[derive(Clone)]
 pub struct ToolService {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
 }
 
 impl ToolService {
@@ -116,18 +147,26 @@ impl ToolService {
         Self { engine }
     }
 
-    /// Every tool there is. `variable` gives the values that the files of tools ask for.
+    /// Every tool that can be called, and those that cannot be read any more. `variable` gives the
+    /// values that the files of tools ask for.
     pub fn registry(
         &self,
         variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Registry, ToolError> {
+    ) -> Result<Callable, ToolError> {
         let mut registry = Registry::with_builtins();
+        let mut left_out = Vec::new();
         for stored in self.stored()? {
-            let tool = custom::read(&stored.definition, Path::new(&stored.source), variable)
-                .map_err(Box::new)?;
-            registry.add(Arc::new(tool))?;
+            let read = custom::read(&stored.definition, Path::new(&stored.source), variable)
+                .map_err(|error| ToolError::from(Box::new(error)))
+                .and_then(|tool| Ok(registry.add(Arc::new(tool))?));
+            if let Err(error) = read {
+                left_out.push(LeftOut {
+                    name: stored.name,
+                    why: error.to_string(),
+                });
+            }
         }
-        Ok(registry)
+        Ok(Callable { registry, left_out })
     }
 
     /// The registered tools as their files were.

@@ -171,7 +171,7 @@ fn most_expensive(price: Option<&Price>, chat: &ChatRequest) -> MicroUsd {
     bytes += chat
         .messages
         .iter()
-        .map(|message| chat_value(message).to_string().len())
+        .map(|message| chat_value(message).to_string().len() + pictures(message))
         .sum::<usize>();
     bytes += chat
         .tools
@@ -185,6 +185,16 @@ fn most_expensive(price: Option<&Price>, chat: &ChatRequest) -> MicroUsd {
         ..Usage::default()
     };
     price.cost(&usage(0)).max(price.cost(&usage(bytes as u64)))
+}
+
+/// What the pictures of results may come to. A small file may hold a large picture.
+fn pictures(message: &ChatMessage) -> usize {
+    const LEAST: usize = 20_000;
+    let ChatMessage::Tool { results } = message else {
+        return 0;
+    };
+    let pictures = results.iter().flat_map(|result| &result.pictures);
+    pictures.map(|picture| picture.data.len().max(LEAST)).sum()
 }
 
 /// Gives calls ids that no other call of the turn has.

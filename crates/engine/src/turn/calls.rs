@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use cleveragents_domain::SessionId;
-use cleveragents_models::{ToolCall, ToolResult};
+use cleveragents_models::{Picture, ToolCall, ToolResult};
 use cleveragents_tools::ports::Scope;
 use cleveragents_tools::{CallContext, CallOutcome, CallRequest};
 
@@ -36,6 +36,7 @@ impl Answered {
     fn held_up(call: &ToolCall) -> Self {
         Self {
             result: ToolResult {
+                pictures: Vec::new(),
                 call_id: call.id.clone(),
                 content: "This call did not run: a person is needed first.".to_owned(),
                 is_error: true,
@@ -83,8 +84,9 @@ impl CallRunner<'_> {
                     answers[*index] = Some(Answered {
                         result: ToolResult {
                             call_id: calls[*index].id.clone(),
-                            content: outcome.for_model(),
+                            content: self.told(&outcome),
                             is_error: !outcome.is_success(),
+                            pictures: self.pictures(&outcome),
                         },
                         outcome: Some(outcome),
                     });
@@ -99,6 +101,31 @@ impl CallRunner<'_> {
         Ok(answered
             .map(|(call, answer)| answer.unwrap_or_else(|| Answered::held_up(call)))
             .collect())
+    }
+
+    /// What the model reads of an outcome.
+    fn told(&self, outcome: &CallOutcome) -> String {
+        let text = outcome.for_model();
+        let is_picture = matches!(outcome, CallOutcome::Succeeded(done) if done.picture.is_some());
+        if is_picture && !self.request.model.capabilities().vision {
+            return format!("{text}\nThis is a picture, and this model cannot see pictures.");
+        }
+        text
+    }
+
+    /// The pictures of an outcome, when the model can see.
+    fn pictures(&self, outcome: &CallOutcome) -> Vec<Picture> {
+        match outcome {
+            CallOutcome::Succeeded(done) if self.request.model.capabilities().vision => done
+                .picture
+                .iter()
+                .map(|picture| Picture {
+                    media_type: picture.media_type.to_owned(),
+                    data: picture.data.clone(),
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
     }
 
     fn only_looks(&self, call: &ToolCall) -> bool {

@@ -89,9 +89,9 @@ fn size(message: &ChatMessage) -> usize {
             let thoughts: usize = answer.reasoning.iter().map(|one| one.text.len()).sum();
             (answer.text.len() + calls + thoughts, 0)
         }
-        ChatMessage::Tool { results } => {
-            (results.iter().map(|result| result.content.len()).sum(), 0)
-        }
+        ChatMessage::Tool { results } => results.iter().fold((0, 0), |(bytes, images), result| {
+            (bytes + result.content.len(), images + result.pictures.len())
+        }),
     };
     bytes / BYTES_PER_TOKEN + images * TOKENS_PER_IMAGE + 4
 }
@@ -135,6 +135,7 @@ mod tests {
             messages.push(ChatMessage::Tool {
                 results: (0..calls)
                     .map(|call| ToolResult {
+                        pictures: Vec::new(),
                         call_id: id(call),
                         content: "é".repeat(bytes),
                         is_error: false,

@@ -108,6 +108,7 @@ fn close(messages: &mut Vec<ChatMessage>) {
             for id in calls {
                 if !results.iter().any(|result| result.call_id == id) {
                     results.push(ToolResult {
+                        pictures: Vec::new(),
                         call_id: id,
                         content: "The result of this call is not known.".to_owned(),
                         is_error: true,

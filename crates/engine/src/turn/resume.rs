@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use cleveragents_domain::{InvocationOutcome, LeaseSubject, LeaseToken, ToolInvocation, Turn};
-use cleveragents_models::{ChatMessage, ToolCall, ToolResult};
+use cleveragents_models::{ChatMessage, Picture, ToolCall, ToolResult};
 use cleveragents_store::{blobs, invocations, turns};
 use cleveragents_tools::ports::{Question, Reply};
 use cleveragents_tools::untrusted;
@@ -27,7 +27,8 @@ impl TurnService {
         turn: Turn,
         fence: (LeaseSubject, LeaseToken),
     ) -> Result<(Running, Interrupted), TurnError> {
-        let running = self.load(turn, fence)?;
+        let mut running = self.load(turn, fence)?;
+        self.show_pictures(request, &mut running)?;
         let interrupted = Interrupted {
             turn: running.turn.id,
             doubtful: self.doubtful(&running)?,
@@ -58,6 +59,7 @@ impl TurnService {
                 .zip(known)
                 .map(|(call, known)| {
                     known.unwrap_or_else(|| ToolResult {
+                        pictures: Vec::new(),
                         call_id: call.id.clone(),
                         content: "This call did not run: the turn was interrupted before."
                             .to_owned(),
@@ -97,6 +99,33 @@ impl TurnService {
             is_loaded: true,
             fence,
         })
+    }
+
+    /// Gives the results of a loaded turn their pictures again, which are kept with the calls.
+    fn show_pictures(
+        &self,
+        request: &TurnRequest<'_>,
+        running: &mut Running,
+    ) -> Result<(), TurnError> {
+        let rows = self
+            .engine
+            .read(|reader| invocations::of_turn(reader, running.turn.id))?;
+        let rows: HashMap<&str, &ToolInvocation> = rows
+            .iter()
+            .filter(|row| row.media_type.is_some())
+            .filter_map(|row| Some((row.call_id.as_deref()?, row)))
+            .collect();
+        for step in &mut running.steps {
+            let ChatMessage::Tool { results } = step else {
+                continue;
+            };
+            for result in results {
+                if let Some(row) = rows.get(result.call_id.as_str()) {
+                    result.pictures = self.stored_result(request, row)?.pictures;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The rows of the calls that the last answer made: of several for one call, the last.
@@ -199,6 +228,7 @@ impl TurnService {
         self.engine
             .write(move |unit| invocations::finish(unit, &ended))?;
         Ok(content.map(|content| ToolResult {
+            pictures: Vec::new(),
             call_id: row.call_id.clone().unwrap_or_default(),
             content,
             is_error: true,
@@ -220,7 +250,16 @@ impl TurnService {
             .as_ref()
             .map(|error| format!("`{}`: {error}\n", row.tool))
             .unwrap_or_default();
-        if let Some(output) = output {
+        let mut pictures = Vec::new();
+        if let (Some(data), Some(media_type)) = (&output, &row.media_type) {
+            let _never_fails = write!(content, "[{media_type}, {} bytes]", data.len());
+            if request.model.capabilities().vision {
+                pictures.push(Picture {
+                    media_type: media_type.clone(),
+                    data: data.clone(),
+                });
+            }
+        } else if let Some(output) = output {
             let text = String::from_utf8_lossy(&output);
             let end = text.floor_char_boundary(request.settings.shown_bytes);
             content.push_str(&untrusted::wrap(&row.tool, &text[..end]));
@@ -238,6 +277,7 @@ impl TurnService {
             "Done, without output.".clone_into(&mut content);
         }
         Ok(ToolResult {
+            pictures,
             call_id: row.call_id.clone().unwrap_or_default(),
             content,
             is_error: row.outcome != InvocationOutcome::Succeeded,

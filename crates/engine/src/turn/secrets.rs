@@ -62,6 +62,7 @@ fn clean_arguments(arguments: &str, redactor: &Redactor) -> Option<String> {
 /// The answer to a call of which only the arguments without their secret are left.
 pub(super) fn lost(call: &ToolCall) -> Option<ToolResult> {
     call.arguments.contains(MASK).then(|| ToolResult {
+        pictures: Vec::new(),
         call_id: call.id.clone(),
         content: "This call did not run: its arguments held a secret, and secrets are not stored. \
                   Make the call again if it is needed."

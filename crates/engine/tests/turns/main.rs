@@ -1,6 +1,7 @@
 //! Turns: the model answers, tools run through the gate, everything is stored as it happens.
 
 mod interrupted;
+mod ledger;
 mod loops;
 mod money;
 mod support;

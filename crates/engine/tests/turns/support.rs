@@ -161,7 +161,7 @@ impl Talk {
         let registry = ToolService::new(Arc::clone(&self.engine))
             .registry(&|_| None)
             .expect("tools");
-        let gate = Gate::new(Arc::new(registry));
+        let gate = Gate::new(Arc::new(registry.registry));
         let cancel = Cancel::new();
         let mut taken = self.turns.take(
             self.session,

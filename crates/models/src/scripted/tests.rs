@@ -96,6 +96,7 @@ fn calls_pieces_usage_and_price_are_as_written() {
     let mut request = ChatRequest::prompt("a");
     request.messages.push(ChatMessage::Tool {
         results: vec![ToolResult {
+            pictures: Vec::new(),
             call_id: "z".to_owned(),
             content: "r".to_owned(),
             is_error: false,

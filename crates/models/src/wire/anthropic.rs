@@ -9,7 +9,7 @@ use crate::error::ModelError;
 use crate::event::StopReason;
 use crate::frames::Frame;
 use crate::http::Call;
-use crate::message::{AssistantMessage, ChatMessage, Reasoning, UserPart};
+use crate::message::{AssistantMessage, ChatMessage, Reasoning, ToolResult, UserPart};
 use crate::price::Thinking;
 use crate::request::{ChatRequest, ReasoningEffort};
 
@@ -142,7 +142,7 @@ fn messages(target: &Target, request: &ChatRequest) -> Vec<Value> {
                     json!({
                         "type": "tool_result",
                         "tool_use_id": result.call_id,
-                        "content": result.content,
+                        "content": result_content(result),
                         "is_error": result.is_error,
                     })
                 });
@@ -153,12 +153,27 @@ fn messages(target: &Target, request: &ChatRequest) -> Vec<Value> {
     messages
 }
 
+/// A result: a text, or a text with pictures behind it.
+fn result_content(result: &ToolResult) -> Value {
+    if result.pictures.is_empty() {
+        return result.content.as_str().into();
+    }
+    let text = json!({"type": "text", "text": result.content});
+    let pictures = result.pictures.iter();
+    let pictures = pictures.map(|picture| image_block(&picture.media_type, &picture.data));
+    std::iter::once(text).chain(pictures).collect()
+}
+
+fn image_block(media_type: &str, data: &[u8]) -> Value {
+    json!({"type": "image", "source": {
+        "type": "base64", "media_type": media_type, "data": base64(data),
+    }})
+}
+
 fn user_block(part: &UserPart) -> Value {
     match part {
         UserPart::Text(text) => json!({"type": "text", "text": text}),
-        UserPart::Image { media_type, data } => json!({"type": "image", "source": {
-            "type": "base64", "media_type": media_type, "data": base64(data),
-        }}),
+        UserPart::Image { media_type, data } => image_block(media_type, data),
     }
 }
 

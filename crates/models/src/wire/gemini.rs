@@ -3,7 +3,9 @@
 use reqwest::header::HeaderName;
 use serde_json::{Value, json};
 
-use super::{Decoder, Fault, Target, arguments_object, base64, count, items, parse, text};
+use super::{
+    Decoder, Fault, Target, arguments_object, base64, count, items, parse, pictures, text,
+};
 use crate::assemble::Assembler;
 use crate::error::ModelError;
 use crate::event::StopReason;
@@ -97,14 +99,13 @@ fn contents(target: &Target, request: &ChatRequest) -> Value {
             json!({"role": "model", "parts": assistant(target, answer)})
         }
         ChatMessage::Tool { results } => {
-            let parts: Value = results
-                .iter()
-                .map(|result| {
-                    let name = request.called_tool(&result.call_id).unwrap_or("unknown");
-                    let field = if result.is_error { "error" } else { "result" };
-                    json!({"functionResponse": {"name": name, "response": {field: result.content}}})
-                })
-                .collect();
+            let answers = results.iter().map(|result| {
+                let name = request.called_tool(&result.call_id).unwrap_or("unknown");
+                let field = if result.is_error { "error" } else { "result" };
+                json!({"functionResponse": {"name": name, "response": {field: result.content}}})
+            });
+            let shown = pictures(results);
+            let parts: Value = answers.chain(shown.iter().map(user_part)).collect();
             json!({"role": "user", "parts": parts})
         }
     });

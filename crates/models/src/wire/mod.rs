@@ -20,7 +20,7 @@ use crate::assemble::Assembler;
 use crate::error::{ErrorKind, ModelError};
 use crate::frames::{Frame, Framing};
 use crate::http::Call;
-use crate::message::ToolCall;
+use crate::message::{ToolCall, ToolResult, UserPart};
 use crate::model::Capabilities;
 use crate::name::ModelName;
 use crate::price::Thinking;
@@ -214,6 +214,22 @@ fn arguments_text(call: &ToolCall) -> String {
         Ok(Value::Object(_)) => call.arguments.clone(),
         _ => arguments_object(call).to_string(),
     }
+}
+
+/// The pictures of results as parts of a user's message, for formats whose results are texts.
+fn pictures(results: &[ToolResult]) -> Vec<UserPart> {
+    let mut parts = Vec::new();
+    for result in results {
+        for picture in &result.pictures {
+            let whose = format!("The picture that the call {} gave:", result.call_id);
+            parts.push(UserPart::Text(whose));
+            parts.push(UserPart::Image {
+                media_type: picture.media_type.clone(),
+                data: picture.data.clone(),
+            });
+        }
+    }
+    parts
 }
 
 fn base64(data: &[u8]) -> String {

@@ -3,7 +3,9 @@
 use reqwest::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
-use super::{Decoder, Fault, Target, arguments_object, base64, count, items, parse, text};
+use super::{
+    Decoder, Fault, Target, arguments_object, base64, count, items, parse, pictures, text,
+};
 use crate::assemble::Assembler;
 use crate::error::ModelError;
 use crate::event::StopReason;
@@ -75,13 +77,19 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
                 }
                 messages.push(message);
             }
-            ChatMessage::Tool { results } => messages.extend(results.iter().map(|result| {
-                json!({
-                    "role": "tool",
-                    "content": result.content,
-                    "tool_name": request.called_tool(&result.call_id),
-                })
-            })),
+            ChatMessage::Tool { results } => {
+                messages.extend(results.iter().map(|result| {
+                    json!({
+                        "role": "tool",
+                        "content": result.content,
+                        "tool_name": request.called_tool(&result.call_id),
+                    })
+                }));
+                let shown = pictures(results);
+                if !shown.is_empty() {
+                    messages.push(user(&shown));
+                }
+            }
         }
     }
     messages.into()

@@ -5,7 +5,9 @@ use reqwest::header::{AUTHORIZATION, HeaderName};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Decoder, Dialect, Fault, Target, arguments_text, base64, count, items, parse, text};
+use super::{
+    Decoder, Dialect, Fault, Target, arguments_text, base64, count, items, parse, pictures, text,
+};
 use crate::assemble::Assembler;
 use crate::error::ModelError;
 use crate::event::StopReason;
@@ -101,13 +103,19 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
                 messages.push(json!({"role": "user", "content": user_content(parts)}));
             }
             ChatMessage::Assistant(answer) => messages.push(assistant(target, answer)),
-            ChatMessage::Tool { results } => messages.extend(results.iter().map(|result| {
-                json!({
-                    "role": "tool",
-                    "tool_call_id": call_id(target, &result.call_id),
-                    "content": result.content,
-                })
-            })),
+            ChatMessage::Tool { results } => {
+                messages.extend(results.iter().map(|result| {
+                    json!({
+                        "role": "tool",
+                        "tool_call_id": call_id(target, &result.call_id),
+                        "content": result.content,
+                    })
+                }));
+                let shown = pictures(results);
+                if !shown.is_empty() {
+                    messages.push(json!({"role": "user", "content": user_content(&shown)}));
+                }
+            }
         }
     }
     messages.into()

@@ -3,7 +3,7 @@
 use reqwest::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
-use super::{Decoder, Fault, Target, arguments_text, base64, count, items, parse, text};
+use super::{Decoder, Fault, Target, arguments_text, base64, count, items, parse, pictures, text};
 use crate::assemble::Assembler;
 use crate::error::ModelError;
 use crate::event::StopReason;
@@ -69,13 +69,20 @@ fn input(target: &Target, request: &ChatRequest) -> Value {
                 items.push(json!({"role": "user", "content": parts}));
             }
             ChatMessage::Assistant(answer) => assistant(target, answer, &mut items),
-            ChatMessage::Tool { results } => items.extend(results.iter().map(|result| {
-                json!({
-                    "type": "function_call_output",
-                    "call_id": result.call_id,
-                    "output": result.content,
-                })
-            })),
+            ChatMessage::Tool { results } => {
+                items.extend(results.iter().map(|result| {
+                    json!({
+                        "type": "function_call_output",
+                        "call_id": result.call_id,
+                        "output": result.content,
+                    })
+                }));
+                let shown = pictures(results);
+                if !shown.is_empty() {
+                    let parts: Value = shown.iter().map(user_part).collect();
+                    items.push(json!({"role": "user", "content": parts}));
+                }
+            }
         }
     }
     items.into()

@@ -63,6 +63,7 @@ fn parallel_calls_and_malformed_arguments_come_through() {
     next.messages.push(ChatMessage::Assistant(answer.message));
     next.messages.push(ChatMessage::Tool {
         results: vec![ToolResult {
+            pictures: Vec::new(),
             call_id: "t1".to_owned(),
             content: "text".to_owned(),
             is_error: true,

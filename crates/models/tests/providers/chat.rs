@@ -73,6 +73,7 @@ fn parallel_calls_are_told_apart_and_malformed_arguments_are_kept() {
         .push(ChatMessage::Assistant(answer.message.clone()));
     next.messages.push(ChatMessage::Tool {
         results: vec![ToolResult {
+            pictures: Vec::new(),
             call_id: "c1".to_owned(),
             content: "text".to_owned(),
             is_error: false,
@@ -286,6 +287,7 @@ fn mistral_gets_ids_it_accepts() {
         }));
     request.messages.push(ChatMessage::Tool {
         results: vec![ToolResult {
+            pictures: Vec::new(),
             call_id: "call_from_elsewhere_0123456789".to_owned(),
             content: "x".to_owned(),
             is_error: false,

@@ -11,6 +11,7 @@ use super::{KEY, ask, events, open, with_tools};
 fn result(id: &str) -> ChatMessage {
     ChatMessage::Tool {
         results: vec![ToolResult {
+            pictures: Vec::new(),
             call_id: id.to_owned(),
             content: "text".to_owned(),
             is_error: false,

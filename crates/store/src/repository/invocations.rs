@@ -7,12 +7,12 @@ use cleveragents_domain::{
 use super::{json_text, stored_json};
 use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
-use crate::value::{Row, params};
+use crate::value::{Param, Row, params};
 
 macro_rules! columns {
     () => {
         "invocation_id, plan_id, session_id, turn_id, call_id, tool, arguments, outcome, output_hash, error, reason, \
-         repeatable, started_at, finished_at"
+         repeatable, started_at, finished_at, log_hash, media_type"
     };
 }
 
@@ -36,6 +36,8 @@ fn read(mut row: Row) -> Result<ToolInvocation, Error> {
         is_repeatable: row.take::<u64>()? != 0,
         started_at: row.take()?,
         finished_at: row.take()?,
+        log: row.take()?,
+        media_type: row.take()?,
     })
 }
 
@@ -45,7 +47,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, invocation: &ToolInvocation) -> Result<
         concat!(
             "INSERT INTO tool_invocations (",
             columns!(),
-            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
+            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"
         ),
         params![
             invocation.id,
@@ -62,6 +64,8 @@ pub fn insert(unit: &mut UnitOfWork<'_>, invocation: &ToolInvocation) -> Result<
             invocation.is_repeatable,
             invocation.started_at,
             invocation.finished_at,
+            invocation.log,
+            invocation.media_type.as_ref(),
         ],
     )?;
     Ok(())
@@ -71,14 +75,16 @@ pub fn insert(unit: &mut UnitOfWork<'_>, invocation: &ToolInvocation) -> Result<
 pub fn finish(unit: &mut UnitOfWork<'_>, ended: &ToolInvocation) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
-        "UPDATE tool_invocations SET outcome = ?2, output_hash = ?3, error = ?4, finished_at = ?5 \
+        "UPDATE tool_invocations SET outcome = ?2, output_hash = ?3, error = ?4, finished_at = ?5, log_hash = ?6, media_type = ?7 \
          WHERE invocation_id = ?1 AND outcome = 'running'",
         params![
             ended.id,
             ended.outcome.as_str(),
             ended.output,
             ended.error.as_ref(),
-            ended.finished_at.unwrap_or(now)
+            ended.finished_at.unwrap_or(now),
+            ended.log,
+            ended.media_type.as_ref(),
         ],
     )?;
     Ok(touched > 0)
@@ -144,6 +150,94 @@ pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<ToolInvocati
                 " FROM tool_invocations WHERE plan_id = ?1 ORDER BY invocation_id"
             ),
             params![plan],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
+}
+
+/// Which calls to list.
+#[derive(Debug, Clone, Default)]
+pub struct InvocationFilter {
+    /// Only those of this session.
+    pub session: Option<SessionId>,
+    /// Only those of tools like this: `*` stands for anything, `?` for one letter.
+    pub tool: Option<String>,
+    /// Only those that ended like this.
+    pub outcome: Option<InvocationOutcome>,
+    /// How many to skip.
+    pub offset: u64,
+    /// How many to give.
+    pub limit: Option<u64>,
+}
+
+/// A page of calls, and how many match in all.
+#[derive(Debug, Clone)]
+pub struct InvocationPage {
+    /// The calls of this page.
+    pub invocations: Vec<ToolInvocation>,
+    /// How many match without paging.
+    pub matching: u64,
+}
+
+/// The filter as SQL: an empty parameter lets everything through.
+const MATCHES: &str = " FROM tool_invocations WHERE (?1 = '' OR session_id = ?1) \
+     AND (?2 = '' OR tool LIKE ?2 ESCAPE '!') AND (?3 = '' OR outcome = ?3)";
+
+impl InvocationFilter {
+    fn params(&self) -> [Param<'static>; 3] {
+        let session = self.session.map(|session| session.to_string());
+        let tool = self.tool.as_ref().map(|tool| {
+            tool.replace('!', "!!")
+                .replace('%', "!%")
+                .replace('_', "!_")
+                .replace('*', "%")
+                .replace('?', "_")
+        });
+        [
+            Param::from(session.unwrap_or_default()),
+            Param::from(tool.unwrap_or_default()),
+            Param::from(self.outcome.map_or("", InvocationOutcome::as_str)),
+        ]
+    }
+}
+
+/// Lists calls, newest first.
+pub fn list(reader: &mut dyn Reader, filter: &InvocationFilter) -> Result<InvocationPage, Error> {
+    let mut bound = filter.params().to_vec();
+    bound.extend([
+        Param::from(filter.limit.unwrap_or(i64::MAX as u64)),
+        Param::from(filter.offset),
+    ]);
+    let columns = columns!();
+    let page = format!("SELECT {columns}{MATCHES} ORDER BY invocation_id DESC LIMIT ?4 OFFSET ?5");
+    let rows = reader.query(&page, &bound)?;
+    let matching = reader
+        .query_first(&format!("SELECT COUNT(*){MATCHES}"), &filter.params())?
+        .ok_or_else(|| Error::stored("a count", "is missing"))?
+        .take()?;
+    Ok(InvocationPage {
+        invocations: rows.into_iter().map(read).collect::<Result<_, _>>()?,
+        matching,
+    })
+}
+
+/// Up to `limit` calls whose ids begin with some text.
+pub fn with_prefix(
+    reader: &mut dyn Reader,
+    prefix: &str,
+    limit: u64,
+) -> Result<Vec<ToolInvocation>, Error> {
+    reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM tool_invocations WHERE invocation_id >= ?1 AND invocation_id < ?2 \
+                 ORDER BY invocation_id LIMIT ?3"
+            ),
+            // No id has a letter behind `Z`.
+            params![prefix, format!("{prefix}a"), limit],
         )?
         .into_iter()
         .map(read)

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
 
-use base64::Engine as _;
 use cleveragents_domain::FileKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,6 +11,7 @@ use serde::Deserialize;
 use super::paths::{Last, Target, target};
 use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
 use crate::capability::{Access, Capability};
+use crate::gate::LARGEST_PICTURE;
 use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Call, Failure, Grounds, Tool};
 
@@ -20,9 +20,6 @@ const DEFAULT_LINES: u64 = 2_000;
 
 /// A zero byte in the beginning of a file says that it is not text.
 const LOOKED_AT: usize = 8 << 10;
-
-/// Larger pictures are not shown.
-const LARGEST_PICTURE: u64 = 1 << 20;
 
 /// Files are read in pieces of this size.
 const PIECE: usize = 64 << 10;
@@ -45,8 +42,8 @@ struct Arguments {
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-read",
-        about: "Reads a text file, whole or some of its lines. Pictures are given as base64; other binary \
-                      files are only described.",
+        about: "Reads a text file, whole or some of its lines. Pictures (PNG, JPEG, GIF, WebP) are shown to models \
+                      that can see; other binary files are only described.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
         capability: Capability::reads(),
@@ -118,7 +115,7 @@ fn picture(bytes: &[u8]) -> Option<&'static str> {
 
 fn picture_answer(
     reader: BufReader<File>,
-    kind: &str,
+    kind: &'static str,
     size: u64,
     call: &mut Call<'_>,
 ) -> std::io::Result<Answer> {
@@ -129,11 +126,11 @@ fn picture_answer(
     }
     let mut bytes = Vec::new();
     reader.take(LARGEST_PICTURE).read_to_end(&mut bytes)?;
-    call.output
-        .line(&format!("[{kind}, {size} bytes, as base64]"));
-    call.output
-        .text(&base64::engine::general_purpose::STANDARD.encode(bytes));
-    Ok(Answer::written())
+    call.output.bytes(&bytes);
+    Ok(Answer {
+        media_type: Some(kind),
+        ..Answer::written()
+    })
 }
 
 /// Which lines are wanted.

@@ -5,9 +5,9 @@ use cleveragents_domain::yaml::{Expand, Fault};
 use serde_saphyr::Spanned;
 
 use super::entries::{Definition, NamedSlot, SlotAccess, SlotEntry};
-use super::error::Complaint;
 use super::scalar::{EnvironmentEntry, Late, Texts, resolve};
 use crate::capability::{Access, Capability, Environment};
+use crate::file_error::Complaint;
 use crate::spec::{Binding, Slot};
 
 impl Definition {

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use cleveragents_domain::yaml;
+use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
@@ -23,10 +24,10 @@ pub(super) struct Wrapped {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Header {
+pub(crate) struct Header {
     /// The version of the format: 3.0.
     #[schemars(with = "Option<Value>")]
-    pub(super) version: Option<Spanned<Value>>,
+    pub(crate) version: Option<Spanned<Value>>,
 }
 
 /// The file of a tool.
@@ -105,6 +106,9 @@ pub(super) struct Definition {
     /// How many seconds a call may take; 300 when not given.
     #[schemars(with = "Option<f64>")]
     pub(super) timeout: Option<Late>,
+    /// What one call costs, in US dollars; nothing when not given.
+    #[schemars(with = "Option<f64>")]
+    pub(super) cost: Option<Late>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -152,6 +156,7 @@ pub(super) struct CapabilityEntry {
 /// What a slot takes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = slot_aliases)]
 pub(super) struct SlotEntry {
     /// The type of the resource.
     pub(super) r#type: String,
@@ -171,6 +176,7 @@ pub(super) struct SlotEntry {
 /// A slot with its name.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = named_slot_aliases)]
 pub(super) struct NamedSlot {
     /// What the tool calls it.
     pub(super) name: String,
@@ -195,4 +201,17 @@ pub(super) struct NamedSlot {
 pub(super) enum SlotAccess {
     ReadOnly,
     ReadWrite,
+}
+
+fn slot_aliases(schema: &mut Schema) {
+    if let Some(schema) = schema.as_object_mut() {
+        yaml::add_aliases(schema, &[("binding", &["binding_mode"])]);
+    }
+}
+
+fn named_slot_aliases(schema: &mut Schema) {
+    slot_aliases(schema);
+    if let Some(schema) = schema.as_object_mut() {
+        yaml::add_aliases(schema, &[("type", &["resource_type"])]);
+    }
 }

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use serde_saphyr::Spanned;
 
 use super::entries::{Definition, ToolType, Wrapped};
-use super::error::{Complaint, ToolFileError};
 use super::run::{CustomTool, LANGUAGES, Language, Program};
 use super::scalar::resolve;
 use crate::capability::Access;
+use crate::file_error::{About, Complaint, FileError};
 use crate::name::ToolName;
 use crate::registry::compile;
 use crate::spec::{Category, DEFAULT_TIMEOUT, Ground, Source, ToolSpec};
@@ -26,14 +26,10 @@ use crate::spec::{Category, DEFAULT_TIMEOUT, Ground, Source, ToolSpec};
 const LONGEST_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
 /// Reads a tool from the text of its file. `variables` gives the values of `${NAME}`.
-pub fn read(
-    text: &str,
-    file: &Path,
-    variables: Variables<'_>,
-) -> Result<CustomTool, ToolFileError> {
+pub fn read(text: &str, file: &Path, variables: Variables<'_>) -> Result<CustomTool, FileError> {
     read_definition(text)
         .and_then(|definition| definition.finish(&Expand { text, variables }, file))
-        .map_err(|complaint| complaint.in_file(file))
+        .map_err(|complaint| complaint.in_file(file, About::Tool))
 }
 
 fn read_definition(text: &str) -> Result<Definition, Complaint> {
@@ -63,6 +59,7 @@ impl Definition {
         let description = self.description(expand)?;
         let program = self.program(expand, file)?;
         let timeout = self.timeout(expand)?;
+        let cost = self.cost(expand)?;
         let input_schema = schema(
             self.input_schema.take(),
             expand,
@@ -93,7 +90,7 @@ impl Definition {
             capability,
             resources,
             timeout,
-            cost: MicroUsd(0),
+            cost,
         };
         Ok(CustomTool::new(spec, program))
     }
@@ -234,6 +231,18 @@ impl Definition {
             ));
         }
         Ok(Duration::from_secs_f64(seconds))
+    }
+
+    fn cost(&mut self, expand: &Expand<'_>) -> Result<MicroUsd, Complaint> {
+        let place = self.cost.clone();
+        let dollars = resolve::<f64>(self.cost.take(), expand, "an amount of US dollars")?;
+        let (Some(dollars), Some(place)) = (dollars, place) else {
+            return Ok(MicroUsd(0));
+        };
+        MicroUsd::from_usd_rounded_up(dollars).ok_or_else(|| {
+            let message = format!("a call cannot cost {dollars} US dollars");
+            Complaint::rule(Fault::at(&place, message), "write it like 0.05")
+        })
     }
 }
 

@@ -6,13 +6,12 @@
 
 mod declared;
 mod entries;
-mod error;
 mod file;
 mod run;
 mod scalar;
 mod schema;
 
-pub use error::ToolFileError;
+pub(crate) use entries::Header;
 pub use file::read;
 pub use run::{CustomTool, Program};
 pub use schema::schema;

@@ -229,12 +229,8 @@ impl Prepared for Running<'_> {
         let workspace = call.workspace()?;
         let finished = exec(workspace, &command, Streams::ErrorsAsLog, call)
             .map_err(|error| Failure::from(error).touching(touched.clone()))?;
-        check_ending(&finished, time).map_err(|failure| {
-            // What it logged says why, most of the time.
-            let log = call.log.end();
-            call.output.bytes(&log);
-            failure.touching(touched.clone())
-        })?;
+        check_ending(&finished, self.tool.spec.timeout)
+            .map_err(|failure| failure.touching(touched.clone()))?;
         Ok(Answer {
             touched,
             ..Answer::written()

@@ -9,8 +9,8 @@ use serde::de::{DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::error::Complaint;
 use crate::capability::Environment;
+use crate::file_error::Complaint;
 
 /// A value as written, with its place; its type is known once variables are in it.
 pub(super) type Late = Spanned<Value>;

@@ -176,9 +176,14 @@ fn check_profile(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), Refus
     if spec.capability.is_unsafe && !profile.allow_unsafe_tools {
         return refused(format!("`{}` calls itself unsafe", spec.name));
     }
-    if !profile.allowed_categories.is_empty()
-        && !profile.allowed_categories.contains(&spec.category)
-    {
+    if !profile.allow_changes && spec.capability.is_writing() {
+        return refused(format!(
+            "nothing may be changed, and `{}` changes things",
+            spec.name
+        ));
+    }
+    let categories = profile.allowed_categories.as_deref();
+    if categories.is_some_and(|allowed| !allowed.contains(&spec.category)) {
         return refused(format!(
             "tools of the category `{}` are not allowed",
             spec.category.as_str()
@@ -191,11 +196,7 @@ fn check_profile(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), Refus
     {
         return refused(format!("it denies `{}`", spec.name));
     }
-    let is_listed = profile
-        .allowed_tools
-        .iter()
-        .any(|pattern| pattern.matches(&spec.name));
-    if !profile.allowed_tools.is_empty() && !is_listed {
+    if !profile.allowed_tools.allows(&spec.name) {
         return refused(format!("`{}` is not among the tools it allows", spec.name));
     }
     Ok(())
@@ -206,12 +207,11 @@ fn check_guards<'a>(
     context: &CallContext<'a>,
 ) -> Result<Box<dyn Reservation + 'a>, Stop> {
     let guards = context.guards;
-    let is_in =
-        |list: &[crate::ToolPattern]| list.iter().any(|pattern| pattern.matches(&spec.name));
-    if is_in(&guards.denylist) {
+    let is_meant = |pattern: &crate::ToolPattern| pattern.matches(&spec.name);
+    if guards.denylist.iter().any(is_meant) {
         return Err(RefusalReason::Denylist(spec.name.to_string()).into());
     }
-    if guards.allowlist.as_deref().is_some_and(|list| !is_in(list)) {
+    if !guards.allowlist.allows(&spec.name) {
         return Err(RefusalReason::NotOnAllowlist(spec.name.to_string()).into());
     }
     let spending = Spending {

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 pub use context::{CallContext, CallRequest, Phase, PlanMode};
 pub use error::GateError;
-pub use outcome::{CallOutcome, Failed, Refusal, Succeeded};
+pub use outcome::{CallOutcome, Failed, Picture, Refusal, Succeeded};
 pub use permit::Permit;
 pub use refusal::RefusalReason;
 
@@ -37,6 +37,12 @@ use admission::{Admitted, Stop};
 
 /// JSON answers are checked up to this size.
 const LONGEST_JSON: u64 = 16 << 20;
+
+/// Larger pictures are not shown.
+pub(crate) const LARGEST_PICTURE: u64 = 4 << 20;
+
+/// So much of a log the model is shown when a tool failed.
+const SHOWN_LOG: usize = 2 << 10;
 
 /// The only caller of a tool.
 #[derive(Clone)]
@@ -211,6 +217,7 @@ fn conclude(
             Err(_) => InvocationOutcome::Failed,
         },
         output: &mut spool,
+        media_type: answer.as_ref().ok().and_then(|answer| answer.media_type),
         log: &log,
         error: answer
             .as_ref()
@@ -229,6 +236,9 @@ fn conclude(
         Ok(answer) => CallOutcome::Succeeded(Succeeded {
             invocation: id,
             tool,
+            picture: answer
+                .media_type
+                .and_then(|media_type| picture(media_type, &mut spool)),
             shown,
             note: answer.note,
             captured,
@@ -241,11 +251,27 @@ fn conclude(
             kind: failure.kind,
             message: failure.message,
             shown,
+            log: last_lines(&log).to_owned(),
             captured,
             checkpoint,
             elapsed,
         }),
     })
+}
+
+/// What was written, as the picture that it is.
+fn picture(media_type: &'static str, spool: &mut Spool) -> Option<Picture> {
+    let data = spool.bytes_up_to(LARGEST_PICTURE).ok()??;
+    Some(Picture { media_type, data })
+}
+
+/// The end of a log, as much as a model is shown: whole lines, unless one alone is too long.
+fn last_lines(log: &str) -> &str {
+    let end = &log[log.ceil_char_boundary(log.len().saturating_sub(SHOWN_LOG))..];
+    if end.len() == log.len() {
+        return end;
+    }
+    end.split_once('\n').map_or(end, |(_, lines)| lines)
 }
 
 /// Stores a refusal and tells it.

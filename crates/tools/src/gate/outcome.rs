@@ -1,6 +1,6 @@
 //! [`CallOutcome`]: what came of a call, and the text in which the model reads it.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use cleveragents_domain::{CheckpointNumber, Code, ToolInvocationId};
@@ -12,6 +12,32 @@ use crate::ports::Captured;
 use crate::tool::FailureKind;
 use crate::untrusted;
 
+/// A picture that a tool gave.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Picture {
+    /// What it is, such as `image/png`.
+    pub media_type: &'static str,
+    /// Its bytes.
+    pub data: Vec<u8>,
+}
+
+impl fmt::Display for Picture {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "[{}, {} bytes]",
+            self.media_type,
+            self.data.len()
+        )
+    }
+}
+
+impl fmt::Debug for Picture {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
 /// A call that did what it was to do.
 #[derive(Debug, Clone)]
 pub struct Succeeded {
@@ -21,6 +47,8 @@ pub struct Succeeded {
     pub tool: ToolName,
     /// What it said.
     pub shown: Shown,
+    /// A picture that it gave, instead of what it said.
+    pub picture: Option<Picture>,
     /// A word of the program's own beside it.
     pub note: Option<String>,
     /// What it changed.
@@ -44,6 +72,8 @@ pub struct Failed {
     pub message: String,
     /// What it said before.
     pub shown: Shown,
+    /// The last lines of what it logged, without secrets.
+    pub log: String,
     /// What it changed before.
     pub captured: Captured,
     /// The state before it.
@@ -114,7 +144,10 @@ impl CallOutcome {
     pub fn for_model(&self) -> String {
         match self {
             Self::Succeeded(done) => {
-                let mut text = data(&done.tool, &done.shown, done.invocation);
+                let mut text = match &done.picture {
+                    Some(picture) => picture.to_string(),
+                    None => data(&done.tool, &done.shown, done.invocation),
+                };
                 if let Some(note) = &done.note {
                     let line_end = if text.is_empty() { "" } else { "\n" };
                     let _never_fails = write!(text, "{line_end}{note}");
@@ -128,6 +161,10 @@ impl CallOutcome {
                 let said = data(&failed.tool, &failed.shown, failed.invocation);
                 if !said.is_empty() {
                     let _never_fails = write!(text, "\n{said}");
+                }
+                if !failed.log.is_empty() {
+                    let log = untrusted::wrap(&failed.tool.to_string(), &failed.log);
+                    let _never_fails = write!(text, "\nThe end of its log:\n{log}");
                 }
                 text
             }

@@ -52,6 +52,8 @@ pub struct Ended<'a> {
     pub outcome: InvocationOutcome,
     /// Everything it said, without secrets.
     pub output: &'a mut Spool,
+    /// What the output is, such as `image/png`, when it is a picture and not text.
+    pub media_type: Option<&'static str>,
     /// The end of what it logged, without secrets; empty for most tools.
     pub log: &'a str,
     /// Why it failed.

@@ -2,7 +2,9 @@
 
 mod command;
 mod fence;
+mod file;
 mod floor;
+mod named;
 mod pattern;
 mod profile;
 mod rule;
@@ -10,7 +12,8 @@ mod rules;
 
 pub(crate) use fence::Consent;
 pub use fence::Fence;
+pub use named::{STANDARD, Safety};
 pub use pattern::ToolPattern;
-pub use profile::{Guards, SafetyProfile};
+pub use profile::{AllowList, Guards, SafetyProfile};
 pub use rule::{Effect, Rule, RuleError};
 pub use rules::{Decision, PermissionRules};

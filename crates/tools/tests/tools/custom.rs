@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_domain::{Code, Diagnose as _};
-use cleveragents_tools::custom::{self, CustomTool, ToolFileError};
-use cleveragents_tools::{Access, CallOutcome, Environment, FailureKind, Registry, Tool as _};
+use cleveragents_tools::custom::{self, CustomTool};
+use cleveragents_tools::{
+    Access, CallOutcome, Environment, FailureKind, FileError, Registry, Safety, Tool as _,
+};
 use serde_json::{Value, json};
 
 use crate::support::{Desk, Folder, SECRET};
@@ -20,7 +22,7 @@ fn variables(name: &str) -> Option<String> {
     }
 }
 
-fn read(text: &str) -> Result<CustomTool, ToolFileError> {
+fn read(text: &str) -> Result<CustomTool, FileError> {
     custom::read(text, Path::new("tools/x.yaml"), &variables)
 }
 
@@ -171,6 +173,23 @@ fn the_schema_for_editors_agrees_with_the_reader() {
     ] {
         assert!(!validator.is_valid(&wrong), "{wrong}");
     }
+    // Other names of fields are allowed, and one of them must be there.
+    let slots =
+        |slot: Value| json!({"name": "local/x", "description": "d", "resource_slots": [slot]});
+    let other =
+        json!({"name": "db", "resource_type": "t", "binding_mode": "static", "resource": "r"});
+    assert!(validator.is_valid(&slots(other)));
+    assert!(!validator.is_valid(&slots(json!({"name": "db"}))));
+    // Most of what is broken an editor sees: the rest are rules that no schema tells.
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
+    let (mut all, mut seen) = (0, 0);
+    for file in std::fs::read_dir(corpus).expect("a folder") {
+        let text = std::fs::read_to_string(file.expect("a file").path()).expect("text");
+        let value = serde_saphyr::from_str::<Value>(&text);
+        all += 1;
+        seen += usize::from(!value.is_ok_and(|value| validator.is_valid(&value)));
+    }
+    assert!(seen * 2 > all, "{seen} of {all}");
 }
 
 #[test]
@@ -231,7 +250,8 @@ fn what_goes_wrong_in_a_tool_is_told_with_its_log() {
     };
     let failed = failing("echo half; echo why >&2; exit 3");
     assert_eq!(failed.message, "it ended with exit code 3");
-    assert_eq!(failed.shown.head, "half\nwhy\n");
+    assert_eq!(failed.shown.head, "half\n");
+    assert_eq!(failed.log, "why\n");
     let failed = failing("echo no json");
     assert_eq!(failed.kind, FailureKind::BadOutput);
     assert!(failed.message.contains("not JSON"), "{}", failed.message);
@@ -357,11 +377,27 @@ fn names_are_unique_and_builtins_stay() {
 fn the_example_of_the_documentation_works() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
     let page = std::fs::read_to_string(page).expect("the page");
-    let example = page
+    let examples: Vec<&str> = page
         .split("```yaml\n")
-        .nth(1)
-        .and_then(|rest| rest.split("```").next());
-    let desk = desk(example.expect("an example"));
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    let [safety, tool, long] = examples.as_slice() else {
+        panic!("three examples: {examples:#?}");
+    };
+    for (example, schema) in [
+        (safety, Safety::schema()),
+        (tool, custom::schema()),
+        (long, custom::schema()),
+    ] {
+        let value: Value = serde_saphyr::from_str(example).expect("YAML");
+        let validator = jsonschema::validator_for(&schema).expect("a schema");
+        assert!(validator.is_valid(&value), "{example}");
+    }
+    let ours = Safety::read(safety, Path::new("team.yaml")).expect("it reads");
+    assert!(ours.guards.require_approval_for_writes);
+    assert!(read(long).is_ok());
+    let desk = desk(tool);
     desk.folder().write("a.txt", "1\n2\n3\n");
     assert_eq!(
         desk.ok("local/count-lines", json!({"path": "a.txt"})),

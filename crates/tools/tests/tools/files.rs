@@ -542,10 +542,16 @@ fn what_is_no_text_is_described() {
         desk.ok("builtin/file-read", json!({"path": "x.bin"})),
         "[a binary file of 3 bytes; not shown]"
     );
-    let picture = desk.ok("builtin/file-read", json!({"path": "x.png"}));
+    let CallOutcome::Succeeded(done) = desk.call("builtin/file-read", json!({"path": "x.png"}))
+    else {
+        panic!("it can be read");
+    };
+    let picture = done.picture.as_ref().expect("a picture");
+    assert_eq!(picture.media_type, "image/png");
+    assert_eq!(picture.data, b"\x89PNG\r\n\x1a\nrest");
     assert_eq!(
-        picture,
-        "[image/png, 12 bytes, as base64]\niVBORw0KGgpyZXN0"
+        CallOutcome::Succeeded(done).for_model(),
+        "[image/png, 12 bytes]"
     );
     desk.folder().write("latin1", [b'a', 0xe9, b'\n']);
     assert_eq!(

@@ -8,9 +8,9 @@ use std::time::Duration;
 use cleveragents_domain::{Code, Diagnose as _, InvocationOutcome, MicroUsd};
 use cleveragents_tools::ports::{Approval, Reply};
 use cleveragents_tools::{
-    Answer, Body, Call, CallOutcome, CallRequest, Capability, Category, Effect, Environment,
-    Failure, FailureKind, GateError, Ground, Grounds, PermissionRules, Permit, Phase, PlanMode,
-    Prepared, Registry, Source, Subject, Tool, ToolSpec, Touched, Unprepared,
+    AllowList, Answer, Body, Call, CallOutcome, CallRequest, Capability, Category, Effect,
+    Environment, Failure, FailureKind, GateError, Ground, Grounds, PermissionRules, Permit, Phase,
+    PlanMode, Prepared, Registry, Source, Subject, Tool, ToolSpec, Touched, Unprepared,
 };
 use serde_json::{Value, json};
 
@@ -263,32 +263,40 @@ fn defect_4026_the_profile_is_asked_about_every_call() {
     assert!(told.contains("unsafe"), "{told}");
 
     let (mut desk, runs) = self::desk();
-    desk.profile.allowed_categories = vec![Category::FileOperations];
+    desk.profile.allowed_categories = Some(vec![Category::FileOperations]);
     check_refused(&desk, &runs, "local/counter", GOOD, "profile");
-    desk.profile.allowed_categories = vec![Category::Custom];
+    desk.profile.allowed_categories = Some(vec![Category::Custom]);
     assert!(desk.call_text("local/counter", GOOD).is_success());
 
     desk.profile.denied_tools = patterns(&["local/*"]);
     check_refused(&desk, &runs, "local/counter", GOOD, "profile");
     desk.profile.denied_tools.clear();
-    desk.profile.allowed_tools = patterns(&["builtin/*"]);
+    desk.profile.allowed_tools = AllowList::only(patterns(&["builtin/*"]));
     check_refused(&desk, &runs, "local/counter", GOOD, "profile");
+
+    desk.profile = cleveragents_tools::Safety::find("read-only")
+        .expect("built in")
+        .profile;
+    let told = check_refused(&desk, &runs, "local/counter", GOOD, "profile");
+    assert!(told.contains("nothing may be changed"), "{told}");
+    desk.profile.allow_changes = true;
+    assert!(desk.call_text("local/counter", GOOD).is_success());
 }
 
 #[test]
 fn defect_3294_denylist_and_allowlist_hold() {
     let (mut desk, runs) = desk();
     desk.guards.denylist = patterns(&["local/counter"]);
-    desk.guards.allowlist = Some(patterns(&["local/counter"]));
+    desk.guards.allowlist = AllowList::only(patterns(&["local/counter"]));
     check_refused(&desk, &runs, "local/counter", GOOD, "denylist");
     desk.guards.denylist.clear();
     assert!(desk.call_text("local/counter", GOOD).is_success());
-    desk.guards.allowlist = Some(patterns(&["builtin/*"]));
+    desk.guards.allowlist = AllowList::only(patterns(&["builtin/*"]));
     check_refused(&desk, &runs, "local/counter", GOOD, "not_on_allowlist");
-    desk.guards.allowlist = Some(Vec::new());
+    desk.guards.allowlist = AllowList::only(Vec::new());
     check_refused(&desk, &runs, "local/counter", GOOD, "not_on_allowlist");
     // By any of its names.
-    desk.guards.allowlist = None;
+    desk.guards.allowlist = AllowList::default();
     desk.guards.denylist = patterns(&["builtin/read_file"]);
     assert_eq!(
         desk.refused("builtin/file-read", json!({"path": "a"})).0,
@@ -483,7 +491,7 @@ fn demands_are_looked_at_in_their_order() {
     );
     desk.mode = PlanMode::ReadOnly;
     desk.guards.denylist = patterns(&["*"]);
-    desk.guards.allowlist = Some(Vec::new());
+    desk.guards.allowlist = AllowList::only(Vec::new());
     desk.guards.max_tool_calls_per_step = Some(0);
     desk.profile.max_total_cost = Some(MicroUsd(0));
     desk.rules = PermissionRules::parse("deny *", Effect::Allow).expect("rules");
@@ -496,7 +504,7 @@ fn demands_are_looked_at_in_their_order() {
     check_refused(&desk, &runs, "local/counter", GOOD, "denylist");
     desk.guards.denylist.clear();
     check_refused(&desk, &runs, "local/counter", GOOD, "not_on_allowlist");
-    desk.guards.allowlist = None;
+    desk.guards.allowlist = AllowList::default();
     check_refused(&desk, &runs, "local/counter", GOOD, "call_limit");
     desk.guards.max_tool_calls_per_step = None;
     check_refused(&desk, &runs, "local/counter", GOOD, "rule");

@@ -213,7 +213,7 @@ pub(super) fn list(
         report
     } else {
         report.warn(format!(
-            "{} cannot be read any more; nothing runs before that is mended or removed",
+            "{} cannot be read any more and left out until mended or removed",
             counted(broken, "tool")
         ))
     })

@@ -1,5 +1,6 @@
 //! `tool`: the tools there are, and calls of them by hand.
 
+mod calls;
 mod input;
 mod manage;
 mod run;
@@ -24,6 +25,8 @@ pub(super) fn run(context: &Context, command: Tool) -> Result<Report, CommandErr
         Tool::List(filter) => manage::list(context, &tools, &filter),
         Tool::Show { tool } => show::run(context, &tools, &tool.name),
         Tool::Remove { tool, yes } => manage::remove(&tools, &tool.name, yes),
+        Tool::Calls(filter) => calls::list(context, &tools, &filter),
+        Tool::Call(arguments) => calls::show(&tools, &arguments),
         Tool::Run(arguments) => run::run(context, engine, tools, &arguments),
     }
 }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use cleveragents_engine::{SandboxWorkspace, StoreBudget, StoreLedger, ToolService};
+use cleveragents_engine::{
+    RegisteredTool, SandboxWorkspace, StoreBudget, StoreLedger, ToolError, ToolService,
+};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
 use cleveragents_tools::ports::{Scope, Workspace};
 use cleveragents_tools::{
-    CallContext, CallOutcome, CallRequest, FailureKind, Gate, Guards, RefusalReason, SafetyProfile,
-    Shown, ToolSpec,
+    CallContext, CallOutcome, CallRequest, FailureKind, Gate, RefusalReason, Shown, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -32,12 +33,21 @@ pub(super) fn run(
     arguments: &ToolRun,
 ) -> Result<Report, CommandError> {
     let secrets = Secrets::of(&context.models(None)?);
-    let registry = Arc::new(tools.registry(&context.variables())?);
+    let registry = tooling::registry(context, &tools)?;
+    if registry.get(&arguments.tool.name).is_err()
+        && let Ok(stored) = tools.find_stored(&arguments.tool.name)
+    {
+        // It is registered and was left out: its file says why.
+        let _spec = RegisteredTool::read(stored, &context.variables())
+            .spec
+            .map_err(ToolError::from)?;
+    }
     let request = CallRequest {
         call_id: CALL_ID.to_owned(),
         tool: arguments.tool.name.clone(),
         arguments: input::text(arguments, &registry)?,
     };
+    let safety = tooling::in_force(context, &arguments.safety)?;
     let rules = tooling::rules(context, &tools, &arguments.rule)?;
     let (sandbox, project) = (arguments.sandbox.as_deref(), arguments.project.as_deref());
     let workspace = tooling::workspace(context, sandbox, project, |id| format!("project-{id}"))?;
@@ -50,8 +60,8 @@ pub(super) fn run(
         &CallContext {
             scope: &Scope::default(),
             mode: tooling::mode(arguments.read_only),
-            profile: &SafetyProfile::default(),
-            guards: &Guards::default(),
+            profile: &safety.profile,
+            guards: &safety.guards,
             rules: &rules,
             workspace: workspace
                 .as_ref()
@@ -96,12 +106,24 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
         CallOutcome::Failed(failed) => Some(failure(failed.kind)),
         CallOutcome::Succeeded(_) => None,
     };
+    let picture = match outcome {
+        CallOutcome::Succeeded(done) => done.picture.as_ref().map(ToString::to_string),
+        _ => None,
+    };
+    let log = match outcome {
+        CallOutcome::Failed(failed) => Some(&failed.log).filter(|log| !log.is_empty()),
+        _ => None,
+    };
     let data = json!({
         "tool": tool,
         "outcome": ending,
-        "output": shown.map(|shown| output(shown, spec)),
+        "output": match &picture {
+            Some(picture) => Some(Value::String(picture.clone())),
+            None => shown.map(|shown| output(shown, spec)),
+        },
         "output_bytes": shown.map(|shown| shown.total),
         "output_left_out": shown.map(|shown| shown.left_out),
+        "log": log,
         "note": note,
         "reason": kind.map(|kind| json!({"kind": kind, "message": reason})),
         "invocation": outcome.invocation(),
@@ -129,7 +151,10 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
         }
         report = report.panel(panel);
         if shown.total > 0 {
-            report = report.text(text(shown));
+            report = report.text(picture.unwrap_or_else(|| text(shown)));
+        }
+        if let Some(log) = log {
+            report = report.text(format!("The end of its log:\n{log}"));
         }
     }
     if let Some(note) = note {
@@ -231,6 +256,13 @@ fn hint(outcome: &CallOutcome) -> String {
         }
         RefusalReason::Budget { .. } => {
             "raise it with `agents config set budget.day-cents CENTS`, or wait until tomorrow".to_owned()
+        }
+        RefusalReason::Profile(_)
+        | RefusalReason::Denylist(_)
+        | RefusalReason::NotOnAllowlist(_)
+        | RefusalReason::CallLimit { .. }
+        | RefusalReason::MissingCheckpoint { .. } => {
+            "`agents safety show` says what is in force and who said it".to_owned()
         }
         _ => "docs/tools.md says what the gate looks at".to_owned(),
     }

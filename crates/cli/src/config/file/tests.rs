@@ -49,6 +49,9 @@ fn legal(kind: Kind) -> &'static str {
         Kind::Url => "sqlite:///x.db",
         Kind::Name => "team/careful",
         Kind::Model | Kind::Models => "openai/gpt-5.1",
+        Kind::Tools => "builtin/shell,local/*",
+        Kind::Safety => "careful",
+        Kind::Flag => "true",
         Kind::Choice(words) => words[0],
         Kind::Integer { .. } => "7",
     }

@@ -110,6 +110,59 @@ pub static BUDGET_DAY_CENTS: Key = Key {
     description: "The most that all sessions together may spend on a day (UTC), in US cents; no limit when not set",
 };
 
+/// How careful to be.
+pub static SAFETY_PROFILE: Key = Key {
+    name: "safety.profile",
+    kind: Kind::Safety,
+    default: Fallback::Automatic,
+    variable: "CLEVERAGENTS_SAFETY_PROFILE",
+    scope: Scope::Project,
+    description: "How careful tools are made to be; of all levels that say something the tighter holds",
+};
+
+/// Tools that may not run.
+pub static SAFETY_DENY_TOOLS: Key = Key {
+    name: "safety.deny-tools",
+    kind: Kind::Tools,
+    default: Fallback::Automatic,
+    variable: "CLEVERAGENTS_SAFETY_DENY_TOOLS",
+    scope: Scope::Project,
+    description: "Tools that may not run, with commas between them",
+};
+
+/// The only tools that may run.
+pub static SAFETY_ALLOW_TOOLS: Key = Key {
+    name: "safety.allow-tools",
+    kind: Kind::Tools,
+    default: Fallback::Automatic,
+    variable: "CLEVERAGENTS_SAFETY_ALLOW_TOOLS",
+    scope: Scope::Project,
+    description: "The only tools that may run, with commas between them; any when not set",
+};
+
+/// How many tools may be called.
+pub static SAFETY_MAX_CALLS: Key = Key {
+    name: "safety.max-calls",
+    kind: Kind::Integer {
+        minimum: 0,
+        maximum: 1_000_000,
+    },
+    default: Fallback::Automatic,
+    variable: "CLEVERAGENTS_SAFETY_MAX_CALLS",
+    scope: Scope::Project,
+    description: "How many tools may be called after one answer of the model; no limit when not set",
+};
+
+/// Whether changes are asked about.
+pub static SAFETY_APPROVE_WRITES: Key = Key {
+    name: "safety.approve-writes",
+    kind: Kind::Flag,
+    default: Fallback::Automatic,
+    variable: "CLEVERAGENTS_SAFETY_APPROVE_WRITES",
+    scope: Scope::Project,
+    description: "Whether a person is asked before every call that changes something",
+};
+
 /// The model that answers when none is named.
 pub static MODEL_DEFAULT: Key = Key {
     name: "model.default",

@@ -1,4 +1,4 @@
-use super::read;
+use super::{read, resource_type_schema};
 use crate::ResourceError;
 use cleveragents_domain::{
     Activation, ArgumentType, ResourceKind, ResourceType, SandboxStrategy, TypeName,
@@ -9,9 +9,20 @@ fn variables(name: &str) -> Option<String> {
     (name == "TEAM").then(|| "blue".to_owned())
 }
 
+/// Whether an editor with the schema has nothing to say against a file.
+fn is_valid(text: &str) -> bool {
+    let schema = jsonschema::validator_for(&resource_type_schema()).expect("a schema");
+    let value: serde_json::Value = serde_saphyr::from_str(text).expect("YAML");
+    schema.is_valid(&value)
+}
+
+/// Reads a type; what can be read the schema allows too.
 fn parse(text: &str) -> ResourceType {
     match read(text, &variables) {
-        Ok(written) => written.declared,
+        Ok(written) => {
+            assert!(is_valid(text), "the schema refuses {text}");
+            written.declared
+        }
         Err(error) => panic!("{error}: {text}"),
     }
 }
@@ -163,4 +174,22 @@ fn aliases_cannot_bring_in_more_than_the_file_holds() {
         writeln!(text, "a{level}: &a{level} [{entries}]").expect("a String takes it");
     }
     refusal(&text);
+}
+
+#[test]
+fn what_is_wrong_with_a_file_the_schema_says_too() {
+    for text in [
+        "description: without a name\n",
+        "name: local/x\nkidn: physical\n",
+        "name: local/x\nkind: mental\n",
+        "name: local/x\ncli_args: [{required: true}]\n",
+        "name: local/x\ncli_args: [{name: a, type: colour}]\n",
+        "name: local/x\nchild_types: [{auto_discover: true}]\n",
+        "name: local/x\ncapabilities: {fly: true}\n",
+        "resource_type: {name: local/x}\nname: local/y\n",
+        "- a list\n",
+    ] {
+        assert!(read(text, &variables).is_err(), "{text}");
+        assert!(!is_valid(text), "{text}");
+    }
 }

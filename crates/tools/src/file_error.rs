@@ -1,4 +1,4 @@
-//! [`ToolFileError`]: what is wrong with the file of a tool, where, and what to do.
+//! [`FileError`]: what is wrong with a file of the user's, where, and what to do.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use cleveragents_domain::yaml::Fault;
 use cleveragents_domain::{Code, Diagnose};
 use serde_json::{Value, json};
 
-/// What is wrong with the file of a tool.
+/// What is wrong with the file of a tool or of a safety profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}:{line}:{column}: {message}", .file.display())]
-pub struct ToolFileError {
+pub struct FileError {
     /// The file.
     pub file: PathBuf,
     /// The line, from 1.
@@ -20,21 +20,32 @@ pub struct ToolFileError {
     pub message: String,
     /// What to do about it.
     pub fix: String,
+    /// What the file is to describe.
+    about: About,
     /// Whether it cannot be read, or says what cannot be.
     kind: Kind,
 }
 
+/// What a file describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum About {
+    Tool,
+    Safety,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
     Malformed,
     Rule,
 }
 
-impl Diagnose for ToolFileError {
+impl Diagnose for FileError {
     fn code(&self) -> Code {
-        match self.kind {
-            Kind::Malformed => Code::MalformedTool,
-            Kind::Rule => Code::InvalidTool,
+        match (self.about, self.kind) {
+            (About::Tool, Kind::Malformed) => Code::MalformedTool,
+            (About::Tool, Kind::Rule) => Code::InvalidTool,
+            (About::Safety, Kind::Malformed) => Code::MalformedSafety,
+            (About::Safety, Kind::Rule) => Code::InvalidSafety,
         }
     }
 
@@ -53,33 +64,34 @@ impl Diagnose for ToolFileError {
 
 /// A complaint that does not know its file yet.
 #[derive(Debug)]
-pub(super) struct Complaint {
+pub(crate) struct Complaint {
     fault: Fault,
     kind: Kind,
 }
 
 impl Complaint {
     /// The file says what cannot be.
-    pub(super) fn rule(fault: Fault, fix: impl Into<String>) -> Self {
+    pub(crate) fn rule(fault: Fault, fix: impl Into<String>) -> Self {
         Self {
             fault: fault.fixed_by(fix),
             kind: Kind::Rule,
         }
     }
 
-    pub(super) fn in_file(self, file: &Path) -> ToolFileError {
+    pub(crate) fn in_file(self, file: &Path, about: About) -> FileError {
         let (line, column) = self.fault.place.unwrap_or((1, 1));
         let fix = match (self.fault.fix, self.fault.nearest) {
             (Some(fix), _) => fix,
             (None, Some(nearest)) => format!("did you mean `{nearest}`?"),
             (None, None) => "correct the YAML there; docs/tools.md has an example".to_owned(),
         };
-        ToolFileError {
+        FileError {
             file: file.to_owned(),
             line,
             column,
             message: self.fault.message,
             fix,
+            about,
             kind: self.kind,
         }
     }

@@ -1,0 +1,214 @@
+//! `tool calls` and `tool call`: what was called, what came of it, and all that it said.
+
+use cleveragents_domain::{InvocationOutcome, ToolInvocation};
+use cleveragents_engine::{Excerpt, ToolService};
+use cleveragents_store::invocations::InvocationFilter;
+use cleveragents_tools::ToolPattern;
+use serde_json::{Value, json};
+
+use crate::arguments::{CallOutcomeName, ToolCallShow, ToolCalls};
+use crate::commands::counted;
+use crate::context::Context;
+use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
+
+/// So much of an output and of a log is shown with a call.
+const SHOWN_BYTES: usize = 8 << 10;
+
+pub(super) fn list(
+    context: &Context,
+    tools: &ToolService,
+    arguments: &ToolCalls,
+) -> Result<Report, CommandError> {
+    let sessions = context.sessions()?;
+    let session = arguments
+        .session
+        .as_deref()
+        .map(|reference| sessions.resolve(reference))
+        .transpose()?;
+    // Other names of a tool mean it too; what is no name may have been called all the same.
+    let tool = arguments.tool.as_ref().map(|text| {
+        let pattern = text.parse::<ToolPattern>();
+        pattern.map_or_else(|_| text.clone(), |pattern| pattern.to_string())
+    });
+    let page = tools.calls(&InvocationFilter {
+        session,
+        tool,
+        outcome: arguments.outcome.map(CallOutcomeName::outcome),
+        offset: arguments.offset,
+        limit: Some(arguments.limit),
+    })?;
+    let (count, matching) = (page.invocations.len(), page.matching);
+    let table = Table::new("Calls of Tools")
+        .column("Id", Align::Left)
+        .column("Tool", Align::Left)
+        .column("Outcome", Align::Left)
+        .column("Reason", Align::Left)
+        .column("Took", Align::Right)
+        .column("Began", Align::Left)
+        .empty("No call matches")
+        .rows(page.invocations.iter().map(row));
+    let calls: Vec<Value> = page.invocations.iter().map(summary).collect();
+    let report = Report::new("tool calls")
+        .data(json!({"calls": calls, "summary": {"shown": count, "matching": matching}}))
+        .table(table);
+    let next = arguments.offset.saturating_add(count as u64);
+    let report = if count > 0 && next < matching {
+        report.info(format!(
+            "older ones: repeat the command with --offset {next}"
+        ))
+    } else {
+        report
+    };
+    Ok(report.ok(format!("{} listed", counted(count, "call"))))
+}
+
+fn row(call: &ToolInvocation) -> Vec<Cell> {
+    vec![
+        Cell::Id(call.id.to_string()),
+        call.tool.as_str().into(),
+        outcome_cell(call.outcome),
+        call.reason.clone().into(),
+        seconds(call).map(Cell::Seconds).into(),
+        call.started_at.into(),
+    ]
+}
+
+fn outcome_cell(outcome: InvocationOutcome) -> Cell {
+    let text = outcome.as_str().to_owned();
+    match outcome {
+        InvocationOutcome::Succeeded => Cell::Good(text),
+        InvocationOutcome::Running => Cell::Warn(text),
+        InvocationOutcome::Failed | InvocationOutcome::Refused => Cell::Bad(text),
+    }
+}
+
+fn seconds(call: &ToolInvocation) -> Option<f64> {
+    let micros = call.finished_at?.as_micros() - call.started_at.as_micros();
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a duration for people needs no more digits"
+    )]
+    Some(micros as f64 / 1e6)
+}
+
+fn summary(call: &ToolInvocation) -> Value {
+    json!({
+        "id": call.id,
+        "tool": call.tool,
+        "outcome": call.outcome,
+        "reason": call.reason,
+        "error": call.error,
+        "session": call.session,
+        "plan": call.plan,
+        "turn": call.turn,
+        "call_id": call.call_id,
+        "started": call.started_at,
+        "finished": call.finished_at,
+        "duration_s": seconds(call),
+    })
+}
+
+pub(super) fn show(tools: &ToolService, arguments: &ToolCallShow) -> Result<Report, CommandError> {
+    let call = tools.call(&arguments.call)?;
+    if arguments.output || arguments.log {
+        return page(tools, &call, arguments);
+    }
+    let output = tools.excerpt(call.output, 0, SHOWN_BYTES)?;
+    let log = tools.excerpt(call.log, 0, SHOWN_BYTES)?;
+    let picture = call.media_type.as_deref();
+    let mut data = summary(&call);
+    data["arguments"] = call.arguments.clone();
+    data["media_type"] = json!(call.media_type);
+    data["repeatable"] = call.is_repeatable.into();
+    data["output"] = json!(output.as_ref().map(|output| excerpt_json(output, picture)));
+    data["log"] = json!(log.as_ref().map(|log| excerpt_json(log, None)));
+    let mut report = Report::new("tool call").data(data).panel(
+        Panel::new("Call")
+            .row("Id", Cell::Id(call.id.to_string()))
+            .row("Tool", call.tool.as_str())
+            .row("Outcome", outcome_cell(call.outcome))
+            .row("Reason", call.reason.clone())
+            .row("Error", call.error.clone())
+            .row("Session", call.session.map(|id| Cell::Id(id.to_string())))
+            .row("Turn", call.turn.map(|id| Cell::Id(id.to_string())))
+            .row("Began", call.started_at)
+            .row("Took", seconds(&call).map(Cell::Seconds))
+            .row(
+                "Output",
+                output.as_ref().map(|whole| Cell::Bytes(whole.total)),
+            )
+            .row("Log", log.as_ref().map(|whole| Cell::Bytes(whole.total))),
+    );
+    let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
+    report = report.text(format!("Arguments:\n{arguments}"));
+    for (title, option, excerpt, picture) in [
+        ("Output", "--output", output, picture),
+        ("Log", "--log", log, None),
+    ] {
+        let Some(excerpt) = excerpt else { continue };
+        report = report.text(format!("{title}:\n{}", text(&excerpt, picture)));
+        if excerpt.next().is_some() && picture.is_none() {
+            report = report.info(format!(
+                "{} of {} bytes are shown; `agents tool call {} {option}` shows more",
+                excerpt.bytes.len(),
+                excerpt.total,
+                call.id
+            ));
+        }
+    }
+    Ok(report.ok("Call shown"))
+}
+
+/// A page of all that a call said or logged.
+fn page(
+    tools: &ToolService,
+    call: &ToolInvocation,
+    arguments: &ToolCallShow,
+) -> Result<Report, CommandError> {
+    let (stored, name, option, picture) = if arguments.log {
+        (call.log, "log", "--log", None)
+    } else {
+        let picture = call.media_type.as_deref();
+        (call.output, "output", "--output", picture)
+    };
+    let length = usize::try_from(arguments.bytes).unwrap_or(usize::MAX);
+    let from = match arguments.page {
+        Some(page) => (page - 1).saturating_mul(arguments.bytes),
+        None => arguments.from.unwrap_or(0),
+    };
+    let Some(excerpt) = tools.excerpt(stored, from, length)? else {
+        return Ok(Report::new("tool call")
+            .data(json!({"id": call.id, name: null}))
+            .ok(format!("The call has no {name}")));
+    };
+    let (next, total) = (excerpt.next(), excerpt.total);
+    let mut report = Report::new("tool call")
+        .data(json!({"id": call.id, name: excerpt_json(&excerpt, picture)}))
+        .text(text(&excerpt, picture));
+    if let Some(next) = next {
+        report = report.info(format!(
+            "it goes on: `agents tool call {} {option} --from {next}`",
+            call.id
+        ));
+    }
+    let end = excerpt.from + excerpt.bytes.len() as u64;
+    Ok(report.ok(format!("Bytes {} to {end} of {total} shown", excerpt.from)))
+}
+
+fn excerpt_json(excerpt: &Excerpt, picture: Option<&str>) -> Value {
+    json!({
+        "text": text(excerpt, picture),
+        "from": excerpt.from,
+        "bytes": excerpt.bytes.len(),
+        "total_bytes": excerpt.total,
+        "next_from": excerpt.next(),
+    })
+}
+
+/// What can be read of it; of a picture what it is.
+fn text(excerpt: &Excerpt, picture: Option<&str>) -> String {
+    match picture {
+        Some(kind) => format!("[{kind}, {} bytes]", excerpt.total),
+        None => String::from_utf8_lossy(&excerpt.bytes).into_owned(),
+    }
+}

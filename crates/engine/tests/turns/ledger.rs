@@ -1,0 +1,65 @@
+//! Rows of calls: each is ended once, by whoever began it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cleveragents_domain::{InvocationOutcome, ToolInvocationId};
+use cleveragents_engine::{StoreLedger, ToolService};
+use cleveragents_testkit::TestDatabase;
+use cleveragents_tools::ports::{Begun, Captured, Ended, Ledger as _, PortError, Scope};
+use cleveragents_tools::{Capability, Spool, ToolName};
+use serde_json::json;
+
+fn begin(ledger: &StoreLedger) -> ToolInvocationId {
+    let id = ToolInvocationId::generate();
+    let tool: ToolName = "local/own".parse().expect("a name");
+    let begun = Begun {
+        id,
+        call_id: "c",
+        scope: &Scope::default(),
+        tool: &tool,
+        arguments: &json!({}),
+        capability: &Capability::reads(),
+        checkpoint: None,
+    };
+    ledger.begin(&begun).expect("stored");
+    id
+}
+
+fn finish(ledger: &StoreLedger, id: ToolInvocationId, log: &str) -> Result<(), PortError> {
+    ledger.finish(&mut Ended {
+        id,
+        outcome: InvocationOutcome::Succeeded,
+        output: &mut Spool::new(1 << 10),
+        media_type: None,
+        log,
+        error: None,
+        captured: &Captured::default(),
+        elapsed: Duration::ZERO,
+    })
+}
+
+#[test]
+fn a_call_that_somebody_else_ended_cannot_be_ended_again() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let ledger = StoreLedger::new(Arc::clone(&engine), None);
+        let id = begin(&ledger);
+        finish(&ledger, id, "first\0 log\n").expect("ended");
+        let again = finish(&ledger, id, "second log\n").expect_err("it is over");
+        assert!(
+            again.to_string().contains("ended by somebody else"),
+            "{again}"
+        );
+        let tools = ToolService::new(engine);
+        let call = tools
+            .call(&id.to_string()[..20])
+            .expect("by a part of its id");
+        let log = tools
+            .excerpt(call.log, 0, 99)
+            .expect("read")
+            .expect("a log");
+        assert_eq!(log.bytes, "first\u{fffd} log\n".as_bytes());
+        assert_eq!(tools.excerpt(call.output, 0, 99).expect("read"), None);
+    }
+}
