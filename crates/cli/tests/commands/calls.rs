@@ -41,14 +41,29 @@ fn called(agents: &Agents) {
     run(agents, &["builtin/ask-user", "question=well?"]);
 }
 
+/// A call may take a millisecond or many, and the width of the column with it.
 fn without_durations(text: &str) -> String {
-    let lines = text
-        .lines()
-        .map(|line| match line.split_once("duration_s\": ") {
-            Some((before, rest)) if rest != "null," => format!("{before}duration_s\": [seconds]"),
-            _ => line.to_owned(),
-        });
-    let lines: Vec<String> = lines.collect();
+    let line_without = |line: &str| {
+        if let Some((before, rest)) = line.split_once("duration_s\": ")
+            && rest != "null,"
+        {
+            return format!("{before}duration_s\": [seconds]");
+        }
+        let is_row = line.starts_with("Id ") || line.contains(" ms ");
+        if !is_row {
+            return line.to_owned();
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let row = words.join(" ");
+        match row.split_once(" ms ") {
+            Some((before, after)) => {
+                let before = before.trim_end_matches(|letter: char| letter.is_ascii_digit());
+                format!("{before}[ms] {after}")
+            }
+            None => row,
+        }
+    };
+    let lines: Vec<String> = text.lines().map(line_without).collect();
     lines.join("\n")
 }
 
