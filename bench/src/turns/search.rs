@@ -91,7 +91,7 @@ pub(super) fn measure(agents: &Path, program: &Path, files: usize) -> anyhow::Re
     let folder = open.view.members[0].root.clone();
     let engine = Arc::clone(&place.engine);
     let tools = ToolService::new(Arc::clone(&engine));
-    let gate = Gate::new(Arc::new(tools.registry(&|_| None)?));
+    let gate = Gate::new(Arc::new(tools.registry(&|_| None)?.registry));
     let rules = tools.rules(&[], Effect::Allow)?;
     let workspace = SandboxWorkspace::new(place.service.clone(), open, WhenMissing::Warn)?;
     let context = CallContext {
