@@ -243,6 +243,13 @@ impl Catalogue {
         names
     }
 
+    /// The variables that may hold the key of a provider, the usual one first; `None` when there is no
+    /// such provider.
+    pub fn key_variables_of(&self, provider: &str) -> Option<Vec<String>> {
+        let name: ModelName = format!("{provider}/any").parse().ok()?;
+        self.provider(&name).ok().map(|found| found.key_variables)
+    }
+
     /// Every variable that may hold a key: child processes must not inherit them.
     pub fn key_variables(&self) -> Vec<String> {
         let own = self

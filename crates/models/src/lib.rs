@@ -44,7 +44,7 @@ pub use error::{ErrorKind, ModelError};
 pub use event::{Completion, StopReason, StreamEvent, Usage};
 pub use file::file_schema;
 #[cfg(feature = "keyring")]
-pub use keyring::system_keyring;
+pub use keyring::{KeyringError, remove_key, store_key, system_keyring};
 pub use limits::{Limits, RetryPolicy};
 pub use message::{
     AssistantMessage, ChatMessage, Picture, Reasoning, ToolCall, ToolDefinition, ToolResult,

@@ -32,6 +32,35 @@ Examples:
     },
     /// Ask a model something small and measure the answer
     Test(ModelTest),
+    /// Keep keys of providers in the keyring of the system
+    #[command(subcommand)]
+    Key(ModelKey),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelKey {
+    /// Put the key of a provider into the keyring
+    #[command(
+        after_help = "The key is asked for at the terminal and not shown, or read from standard input. It is never an argument,
+which others could read. A variable of the environment comes before the keyring.
+
+Examples:
+  agents model key set anthropic
+  pass show openai | agents model key set openai"
+    )]
+    Set {
+        /// The provider
+        #[arg(value_name = "PROVIDER")]
+        provider: String,
+    },
+    /// Take the key of a provider out of the keyring
+    #[command(after_help = "Example:
+  agents model key remove anthropic")]
+    Remove {
+        /// The provider
+        #[arg(value_name = "PROVIDER")]
+        provider: String,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -28,8 +28,8 @@ use cleveragents_domain::Code;
 use serde_json::json;
 
 use crate::arguments::{
-    Arguments, Cleanup, Command, Config, Db, Model, Permission, Project, Resource, ResourceType,
-    Safety, Sandbox, Session, Tool,
+    Arguments, Cleanup, Command, Config, Db, Model, ModelKey, Permission, Project, Resource,
+    ResourceType, Safety, Sandbox, Session, Tool,
 };
 use crate::context::Context;
 use crate::output::{CommandError, Report};
@@ -92,6 +92,8 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Model(Model::List { .. }) => "model list",
         Command::Model(Model::Show { .. }) => "model show",
         Command::Model(Model::Test(_)) => "model test",
+        Command::Model(Model::Key(ModelKey::Set { .. })) => "model key set",
+        Command::Model(Model::Key(ModelKey::Remove { .. })) => "model key remove",
         Command::Tool(Tool::Add { .. }) => "tool add",
         Command::Tool(Tool::List(_)) => "tool list",
         Command::Tool(Tool::Show { .. }) => "tool show",

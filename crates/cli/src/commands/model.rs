@@ -1,5 +1,7 @@
 //! `model …`: which models there are, and whether one answers.
 
+mod key;
+
 use std::time::Instant;
 
 use cleveragents_domain::{Code, MicroUsd};
@@ -23,6 +25,7 @@ pub(crate) fn run(context: &Context, command: Model) -> Result<Report, CommandEr
         } => list(context, provider.as_deref(), available),
         Model::Show { name } => show(context, &name),
         Model::Test(arguments) => test(context, &arguments),
+        Model::Key(command) => key::run(context, command),
     }
 }
 

@@ -6,6 +6,7 @@ mod configuration;
 mod databases;
 mod disk;
 mod documents;
+mod models;
 mod resources;
 mod safety;
 mod sessions;

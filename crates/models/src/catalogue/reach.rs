@@ -21,7 +21,7 @@ pub(super) struct Provider {
     dialect: Dialect,
     base_url: Option<String>,
     base_url_variables: Vec<String>,
-    key_variables: Vec<String>,
+    pub(super) key_variables: Vec<String>,
     needs_key: bool,
     headers: Vec<(String, String)>,
 }
