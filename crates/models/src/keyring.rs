@@ -10,8 +10,8 @@ const SERVICE: &str = "cleveragents";
 
 /// The keyring cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("the keyring of the system cannot be used")]
-pub struct KeyringError(#[source] keyring::Error);
+#[error(transparent)]
+pub struct KeyringError(keyring::Error);
 
 /// Looks keys up in the keyring of the system. What cannot be read counts as not there: most
 /// machines without a desktop have no keyring at all.

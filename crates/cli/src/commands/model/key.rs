@@ -124,7 +124,8 @@ mod kept {
     use cleveragents_models::{KeyringError, remove_key, store_key};
 
     fn unusable(error: &KeyringError) -> CommandError {
-        CommandError::new(Code::KeyringUnavailable, error.to_string())
+        let message = "the keyring of the system cannot be used";
+        CommandError::new(Code::KeyringUnavailable, message)
             .caused_by(error)
             .with_hint("unlock it, or set the variable of the provider instead")
     }
