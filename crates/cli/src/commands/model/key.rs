@@ -130,6 +130,10 @@ mod kept {
             .with_hint("unlock it, or set the variable of the provider instead")
     }
 
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "without the keyring it is an error"
+    )]
     pub(super) fn available() -> Result<(), CommandError> {
         Ok(())
     }
