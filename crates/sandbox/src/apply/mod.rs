@@ -8,6 +8,7 @@
 
 mod conflict;
 mod journal;
+mod overlap;
 mod repository;
 mod server;
 mod steps;
@@ -111,6 +112,7 @@ pub fn plan(
     let mut objects = Objects::open(objects_folder).during("opening", objects_folder)?;
     let mut previews = Vec::new();
     let mut conflicts = Vec::new();
+    let mut places = overlap::Places::new();
     let mut journal = Journal::new(scratch, objects_folder);
     for (member, changes) in parts {
         if changes.is_empty() {
@@ -137,8 +139,9 @@ pub fn plan(
             Base::Sqlite { .. } => part.sqlite()?,
             Base::Postgres => part.postgres()?,
         };
-        previews.push(preview);
         conflicts.extend(found);
+        conflicts.extend(overlap::with_earlier(member, &preview, &mut places));
+        previews.push(preview);
     }
     if !conflicts.is_empty() {
         return Err(Error::Conflicts(conflicts));
