@@ -65,6 +65,8 @@ pub enum Existing {
 pub struct Root {
     folder: OwnedFd,
     path: PathBuf,
+    /// Whether it is a copy of ours and not the user's.
+    is_own: bool,
 }
 
 impl Root {
@@ -78,7 +80,21 @@ impl Root {
         Ok(Self {
             folder,
             path: path.to_owned(),
+            is_own: false,
         })
+    }
+
+    /// The same root, known to be a copy of ours.
+    pub(crate) fn into_own(self) -> Self {
+        Self {
+            is_own: true,
+            ..self
+        }
+    }
+
+    /// Whether it is a copy of ours and not the user's.
+    pub(crate) const fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// Where it is, for messages.
