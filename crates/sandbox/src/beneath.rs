@@ -107,6 +107,19 @@ impl Root {
         self.folder.as_fd()
     }
 
+    /// The permissions of the root itself.
+    pub(crate) fn own_mode(&self) -> io::Result<Option<FileMode>> {
+        Ok(stat_of(&fs::fstat(&self.folder)?).mode)
+    }
+
+    /// Sets the permissions of the root itself.
+    pub(crate) fn set_own_mode(&self, mode: FileMode) -> io::Result<()> {
+        Ok(fs::fchmod(
+            &self.folder,
+            Mode::from_raw_mode(mode.permissions()),
+        )?)
+    }
+
     /// Opens something beneath the root; a link on the way, or as the last name, is an error.
     fn open_at(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let resolve =

@@ -44,37 +44,50 @@ pub(crate) fn reading<T>(
 ) -> io::Result<T> {
     match action() {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && root.is_own() => {
-            match path {
-                Some(path) if allow(root, path)? => action(),
-                _ => Err(error),
+            if allow(root, path)? {
+                action()
+            } else {
+                Err(error)
             }
         }
         other => other,
     }
 }
 
-/// Gives the owner the right to read a path and the folders on the way; whether any lacked it.
-fn allow(root: &Root, path: &TreePath) -> io::Result<bool> {
-    let is_wider_above = match path.parent() {
-        Some(parent) => allow(root, &parent)?,
-        None => false,
+/// Gives the owner the right to read a path, the root for `None`, and the folders on the way;
+/// whether any lacked it.
+fn allow(root: &Root, path: Option<&TreePath>) -> io::Result<bool> {
+    let Some(path) = path else {
+        let Some(wider) = root.own_mode()?.and_then(wider) else {
+            return Ok(false);
+        };
+        root.set_own_mode(wider)?;
+        return Ok(true);
     };
-    let Some(mode) = root.stat(path)?.and_then(|stat| stat.mode) else {
+    let is_wider_above = allow(root, path.parent().as_ref())?;
+    let mode = root.stat(path)?.and_then(|stat| stat.mode);
+    let Some(wider) = mode.and_then(wider) else {
         return Ok(is_wider_above);
     };
-    let wider = mode.permissions() | needed(mode.kind());
-    if wider == mode.permissions() {
-        return Ok(is_wider_above);
-    }
-    root.set_mode(path, FileMode::new(mode.kind(), wider))?;
+    root.set_mode(path, wider)?;
     Ok(true)
+}
+
+/// The permissions with what the owner needs, where that is missing.
+fn wider(mode: FileMode) -> Option<FileMode> {
+    let wider = mode.permissions() | needed(mode.kind());
+    (wider != mode.permissions()).then(|| FileMode::new(mode.kind(), wider))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
     use super::*;
+    use crate::objects::Objects;
+    use crate::restore::restore;
     use crate::scan::{Extent, scan};
     use crate::state::read_state;
 
@@ -140,13 +153,33 @@ mod tests {
 
     #[test]
     fn a_copy_that_is_shut_itself_is_opened() {
-        let folder = shut();
-        set_mode(folder.path(), 0o200);
+        for mode in [0o000, 0o200, 0o400] {
+            let folder = shut();
+            set_mode(folder.path(), mode);
+            as_ordinary_user(|| {
+                let root = open_own(folder.path()).expect("a root");
+                assert!(scan(&root, Extent::default()).is_ok(), "{mode:o}");
+            });
+            reopen(&folder);
+        }
+    }
+
+    #[test]
+    fn a_copy_whose_top_may_not_be_written_is_restored() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let objects = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("later"), "text").expect("a file");
+        set_mode(folder.path(), 0o500);
         as_ordinary_user(|| {
             let root = open_own(folder.path()).expect("a root");
-            assert!(scan(&root, Extent::default()).is_ok());
+            let objects = Objects::open(objects.path()).expect("objects");
+            let targets = BTreeMap::from([(path("later"), None)]);
+            let changes = restore(&root, &targets, &objects).expect("it is restored");
+            assert_eq!(changes.len(), 1);
+            assert!(!folder.path().join("later").exists());
+            assert_eq!(mode_of(folder.path()), 0o500, "as it was found");
         });
-        reopen(&folder);
+        set_mode(folder.path(), 0o700);
     }
 
     #[test]

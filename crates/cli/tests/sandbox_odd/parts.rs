@@ -142,7 +142,7 @@ fn a_part_that_is_not_there_is_told_with_where_to_look() {
 }
 
 #[test]
-fn options_of_a_command_that_mean_nothing_are_refused_before_it_runs() {
+fn options_that_mean_nothing_are_refused_before_anything_is_done() {
     let bench = Bench::new();
     bench.create(&bench.repository("r"));
     for option in [["--timeout", "0"], ["--env", "=1"], ["--env", ""]] {
@@ -151,4 +151,7 @@ fn options_of_a_command_that_mean_nothing_are_refused_before_it_runs() {
         bench.refused(&arguments, 2, "CA-0101");
     }
     assert!(bench.diff().is_empty(), "nothing ran");
+    for message in ["", " \n"] {
+        bench.refused(&["sandbox", "apply", "s", "-m", message], 2, "CA-0101");
+    }
 }

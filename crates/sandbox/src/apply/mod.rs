@@ -15,15 +15,17 @@ mod steps;
 mod tree;
 
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use cleveragents_domain::{FileKind, Operation, TreePath};
+use cleveragents_domain::{FileKind, FileState, Operation, TreePath};
 use serde::Serialize;
 
 pub use conflict::{Conflict, Side};
 pub use journal::{Journal, Recovery};
 pub use tree::net_changes;
 
+use crate::beneath::Root;
 use crate::capture::Change;
 use crate::database::{self, DatabaseChange};
 use crate::error::{During as _, Error};
@@ -251,12 +253,21 @@ impl Part<'_> {
                 .chain(result.updates.iter().map(|update| &update.path))
                 .collect();
             // What git does not keep: folders, and permissions other than execution.
-            let besides: Vec<&Change> = self
+            let mut besides: Vec<&Change> = self
                 .changes
                 .iter()
                 .filter(|change| !settled.contains(&change.path))
                 .filter(|change| !change.path.names().any(|name| name == b".git"))
                 .collect();
+            if result.old != base.commit {
+                let mut here = Vec::new();
+                for change in besides {
+                    if !went_elsewhere(&root, change).during("reading", root.path())? {
+                        here.push(change);
+                    }
+                }
+                besides = here;
+            }
             let cleared: Vec<TreePath> = files
                 .iter()
                 .filter(|(_, _, after)| {
@@ -363,6 +374,15 @@ impl ApplyPlan {
             .map(|preview| preview.files.len())
             .sum()
     }
+}
+
+/// Whether a file or link that the sandbox changed is gone from the real tree. Where git has no update
+/// for such a path although it merged, the change went to the name that the user gave the file.
+fn went_elsewhere(root: &Root, change: &Change) -> io::Result<bool> {
+    let is_no_folder = |state: FileState| state.kind() != FileKind::Directory;
+    let was_file = change.before.is_some_and(is_no_folder);
+    let is_file = change.after.is_none_or(is_no_folder);
+    Ok(was_file && is_file && root.stat(&change.path)?.is_none())
 }
 
 /// The folder beside the real files in which those of a sandbox are staged.
