@@ -343,7 +343,8 @@ fn give_away(place: &Path) -> bool {
 fn a_change_follows_the_file_that_the_user_renamed_meanwhile() {
     let bench = Bench::new();
     let repository = bench.repository("r");
-    let lines: String = (1..50).map(|number| format!("line {number}\n")).collect();
+    let lines: Vec<String> = (1..50).map(|number| format!("line {number}")).collect();
+    let lines = lines.join("\n");
     std::fs::write(repository.join("long"), &lines).expect("a file");
     bench.commit(&repository, "long");
     bench.create(&repository);
