@@ -16,7 +16,10 @@ pub enum InheritanceError {
     /// The type, or one it inherits from, does not exist.
     #[error("the resource type `{0}` does not exist")]
     Unknown(TypeName),
-    /// The chain has more than [`MAXIMUM_CHAIN`] types, or never ends.
+    /// The chain comes back to a type in it.
+    #[error("`{0}` inherits from itself")]
+    Circle(TypeName),
+    /// The chain has more than [`MAXIMUM_CHAIN`] types.
     #[error("`{0}` inherits through more than {MAXIMUM_CHAIN} types")]
     TooLong(TypeName),
     /// A physical type cannot be a special case of a virtual one, nor the reverse.
@@ -55,6 +58,9 @@ pub fn inherit<'t>(
     let mut declarations: Vec<&ResourceType> = Vec::new();
     let mut next = Some(name);
     while let Some(wanted) = next {
+        if declarations.iter().any(|there| there.name == *wanted) {
+            return Err(InheritanceError::Circle(wanted.clone()));
+        }
         if declarations.len() == MAXIMUM_CHAIN {
             return Err(InheritanceError::TooLong(name.clone()));
         }
@@ -171,10 +177,10 @@ mod tests {
     fn a_chain_that_never_ends_is_refused() {
         let mut types = chain(2);
         types[0].inherits = Some(name("local/t1"));
-        assert!(matches!(
+        assert_eq!(
             inherit(&name("local/t1"), find(&types)),
-            Err(InheritanceError::TooLong(_))
-        ));
+            Err(InheritanceError::Circle(name("local/t1")))
+        );
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub enum Existing {
 pub struct Root {
     folder: OwnedFd,
     path: PathBuf,
+    /// Whether it is a copy of ours and not the user's.
+    is_own: bool,
 }
 
 impl Root {
@@ -78,7 +80,21 @@ impl Root {
         Ok(Self {
             folder,
             path: path.to_owned(),
+            is_own: false,
         })
+    }
+
+    /// The same root, known to be a copy of ours.
+    pub(crate) fn into_own(self) -> Self {
+        Self {
+            is_own: true,
+            ..self
+        }
+    }
+
+    /// Whether it is a copy of ours and not the user's.
+    pub(crate) const fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// Where it is, for messages.
@@ -89,6 +105,19 @@ impl Root {
     /// The opened folder, for calls of the system that take one.
     pub fn handle(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
+    }
+
+    /// The permissions of the root itself.
+    pub(crate) fn own_mode(&self) -> io::Result<Option<FileMode>> {
+        Ok(stat_of(&fs::fstat(&self.folder)?).mode)
+    }
+
+    /// Sets the permissions of the root itself.
+    pub(crate) fn set_own_mode(&self, mode: FileMode) -> io::Result<()> {
+        Ok(fs::fchmod(
+            &self.folder,
+            Mode::from_raw_mode(mode.permissions()),
+        )?)
     }
 
     /// Opens something beneath the root; a link on the way, or as the last name, is an error.

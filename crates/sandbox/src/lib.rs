@@ -18,6 +18,7 @@ mod manifest;
 mod member;
 mod objects;
 mod path_text;
+mod readable;
 mod restore;
 mod scan;
 mod server;

@@ -18,6 +18,7 @@ use crate::git::{
 };
 use crate::manifest::{Known, Manifest};
 use crate::objects::Objects;
+use crate::readable::open_own;
 use crate::restore::{restore, wanted};
 use crate::scan::Extent;
 use crate::server::SCRIPT;
@@ -195,7 +196,7 @@ impl Member {
     }
 
     pub(crate) fn work_root(&self) -> Result<Root, Error> {
-        Root::open(&self.root).map_err(|error| {
+        open_own(&self.root).map_err(|error| {
             Error::Damaged(format!("its folder `{}`: {error}", self.root.display()))
         })
     }

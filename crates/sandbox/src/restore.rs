@@ -21,6 +21,7 @@ pub(crate) fn restore(
     let changes = wanted(root, targets, objects)?;
     let mut loosened = Loosened {
         root,
+        top: None,
         folders: Vec::new(),
     };
     for change in changes.iter().rev() {
@@ -132,13 +133,15 @@ fn place(root: &Root, change: &Change, objects: &Objects) -> io::Result<()> {
 /// Folders that were made writable for a while.
 struct Loosened<'a> {
     root: &'a Root,
+    /// What the top had.
+    top: Option<FileMode>,
     folders: Vec<(TreePath, FileMode)>,
 }
 
 impl Loosened<'_> {
     fn parent_of(&mut self, path: &TreePath) -> Result<(), Error> {
         let Some(parent) = path.parent() else {
-            return Ok(());
+            return self.top();
         };
         let place = self.root.path().join(parent.as_path());
         let mode = self
@@ -159,6 +162,23 @@ impl Loosened<'_> {
         Ok(())
     }
 
+    /// The same for the top, whose permissions no state holds.
+    fn top(&mut self) -> Result<(), Error> {
+        let mode = self
+            .root
+            .own_mode()
+            .during("reading", self.root.path())?
+            .filter(|mode| mode.permissions() & 0o300 != 0o300);
+        if let Some(mode) = mode {
+            let open = FileMode::new(FileKind::Directory, mode.permissions() | 0o700);
+            self.root
+                .set_own_mode(open)
+                .during("setting the permissions of", self.root.path())?;
+            self.top = Some(mode);
+        }
+        Ok(())
+    }
+
     fn tighten(self) -> Result<(), Error> {
         for (path, mode) in self.folders.iter().rev() {
             let place = self.root.path().join(path.as_path());
@@ -175,6 +195,12 @@ impl Loosened<'_> {
                     .during("setting the permissions of", &place)?;
             }
         }
-        Ok(())
+        match self.top {
+            Some(mode) => self
+                .root
+                .set_own_mode(mode)
+                .during("setting the permissions of", self.root.path()),
+            None => Ok(()),
+        }
     }
 }

@@ -13,6 +13,7 @@ use rustix::fs::{self, AtFlags};
 use rustix::io::Errno;
 
 use crate::beneath::{Root, Stat, stat_of};
+use crate::readable::reading;
 
 /// What a walk found.
 #[derive(Debug, Default)]
@@ -188,10 +189,12 @@ impl Queue {
     fn read_below(&self, reader: &mut Reader<'_, impl Visitor>, folder: Below) -> io::Result<()> {
         let mut own = vec![folder];
         while let Some(folder) = own.pop() {
-            let below = reader.read(&folder).map_err(|error| {
+            let root = reader.root;
+            let path = folder.0.as_ref().map(|(path, _)| path);
+            let below = reading(root, path, || reader.read(&folder)).map_err(|error| {
                 let place = match &folder.0 {
                     Some((path, _)) => path.to_string(),
-                    None => reader.root.path().display().to_string(),
+                    None => root.path().display().to_string(),
                 };
                 io::Error::new(error.kind(), format!("{place}: {error}"))
             })?;

@@ -6,6 +6,7 @@ use cleveragents_domain::{ContentHash, FileKind, FileState, TreePath};
 
 use crate::beneath::{Root, Stat, stat_of};
 use crate::objects::{Objects, hash_of};
+use crate::readable::reading;
 
 /// How often a file that changes while it is read is read again.
 const ATTEMPTS: usize = 5;
@@ -59,7 +60,7 @@ fn read_file(
     seen: &Stat,
     objects: Option<&mut Objects>,
 ) -> io::Result<Content> {
-    let mut file = match root.open_file(path) {
+    let mut file = match reading(root, Some(path), || root.open_file(path)) {
         Ok(file) => file,
         Err(error) if swapped(&error) => return Ok(None),
         Err(error) => return Err(error),

@@ -115,7 +115,7 @@ pub(crate) struct SandboxExec {
     #[arg(long, value_name = "DIR")]
     pub(crate) writable: Vec<PathBuf>,
     /// End the command after so many seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
     /// Run it even on a machine that cannot confine it
     #[arg(long)]

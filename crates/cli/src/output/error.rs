@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::path::Path;
 
 use cleveragents_domain::{Code, Diagnose};
 use serde_json::{Map, Value, json};
@@ -48,6 +49,15 @@ impl CommandError {
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Names the file that the message speaks of; `-`, standard input, has no name.
+    #[must_use]
+    pub fn in_file(mut self, file: &Path) -> Self {
+        if file != Path::new("-") {
+            self.0.message = format!("`{}`: {}", file.display(), self.0.message);
+        }
         self
     }
 

@@ -118,6 +118,23 @@ fn a_resource_that_cannot_be_registered_is_refused() {
             2,
             "CA-0611",
         ),
+        (
+            vec!["resource", "add", "postgres", "x", "--url", "http://host/a"],
+            2,
+            "CA-0611",
+        ),
+        (
+            vec![
+                "resource",
+                "add",
+                "postgres",
+                "x",
+                "--url",
+                "postgres://me@host/a?port=many",
+            ],
+            2,
+            "CA-0611",
+        ),
     ]);
 }
 
@@ -313,6 +330,14 @@ fn a_wrong_type_file_is_told_with_its_place() {
             assert!(error["details"]["column"].is_u64(), "{yaml}: {error:#}");
         }
     }
+    let file = agents.work().join("wrong.yaml");
+    std::fs::write(&file, "name: x\nkind: physical\ninherits: x\n").expect("a file");
+    let config = file.to_str().expect("text");
+    let error =
+        refuse(&agents, &["resource", "type", "add", "--config", config]).with(2, "CA-0607");
+    let message = error["message"].as_str().expect("a message");
+    assert!(message.contains("wrong.yaml"), "{message}");
+    assert!(message.contains("inherits from itself"), "{message}");
     refuse(&agents, &["resource", "type", "add", "--config", "-"])
         .reading(b"name: \xff\n")
         .with(2, "CA-0107");

@@ -9,6 +9,7 @@ mod escape;
 mod exec;
 mod inside;
 mod names;
+mod parts;
 mod paths;
 mod races;
 mod repositories;

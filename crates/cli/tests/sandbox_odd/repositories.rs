@@ -338,3 +338,24 @@ fn give_away(place: &Path) -> bool {
         .chain([place])
         .all(|path| std::os::unix::fs::lchown(path, Some(12_345), None).is_ok())
 }
+
+#[test]
+fn a_change_follows_the_file_that_the_user_renamed_meanwhile() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    let lines: Vec<String> = (1..50).map(|number| format!("line {number}")).collect();
+    let lines = lines.join("\n");
+    std::fs::write(repository.join("long"), &lines).expect("a file");
+    bench.commit(&repository, "long");
+    bench.create(&repository);
+    bench.sh("sed -i 's/line 25$/changed/' long");
+    bench.git(&repository, &["mv", "long", "renamed"]);
+    bench.commit(&repository, "renamed");
+    bench.apply();
+    assert_eq!(
+        read(repository.join("renamed")),
+        lines.replace("line 25\n", "changed\n")
+    );
+    assert!(!repository.join("long").exists());
+    assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+}

@@ -170,6 +170,16 @@ pub(super) fn is_a(kind: &InheritedType, built_in: &str) -> bool {
 /// Looks whether what is at the location is what the type needs.
 fn suits(kind: &InheritedType, checked: &Checked) -> Result<(), ResourceError> {
     let text = |name: &str| checked.properties.get(name).and_then(Value::as_str);
+    if let Some(url) = text("url")
+        && is_a(kind, "postgres")
+        && cleveragents_store::Server::at(url).is_err()
+    {
+        // The address may hold a password, so neither it nor what the reader said is repeated.
+        return Err(ResourceError::Argument {
+            argument: "url".to_owned(),
+            problem: "the value is not an address such as postgres://user@host/database".to_owned(),
+        });
+    }
     let Some(path) = text("path").map(Path::new) else {
         return Ok(());
     };

@@ -3,6 +3,7 @@
 use cleveragents_domain::{Code, Diagnose, SandboxNameError, SandboxState};
 use serde_json::{Value, json};
 
+use super::history::MAX_LABEL;
 use crate::lease::LeaseError;
 
 /// A failure of the sandbox service.
@@ -41,6 +42,17 @@ pub enum SandboxError {
         /// What was asked for.
         checkpoint: String,
     },
+    /// It has no part of this name.
+    #[error("sandbox `{name}` has no part `{part}`")]
+    PartNotFound {
+        /// The sandbox.
+        name: String,
+        /// What was asked for.
+        part: String,
+    },
+    /// A checkpoint cannot be called this.
+    #[error("`{0}` cannot be the label of a checkpoint")]
+    Label(String),
     /// No earlier state differs from the present one.
     #[error("sandbox `{0}` has nothing to take back")]
     NothingToTakeBack(String),
@@ -104,14 +116,14 @@ impl SandboxError {
 impl Diagnose for SandboxError {
     fn code(&self) -> Code {
         match self {
-            Self::NotFound(_) => Code::SandboxNotFound,
+            Self::NotFound(_) | Self::PartNotFound { .. } => Code::SandboxNotFound,
             Self::Exists(_) => Code::SandboxExists,
             Self::Name(_) => Code::InvalidSandboxName,
             Self::NotReady { .. } => Code::SandboxNotReady,
             Self::Elsewhere { .. } => Code::SandboxElsewhere,
             Self::CheckpointNotFound { .. } => Code::CheckpointNotFound,
             Self::NothingToTakeBack(_) | Self::NothingToRedo(_) => Code::NothingToRedo,
-            Self::WhichDatabase { .. } | Self::NoDatabase { .. } => Code::Usage,
+            Self::Label(_) | Self::WhichDatabase { .. } | Self::NoDatabase { .. } => Code::Usage,
             Self::Lease(error) => error.code(),
             Self::Files(error) => error.code(),
             Self::Process(error) => error.code(),
@@ -140,6 +152,12 @@ impl Diagnose for SandboxError {
             Self::Elsewhere { machine, .. } => Some(format!("run the command on `{machine}`")),
             Self::CheckpointNotFound { name, .. } => Some(format!(
                 "run `agents sandbox show {name}` to see its checkpoints"
+            )),
+            Self::PartNotFound { name, .. } => {
+                Some(format!("run `agents sandbox show {name}` to see its parts"))
+            }
+            Self::Label(_) => Some(format!(
+                "use up to {MAX_LABEL} characters on one line, not only digits: a number means a checkpoint by its number"
             )),
             Self::NothingToTakeBack(name) | Self::NothingToRedo(name) => Some(format!(
                 "run `agents sandbox rollback {name} --to N` to reach any checkpoint"
@@ -172,12 +190,15 @@ impl Diagnose for SandboxError {
                 json!({"sandbox": name, "checkpoint": checkpoint})
             }
             Self::WhichDatabase { name, parts } => json!({"sandbox": name, "parts": parts}),
-            Self::NoDatabase { name, part } => json!({"sandbox": name, "part": part}),
+            Self::PartNotFound { name, part } | Self::NoDatabase { name, part } => {
+                json!({"sandbox": name, "part": part})
+            }
             Self::Lease(error) => error.details(),
             Self::Files(error) => error.details(),
             Self::Process(error) => error.details(),
             Self::Resource(error) => error.details(),
             Self::Store(error) => error.details(),
+            Self::Label(label) => json!({"label": label}),
             Self::Name(_) => Value::Null,
         }
     }

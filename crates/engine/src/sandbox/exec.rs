@@ -98,7 +98,10 @@ pub(crate) fn invocation(
             .iter()
             .find(|member| member.alias == *part)
             .map(|member| member.root.clone())
-            .ok_or_else(|| SandboxError::NotFound(format!("{}/{part}", view.sandbox.name)))?,
+            .ok_or_else(|| SandboxError::PartNotFound {
+                name: view.sandbox.name.clone(),
+                part: part.to_owned(),
+            })?,
         (None, [only]) => only.root.clone(),
         (None, _) => folders.work(),
     };

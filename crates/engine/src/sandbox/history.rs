@@ -149,7 +149,10 @@ impl SandboxService {
             .iter()
             .find(|member| member.alias == alias)
             .cloned()
-            .ok_or_else(|| SandboxError::NotFound(format!("{}/{alias}", open.view.sandbox.name)))?;
+            .ok_or_else(|| SandboxError::PartNotFound {
+                name: open.view.sandbox.name.clone(),
+                part: alias.to_owned(),
+            })?;
         let known = member.known_position()?;
         let recent: Vec<Change> = self
             .entries(open, known)?
@@ -212,6 +215,9 @@ impl SandboxService {
         reason: CheckpointReason,
         label: Option<&str>,
     ) -> Result<CheckpointNumber, SandboxError> {
+        if reason == CheckpointReason::Manual {
+            check_label(label)?;
+        }
         let (report, captures) = self.look(open)?;
         let number = self.add_checkpoint(open, &report.changes, reason, label)?;
         remember(open, captures)?;
@@ -350,4 +356,21 @@ fn new_entries(
 
 pub(super) fn fence(open: &OpenSandbox) -> (LeaseSubject, LeaseToken) {
     (open.lease.subject().clone(), open.lease.token())
+}
+
+/// So many characters a label may have.
+pub(super) const MAX_LABEL: usize = 120;
+
+/// Whether a person may call a checkpoint so: it must be told from a number.
+fn check_label(label: Option<&str>) -> Result<(), SandboxError> {
+    let is_fit = |label: &str| {
+        !label.trim().is_empty()
+            && label.chars().count() <= MAX_LABEL
+            && !label.contains(char::is_control)
+            && !label.chars().all(|letter| letter.is_ascii_digit())
+    };
+    match label {
+        Some(label) if !is_fit(label) => Err(SandboxError::Label(label.to_owned())),
+        _ => Ok(()),
+    }
 }

@@ -8,6 +8,7 @@ mod apply;
 mod error;
 mod exec;
 mod history;
+mod own;
 mod query;
 mod recover;
 mod rollback;

@@ -108,6 +108,9 @@ fn database_part<'a>(
             name: name.clone(),
             part: wanted.to_owned(),
         }),
-        None => Err(SandboxError::NotFound(format!("{name}/{wanted}"))),
+        None => Err(SandboxError::PartNotFound {
+            name: name.to_owned(),
+            part: wanted.to_owned(),
+        }),
     }
 }

@@ -133,20 +133,32 @@ impl SandboxService {
             .then(|| last.clone()))
     }
 
-    /// The checkpoint with a number or label; of several the newest.
+    /// The checkpoint with a number or label. A number comes before a label, a label that a person
+    /// gave before one that a command left behind, and of several alike the newest wins.
     pub fn checkpoint_named(
         &self,
         open: &OpenSandbox,
         wanted: &str,
     ) -> Result<Checkpoint, SandboxError> {
-        let is_wanted = |checkpoint: &&Checkpoint| {
-            checkpoint.number.to_string() == wanted || checkpoint.label.as_deref() == Some(wanted)
+        let rank = |checkpoint: &&Checkpoint| {
+            if checkpoint.number.to_string() == wanted {
+                Some(2)
+            } else if checkpoint.label.as_deref() == Some(wanted) {
+                Some(u8::from(checkpoint.reason == CheckpointReason::Manual))
+            } else {
+                None
+            }
         };
-        let found = open.view.checkpoints.iter().rfind(is_wanted).cloned();
-        found.ok_or_else(|| SandboxError::CheckpointNotFound {
-            name: open.view.sandbox.name.clone(),
-            checkpoint: wanted.to_owned(),
-        })
+        let checkpoints = open.view.checkpoints.iter();
+        let found = checkpoints
+            .filter(|checkpoint| rank(checkpoint).is_some())
+            .max_by_key(|checkpoint| (rank(checkpoint), checkpoint.number));
+        found
+            .cloned()
+            .ok_or_else(|| SandboxError::CheckpointNotFound {
+                name: open.view.sandbox.name.clone(),
+                checkpoint: wanted.to_owned(),
+            })
     }
 
     fn choose(

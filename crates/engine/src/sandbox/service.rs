@@ -12,6 +12,7 @@ use cleveragents_store::sandboxes::{NewSandbox, StoredMember};
 use cleveragents_store::{Engine, changesets, sandboxes};
 
 use super::error::SandboxError;
+use super::own;
 use super::recover::is_settled;
 use super::target::Target;
 use crate::lease::{HeldLease, LeaseService};
@@ -118,6 +119,20 @@ impl SandboxService {
         Ok(self.leases.acquire(Self::subject(id), Ttl::default())?)
     }
 
+    /// Whether a new sandbox can have this name. [`Self::create`] asks again; this is for callers who
+    /// do something else first that a wrong name shall not leave behind.
+    pub fn check_free(&self, name: &str) -> Result<(), SandboxError> {
+        let name: SandboxName = name.parse()?;
+        let name = name.to_string();
+        match self
+            .engine
+            .read(|reader| sandboxes::by_name(reader, &name))?
+        {
+            Some(there) if !there.state.is_over() => Err(SandboxError::Exists(name)),
+            _ => Ok(()),
+        }
+    }
+
     /// Makes a sandbox of some resources. When anything fails, nothing is left of it.
     pub fn create(
         &self,
@@ -126,6 +141,7 @@ impl SandboxService {
         targets: &[Target],
     ) -> Result<SandboxView, SandboxError> {
         let name: SandboxName = name.parse()?;
+        own::check(targets, &self.home, self.engine.url().path())?;
         let id = SandboxId::generate();
         let lease = self.lease(id)?;
         let folders = Folders {

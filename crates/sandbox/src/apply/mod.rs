@@ -8,21 +8,24 @@
 
 mod conflict;
 mod journal;
+mod overlap;
 mod repository;
 mod server;
 mod steps;
 mod tree;
 
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use cleveragents_domain::{FileKind, Operation, TreePath};
+use cleveragents_domain::{FileKind, FileState, Operation, TreePath};
 use serde::Serialize;
 
 pub use conflict::{Conflict, Side};
 pub use journal::{Journal, Recovery};
 pub use tree::net_changes;
 
+use crate::beneath::Root;
 use crate::capture::Change;
 use crate::database::{self, DatabaseChange};
 use crate::error::{During as _, Error};
@@ -111,6 +114,7 @@ pub fn plan(
     let mut objects = Objects::open(objects_folder).during("opening", objects_folder)?;
     let mut previews = Vec::new();
     let mut conflicts = Vec::new();
+    let mut places = overlap::Places::new();
     let mut journal = Journal::new(scratch, objects_folder);
     for (member, changes) in parts {
         if changes.is_empty() {
@@ -137,8 +141,9 @@ pub fn plan(
             Base::Sqlite { .. } => part.sqlite()?,
             Base::Postgres => part.postgres()?,
         };
-        previews.push(preview);
         conflicts.extend(found);
+        conflicts.extend(overlap::with_earlier(member, &preview, &mut places));
+        previews.push(preview);
     }
     if !conflicts.is_empty() {
         return Err(Error::Conflicts(conflicts));
@@ -248,12 +253,21 @@ impl Part<'_> {
                 .chain(result.updates.iter().map(|update| &update.path))
                 .collect();
             // What git does not keep: folders, and permissions other than execution.
-            let besides: Vec<&Change> = self
+            let mut besides: Vec<&Change> = self
                 .changes
                 .iter()
                 .filter(|change| !settled.contains(&change.path))
                 .filter(|change| !change.path.names().any(|name| name == b".git"))
                 .collect();
+            if result.old != base.commit {
+                let mut here = Vec::new();
+                for change in besides {
+                    if !went_elsewhere(&root, change).during("reading", root.path())? {
+                        here.push(change);
+                    }
+                }
+                besides = here;
+            }
             let cleared: Vec<TreePath> = files
                 .iter()
                 .filter(|(_, _, after)| {
@@ -360,6 +374,15 @@ impl ApplyPlan {
             .map(|preview| preview.files.len())
             .sum()
     }
+}
+
+/// Whether a file or link that the sandbox changed is gone from the real tree. Where git has no update
+/// for such a path although it merged, the change went to the name that the user gave the file.
+fn went_elsewhere(root: &Root, change: &Change) -> io::Result<bool> {
+    let is_no_folder = |state: FileState| state.kind() != FileKind::Directory;
+    let was_file = change.before.is_some_and(is_no_folder);
+    let is_file = change.after.is_none_or(is_no_folder);
+    Ok(was_file && is_file && root.stat(&change.path)?.is_none())
 }
 
 /// The folder beside the real files in which those of a sandbox are staged.

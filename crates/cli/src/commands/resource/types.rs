@@ -138,7 +138,10 @@ fn add(context: &Context, config: &Path, update: bool) -> Result<Report, Command
         Register::New
     };
     let variables = |name: &str| context.environment.text(name);
-    let added = context.resources()?.add_type(&text, &variables, register)?;
+    let resources = context.resources()?;
+    let added = resources
+        .add_type(&text, &variables, register)
+        .map_err(|error| CommandError::from(error).in_file(config))?;
     let mut data = type_json(&added.inherited);
     if let Some(fields) = data.as_object_mut() {
         fields.insert(

@@ -14,6 +14,12 @@ pub(super) fn run(
     service: &SandboxService,
     arguments: &SandboxApply,
 ) -> Result<Report, CommandError> {
+    if let Some(message) = &arguments.message
+        && message.trim().is_empty()
+    {
+        return Err(CommandError::usage("the message is empty")
+            .with_hint("say what the change is for, or leave --message out"));
+    }
     let mut sandbox = open(service, &arguments.sandbox.reference)?;
     let name = sandbox.view.sandbox.name.clone();
     let request = ApplyRequest {

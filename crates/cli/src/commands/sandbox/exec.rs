@@ -90,6 +90,10 @@ fn request(
 fn variable(context: &Context, given: &OsString) -> Result<(OsString, OsString), CommandError> {
     use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
     let bytes = given.as_bytes();
+    if matches!(bytes, [] | [b'=', ..]) {
+        return Err(CommandError::usage("a variable has no name")
+            .with_hint("give --env NAME or --env NAME=VALUE"));
+    }
     if let Some(at) = bytes.iter().position(|byte| *byte == b'=') {
         return Ok((
             OsString::from_vec(bytes[..at].to_vec()),

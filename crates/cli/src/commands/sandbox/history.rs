@@ -28,7 +28,11 @@ pub(super) fn diff(
     if let Some(part) = &arguments.part
         && !diff.parts.iter().any(|there| there.member.alias == *part)
     {
-        return Err(SandboxError::NotFound(format!("{}/{part}", sandbox.view.sandbox.name)).into());
+        return Err(SandboxError::PartNotFound {
+            name: sandbox.view.sandbox.name.clone(),
+            part: part.clone(),
+        }
+        .into());
     }
     let is_shown = |part: &&MemberChanges| {
         arguments

@@ -108,6 +108,7 @@ pub(super) fn create(
     service: &SandboxService,
     arguments: &SandboxCreate,
 ) -> Result<Report, CommandError> {
+    service.check_free(&arguments.name)?;
     let (origin, targets) = super::targets::of(context, arguments)?;
     let view = service.create(&arguments.name, &origin, &targets)?;
     let mut uncommitted = 0;

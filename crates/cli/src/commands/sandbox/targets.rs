@@ -1,7 +1,7 @@
 //! What a sandbox is made of: paths as people type them, resources and projects.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cleveragents_domain::Code;
 use cleveragents_engine::Target;
@@ -20,8 +20,8 @@ pub(super) fn of(
         .environment
         .working_folder()
         .unwrap_or_else(|| Path::new("/"));
-    let mut origin = Vec::new();
-    let mut targets = Vec::new();
+    // Everything that can be said without registering anything comes first.
+    let mut places = Vec::new();
     for path in &arguments.path {
         let given = base.join(path);
         let place = std::fs::canonicalize(&given).map_err(|error| {
@@ -32,6 +32,12 @@ pub(super) fn of(
             .caused_by(&error)
             .with_hint("name something that exists")
         })?;
+        places.push(place);
+    }
+    refuse_twice(places.iter().map(PathBuf::as_path))?;
+    let mut origin = Vec::new();
+    let mut targets = Vec::new();
+    for place in places {
         origin.push(format!("path {}", place.display()));
         targets.push(Target::at(&resources, &place)?);
     }
@@ -51,16 +57,18 @@ pub(super) fn of(
         return Err(CommandError::usage("nothing is named that the sandbox shall hold")
             .with_hint("name a folder with --path, a resource with --resource or a project that links one with --project"));
     }
-    let mut places = HashSet::new();
-    if let Some(twice) = targets
-        .iter()
-        .find(|target| !places.insert(target.location.clone()))
-    {
-        return Err(
-            CommandError::usage(format!("`{}` is named twice", twice.location.display()))
-                .with_hint("name it once"),
-        );
-    }
+    refuse_twice(targets.iter().map(|target| target.location.as_path()))?;
     Target::make_distinct(&mut targets);
     Ok((origin.join(", "), targets))
+}
+
+fn refuse_twice<'a>(places: impl IntoIterator<Item = &'a Path>) -> Result<(), CommandError> {
+    let mut seen = HashSet::new();
+    match places.into_iter().find(|place| !seen.insert(*place)) {
+        Some(twice) => {
+            let message = format!("`{}` is named twice", twice.display());
+            Err(CommandError::usage(message).with_hint("name it once"))
+        }
+        None => Ok(()),
+    }
 }

@@ -1,0 +1,157 @@
+//! What a sandbox may be made of, parts that lie in one another, and names of checkpoints.
+
+use std::path::Path;
+
+use super::{Bench, assert_same, read, tree};
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("text")
+}
+
+/// A folder and one in it, both in the sandbox, each with a change.
+fn nested(outer: &str, inner: &str) -> Bench {
+    let bench = Bench::new();
+    let folder = bench.folder().join("p");
+    std::fs::create_dir_all(folder.join("q")).expect("folders");
+    std::fs::write(folder.join("q/f"), "one\n").expect("a file");
+    std::fs::write(folder.join("g"), "one\n").expect("a file");
+    let (p, q) = (text(&folder), folder.join("q"));
+    bench.done(["sandbox", "create", "s", "--path", p, "--path", text(&q)]);
+    for (part, script) in [("p", outer), ("q", inner)] {
+        bench.done([
+            "sandbox", "exec", "s", "--in", part, "--", "sh", "-ec", script,
+        ]);
+    }
+    bench
+}
+
+#[test]
+fn two_parts_that_change_one_file_are_a_conflict_in_the_preview_too() {
+    for (outer, inner) in [
+        ("echo outer > q/f", "echo inner > f"),
+        ("rm -r q", "echo inner > f"),
+        ("rm -r q; echo file > q", "mkdir d; echo inner > d/e"),
+    ] {
+        let bench = nested(outer, inner);
+        let folder = bench.folder().join("p");
+        let before = tree(&folder);
+        let preview = ["sandbox", "apply", "s", "--dry-run"];
+        bench.refused(&preview, 4, "CA-0645");
+        let told = bench.run(["--format", "plain"].iter().chain(&preview)).out;
+        assert!(
+            told.contains("part `p` of the sandbox changes it too"),
+            "{told}"
+        );
+        assert_same(&before, &tree(&folder));
+        bench.apply_refused(&folder, 4, "CA-0645");
+    }
+}
+
+#[test]
+fn parts_in_one_another_are_applied_together_where_they_do_not_meet() {
+    let bench = nested("echo outer > g", "echo inner > f");
+    bench.apply();
+    let folder = bench.folder().join("p");
+    assert_eq!(read(folder.join("g")), "outer\n");
+    assert_eq!(read(folder.join("q/f")), "inner\n");
+}
+
+#[test]
+fn the_programs_own_files_are_refused() {
+    let bench = Bench::new();
+    let inside = bench.agents.home().join("sandboxes");
+    let work = bench.folder();
+    bench.done(["sandbox", "create", "other", "--path", text(&work)]);
+    let link = bench.user().join("link");
+    std::os::unix::fs::symlink(bench.agents.home(), &link).expect("a link");
+    let database = bench.agents.database();
+    for place in [
+        &bench.user(),
+        &bench.agents.home().to_owned(),
+        &link,
+        &inside,
+        &database,
+    ] {
+        let arguments = ["sandbox", "create", "s", "--path", text(place)];
+        let error = bench.refused(&arguments, 1, "CA-0646");
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(message.contains("the program keeps its"), "{message}");
+    }
+    let folders = std::fs::read_dir(&inside).expect("a folder").count();
+    assert_eq!(folders, 1, "only the other sandbox");
+}
+
+#[test]
+fn a_sandbox_that_cannot_be_made_as_asked_registers_nothing() {
+    let bench = Bench::new();
+    let (work, place) = (bench.folder(), bench.folder().join("new"));
+    std::fs::create_dir(&place).expect("a folder");
+    bench.done(["sandbox", "create", "there", "--path", text(&work)]);
+    let count = || bench.agents.data(&["resource", "list"])["resources"].clone();
+    let before = count();
+    let (new, gone) = (text(&place), place.join("gone"));
+    let create = ["sandbox", "create"];
+    for (rest, exit, code) in [
+        (vec!["../s", "--path", new], 2, "CA-0642"),
+        (vec!["there", "--path", new], 4, "CA-0641"),
+        (vec!["s", "--path", new, "--path", new], 2, "CA-0101"),
+        (
+            vec!["s", "--path", new, "--path", text(&gone)],
+            3,
+            "CA-0612",
+        ),
+    ] {
+        bench.refused(&[&create[..], &rest].concat(), exit, code);
+        assert_eq!(count(), before, "{rest:?}");
+    }
+}
+
+#[test]
+fn a_checkpoint_is_found_by_its_number_before_any_label() {
+    let bench = Bench::new();
+    let folder = bench.folder().join("p");
+    std::fs::create_dir(&folder).expect("a folder");
+    bench.create(&folder);
+    bench.done(["sandbox", "checkpoint", "s", "--label", "true"]);
+    bench.sh("echo 1 > one");
+    // This leaves a checkpoint that is called like the command.
+    bench.done(["sandbox", "exec", "s", "--", "true"]);
+    bench.done(["sandbox", "rollback", "s", "--to", "true"]);
+    assert!(bench.diff().is_empty(), "the label that was given counts");
+    let long = "x".repeat(121);
+    for label in ["", " ", "7", "a\nb", &long] {
+        let arguments = ["sandbox", "checkpoint", "s", "--label", label];
+        bench.refused(&arguments, 2, "CA-0101");
+    }
+    bench.done(["sandbox", "checkpoint", "s", "--label", "v7"]);
+}
+
+#[test]
+fn a_part_that_is_not_there_is_told_with_where_to_look() {
+    let bench = Bench::new();
+    bench.create(&bench.repository("r"));
+    for arguments in [
+        vec!["sandbox", "diff", "s", "--part", "x"],
+        vec!["sandbox", "exec", "s", "--in", "x", "--", "true"],
+        vec!["sandbox", "query", "s", "--part", "x", "SELECT 1"],
+    ] {
+        let error = bench.refused(&arguments, 3, "CA-0640");
+        let hint = error["hint"].as_str().unwrap_or_default();
+        assert!(hint.contains("agents sandbox show s"), "{error}");
+    }
+}
+
+#[test]
+fn options_that_mean_nothing_are_refused_before_anything_is_done() {
+    let bench = Bench::new();
+    bench.create(&bench.repository("r"));
+    for option in [["--timeout", "0"], ["--env", "=1"], ["--env", ""]] {
+        let command = ["--", "touch", "ran"];
+        let arguments = [&["sandbox", "exec", "s"], &option[..], &command].concat();
+        bench.refused(&arguments, 2, "CA-0101");
+    }
+    assert!(bench.diff().is_empty(), "nothing ran");
+    for message in ["", " \n"] {
+        bench.refused(&["sandbox", "apply", "s", "-m", message], 2, "CA-0101");
+    }
+}

@@ -1,0 +1,68 @@
+//! Two parts of a sandbox that change the same real place: parts may lie in one another.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use cleveragents_domain::TreePath;
+
+use super::{Conflict, MemberPreview};
+use crate::member::{Base, Member};
+
+/// The real places that parts change, each with the name of the part.
+pub(super) type Places = BTreeMap<PathBuf, String>;
+
+/// The changes of a part at places that an earlier part changes too, or that lie in one another.
+/// The places of the part are added.
+pub(super) fn with_earlier(
+    member: &Member,
+    preview: &MemberPreview,
+    places: &mut Places,
+) -> Vec<Conflict> {
+    let changed = places_of(member, preview);
+    let conflicts = changed
+        .iter()
+        .filter_map(|(place, path)| {
+            let around = place.ancestors().find_map(|above| places.get(above));
+            let inside = || {
+                let (below, alias) = places.range(place.clone()..).next()?;
+                below.starts_with(place).then_some(alias)
+            };
+            let other = around.or_else(inside)?;
+            Some(Conflict {
+                alias: member.alias.clone(),
+                path: path.clone(),
+                reason: format!("part `{other}` of the sandbox changes it too"),
+                base: None,
+                yours: None,
+                sandbox: None,
+            })
+        })
+        .collect();
+    places.extend(
+        changed
+            .into_iter()
+            .map(|(place, _)| (place, member.alias.clone())),
+    );
+    conflicts
+}
+
+/// Where the changes of a part arrive. For a bare repository these are no real files, but then no
+/// other part is there.
+fn places_of(member: &Member, preview: &MemberPreview) -> Vec<(PathBuf, TreePath)> {
+    let paths = preview.files.iter().map(|change| change.path.clone());
+    match &member.base {
+        Base::Git(_) | Base::Directory => paths
+            .map(|path| (member.location.join(path.as_path()), path))
+            .collect(),
+        Base::File => paths.map(|path| (member.location.clone(), path)).collect(),
+        Base::Sqlite { .. } if preview.database => {
+            let name = member.location.file_name().unwrap_or_default();
+            let path = TreePath::from_bytes(std::os::unix::ffi::OsStrExt::as_bytes(name));
+            path.ok()
+                .map(|path| (member.location.clone(), path))
+                .into_iter()
+                .collect()
+        }
+        Base::Sqlite { .. } | Base::Postgres => Vec::new(),
+    }
+}

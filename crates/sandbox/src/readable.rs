@@ -1,0 +1,196 @@
+//! Letting ourselves read what a command in a sandbox made unreadable even for its owner.
+//!
+//! What cannot be read can be neither recorded nor taken back, and the sandbox would be stuck. So in
+//! our own copies, never in the user's files, the owner gets back the right to read. Root reads
+//! everything anyway, so nothing changes for it.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use cleveragents_domain::{FileKind, FileMode, TreePath};
+
+use crate::beneath::Root;
+
+/// What the owner needs to read a folder or a file.
+const fn needed(kind: FileKind) -> u32 {
+    match kind {
+        FileKind::Directory => 0o500,
+        FileKind::File => 0o400,
+        FileKind::Symlink => 0,
+    }
+}
+
+/// Opens the folder of a copy of ours.
+pub(crate) fn open_own(path: &Path) -> io::Result<Root> {
+    let opened = match Root::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let mode = std::fs::symlink_metadata(path)?.permissions().mode();
+            let wider = mode | needed(FileKind::Directory);
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(wider))?;
+            Root::open(path)
+        }
+        other => other,
+    };
+    opened.map(Root::into_own)
+}
+
+/// Does something with a path beneath a root; where that is not allowed in a copy of ours, it is
+/// allowed and done again.
+pub(crate) fn reading<T>(
+    root: &Root,
+    path: Option<&TreePath>,
+    mut action: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    match action() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && root.is_own() => {
+            if allow(root, path)? {
+                action()
+            } else {
+                Err(error)
+            }
+        }
+        other => other,
+    }
+}
+
+/// Gives the owner the right to read a path, the root for `None`, and the folders on the way;
+/// whether any lacked it.
+fn allow(root: &Root, path: Option<&TreePath>) -> io::Result<bool> {
+    let Some(path) = path else {
+        let Some(wider) = root.own_mode()?.and_then(wider) else {
+            return Ok(false);
+        };
+        root.set_own_mode(wider)?;
+        return Ok(true);
+    };
+    let is_wider_above = allow(root, path.parent().as_ref())?;
+    let mode = root.stat(path)?.and_then(|stat| stat.mode);
+    let Some(wider) = mode.and_then(wider) else {
+        return Ok(is_wider_above);
+    };
+    root.set_mode(path, wider)?;
+    Ok(true)
+}
+
+/// The permissions with what the owner needs, where that is missing.
+fn wider(mode: FileMode) -> Option<FileMode> {
+    let wider = mode.permissions() | needed(mode.kind());
+    (wider != mode.permissions()).then(|| FileMode::new(mode.kind(), wider))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+    use super::*;
+    use crate::objects::Objects;
+    use crate::restore::restore;
+    use crate::scan::{Extent, scan};
+    use crate::state::read_state;
+
+    /// Runs something in a thread that obeys permissions as an ordinary user must, root or not.
+    fn as_ordinary_user(action: impl FnOnce() + Send) {
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                let mut sets = capabilities(None).expect("capabilities");
+                sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+                set_capabilities(None, sets).expect("fewer are always allowed");
+                action();
+            });
+            run.join().expect("it runs to its end");
+        });
+    }
+
+    fn path(text: &str) -> TreePath {
+        TreePath::from_bytes(text.as_bytes()).expect("a path")
+    }
+
+    fn mode_of(place: &Path) -> u32 {
+        let facts = std::fs::symlink_metadata(place).expect("facts");
+        facts.permissions().mode() & 0o7777
+    }
+
+    fn set_mode(place: &Path, mode: u32) {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(place, permissions).expect("permissions");
+    }
+
+    /// A folder with a folder and a file in it that nobody may read.
+    fn shut() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inner = folder.path().join("shut");
+        std::fs::create_dir(&inner).expect("a folder");
+        std::fs::write(inner.join("f"), "text").expect("a file");
+        set_mode(&inner.join("f"), 0o000);
+        set_mode(&inner, 0o000);
+        folder
+    }
+
+    /// So that an ordinary user can remove it again.
+    fn reopen(folder: &tempfile::TempDir) {
+        set_mode(folder.path(), 0o700);
+        set_mode(&folder.path().join("shut"), 0o700);
+    }
+
+    #[test]
+    fn what_nobody_may_read_is_read_in_our_copy() {
+        let folder = shut();
+        as_ordinary_user(|| {
+            let root = open_own(folder.path()).expect("a root");
+            let found = scan(&root, Extent::default()).expect("it is walked");
+            assert!(found.entries.contains_key(&path("shut/f")));
+            let (state, _) = read_state(&root, &path("shut/f"), None)
+                .expect("it is read")
+                .expect("it is there");
+            assert_eq!((state.size, state.mode.permissions()), (4, 0o400));
+            assert_eq!(mode_of(&folder.path().join("shut")), 0o500);
+        });
+        reopen(&folder);
+    }
+
+    #[test]
+    fn a_copy_that_is_shut_itself_is_opened() {
+        for mode in [0o000, 0o200, 0o400] {
+            let folder = shut();
+            set_mode(folder.path(), mode);
+            as_ordinary_user(|| {
+                let root = open_own(folder.path()).expect("a root");
+                assert!(scan(&root, Extent::default()).is_ok(), "{mode:o}");
+            });
+            reopen(&folder);
+        }
+    }
+
+    #[test]
+    fn a_copy_whose_top_may_not_be_written_is_restored() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let objects = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("later"), "text").expect("a file");
+        set_mode(folder.path(), 0o500);
+        as_ordinary_user(|| {
+            let root = open_own(folder.path()).expect("a root");
+            let objects = Objects::open(objects.path()).expect("objects");
+            let targets = BTreeMap::from([(path("later"), None)]);
+            let changes = restore(&root, &targets, &objects).expect("it is restored");
+            assert_eq!(changes.len(), 1);
+            assert!(!folder.path().join("later").exists());
+            assert_eq!(mode_of(folder.path()), 0o500, "as it was found");
+        });
+        set_mode(folder.path(), 0o700);
+    }
+
+    #[test]
+    fn the_users_own_files_keep_their_permissions() {
+        let folder = shut();
+        as_ordinary_user(|| {
+            let root = Root::open(folder.path()).expect("a root");
+            let refused = scan(&root, Extent::default()).expect_err("it may not be read");
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+            assert_eq!(mode_of(&folder.path().join("shut")), 0o000);
+        });
+        reopen(&folder);
+    }
+}
