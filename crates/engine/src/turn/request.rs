@@ -116,6 +116,21 @@ pub struct Interrupted {
     pub is_resumed: bool,
 }
 
+impl TurnReport {
+    /// What a person must know of the answer before relying on it.
+    pub fn caveat(&self) -> Option<&'static str> {
+        if self.is_cut {
+            Some("the answer is cut at the limit of tokens")
+        } else if self.is_withheld {
+            Some("the provider withheld the rest of the answer: its content filter stopped it")
+        } else if self.answer.trim().is_empty() {
+            Some("the model ended without saying anything")
+        } else {
+            None
+        }
+    }
+}
+
 /// What a turn did.
 #[derive(Debug, Clone)]
 pub struct TurnReport {
@@ -125,6 +140,8 @@ pub struct TurnReport {
     pub answer: String,
     /// Whether the answer was cut at the limit of tokens.
     pub is_cut: bool,
+    /// Whether the provider withheld the rest of the answer, or all of it.
+    pub is_withheld: bool,
     /// Who answered last.
     pub model: String,
     /// What it took and cost.

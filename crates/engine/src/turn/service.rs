@@ -21,7 +21,7 @@ use super::history;
 use super::request::{TurnReport, TurnRequest};
 use super::take::TakenSession;
 use crate::lease::LeaseService;
-use crate::session::SessionService;
+use crate::session::{SessionError, SessionService};
 use crate::tool::{Settlement, StoreBudget, StoreLedger};
 
 /// Answers questions in sessions.
@@ -165,6 +165,7 @@ impl TurnService {
             turn: running.turn.id,
             answer: String::new(),
             is_cut: false,
+            is_withheld: false,
             model: request.model.name().to_string(),
             usage: TokenUsage::default(),
             is_cost_partial: false,
@@ -211,6 +212,7 @@ impl TurnService {
             let completion = self.ask(request, running, &earlier, &budget, &mut report)?;
             if completion.message.calls.is_empty() {
                 report.is_cut = completion.stop == StopReason::MaxTokens;
+                report.is_withheld = completion.stop == StopReason::ContentFilter;
                 report.answer = completion.message.text;
                 report.model = completion.model.to_string();
                 return Ok(report);
@@ -299,14 +301,15 @@ impl TurnService {
         let batch: Vec<Appended> = batch.into_iter().map(Appended::from).collect();
         let (turn, fence) = (running.turn.clone(), running.fence.clone());
         let failure = failure.map(crate::tool::storable);
-        Ok(self.engine.write(move |unit| {
+        self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
             let sequences = messages::append(unit, turn.session, &batch, Announce::Each)?;
+            // Somebody deleted it while the turn was running.
+            let sequences =
+                sequences.ok_or_else(|| SessionError::NotFound(turn.session.to_string()))?;
             turns::end(unit, &turn, failure.as_deref())?;
-            sequences.ok_or_else(|| {
-                cleveragents_store::Error::stored("the session of a turn", "is gone")
-            })
-        })?)
+            Ok(sequences)
+        })
     }
 }
 

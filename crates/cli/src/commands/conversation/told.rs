@@ -85,6 +85,7 @@ pub(crate) fn turn_json(told: &Told<'_>) -> Value {
         "prompt": told.prompt,
         "response": report.answer,
         "is_cut": report.is_cut,
+        "is_withheld": report.is_withheld,
         "turn": report.turn,
         "sequences": report.sequences,
         "steps": report.steps,
