@@ -63,6 +63,9 @@ impl TurnService {
         };
         report.usage = report.usage.plus(usage);
         report.is_cost_partial |= completion.cost_micro_usd.is_none();
+        report.is_beyond_limits |= completion.cost_micro_usd.is_none()
+            && bound == MicroUsd(0)
+            && request.scopes.iter().any(|scope| scope.limit.is_some());
         let step = ChatMessage::Assistant(completion.message.clone());
         self.add_step(running, step, Some((usage, settlement)))?;
         Ok(completion)

@@ -117,8 +117,16 @@ pub struct Interrupted {
 }
 
 impl TurnReport {
-    /// What a person must know of the answer before relying on it.
-    pub fn caveat(&self) -> Option<&'static str> {
+    /// What a person must know before relying on the answer, or on the limit of money.
+    pub fn caveats(&self) -> impl Iterator<Item = &'static str> {
+        let money = self.is_beyond_limits.then_some(
+            "the price of the model is not known, so its answers do not count towards the limit of \
+             money: give the price in models.yaml",
+        );
+        self.about_answer().into_iter().chain(money)
+    }
+
+    fn about_answer(&self) -> Option<&'static str> {
         if self.is_cut {
             Some("the answer is cut at the limit of tokens")
         } else if self.is_withheld {
@@ -148,6 +156,8 @@ pub struct TurnReport {
     pub usage: TokenUsage,
     /// Whether some of the cost is not known.
     pub is_cost_partial: bool,
+    /// Whether there is a limit of money that does not hold, since a price is not known.
+    pub is_beyond_limits: bool,
     /// How many times the model was asked.
     pub steps: u32,
     /// The calls, in order: tool and outcome.

@@ -169,6 +169,7 @@ impl TurnService {
             model: request.model.name().to_string(),
             usage: TokenUsage::default(),
             is_cost_partial: false,
+            is_beyond_limits: false,
             steps: 0,
             calls: Vec::new(),
             sequences: Vec::new(),

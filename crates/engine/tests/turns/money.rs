@@ -115,3 +115,21 @@ answers:
     assert!(used.spent.0 > 0, "{used:?}");
     assert_eq!(used.reserved, MicroUsd(0));
 }
+
+#[test]
+fn a_limit_that_does_not_hold_for_want_of_a_price_is_told() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    for (price, limit, is_told) in [
+        ("", Some(MicroUsd(5)), true),
+        ("", None, false),
+        ("price: {input: 0, output: 0}\n", Some(MicroUsd(5)), false),
+    ] {
+        let script = format!("{price}at_end: repeat_last\nanswers:\n- {{text: Done.}}\n");
+        let mut how = How::asking("go", &person);
+        how.scopes = vec![SpendScope { limit, ..scope(0) }];
+        let report = talk.tell(&script, how).expect("answered");
+        assert_eq!(report.caveats().count(), usize::from(is_told), "{price}");
+    }
+}

@@ -149,7 +149,7 @@ impl Screen {
             );
             self.tell(&text, Tone::Warn);
         }
-        if let Some(caveat) = report.caveat() {
+        for caveat in report.caveats() {
             self.tell(&format!("warning: {caveat}"), Tone::Warn);
         }
         let usage = report.usage;

@@ -176,7 +176,7 @@ fn notes(mut shown: Report, report: &TurnReport, sandbox: Option<&str>, is_strea
             left.doubtful.join(", ")
         ));
     }
-    if let Some(caveat) = report.caveat() {
+    for caveat in report.caveats() {
         shown = shown.warn(caveat);
     }
     if let Some(name) = sandbox {
