@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{ActorName, Sequence, TokenUsage, TurnId};
-use cleveragents_models::{CancellationToken, Model, Redactor, ToolCall};
+use cleveragents_models::{CancellationToken, Model, Redactor, StopReason, ToolCall};
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
 use cleveragents_tools::{CallOutcome, Gate, Guards, PermissionRules, PlanMode, SafetyProfile};
@@ -116,6 +116,27 @@ pub struct Interrupted {
     pub is_resumed: bool,
 }
 
+/// How an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The model said all it had to say.
+    Whole,
+    /// It was cut at the limit of tokens.
+    Cut,
+    /// The provider withheld the rest of it, or all of it.
+    Withheld,
+}
+
+impl From<&StopReason> for Ending {
+    fn from(reason: &StopReason) -> Self {
+        match reason {
+            StopReason::MaxTokens => Self::Cut,
+            StopReason::ContentFilter => Self::Withheld,
+            StopReason::EndTurn | StopReason::ToolCalls | StopReason::Other(_) => Self::Whole,
+        }
+    }
+}
+
 impl TurnReport {
     /// What a person must know before relying on the answer, or on the limit of money.
     pub fn caveats(&self) -> impl Iterator<Item = &'static str> {
@@ -127,14 +148,15 @@ impl TurnReport {
     }
 
     fn about_answer(&self) -> Option<&'static str> {
-        if self.is_cut {
-            Some("the answer is cut at the limit of tokens")
-        } else if self.is_withheld {
-            Some("the provider withheld the rest of the answer: its content filter stopped it")
-        } else if self.answer.trim().is_empty() {
-            Some("the model ended without saying anything")
-        } else {
-            None
+        match self.ending {
+            Ending::Cut => Some("the answer is cut at the limit of tokens"),
+            Ending::Withheld => {
+                Some("the provider withheld the rest of the answer: its content filter stopped it")
+            }
+            Ending::Whole if self.answer.trim().is_empty() => {
+                Some("the model ended without saying anything")
+            }
+            Ending::Whole => None,
         }
     }
 }
@@ -146,10 +168,8 @@ pub struct TurnReport {
     pub turn: TurnId,
     /// The answer.
     pub answer: String,
-    /// Whether the answer was cut at the limit of tokens.
-    pub is_cut: bool,
-    /// Whether the provider withheld the rest of the answer, or all of it.
-    pub is_withheld: bool,
+    /// Whether that is all of it.
+    pub ending: Ending,
     /// Who answered last.
     pub model: String,
     /// What it took and cost.

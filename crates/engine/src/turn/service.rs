@@ -8,7 +8,7 @@ use cleveragents_domain::{
     LeaseSubject, LeaseToken, Message, NewMessage, Role, Sequence, SessionId, TokenUsage,
     ToolInvocationId, Turn, TurnId,
 };
-use cleveragents_models::{ChatMessage, StopReason, ToolCall};
+use cleveragents_models::{ChatMessage, ToolCall};
 use cleveragents_store::messages::{Announce, Appended};
 use cleveragents_store::{Engine, leases, messages, sessions, turns};
 use cleveragents_tools::{LoopGuard, Verdict};
@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use super::calls::CallRunner;
 use super::error::TurnError;
 use super::history;
-use super::request::{TurnReport, TurnRequest};
+use super::request::{Ending, TurnReport, TurnRequest};
 use super::take::TakenSession;
 use crate::lease::LeaseService;
 use crate::session::{SessionError, SessionService};
@@ -164,8 +164,7 @@ impl TurnService {
         let mut report = TurnReport {
             turn: running.turn.id,
             answer: String::new(),
-            is_cut: false,
-            is_withheld: false,
+            ending: Ending::Whole,
             model: request.model.name().to_string(),
             usage: TokenUsage::default(),
             is_cost_partial: false,
@@ -212,8 +211,7 @@ impl TurnService {
             request.observer.step(report.steps);
             let completion = self.ask(request, running, &earlier, &budget, &mut report)?;
             if completion.message.calls.is_empty() {
-                report.is_cut = completion.stop == StopReason::MaxTokens;
-                report.is_withheld = completion.stop == StopReason::ContentFilter;
+                report.ending = Ending::from(&completion.stop);
                 report.answer = completion.message.text;
                 report.model = completion.model.to_string();
                 return Ok(report);
