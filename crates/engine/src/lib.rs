@@ -40,6 +40,6 @@ pub use tool::{
     StoreBudget, StoreLedger, ToolError, ToolService,
 };
 pub use turn::{
-    Interrupted, NoObserver, TakenSession, TurnError, TurnObserver, TurnReport, TurnRequest,
-    TurnService, TurnSettings, TurnTools, Waiting, instructions,
+    Ending, Interrupted, NoObserver, TakenSession, TurnError, TurnObserver, TurnReport,
+    TurnRequest, TurnService, TurnSettings, TurnTools, Waiting, instructions,
 };

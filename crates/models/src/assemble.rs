@@ -141,7 +141,15 @@ impl Assembler {
     }
 
     /// The whole answer. Providers disagree on the word for "calls tools"; the calls decide.
-    pub(crate) fn finish(self) -> (AssistantMessage, Usage, StopReason, Option<MicroUsd>) {
+    pub(crate) fn finish(mut self) -> (AssistantMessage, Usage, StopReason, Option<MicroUsd>) {
+        // A call that was cut before its arguments came would look like one without any.
+        let is_cut = matches!(
+            self.stop,
+            Some(StopReason::MaxTokens | StopReason::ContentFilter)
+        );
+        self.message
+            .calls
+            .pop_if(|call| is_cut && call.arguments.is_empty());
         let stop = match self.stop {
             None | Some(StopReason::EndTurn | StopReason::ToolCalls) => {
                 if self.message.calls.is_empty() {
@@ -171,6 +179,23 @@ mod tests {
         let ids: Vec<&str> = message.calls.iter().map(|call| call.id.as_str()).collect();
         assert_eq!(ids, ["call_3", "call_4", "a", "call_6"]);
         assert_eq!(stop, StopReason::ToolCalls);
+    }
+
+    #[test]
+    fn a_call_that_was_cut_before_its_arguments_is_none() {
+        for (stop, left) in [
+            (StopReason::MaxTokens, 1),
+            (StopReason::ContentFilter, 1),
+            (StopReason::ToolCalls, 2),
+        ] {
+            let mut answer = Assembler::new("x", 0);
+            let first = answer.start_call(Some("a"), "tool");
+            answer.arguments(first, "{}");
+            answer.start_call(Some("b"), "tool");
+            answer.stop(stop.clone());
+            let (message, _, ended, _) = answer.finish();
+            assert_eq!((message.calls.len(), ended), (left, stop));
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub struct Completion {
     pub message: AssistantMessage,
     /// What it took.
     pub usage: Usage,
-    /// What that costs; nothing when the price is not known.
+    /// What that costs; nothing when the price or the usage is not known.
     pub cost_micro_usd: Option<MicroUsd>,
     /// Why it ended.
     pub stop: StopReason,
@@ -65,6 +65,14 @@ pub struct Usage {
     pub cache_write_tokens: u64,
     /// The part of the output that was thought.
     pub reasoning_tokens: u64,
+}
+
+impl Usage {
+    /// Whether anything was counted: no call takes no tokens at all, so a provider that names none
+    /// did not count.
+    pub fn is_told(&self) -> bool {
+        *self != Self::default()
+    }
 }
 
 /// Why an answer ended.

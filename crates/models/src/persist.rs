@@ -132,7 +132,9 @@ async fn attempts(
 fn settled(mut completion: Completion, backend: &dyn Backend, attempts: u32) -> Completion {
     completion.attempts = attempts;
     if completion.cost_micro_usd.is_none() {
-        completion.cost_micro_usd = backend.price().map(|price| price.cost(&completion.usage));
+        let price = backend.price();
+        let price = price.filter(|price| completion.usage.is_told() || price.is_free());
+        completion.cost_micro_usd = price.map(|price| price.cost(&completion.usage));
     }
     completion
 }

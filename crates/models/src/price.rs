@@ -153,6 +153,20 @@ impl Price {
         Self { usual, long_input }
     }
 
+    /// Whether no call costs anything.
+    pub(crate) fn is_free(&self) -> bool {
+        let long = self.long_input.iter().map(|(_, rates)| rates);
+        std::iter::once(&self.usual).chain(long).all(|rates| {
+            let all = [
+                rates.input,
+                rates.output,
+                rates.cached_input,
+                rates.cache_write,
+            ];
+            all.iter().all(|rate| rate.0 == 0)
+        })
+    }
+
     /// What a call costs, rounded up to a whole millionth of a dollar.
     pub fn cost(&self, usage: &Usage) -> MicroUsd {
         match &self.long_input {

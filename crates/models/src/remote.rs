@@ -96,6 +96,10 @@ impl Inner {
         if !response.status().is_success() {
             return Err(self.refused(response).await);
         }
+        if content_type(&response).starts_with("text/html") {
+            let message = "the answer is a web page, as of a login or a proxy, and not of a model";
+            return Err(self.target.error(ErrorKind::Protocol, message));
+        }
         let mut answer = Assembler::new(name.provider(), request.calls());
         if self.is_document(request, &response) {
             self.read_document(&mut response, &mut answer).await?;
@@ -126,8 +130,7 @@ impl Inner {
     /// Whether the answer is one document, asked for or not: some servers cannot stream.
     #[expect(clippy::unused_self, reason = "reads as a question to the model")]
     fn is_document(&self, request: &ChatRequest, response: &Response) -> bool {
-        let kind = response.headers().get(CONTENT_TYPE);
-        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = content_type(response);
         if request.stream {
             kind.starts_with("application/json")
         } else {
@@ -252,4 +255,10 @@ impl Inner {
             }
         }
     }
+}
+
+/// What a response says it holds.
+fn content_type(response: &Response) -> &str {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default()
 }

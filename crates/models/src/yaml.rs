@@ -55,9 +55,30 @@ fn malformed(file: &str, error: &serde_saphyr::Error) -> ModelError {
         });
         message = format!("there is no field `{field}`");
     }
+    if let Some((_, rest)) = message.split_once("duplicate mapping key: ") {
+        let key = rest.split(", set ").next().unwrap_or_default();
+        message = format!("the field `{key}` stands here twice");
+        hint = Some("leave one of them out".to_owned());
+    }
     let error = ModelError::about(ErrorKind::MalformedFile, place, message);
     match hint {
         Some(hint) => error.with_hint(hint),
         None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::read;
+
+    #[test]
+    fn a_field_that_stands_twice_is_told_in_plain_words() {
+        let error = read::<BTreeMap<String, u8>>("f.yaml", "a: 1\na: 2\n").expect_err("twice");
+        assert_eq!(
+            error.to_string(),
+            "f.yaml:2:1: the field `a` stands here twice"
+        );
     }
 }

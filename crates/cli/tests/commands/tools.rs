@@ -452,8 +452,13 @@ fn permission() {
     assert_eq!(agents.data(&["permission", "add", rule])["added"], false);
     let misspelled = agents.run(&["permission", "add", "deny builtin/shel"]);
     assert!(
-        misspelled.code == Some(0) && misspelled.err.contains("no tool is called"),
+        misspelled.code == Some(2) && misspelled.err.contains("no built-in tool is called so"),
         "{misspelled:?}"
+    );
+    let unknown = agents.run(&["permission", "add", "deny local/shel"]);
+    assert!(
+        unknown.code == Some(0) && unknown.err.contains("no tool is called"),
+        "{unknown:?}"
     );
 }
 

@@ -8,6 +8,7 @@ mod kill;
 mod large;
 mod pictures;
 mod refusals;
+mod replayed;
 mod secrets;
 mod together;
 mod world;

@@ -3,7 +3,7 @@
 use cleveragents_domain::{Message, MicroUsd, TokenUsage, Tokens};
 use cleveragents_models::{
     AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, ModelError, Price,
-    StreamEvent, ToolDefinition, Usage, Veil,
+    StreamEvent, ToolCall, ToolDefinition, Usage, Veil,
 };
 use cleveragents_tools::{Ground, PlanMode, ToolSpec};
 use futures_util::StreamExt as _;
@@ -39,6 +39,7 @@ impl TurnService {
                 },
                 Shortage::Store(error) => error.into(),
             })?;
+        let known: Vec<String> = calls(&chat.messages).map(|call| call.id.clone()).collect();
         let mut completion = match self.listen(request, chat) {
             (Ok(completion), _) => completion,
             (Err(error), has_begun) => {
@@ -50,8 +51,9 @@ impl TurnService {
                 });
             }
         };
-        let settlement = held.settlement(completion.cost_micro_usd.unwrap_or_default());
-        make_distinct(&mut completion.message, &running.steps);
+        // What nobody counted is taken for the most it could be: a limit must hold all the same.
+        let settlement = held.settlement(completion.cost_micro_usd.unwrap_or(bound));
+        make_distinct(&mut completion.message, known);
         running.written = secrets::take_out(&mut completion.message, &request.redactor);
         running.is_loaded = false;
         let usage = TokenUsage {
@@ -61,6 +63,9 @@ impl TurnService {
         };
         report.usage = report.usage.plus(usage);
         report.is_cost_partial |= completion.cost_micro_usd.is_none();
+        report.is_beyond_limits |= completion.cost_micro_usd.is_none()
+            && bound == MicroUsd(0)
+            && request.scopes.iter().any(|scope| scope.limit.is_some());
         let step = ChatMessage::Assistant(completion.message.clone());
         self.add_step(running, step, Some((usage, settlement)))?;
         Ok(completion)
@@ -197,20 +202,22 @@ fn pictures(message: &ChatMessage) -> usize {
     pictures.map(|picture| picture.data.len().max(LEAST)).sum()
 }
 
-/// Gives calls ids that no other call of the turn has.
-fn make_distinct(message: &mut AssistantMessage, steps: &[ChatMessage]) {
-    let mut taken: Vec<String> = steps
-        .iter()
-        .filter_map(|step| match step {
-            ChatMessage::Assistant(answer) => Some(&answer.calls),
-            _ => None,
-        })
-        .flatten()
-        .map(|call| call.id.clone())
-        .collect();
-    for (index, call) in message.calls.iter_mut().enumerate() {
-        if call.id.trim().is_empty() || taken.contains(&call.id) {
-            call.id = format!("call-{}-{index}", steps.len());
+fn calls(messages: &[ChatMessage]) -> impl Iterator<Item = &ToolCall> {
+    let answers = messages.iter().filter_map(|message| match message {
+        ChatMessage::Assistant(answer) => Some(&answer.calls),
+        _ => None,
+    });
+    answers.flatten()
+}
+
+/// Gives calls ids that no other call of the conversation has: some servers begin anew with each
+/// answer, and others refuse a conversation in which an id occurs twice.
+fn make_distinct(message: &mut AssistantMessage, mut taken: Vec<String>) {
+    for call in &mut message.calls {
+        let mut number = taken.len();
+        while call.id.trim().is_empty() || taken.contains(&call.id) {
+            call.id = format!("call-{number}");
+            number += 1;
         }
         taken.push(call.id.clone());
     }
@@ -241,4 +248,29 @@ fn definitions(request: &TurnRequest<'_>) -> Vec<ToolDefinition> {
             input_schema: spec.input_schema.clone(),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use cleveragents_models::{AssistantMessage, ToolCall};
+
+    use super::make_distinct;
+
+    #[test]
+    fn no_id_occurs_twice_in_a_conversation() {
+        let call = |id: &str| ToolCall {
+            id: id.to_owned(),
+            name: "tool".to_owned(),
+            arguments: String::new(),
+            signature: None,
+        };
+        let mut answer = AssistantMessage {
+            calls: ["call_0", "new", "new", " "].map(call).into(),
+            ..AssistantMessage::default()
+        };
+        let known = ["call_0", "call-2"].map(str::to_owned).into();
+        make_distinct(&mut answer, known);
+        let ids: Vec<&str> = answer.calls.iter().map(|call| call.id.as_str()).collect();
+        assert_eq!(ids, ["call-3", "new", "call-4", "call-5"]);
+    }
 }

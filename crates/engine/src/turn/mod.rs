@@ -23,7 +23,7 @@ mod take;
 
 pub use error::TurnError;
 pub use request::{
-    Interrupted, NoObserver, TurnObserver, TurnReport, TurnRequest, TurnSettings, TurnTools,
+    Ending, Interrupted, NoObserver, TurnObserver, TurnReport, TurnRequest, TurnSettings, TurnTools,
 };
 pub use service::TurnService;
 pub use system::instructions;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{ActorName, Sequence, TokenUsage, TurnId};
-use cleveragents_models::{CancellationToken, Model, Redactor, ToolCall};
+use cleveragents_models::{CancellationToken, Model, Redactor, StopReason, ToolCall};
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
 use cleveragents_tools::{CallOutcome, Gate, Guards, PermissionRules, PlanMode, SafetyProfile};
@@ -116,6 +116,51 @@ pub struct Interrupted {
     pub is_resumed: bool,
 }
 
+/// How an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The model said all it had to say.
+    Whole,
+    /// It was cut at the limit of tokens.
+    Cut,
+    /// The provider withheld the rest of it, or all of it.
+    Withheld,
+}
+
+impl From<&StopReason> for Ending {
+    fn from(reason: &StopReason) -> Self {
+        match reason {
+            StopReason::MaxTokens => Self::Cut,
+            StopReason::ContentFilter => Self::Withheld,
+            StopReason::EndTurn | StopReason::ToolCalls | StopReason::Other(_) => Self::Whole,
+        }
+    }
+}
+
+impl TurnReport {
+    /// What a person must know before relying on the answer, or on the limit of money.
+    pub fn caveats(&self) -> impl Iterator<Item = &'static str> {
+        let money = self.is_beyond_limits.then_some(
+            "the price of the model is not known, so its answers do not count towards the limit of \
+             money: give the price in models.yaml",
+        );
+        self.about_answer().into_iter().chain(money)
+    }
+
+    fn about_answer(&self) -> Option<&'static str> {
+        match self.ending {
+            Ending::Cut => Some("the answer is cut at the limit of tokens"),
+            Ending::Withheld => {
+                Some("the provider withheld the rest of the answer: its content filter stopped it")
+            }
+            Ending::Whole if self.answer.trim().is_empty() => {
+                Some("the model ended without saying anything")
+            }
+            Ending::Whole => None,
+        }
+    }
+}
+
 /// What a turn did.
 #[derive(Debug, Clone)]
 pub struct TurnReport {
@@ -123,14 +168,16 @@ pub struct TurnReport {
     pub turn: TurnId,
     /// The answer.
     pub answer: String,
-    /// Whether the answer was cut at the limit of tokens.
-    pub is_cut: bool,
+    /// Whether that is all of it.
+    pub ending: Ending,
     /// Who answered last.
     pub model: String,
     /// What it took and cost.
     pub usage: TokenUsage,
     /// Whether some of the cost is not known.
     pub is_cost_partial: bool,
+    /// Whether there is a limit of money that does not hold, since a price is not known.
+    pub is_beyond_limits: bool,
     /// How many times the model was asked.
     pub steps: u32,
     /// The calls, in order: tool and outcome.

@@ -8,7 +8,7 @@ use cleveragents_domain::{
     LeaseSubject, LeaseToken, Message, NewMessage, Role, Sequence, SessionId, TokenUsage,
     ToolInvocationId, Turn, TurnId,
 };
-use cleveragents_models::{ChatMessage, StopReason, ToolCall};
+use cleveragents_models::{ChatMessage, ToolCall};
 use cleveragents_store::messages::{Announce, Appended};
 use cleveragents_store::{Engine, leases, messages, sessions, turns};
 use cleveragents_tools::{LoopGuard, Verdict};
@@ -18,10 +18,10 @@ use tokio::runtime::Runtime;
 use super::calls::CallRunner;
 use super::error::TurnError;
 use super::history;
-use super::request::{TurnReport, TurnRequest};
+use super::request::{Ending, TurnReport, TurnRequest};
 use super::take::TakenSession;
 use crate::lease::LeaseService;
-use crate::session::SessionService;
+use crate::session::{SessionError, SessionService};
 use crate::tool::{Settlement, StoreBudget, StoreLedger};
 
 /// Answers questions in sessions.
@@ -164,10 +164,11 @@ impl TurnService {
         let mut report = TurnReport {
             turn: running.turn.id,
             answer: String::new(),
-            is_cut: false,
+            ending: Ending::Whole,
             model: request.model.name().to_string(),
             usage: TokenUsage::default(),
             is_cost_partial: false,
+            is_beyond_limits: false,
             steps: 0,
             calls: Vec::new(),
             sequences: Vec::new(),
@@ -210,7 +211,7 @@ impl TurnService {
             request.observer.step(report.steps);
             let completion = self.ask(request, running, &earlier, &budget, &mut report)?;
             if completion.message.calls.is_empty() {
-                report.is_cut = completion.stop == StopReason::MaxTokens;
+                report.ending = Ending::from(&completion.stop);
                 report.answer = completion.message.text;
                 report.model = completion.model.to_string();
                 return Ok(report);
@@ -299,14 +300,15 @@ impl TurnService {
         let batch: Vec<Appended> = batch.into_iter().map(Appended::from).collect();
         let (turn, fence) = (running.turn.clone(), running.fence.clone());
         let failure = failure.map(crate::tool::storable);
-        Ok(self.engine.write(move |unit| {
+        self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
             let sequences = messages::append(unit, turn.session, &batch, Announce::Each)?;
+            // Somebody deleted it while the turn was running.
+            let sequences =
+                sequences.ok_or_else(|| SessionError::NotFound(turn.session.to_string()))?;
             turns::end(unit, &turn, failure.as_deref())?;
-            sequences.ok_or_else(|| {
-                cleveragents_store::Error::stored("the session of a turn", "is gone")
-            })
-        })?)
+            Ok(sequences)
+        })
     }
 }
 

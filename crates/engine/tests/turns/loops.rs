@@ -1,8 +1,8 @@
 //! The loop: answers, tools, refusals.
 
 use cleveragents_domain::Role::{Assistant, Tool, User};
-use cleveragents_domain::{InvocationOutcome, MessageState};
-use cleveragents_engine::{TurnError, TurnSettings};
+use cleveragents_domain::{Code, Diagnose as _, InvocationOutcome, MessageState, SessionId};
+use cleveragents_engine::{SessionService, TurnError, TurnObserver, TurnSettings};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::{Approval, Reply};
 use cleveragents_tools::{Guards, PlanMode};
@@ -199,4 +199,50 @@ fn a_failing_model_leaves_the_question_marked() {
     // It is not shown to the model next time: the script still gives its first answer.
     let report = talk.tell("answers:\n- text: hello\n", How::asking("again", &person));
     assert_eq!(report.expect("answered").answer, "hello");
+}
+
+#[test]
+fn an_answer_that_is_not_whole_is_told_as_such() {
+    for (answer, caveat) in [
+        ("{text: Half, stop: max_tokens}", Some("limit of tokens")),
+        ("{text: Half, stop: content_filter}", Some("withheld")),
+        ("{text: ' '}", Some("without saying anything")),
+        ("{text: All of it}", None),
+    ] {
+        let database = TestDatabase::each().remove(0);
+        let talk = Talk::new(&database);
+        let person = Person::absent();
+        let script = format!("answers:\n- {answer}\n");
+        let report = talk
+            .tell(&script, How::asking("go", &person))
+            .expect("answered");
+        let told: Vec<&str> = report.caveats().collect();
+        assert_eq!(told.len(), usize::from(caveat.is_some()), "{told:?}");
+        assert!(
+            told.join("").contains(caveat.unwrap_or_default()),
+            "{told:?}"
+        );
+    }
+}
+
+/// Deletes the session as soon as the model is asked.
+struct Deleting(SessionService, SessionId);
+
+impl TurnObserver for Deleting {
+    fn step(&self, _number: u32) {
+        self.0.delete(self.1).expect("deleted");
+    }
+}
+
+#[test]
+fn a_session_that_is_deleted_during_a_turn_is_named_as_missing() {
+    for database in TestDatabase::each() {
+        let talk = Talk::new(&database);
+        let person = Person::absent();
+        let observer = Deleting(talk.sessions.clone(), talk.session);
+        let mut how = How::asking("go", &person);
+        how.observer = &observer;
+        let error = talk.tell(WORKING, how).expect_err("it is gone");
+        assert_eq!(error.code(), Code::SessionNotFound, "{error}");
+    }
 }

@@ -9,6 +9,8 @@ use cleveragents_testkit::{TestDatabase, at_once};
 use cleveragents_tools::ToolName;
 use cleveragents_tools::ports::{Budget, BudgetRefusal, Reservation, Spending, SpendingLimits};
 
+use crate::support::{How, Person, Talk};
+
 fn scope(limit: u64) -> SpendScope {
     SpendScope {
         name: "session test".to_owned(),
@@ -91,4 +93,43 @@ fn what_is_not_used_is_given_back_and_calls_are_counted() {
         matches!(refused, Err(BudgetRefusal::Money { .. })),
         "zero means nothing"
     );
+}
+
+#[test]
+fn what_a_provider_does_not_count_is_taken_for_the_most_it_could_be() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    let script = "price: {input: 1, output: 1}
+answers:
+- {text: Done., usage: {input_tokens: 0, output_tokens: 0}}
+";
+    let mut how = How::asking("go", &person);
+    how.scopes = vec![scope(1_000_000)];
+    let report = talk.tell(script, how).expect("answered");
+    assert!(report.is_cost_partial, "it is not known");
+    let used = talk
+        .engine
+        .read(|reader| budgets::used(reader, "session test"))
+        .expect("read");
+    assert!(used.spent.0 > 0, "{used:?}");
+    assert_eq!(used.reserved, MicroUsd(0));
+}
+
+#[test]
+fn a_limit_that_does_not_hold_for_want_of_a_price_is_told() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    for (price, limit, is_told) in [
+        ("", Some(MicroUsd(5)), true),
+        ("", None, false),
+        ("price: {input: 0, output: 0}\n", Some(MicroUsd(5)), false),
+    ] {
+        let script = format!("{price}at_end: repeat_last\nanswers:\n- {{text: Done.}}\n");
+        let mut how = How::asking("go", &person);
+        how.scopes = vec![SpendScope { limit, ..scope(0) }];
+        let report = talk.tell(&script, how).expect("answered");
+        assert_eq!(report.caveats().count(), usize::from(is_told), "{price}");
+    }
 }

@@ -9,10 +9,11 @@ use sha2::{Digest, Sha256};
 use crate::redact::Redactor;
 use crate::request::ChatRequest;
 
-/// What differs from run to run without changing what is asked: our ids and moments in time.
+/// What differs from run to run without changing what is asked: our ids, moments in time, and the
+/// random numbers of the marks around what tools say.
 static FLEETING: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r"\b01[0-9A-HJKMNP-TV-Z]{24}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)",
+        r"\b01[0-9A-HJKMNP-TV-Z]{24}\b|\bdata-[0-9a-f]{24}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)",
     )
     .expect("the pattern is tested")
 });

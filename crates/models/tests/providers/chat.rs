@@ -1,8 +1,8 @@
 //! OpenAI's chat completions.
 
 use cleveragents_models::{
-    AssistantMessage, ChatMessage, ChatRequest, ReasoningEffort, ResponseSchema, StopReason,
-    StreamEvent, ToolCall, ToolResult, UserPart,
+    AssistantMessage, ChatMessage, ChatRequest, ErrorKind, ReasoningEffort, ResponseSchema,
+    StopReason, StreamEvent, ToolCall, ToolResult, UserPart,
 };
 use cleveragents_testkit::model_server::{ModelServer, Response, Step, openai};
 use serde_json::json;
@@ -322,4 +322,37 @@ fn an_answer_of_another_kind_is_no_answer() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_cost_that_nobody_counted_is_not_nothing() {
+    let delta = json!({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]});
+    let whole = json!({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0}});
+    let server = ModelServer::start(vec![
+        Response::events([delta.to_string(), "[DONE]".to_owned()]),
+        Response::json(200, &whole.to_string()),
+    ]);
+    let model = open(&server, "openai/gpt-5.1");
+    for _ in 0..2 {
+        let answer = ask(&*model, ChatRequest::prompt("hi")).expect("an answer");
+        assert_eq!(answer.message.text, "hi");
+        assert_eq!(answer.cost_micro_usd, None);
+    }
+}
+
+#[test]
+fn a_web_page_is_no_answer_and_is_not_asked_for_again() {
+    let page = Response {
+        headers: vec![("content-type".to_owned(), "text/html".to_owned())],
+        ..Response::json(200, "<html>Log in</html>")
+    };
+    let server = ModelServer::start(vec![page, openai::text(&["late"])]);
+    let model = open(&server, "openai/gpt-5.1");
+    let mut request = ChatRequest::prompt("hi");
+    request.stream = true;
+    let error = ask(&*model, request).expect_err("no answer");
+    assert_eq!(error.kind(), &ErrorKind::Protocol);
+    assert!(error.to_string().contains("web page"), "{error}");
+    assert_eq!(server.received().len(), 1);
 }

@@ -43,6 +43,29 @@ use crate::tool::{Answer, Call, Failure, Grounds, Prepared, Subject, Tool, Unpre
 /// How long a tool that only touches files may take.
 const FILE_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// The last parts of their names, for those who need no more than that.
+pub(crate) const NAMES: &[&str] = &[
+    "ask-user",
+    "dir-create",
+    "dir-delete",
+    "dir-list",
+    "file-copy",
+    "file-delete",
+    "file-edit",
+    "file-find",
+    "file-move",
+    "file-read",
+    "file-search",
+    "file-write",
+    "git-commit",
+    "git-diff",
+    "git-log",
+    "git-show",
+    "git-status",
+    "output-read",
+    "shell",
+];
+
 /// All of them.
 pub fn all() -> Vec<Arc<dyn Tool>> {
     vec![
@@ -176,13 +199,15 @@ impl<F: FnOnce(&mut Call<'_>) -> Result<Answer, Failure>> Prepared for Ready<F> 
 
 #[cfg(test)]
 mod tests {
-    use super::all;
+    use super::{NAMES, all};
     use crate::registry::Registry;
 
     #[test]
     fn every_builtin_tool_is_complete_and_told_to_models_in_plain_schemas() {
         let registry = Registry::with_builtins();
         assert_eq!(registry.list().count(), all().len());
+        let names: Vec<&str> = registry.list().map(|spec| spec.name.short()).collect();
+        assert_eq!(names, NAMES);
         for spec in registry.list() {
             assert!(
                 spec.name.is_builtin() && spec.name.canonical() == spec.name,

@@ -13,7 +13,7 @@ const WRAPPERS: &[&str] = &[
     "ash", "bash", "builtin", "busybox", "chroot", "command", "dash", "doas", "env", "eval",
     "exec", "find", "fish", "flock", "ionice", "ksh", "ltrace", "nice", "nohup", "nsenter",
     "parallel", "runuser", "script", "setsid", "sh", "ssh", "stdbuf", "strace", "su", "sudo",
-    "time", "timeout", "toybox", "unshare", "watch", "xargs", "zsh",
+    "time", "timeout", "toybox", "trap", "unshare", "watch", "xargs", "zsh",
 ];
 
 /// Words that begin something other than a simple command.
@@ -376,6 +376,7 @@ mod tests {
             "a & rm -rf x",
             "rm${IFS}-rf x",
             "eval 'rm -rf x'",
+            "trap 'rm -rf x' EXIT",
             "sh -c \"sh -c 'rm -rf x'\"",
             "{rm,-rf,x}",
             "nohup rm -rf x &",

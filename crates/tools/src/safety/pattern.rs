@@ -4,9 +4,11 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use cleveragents_domain::nearest;
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::RuleError;
+use crate::builtin::NAMES;
 use crate::name::ToolName;
 
 /// Whether a text fits a pattern in which `*` stands for anything and `?` for one letter.
@@ -49,6 +51,25 @@ impl ToolPattern {
         fits(&self.0, &tool.canonical().to_string())
     }
 
+    /// Refuses what is about built-in tools and fits none: whoever wrote it believes that it holds.
+    fn checked(self, written: &str) -> Result<Self, RuleError> {
+        let prefix = format!("{}/", ToolName::BUILTIN);
+        let Some(short) = self.0.strip_prefix(&prefix) else {
+            return Ok(self);
+        };
+        if NAMES.iter().any(|name| fits(short, name)) {
+            return Ok(self);
+        }
+        let why = match nearest::best(short, NAMES.iter().copied()) {
+            Some(name) => format!("no built-in tool is called so; did you mean `{prefix}{name}`?"),
+            None => "no built-in tool is called so; `agents tool list` shows all".to_owned(),
+        };
+        Err(RuleError::Tool {
+            tool: written.to_owned(),
+            why,
+        })
+    }
+
     /// Whether it names exactly one tool.
     pub fn is_exact(&self) -> bool {
         !self.0.contains(['*', '?'])
@@ -82,18 +103,17 @@ impl FromStr for ToolPattern {
             let legal = |letter: char| {
                 letter.is_ascii_lowercase() || letter.is_ascii_digit() || "*?/:_-".contains(letter)
             };
-            return if text.chars().all(legal) {
-                Ok(Self(text.to_owned()))
-            } else {
-                Err(wrong(
+            if !text.chars().all(legal) {
+                return Err(wrong(
                     "a pattern has lower-case letters, digits, `_`, `-`, `*` and `?`".to_owned(),
-                ))
-            };
+                ));
+            }
+            return Self(text.to_owned()).checked(text);
         }
         let name: ToolName = text
             .parse()
             .map_err(|error: crate::ToolNameError| wrong(error.to_string()))?;
-        Ok(Self(name.canonical().to_string()))
+        Self(name.canonical().to_string()).checked(text)
     }
 }
 
@@ -207,8 +227,22 @@ mod tests {
             "builtin/",
             "Builtin/*",
             "a b/*",
+            "builtin/shel",
+            "builtin/write_*",
         ] {
             assert!(wrong.parse::<ToolPattern>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn other_spellings_of_built_in_tools_and_tools_of_others_are_accepted() {
+        for right in [
+            "builtin/write_file",
+            "builtin/sh*",
+            "local/not-yet",
+            "*/shel",
+        ] {
+            assert!(right.parse::<ToolPattern>().is_ok(), "{right:?}");
         }
     }
 

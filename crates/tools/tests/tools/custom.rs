@@ -382,8 +382,8 @@ fn the_example_of_the_documentation_works() {
         .skip(1)
         .filter_map(|rest| rest.split("```").next())
         .collect();
-    let [safety, tool, long] = examples.as_slice() else {
-        panic!("three examples: {examples:#?}");
+    let [safety, tool, _script, long] = examples.as_slice() else {
+        panic!("four examples: {examples:#?}");
     };
     for (example, schema) in [
         (safety, Safety::schema()),

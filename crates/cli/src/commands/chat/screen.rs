@@ -149,14 +149,8 @@ impl Screen {
             );
             self.tell(&text, Tone::Warn);
         }
-        if report.is_cut {
-            self.tell(
-                "warning: the answer is cut at the limit of tokens",
-                Tone::Warn,
-            );
-        }
-        if report.answer.trim().is_empty() {
-            self.note("(the model said nothing)");
+        for caveat in report.caveats() {
+            self.tell(&format!("warning: {caveat}"), Tone::Warn);
         }
         let usage = report.usage;
         let cost = if report.is_cost_partial {

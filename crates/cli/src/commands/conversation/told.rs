@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cleveragents_domain::Session;
-use cleveragents_engine::{Interrupted, TurnReport};
+use cleveragents_engine::{Ending, Interrupted, TurnReport};
 use cleveragents_models::ToolCall;
 use cleveragents_tools::{CallOutcome, ToolName};
 use serde_json::{Value, json};
@@ -84,7 +84,8 @@ pub(crate) fn turn_json(told: &Told<'_>) -> Value {
         },
         "prompt": told.prompt,
         "response": report.answer,
-        "is_cut": report.is_cut,
+        "is_cut": report.ending == Ending::Cut,
+        "is_withheld": report.ending == Ending::Withheld,
         "turn": report.turn,
         "sequences": report.sequences,
         "steps": report.steps,

@@ -176,8 +176,8 @@ fn notes(mut shown: Report, report: &TurnReport, sandbox: Option<&str>, is_strea
             left.doubtful.join(", ")
         ));
     }
-    if report.is_cut {
-        shown = shown.warn("the answer is cut at the limit of tokens");
+    for caveat in report.caveats() {
+        shown = shown.warn(caveat);
     }
     if let Some(name) = sandbox {
         shown = shown.info(format!(

@@ -1,0 +1,41 @@
+//! A turn that was recorded is given again without the provider, tools and all.
+
+use super::form::{Form, Shape};
+use super::world::{READ, SHELL, Talk, WRITE};
+
+#[test]
+fn a_turn_with_tools_is_replayed_to_the_same_answer() {
+    for form in Form::BOTH {
+        let calls = [
+            ("c1", READ, r#"{"path": "notes.txt"}"#),
+            ("c2", WRITE, r#"{"path": "new.txt", "content": "x"}"#),
+            ("c3", SHELL, r#"{"command": "cat new.txt; exit 3"}"#),
+            ("c4", READ, r#"{"path": "missing"}"#),
+        ];
+        let long = ("c5", SHELL, r#"{"command": "seq 100000"}"#);
+        let talk = Talk::with_endpoint(
+            form,
+            vec![
+                form.calls(Shape::Pieces, &calls),
+                form.calls(Shape::Pieces, &[long]),
+                form.says(Shape::Pieces, &["Read", " it."]),
+            ],
+        );
+        let recorded = talk.told(&["--record", "turn.jsonl", "Read the notes"]);
+        talk.agents.data(&["sandbox", "discard", "box", "--yes"]);
+        // Another copy of the same folder and another session, without an endpoint.
+        let again = Talk::new(talk.agents, "replay/turn.jsonl");
+        let replayed = again.told(&["Read the notes"]);
+        assert_eq!(replayed["response"], recorded["response"], "{form:?}");
+        assert_eq!(replayed["usage"]["tokens"], recorded["usage"]["tokens"]);
+        let outcomes = |told: &serde_json::Value| {
+            let calls = told["tool_calls"].as_array().expect("calls").clone();
+            calls
+                .iter()
+                .map(|call| (call["tool"].clone(), call["outcome"].clone()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(outcomes(&replayed), outcomes(&recorded));
+        assert_eq!(outcomes(&recorded).len(), 5);
+    }
+}
