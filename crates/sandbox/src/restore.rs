@@ -8,6 +8,7 @@ use cleveragents_domain::{FileKind, FileMode, FileState, TreePath};
 use crate::beneath::Root;
 use crate::capture::Change;
 use crate::error::{During as _, Error};
+use crate::fault;
 use crate::objects::Objects;
 use crate::state::read_state;
 
@@ -27,9 +28,11 @@ pub(crate) fn restore(
     for change in changes.iter().rev() {
         loosened.parent_of(&change.path)?;
         remove(root, change).during("removing", &root.path().join(change.path.as_path()))?;
+        fault::boundary();
     }
     for change in &changes {
         place(root, change, objects).during("writing", &root.path().join(change.path.as_path()))?;
+        fault::boundary();
     }
     loosened.tighten()?;
     for change in changes.iter().rev() {

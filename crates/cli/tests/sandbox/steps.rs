@@ -2,7 +2,7 @@
 //! repositories, a folder and a database are all old or all new, and no sandbox is lost.
 
 use cleveragents_testkit::{TestDatabase, proof_size};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::world::{World, agents, create, names, write};
 
@@ -94,6 +94,46 @@ fn apply_killed_at_any_step_is_finished_or_taken_back() {
         "{finished} and {taken_back}"
     );
     println!("{finished} killed applies finished, {taken_back} taken back");
+}
+
+#[test]
+fn rollback_killed_at_any_step_is_ended_and_can_be_taken_back() {
+    let world = World::new(agents());
+    let sides = prepare(&world);
+    let back = ["sandbox", "rollback", "all", "--to", "1"];
+    let mut killed = 0;
+    // In CI every third boundary.
+    for step in (1..).step_by(proof_size(3, 1)) {
+        world.put_back();
+        if !dies(&world, step, &back) {
+            break;
+        }
+        killed += 1;
+        assert_eq!(names(&world.agents), ["all"], "step {step}");
+        let left = world.changes();
+        let parts = left.as_array().map_or(&[][..], Vec::as_slice);
+        assert!(
+            parts.iter().all(|part| part["changes"] == json!([])),
+            "step {step}: it is brought to its end: {left:#}"
+        );
+        world.agents.data(&["sandbox", "redo", "all"]);
+        assert_eq!(world.changes(), sides.changes, "step {step}: forward again");
+        world
+            .agents
+            .data(&["sandbox", "rollback", "all", "--to", "1"]);
+        world
+            .agents
+            .data(&["sandbox", "rollback", "all", "--to", "2"]);
+        assert_eq!(
+            world.changes(),
+            sides.changes,
+            "step {step}: to the state before"
+        );
+        world.agents.data(&APPLY);
+        assert_eq!(world.state(), sides.new, "step {step}");
+    }
+    assert!(killed > 5, "{killed}");
+    println!("{killed} killed rollbacks ended");
 }
 
 #[test]

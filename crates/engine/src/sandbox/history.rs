@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use cleveragents_domain::{
-    ChangeEntry, CheckpointNumber, CheckpointReason, EntryNumber, FileState, LeaseSubject,
-    LeaseToken, NewChange, Operation, ToolInvocationId, TreePath,
+    ChangeEntry, CheckpointNumber, CheckpointReason, EntryNumber, LeaseSubject, LeaseToken,
+    NewChange, Operation, ToolInvocationId, TreePath,
 };
 use cleveragents_sandbox::apply::net_changes;
 use cleveragents_sandbox::{Capture, Change, Member, patch};
@@ -289,23 +289,28 @@ impl SandboxService {
         Ok(SandboxDiff { parts })
     }
 
-    /// The states to which every path changed since a position must go back.
-    pub(super) fn states_at(
+    /// Every path changed since a position, part by part: its state then (`after`) and its state now
+    /// (`before`), both as the history has them.
+    pub(super) fn way_back(
         &self,
         open: &OpenSandbox,
         position: u64,
-    ) -> Result<BTreeMap<String, BTreeMap<TreePath, Option<FileState>>>, SandboxError> {
-        let mut states: BTreeMap<String, BTreeMap<TreePath, Option<FileState>>> = BTreeMap::new();
+    ) -> Result<BTreeMap<String, BTreeMap<TreePath, Change>>, SandboxError> {
+        let mut ways: BTreeMap<String, BTreeMap<TreePath, Change>> = BTreeMap::new();
         for entry in self.entries(open, position)? {
             if let Some(change) = change_of(&entry) {
-                states
-                    .entry(entry.change.resource().to_owned())
+                ways.entry(entry.change.resource().to_owned())
                     .or_default()
-                    .entry(change.path)
-                    .or_insert(change.before);
+                    .entry(change.path.clone())
+                    .and_modify(|way| way.before = change.after)
+                    .or_insert(Change {
+                        path: change.path,
+                        before: change.after,
+                        after: change.before,
+                    });
             }
         }
-        Ok(states)
+        Ok(ways)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Going back to a checkpoint, and forward again.
 
-use cleveragents_domain::{Checkpoint, CheckpointNumber, CheckpointReason};
+use std::collections::BTreeMap;
+
+use cleveragents_domain::{Checkpoint, CheckpointNumber, CheckpointReason, FileState, TreePath};
 use cleveragents_sandbox::{Change, Member};
 use cleveragents_store::sandboxes;
 
@@ -194,12 +196,14 @@ impl SandboxService {
         journey: Journey,
     ) -> Result<Travelled, SandboxError> {
         let id = open.view.sandbox.id;
-        let states = self.states_at(open, journey.to)?;
+        let ways = self.way_back(open, journey.to)?;
+        let targets = |member: &Member| -> BTreeMap<TreePath, Option<FileState>> {
+            let ways = ways.get(&member.alias).into_iter().flatten();
+            ways.map(|(path, way)| (path.clone(), way.after)).collect()
+        };
         // Begun only when it can be ended.
         for member in &open.view.members {
-            if let Some(targets) = states.get(&member.alias) {
-                member.check_restore(targets)?;
-            }
+            member.check_restore(&targets(member))?;
         }
         let before = self.write_with(open, &[], None, move |unit, position| {
             let reason = CheckpointReason::BeforeRollback;
@@ -209,26 +213,16 @@ impl SandboxService {
             sandboxes::set_rolling_back(unit, id, Some(journey.to))?;
             Ok(kept.transpose()?)
         })?;
-        let mut restored = Vec::new();
         for member in &open.view.members {
-            restored.push(match states.get(&member.alias) {
-                Some(targets) => member.restore(targets)?,
-                None => Vec::new(),
-            });
+            member.restore(&targets(member))?;
         }
-        let named = |(member, changes): (&Member, &Vec<Change>)| {
-            let alias = member.alias.clone();
-            changes
-                .iter()
-                .map(move |change| (alias.clone(), change.clone()))
-                .collect::<Vec<_>>()
-        };
-        let changes: Vec<(String, Change)> = open
-            .view
-            .members
+        // What changed is told from the history, not from the files: an attempt before this one, which was
+        // killed, may have changed some of them already, and nobody wrote that down.
+        let changes: Vec<(String, Change)> = ways
             .iter()
-            .zip(&restored)
-            .flat_map(named)
+            .flat_map(|(alias, ways)| ways.values().map(move |way| (alias, way)))
+            .filter(|(_, way)| way.before != way.after)
+            .map(|(alias, way)| (alias.clone(), way.clone()))
             .collect();
         let paths = changes.len() as u64;
         self.write_with(open, &changes, Some(journey.by.into()), move |unit, _| {
@@ -240,8 +234,11 @@ impl SandboxService {
             }
             Ok(())
         })?;
-        for (member, changes) in open.view.members.iter().zip(&restored) {
-            member.remember_restored(changes, open.view.position)?;
+        for member in &open.view.members {
+            let of_member = |(alias, _): &&(String, Change)| *alias == member.alias;
+            let restored = changes.iter().filter(of_member);
+            let restored: Vec<Change> = restored.map(|(_, change)| change.clone()).collect();
+            member.remember_restored(&restored, open.view.position)?;
         }
         self.refresh_checkpoints(open)?;
         Ok(Travelled { before, changes })
