@@ -276,9 +276,9 @@ pub(crate) enum Session {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Tools act in a sandbox: the one of --sandbox, or one made of the project's resources, named after the
-session. Your own files change only when you apply it: `agents sandbox diff NAME`, `agents sandbox apply NAME`.
-Without a sandbox nothing can be read or changed.
+    after_help = "Tools act in a sandbox: the one of --sandbox, or one made of the project's resources, named
+after the session. Your own files change only when you apply it: `agents sandbox diff NAME`,
+`agents sandbox apply NAME`. Without a sandbox nothing can be read or changed.
 
 Examples:
   agents session tell --session weekly \"What did we decide on Tuesday?\"

@@ -41,8 +41,8 @@ Examples:
 pub(crate) enum ModelKey {
     /// Put the key of a provider into the keyring
     #[command(
-        after_help = "The key is asked for at the terminal and not shown, or read from standard input. It is never an argument,
-which others could read. A variable of the environment comes before the keyring.
+        after_help = "The key is asked for at the terminal and not shown, or read from standard input. It is never an
+argument, which others could read. A variable of the environment comes before the keyring.
 
 Examples:
   agents model key set anthropic

@@ -27,23 +27,25 @@ Examples:
     },
 }
 
+/// The heading of these options; one for the whole struct would also take what comes after them.
+const HEADING: &str = "Safety";
+
 /// How careful to be in one command. Each option narrows what the configuration allows.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Safety")]
 pub(crate) struct SafetyOptions {
     /// A safety profile (see `agents safety list`), or a file that holds one
-    #[arg(long, value_name = "PROFILE|FILE")]
+    #[arg(long, value_name = "PROFILE|FILE", help_heading = HEADING)]
     pub(crate) safety: Option<String>,
     /// Refuse these tools, such as builtin/shell or builtin/git-*; may be repeated
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", help_heading = HEADING)]
     pub(crate) deny_tool: Vec<String>,
     /// Refuse all tools but these; may be repeated
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", help_heading = HEADING)]
     pub(crate) allow_tool: Vec<String>,
     /// How many tools may be called after one answer of the model
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = HEADING)]
     pub(crate) max_calls: Option<u64>,
     /// Ask before every call that changes something
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING)]
     pub(crate) approve_writes: bool,
 }

@@ -13,8 +13,8 @@ use super::SafetyOptions;
 pub(crate) enum Tool {
     /// Register a tool of your own from a YAML file
     #[command(
-        after_help = "The text of the file is kept; the file itself is not read again. `agents schema tool` prints the JSON
-schema of such files, for editors.
+        after_help = "The text of the file is kept; the file itself is not read again. `agents schema tool` prints the
+JSON schema of such files, for editors.
 
 Examples:
   agents tool add --config count-lines.yaml
@@ -166,11 +166,13 @@ pub(crate) enum ToolSource {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The call is checked, asked about, written down and confined as if a model had made it. Tools that work on
-files need a sandbox; your own files change only when you apply it: `agents sandbox apply NAME`.
-VALUE is taken as text where the tool expects text, otherwise as JSON where it is JSON.
+    after_help = "The call is checked, asked about, written down and confined as if a model had made it. Tools
+that work on files need a sandbox; your own files change only when you apply it: `agents sandbox
+apply NAME`. VALUE is taken as text where the tool expects text, otherwise as JSON where it is
+JSON.
 
-Exit codes: 0 it succeeded, 1 it failed or was refused, 3 there is no such tool, 5 a person is needed
+Exit codes: 0 it succeeded, 1 it failed or was refused, 3 there is no such tool, 5 a person is
+needed
 
 Examples:
   agents tool run builtin/file-read --sandbox fix path=README.md

@@ -36,12 +36,13 @@ pub(crate) struct TurnOptions {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Tools act in a sandbox, as in `agents session tell`: the one of --sandbox, or one of the project's resources.
-A line that ends in `\\`, and what stands between two lines of ```, is one question. /help lists what else
-can be said. Ctrl-C stops an answer, Ctrl-D leaves.
+    after_help = "Tools act in a sandbox, as in `agents session tell`: the one of --sandbox, or one of the
+project's resources. A line that ends in `\\`, and what stands between two lines of ```, is one
+question. /help lists what else can be said. Ctrl-C stops an answer, Ctrl-D leaves.
 
-When standard input is no terminal, each line of it is a question, and the exit code is that of the last one
-that failed. With --format json each is answered by one JSON document on a line of its own.
+When standard input is no terminal, each line of it is a question, and the exit code is that of
+the last one that failed. With --format json each is answered by one JSON document on a line of
+its own.
 
 Examples:
   agents chat
