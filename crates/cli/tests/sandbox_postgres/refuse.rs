@@ -68,26 +68,30 @@ fn a_database_beside_the_programs_own_is_fine() {
 #[test]
 fn a_server_that_does_not_answer_is_named_with_what_to_do() {
     let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
-    let add = |name: &str, url: &str| {
-        agents.data(&["resource", "add", "postgres", name, "--url", url]);
-    };
-    add(
-        "gone",
-        &format!("postgres://me:{PASSWORD}@127.0.0.1:1/nothing"),
-    );
-    add("wrong", &format!("mysql://me:{PASSWORD}@127.0.0.1/nothing"));
-    for name in ["gone", "wrong"] {
-        for format in ["json", "plain"] {
-            let answer =
-                agents.run(&["-f", format, "sandbox", "create", "fix", "--resource", name]);
-            assert_eq!(answer.code, Some(1), "{answer:?}");
-            assert_no_password(&answer);
-            let whole = format!("{}{}", answer.out, answer.err);
-            assert!(
-                whole.contains("CA-0658") && whole.contains("agents resource show"),
-                "{answer:?}"
-            );
-        }
+    let add = ["resource", "add", "postgres", "gone", "--url"];
+    let of_another = format!("mysql://me:{PASSWORD}@127.0.0.1/nothing");
+    let gone = format!("postgres://me:{PASSWORD}@127.0.0.1:1/nothing");
+    let refused = agents.run(&[&add[..], &[&of_another]].concat());
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert_no_password(&refused);
+    agents.data(&[&add[..], &[&gone]].concat());
+    for format in ["json", "plain"] {
+        let answer = agents.run(&[
+            "-f",
+            format,
+            "sandbox",
+            "create",
+            "fix",
+            "--resource",
+            "gone",
+        ]);
+        assert_eq!(answer.code, Some(1), "{answer:?}");
+        assert_no_password(&answer);
+        let whole = format!("{}{}", answer.out, answer.err);
+        assert!(
+            whole.contains("CA-0658") && whole.contains("agents resource show"),
+            "{answer:?}"
+        );
     }
     let listed = agents.data(&["sandbox", "list"]);
     assert_eq!(
