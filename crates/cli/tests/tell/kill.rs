@@ -147,8 +147,10 @@ fn go_on(talk: &Talk, by_resume: bool, here: &str) {
     assert!(runs <= 1, "{here}: it ran {runs} times");
     let after = effects(talk);
     match left.command.as_str() {
-        // What was begun is not repeated, whatever came of it.
-        "running" | "succeeded" => assert_eq!(after, before, "{here}"),
+        // It is not repeated, as its one row shows. Killed itself a moment after the program, it may
+        // have taken effect after we looked.
+        "running" => assert!(after >= before, "{here}"),
+        "succeeded" => assert_eq!(after, before, "{here}"),
         _ if by_resume && left.is_running => assert_eq!(after, 1, "{here}"),
         _ => assert_eq!(after, before, "{here}"),
     }
