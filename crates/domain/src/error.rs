@@ -209,6 +209,39 @@ codes! {
     InvalidSafety = "CA-0921", Usage, "the safety file breaks a rule";
     SafetyNotFound = "CA-0922", NotFound, "the safety profile does not exist";
     InvocationNotFound = "CA-0923", NotFound, "the call of a tool does not exist";
+    ActorNotFound = "CA-1001", NotFound, "the actor does not exist";
+    ActorExists = "CA-1002", Conflict, "an actor of this name exists already";
+    MalformedActor = "CA-1003", Usage, "the actor file cannot be read";
+    InvalidActor = "CA-1004", Usage, "the actor breaks a rule";
+    BuiltInActor = "CA-1005", Conflict, "a built-in actor cannot be changed";
+    ActorInUse = "CA-1006", Conflict, "the actor is still in use";
+    UnsafeActor = "CA-1007", Failed, "the actor asks for what is not allowed";
+    RoleMismatch = "CA-1008", Usage, "the actor cannot have this role";
+    RunNotFound = "CA-1021", NotFound, "the run does not exist";
+    RunFailed = "CA-1022", Failed, "a node of the run failed";
+    RunLimit = "CA-1023", Failed, "the run reached a limit";
+    RunCancelled = "CA-1024", Failed, "the run was stopped";
+    RunOver = "CA-1025", Conflict, "the run is over";
+    RunBusy = "CA-1026", Conflict, "somebody else works on the run";
+    RunWaiting = "CA-1027", HumanNeeded, "the run waits for a person";
+    AnswerMismatch = "CA-1028", Failed, "the answer does not fit the response format";
+    ContextNotFound = "CA-1029", NotFound, "the context does not exist";
+    ContextExists = "CA-1030", Conflict, "a context of this name exists already";
+    MalformedContext = "CA-1031", Usage, "the file of a context cannot be read";
+    ReplayDiffers = "CA-1032", Failed, "the replay came to another result";
+    McpServerNotFound = "CA-1041", NotFound, "the MCP server does not exist";
+    McpServerExists = "CA-1042", Conflict, "an MCP server of this name exists already";
+    MalformedMcp = "CA-1043", Usage, "the file of MCP servers cannot be read";
+    InvalidMcp = "CA-1044", Usage, "the MCP server breaks a rule";
+    McpUnreachable = "CA-1045", Failed, "the MCP server cannot be reached";
+    McpProtocol = "CA-1046", Failed, "the MCP server breaks the protocol";
+    McpTimeout = "CA-1047", Failed, "the MCP server took too long";
+    McpAuthorization = "CA-1048", HumanNeeded, "the MCP server wants to know who you are";
+    SkillNotFound = "CA-1061", NotFound, "the skill does not exist";
+    SkillExists = "CA-1062", Conflict, "a skill of this name exists already";
+    MalformedSkill = "CA-1063", Usage, "the skill cannot be read";
+    InvalidSkill = "CA-1064", Usage, "the skill breaks a rule";
+    SkillInUse = "CA-1065", Conflict, "the skill is still in use";
 }
 
 /// An error that can be shown to a person: it knows its code, a hint and machine-readable details.

@@ -1,0 +1,1 @@
+//! Skills: collections of tools, Agent Skills folders, and project instructions.
