@@ -22,6 +22,7 @@ mod system;
 mod take;
 
 pub use error::TurnError;
+pub(crate) use secrets::Secrets;
 pub use request::{
     Ending, Interrupted, NoObserver, TurnObserver, TurnReport, TurnRequest, TurnSettings, TurnTools,
 };
