@@ -4,13 +4,29 @@
 //! that was interrupted anywhere is gone on with by running it again. Paths of steps depend on the
 //! graph and the state only, never on what ran at the same time.
 
+mod ask;
+mod budget;
 mod error;
+mod fan;
+mod halt;
+mod reach;
+mod view;
+mod walk;
+mod work;
 
 pub use error::{LimitKind, RunError};
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use cleveragents_process::Cancel;
 use serde_json::{Map, Value};
 
+use self::ask::output_of;
+use self::budget::{Budget, narrower};
+use self::halt::Halt;
+use self::reach::{Alarm, Reach};
+use self::walk::{Common, Stage, Walk};
 use crate::graph::{Actor, Limits};
 use crate::ports::{Executor, RunObserver, StepLog, Taken};
 use crate::state::State;
@@ -51,4 +67,51 @@ pub struct Outcome {
     pub recalled: u64,
     /// The path of the last step.
     pub last: Option<String>,
+}
+
+impl Run<'_> {
+    /// Runs, from where the log ends, to an exit.
+    pub fn go(&self) -> Result<Outcome, RunError> {
+        let begun = Instant::now();
+        let graph = &self.actor.graph;
+        let limits = match self.limits {
+            None => graph.limits,
+            Some(limits) => narrower(graph.limits, limits),
+        };
+        let common = Common::new(self.executor, self.log, self.observer, &self.context);
+        let stage = Stage::new(&common, self.actor, Budget::of_run(limits));
+        let alarm = Alarm::default();
+        let reach = Reach::of_run(self.cancel, &alarm, begun, limits.timeout);
+        let mut state = self.input.clone();
+        state.begin(&graph.keys);
+
+        let mut walk = Walk::new(&stage, &reach, String::new(), state);
+        walk.is_shown = true;
+        match walk.go(graph.entry, None) {
+            Ok(()) => {
+                let last = walk.last().map(str::to_owned);
+                Ok(Outcome {
+                    output: output_of(&walk.state, walk.answer),
+                    state: walk.state,
+                    taken: stage.budget.taken(),
+                    steps: stage.budget.steps(),
+                    recalled: common.recalled.load(Ordering::Relaxed),
+                    last,
+                })
+            }
+            Err(halt) => Err(self.error(halt, &stage)),
+        }
+    }
+
+    fn error(&self, halt: Halt, stage: &Stage<'_>) -> RunError {
+        match halt {
+            Halt::Error(error) => error,
+            Halt::Limit { kind, limit, .. } => RunError::Limit { kind, limit },
+            Halt::Stopped if self.cancel.is_cancelled() => RunError::Cancelled,
+            Halt::Stopped => match stage.budget.late() {
+                Halt::Limit { kind, limit, .. } => RunError::Limit { kind, limit },
+                _ => RunError::Cancelled,
+            },
+        }
+    }
 }
