@@ -203,7 +203,10 @@ impl Registry {
     /// The same tools without those that are not to be kept. Nothing is compiled again.
     #[must_use]
     pub fn narrowed(&self, keep: impl Fn(&ToolSpec) -> bool) -> Self {
-        let kept = self.tools.iter().filter(|(_, entry)| keep(entry.tool.spec()));
+        let kept = self
+            .tools
+            .iter()
+            .filter(|(_, entry)| keep(entry.tool.spec()));
         Self {
             tools: kept
                 .map(|(name, entry)| (name.clone(), Arc::clone(entry)))

@@ -278,8 +278,8 @@ fn answer(format: Option<&ResponseFormat>, text: &str) -> Result<Value, String> 
     let Some(format) = format else {
         return Ok(Value::String(text.to_owned()));
     };
-    let value: Value = serde_json::from_str(unfenced(text))
-        .map_err(|error| format!("it is not JSON: {error}"))?;
+    let value: Value =
+        serde_json::from_str(unfenced(text)).map_err(|error| format!("it is not JSON: {error}"))?;
     check_schema(&format.schema, &value)?;
     Ok(value)
 }

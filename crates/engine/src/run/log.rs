@@ -8,10 +8,7 @@ use cleveragents_actors::ports::{LogError, Step, StepPath};
 use cleveragents_domain::{LeaseSubject, LeaseToken, RunId};
 use cleveragents_models::Redactor;
 use cleveragents_store::{Engine, Error, leases, runs};
-use cleveragents_tools::ports::redact_value;
 use serde_json::Value;
-
-use crate::turn::Secrets;
 
 /// Keeps the steps of a run in the store, under the lease of the run.
 pub(super) struct StoreLog {
@@ -60,12 +57,9 @@ impl StepLog for StoreLog {
     }
 
     fn record(&self, step: &Step) -> Result<(), LogError> {
-        let written = |step: &Step| {
-            serde_json::to_string(step).map_err(|error| LogError(error.to_string()))
-        };
-        let secrets = Secrets(&self.redactor);
-        let clean = redact_value(&secrets, &Value::Object(step.update.clone()));
-        let text = match clean {
+        let written =
+            |step: &Step| serde_json::to_string(step).map_err(|error| LogError(error.to_string()));
+        let text = match self.redactor.value(&Value::Object(step.update.clone())) {
             Value::Object(update) if update != step.update => written(&Step {
                 update,
                 ..step.clone()
@@ -91,9 +85,6 @@ impl StepLog for Recorded {
     }
 
     fn record(&self, step: &Step) -> Result<(), LogError> {
-        Err(LogError(format!(
-            "the run has no step `{}`",
-            step.path
-        )))
+        Err(LogError(format!("the run has no step `{}`", step.path)))
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cleveragents_actors::ports::{Executor, Failure, FailureKind, Step, Unwatched};
 use cleveragents_actors::ports::{AgentCall, Answer, ToolStep};
+use cleveragents_actors::ports::{Executor, Failure, FailureKind, Step, Unwatched};
 use cleveragents_actors::{Actor, Outcome, Run as Walk, RunError, State};
 use cleveragents_domain::{
     Diagnose as _, EventKind, LeaseSubject, Run, RunId, RunState, Timestamp, TokenUsage, Ttl,
@@ -129,7 +129,13 @@ impl RunService {
             runs::insert(unit, &new)
         })?;
         begun(id);
-        self.drive(id, &start.actor, (&start.input, &start.context), means, &lease)
+        self.drive(
+            id,
+            &start.actor,
+            (&start.input, &start.context),
+            means,
+            &lease,
+        )
     }
 
     /// Goes on with a run that was interrupted, failed, was stopped or waits.
@@ -243,7 +249,10 @@ impl RunService {
                 Ok(RunReport { run: id, outcome })
             }
             // Why it stopped says more than that this could not be stored either.
-            Err(why) => Err(RunServiceError::Stopped(Box::new(StoppedRun { run: id, why }))),
+            Err(why) => Err(RunServiceError::Stopped(Box::new(StoppedRun {
+                run: id,
+                why,
+            }))),
         }
     }
 
@@ -341,10 +350,17 @@ impl RunService {
                     leases::require(unit, &fence.0, fence.1)?;
                     runs::cancel(unit, id)
                 })?;
-                if is_ended { Ok(true) } else { Err(over(&self.get(id)?)) }
+                if is_ended {
+                    Ok(true)
+                } else {
+                    Err(over(&self.get(id)?))
+                }
             }
             Err(RunServiceError::Busy { .. }) => {
-                if self.engine.write(move |unit| runs::request_cancel(unit, id))? {
+                if self
+                    .engine
+                    .write(move |unit| runs::request_cancel(unit, id))?
+                {
                     Ok(false)
                 } else {
                     Err(over(&run))
@@ -383,7 +399,9 @@ impl RunService {
             return Ok(outcome);
         };
         let (before, now) = (&result["state"], outcome.state.values());
-        let differs = now.iter().find(|(key, value)| before.get(key.as_str()) != Some(value));
+        let differs = now
+            .iter()
+            .find(|(key, value)| before.get(key.as_str()) != Some(value));
         let lost = before
             .as_object()
             .and_then(|before| before.keys().find(|key| !now.contains_key(*key)));
@@ -412,7 +430,10 @@ fn over(run: &Run) -> RunServiceError {
 fn begun_with(run: &Run) -> Result<(Map<String, Value>, Map<String, Value>), Error> {
     let part = |name: &str| match &run.input[name] {
         Value::Object(fields) => Ok(fields.clone()),
-        _ => Err(Error::stored("the input of a run", format!("has no `{name}`"))),
+        _ => Err(Error::stored(
+            "the input of a run",
+            format!("has no `{name}`"),
+        )),
     };
     Ok((part("state")?, part("context")?))
 }

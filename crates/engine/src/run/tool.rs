@@ -113,7 +113,11 @@ impl Work<'_> {
             CallOutcome::Failed(failed) => {
                 let said = format!("{}{}", failed.shown.head, failed.shown.tail);
                 let said = said.trim();
-                let said = if said.is_empty() { failed.log.trim() } else { said };
+                let said = if said.is_empty() {
+                    failed.log.trim()
+                } else {
+                    said
+                };
                 let end = said.ceil_char_boundary(said.len().saturating_sub(500));
                 match &said[end..] {
                     "" => format!("`{}` failed: {}", failed.tool, failed.message),

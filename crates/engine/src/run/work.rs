@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cleveragents_actors::ports::{Answer, AgentCall, Executor, Failure, FailureKind, Taken, ToolStep};
+use cleveragents_actors::ports::{
+    AgentCall, Answer, Executor, Failure, FailureKind, Taken, ToolStep,
+};
 use cleveragents_domain::{RunId, SessionId, ToolInvocation};
 use cleveragents_store::Engine;
 use cleveragents_tools::{Gate, ToolName, ToolPattern};

@@ -22,10 +22,10 @@ mod system;
 mod take;
 
 pub use error::TurnError;
-pub(crate) use secrets::Secrets;
 pub use request::{
     Ending, Interrupted, NoObserver, TurnObserver, TurnReport, TurnRequest, TurnSettings, TurnTools,
 };
+pub(crate) use secrets::Secrets;
 pub use service::TurnService;
 pub use system::instructions;
 pub use take::{TakenSession, Waiting};
