@@ -1,8 +1,10 @@
 //! The command line as a tree of commands, with the help people read.
 
+mod actor;
 mod model;
 mod project;
 mod resource;
+mod run;
 mod safety;
 mod sandbox;
 mod tool;
@@ -13,9 +15,13 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::actor::{
+    Actor, ActorContext, ActorRun, Drawing, RoleName, RunGround, WhichContext,
+};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
+pub(crate) use self::run::{Run, RunList, RunResume, RunStateName};
 pub(crate) use self::safety::{Safety, SafetyOptions};
 pub(crate) use self::tool::{
     CallOutcomeName, Permission, SchemaOf, Tool, ToolCallShow, ToolCalls, ToolKind, ToolList,
@@ -111,6 +117,12 @@ pub(crate) enum Command {
     Config(Config),
     /// Talk with a model that acts through tools
     Chat(Chat),
+    /// Keep actors, models, tools and graphs of them, and run them
+    #[command(subcommand)]
+    Actor(Actor),
+    /// Look at runs of actors step by step, go on with them, stop them
+    #[command(subcommand)]
+    Run(Run),
     /// Keep conversations
     #[command(subcommand)]
     Session(Session),

@@ -6,6 +6,7 @@
 //! [`ProjectService`] keep what plans work on, [`SandboxService`] the copies in which they do,
 //! [`ToolService`] what may be called in them, [`TurnService`] answers questions with all of it.
 
+mod actor;
 mod lease;
 mod plan;
 mod process;
@@ -18,6 +19,11 @@ mod sync;
 mod tool;
 mod turn;
 
+pub use actor::{
+    ActorError, ActorService, ActorText, ActorWorld, AddedActor, Bundle, ContextService,
+    ContextServiceError, ExportedContext, ExportedMessage, FoundActor, IsModel, RegisteredActor,
+    Supplies, read_context,
+};
 pub use lease::{HeldLease, LeaseError, LeaseService};
 pub use plan::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use process::{Liveness, current_owner, liveness};

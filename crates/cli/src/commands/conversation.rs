@@ -225,7 +225,7 @@ fn own_sandbox(session: SessionId) -> String {
     format!("session-{session}").to_ascii_lowercase()
 }
 
-fn amount(text: &str) -> Result<MicroUsd, CommandError> {
+pub(crate) fn amount(text: &str) -> Result<MicroUsd, CommandError> {
     let dollars: Option<f64> = text.trim_start_matches('$').parse().ok();
     dollars
         .and_then(MicroUsd::from_usd_rounded_up)

@@ -49,7 +49,7 @@ impl Work<'_> {
             .means
             .models
             .open(agent.model.as_deref())
-            .map_err(|error| refused(error.to_string()))?;
+            .map_err(refused)?;
         let gate = self.gate(&agent.tools, &agent.skills, &agent.mcp_servers)?;
         let mut number = 0_u32;
         let mut prompt = Some(call.prompt.clone());
