@@ -17,7 +17,7 @@ pub struct Cancel {
 struct Shared {
     cancelled: AtomicBool,
     listeners: Mutex<Vec<Arc<Mailbox>>>,
-    children: Mutex<Vec<Weak<Shared>>>,
+    children: Mutex<Vec<Weak<Self>>>,
 }
 
 impl Shared {

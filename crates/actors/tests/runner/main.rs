@@ -1,0 +1,5 @@
+//! The runner of graphs, with graphs put together by hand.
+
+mod bench;
+mod draft;
+mod kinds;
