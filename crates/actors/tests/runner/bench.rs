@@ -21,7 +21,7 @@ pub(crate) struct Echo {
     pub(crate) failures: Mutex<HashMap<String, Vec<Failure>>>,
     /// The number of the call, from 0, before which the machine breaks.
     pub(crate) breaks_at: Option<usize>,
-    begun: AtomicUsize,
+    pub(crate) begun: AtomicUsize,
     /// What is done before an answer.
     pub(crate) before: Option<Box<dyn Fn(&str) + Sync + Send>>,
     /// What was asked of agents: path, whether streamed, number of messages, system, question.

@@ -3,3 +3,7 @@
 mod bench;
 mod draft;
 mod kinds;
+mod resume;
+mod shapes;
+mod together;
+mod trouble;
