@@ -128,6 +128,10 @@ fn indent(text: &str, width: Option<usize>, first: Option<bool>) -> Result<Strin
     Ok(indented)
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the engine hands named arguments over"
+)]
 fn to_json_text(value: &Jinja, indent: Option<usize>, named: Kwargs) -> Result<String, Error> {
     let indent = match indent {
         Some(indent) => Some(indent),

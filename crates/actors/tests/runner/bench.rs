@@ -23,9 +23,19 @@ pub(crate) struct Echo {
     pub(crate) breaks_at: Option<usize>,
     pub(crate) begun: AtomicUsize,
     /// What is done before an answer.
-    pub(crate) before: Option<Box<dyn Fn(&str) + Sync + Send>>,
-    /// What was asked of agents: path, whether streamed, number of messages, system, question.
-    pub(crate) asked: Mutex<Vec<(String, bool, usize, Option<String>, String)>>,
+    pub(crate) before: Option<Before>,
+    /// What was asked of agents.
+    pub(crate) asked: Mutex<Vec<Asked>>,
+}
+
+type Before = Box<dyn Fn(&str) + Sync + Send>;
+
+/// A question as an agent got it.
+pub(crate) struct Asked {
+    pub(crate) path: String,
+    pub(crate) is_streamed: bool,
+    pub(crate) messages: usize,
+    pub(crate) system: Option<String>,
 }
 
 impl Echo {
@@ -75,13 +85,12 @@ impl Echo {
 
 impl Executor for Echo {
     fn agent(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
-        self.asked.lock().expect("not poisoned").push((
-            call.path.to_owned(),
-            call.is_streamed,
-            call.messages.len(),
-            call.system.clone(),
-            call.prompt.clone(),
-        ));
+        self.asked.lock().expect("not poisoned").push(Asked {
+            path: call.path.to_owned(),
+            is_streamed: call.is_streamed,
+            messages: call.messages.len(),
+            system: call.system.clone(),
+        });
         self.begin(call.path, 0, call.attempt)?;
         Ok(Answer {
             value: Value::String(format!("[{}]", call.prompt)),

@@ -117,8 +117,8 @@ fn an_agent_is_given_as_much_of_the_conversation_as_it_remembers() {
         )
         .expect("a run");
         let asked = echo.asked.lock().expect("not poisoned");
-        assert_eq!(asked[0].2, expected, "{memory:?}");
-        assert_eq!(asked[0].3.as_deref(), Some("Be kind."));
+        assert_eq!(asked[0].messages, expected, "{memory:?}");
+        assert_eq!(asked[0].system.as_deref(), Some("Be kind."));
     }
 }
 
@@ -523,8 +523,8 @@ fn only_the_answer_people_wait_for_is_streamed() {
     let asked = echo.asked.lock().expect("not poisoned");
     let streamed: Vec<&str> = asked
         .iter()
-        .filter(|(_, is_streamed, ..)| *is_streamed)
-        .map(|(path, ..)| path.as_str())
+        .filter(|asked| asked.is_streamed)
+        .map(|asked| asked.path.as_str())
         .collect();
     assert_eq!(streamed, ["last#0/second#0"]);
     assert_eq!(asked.len(), 8);

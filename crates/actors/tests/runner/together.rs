@@ -47,7 +47,8 @@ fn updating(reducer: Reducer) -> (Actor, Value) {
             "a": 1, "b": 1, "c": 1, "d": 1, "last": "d",
             "in": {"a": 0, "b": 1, "c": 2, "d": 3},
         }),
-        Reducer::Sum => json!((1e16 + 1.0) - 1e16 + 0.3),
+        // One is lost beside a number so large; in another order it is not.
+        Reducer::Sum => json!(0.3),
     };
     (draft.actor(), expected)
 }
