@@ -5,15 +5,20 @@
 //! no attribute of the program's, no file, no clock. What they may take is counted (`fuel`), so no
 //! expression runs for long, whatever stands in it.
 
+mod language;
+
 use std::fmt;
+use std::io;
 use std::sync::{Arc, LazyLock};
 
-use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior};
+use minijinja::value::{Enumerator, Object};
+use minijinja::{Environment, ErrorKind, Value as Jinja};
 use serde_json::Value;
 
-/// What one evaluation may take.
-const FUEL: u64 = 100_000;
+use self::language::{LARGEST_TEXT, environment, from_json, to_json};
+
+/// The longest expression or template, in bytes.
+const LONGEST: usize = 256 << 10;
 
 /// Why an expression or a template is not one, or has no value here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,12 +37,14 @@ impl From<minijinja::Error> for ExpressionError {
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 
-fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_fuel(Some(FUEL));
-    environment.set_recursion_limit(64);
-    environment
+/// Refuses what is too long to be an expression, or stands too deep inside itself to be read.
+fn check_text(text: &str) -> Result<(), ExpressionError> {
+    if text.len() > LONGEST {
+        return Err(ExpressionError(format!(
+            "it is longer than {LONGEST} bytes"
+        )));
+    }
+    Ok(())
 }
 
 /// Where the values of names come from.
@@ -72,6 +79,7 @@ impl PartialEq for Expression {
 impl Expression {
     /// Reads an expression.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
+        check_text(text)?;
         let compiled = ENVIRONMENT.compile_expression_owned(text.to_owned())?;
         let mut names: Vec<String> = compiled.undeclared_variables(false).into_iter().collect();
         names.sort();
@@ -94,25 +102,55 @@ impl Expression {
 
     /// Its value.
     pub fn value(&self, names: &dyn Names) -> Result<Value, ExpressionError> {
-        let value = self.compiled.eval(scope(&self.names, names))?;
-        serde_json::to_value(&value).map_err(|error| ExpressionError(error.to_string()))
+        to_json(&self.evaluate(names)?)
+            .map_err(|why| ExpressionError(format!("`{}`: {why}", self.text)))
     }
 
     /// Whether it holds.
     pub fn holds(&self, names: &dyn Names) -> Result<bool, ExpressionError> {
-        Ok(self.compiled.eval(scope(&self.names, names))?.is_true())
+        Ok(self.evaluate(names)?.is_true())
+    }
+
+    fn evaluate(&self, names: &dyn Names) -> Result<Jinja, ExpressionError> {
+        let value = self.compiled.eval(scope(&self.names, names))?;
+        if value.is_undefined() {
+            return Err(ExpressionError(format!("`{}` is undefined", self.text)));
+        }
+        Ok(value)
     }
 }
 
-/// Only what is looked up is handed over: the state may be large.
-fn scope(wanted: &[String], names: &dyn Names) -> minijinja::Value {
-    wanted
-        .iter()
-        .filter_map(|name| {
-            let value = names.value(name)?;
-            Some((name.clone(), minijinja::Value::from(Serde(value))))
-        })
-        .collect()
+/// The values of names that are looked up, and no others: the state may be large.
+#[derive(Debug)]
+struct Scope {
+    /// In their order, which is that of the values.
+    names: Arc<[String]>,
+    values: Vec<Option<Jinja>>,
+}
+
+impl Object for Scope {
+    fn get_value(self: &Arc<Self>, key: &Jinja) -> Option<Jinja> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Jinja> {
+        let place = self.names.iter().position(|name| name == key)?;
+        self.values.get(place)?.clone()
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::NonEnumerable
+    }
+}
+
+fn scope(wanted: &Arc<[String]>, names: &dyn Names) -> Jinja {
+    Jinja::from_object(Scope {
+        names: Arc::clone(wanted),
+        values: wanted
+            .iter()
+            .map(|name| names.value(name).map(from_json))
+            .collect(),
+    })
 }
 
 /// A text with `{{ … }}` in it.
@@ -147,6 +185,7 @@ impl PartialEq for Template {
 impl Template {
     /// Reads a template.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
+        check_text(text)?;
         let is_plain = !["{{", "{%", "{#"].iter().any(|sign| text.contains(sign));
         if is_plain {
             return Ok(Self {
@@ -189,8 +228,36 @@ impl Template {
             None => Ok(self.text.as_ref().to_owned()),
             Some(compiled) => {
                 let template = compiled.environment.get_template(ONLY)?;
-                Ok(template.render(scope(&compiled.names, names))?)
+                let mut bounded = Bounded(Vec::new());
+                let rendered = template
+                    .render_captured_to(scope(&compiled.names, names), &mut bounded)
+                    .map(drop);
+                match rendered {
+                    Ok(()) => String::from_utf8(bounded.0)
+                        .map_err(|error| ExpressionError(error.to_string())),
+                    Err(error) if error.kind() == ErrorKind::WriteFailure => Err(ExpressionError(
+                        format!("the text would be longer than {LARGEST_TEXT} bytes"),
+                    )),
+                    Err(error) => Err(error.into()),
+                }
             }
         }
+    }
+}
+
+/// A text that is being written, up to its largest size.
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > LARGEST_TEXT {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
