@@ -1,0 +1,4 @@
+//! Actor files: read, compiled, drawn, refused.
+
+mod good;
+mod support;
