@@ -7,8 +7,14 @@
 //! permit anything.
 
 pub mod agent;
+pub mod collection;
+mod flatten;
 mod inside;
 mod instructions;
 
 pub use agent::AgentSkill;
+pub use collection::Skill;
+pub use flatten::{
+    Definition, Flat, FlatServer, FlatTool, Library, Origin, Summary, flatten, registry,
+};
 pub use instructions::{ALL, Instruction, ONE, instructions, instructions_in};

@@ -1,5 +1,7 @@
 //! What a model is told of agent skills before it uses one: names and descriptions, within bounds.
 
+use std::fmt::Write as _;
+
 use super::folder::AgentSkill;
 
 /// All announcements together are no longer than this.
@@ -20,7 +22,7 @@ pub fn announce(skills: &[AgentSkill]) -> String {
         let left = skills.len() - index;
         // Room for the line that tells of the rest.
         if text.len() + line.len() + 60 > ANNOUNCED_BYTES {
-            text.push_str(&format!("\n({left} more skills are not listed here.)"));
+            let _never_fails = write!(text, "\n({left} more skills are not listed here.)");
             break;
         }
         text.push_str(&line);

@@ -211,7 +211,7 @@ fn read_file(folder: &Path) -> Result<(PathBuf, String), FileError> {
         }
         let text = String::from_utf8(bytes).map_err(|error| {
             let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = before.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+            let line = before.split(|byte| *byte == b'\n').count() as u64;
             complain(
                 &file,
                 at((line, 1), "it is not UTF-8").fixed_by("save it as UTF-8"),

@@ -136,7 +136,7 @@ struct SkillTool {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct Given {
     name: String,
     path: Option<String>,
     script: Option<String>,
@@ -156,10 +156,10 @@ impl Tool for SkillTool {
         arguments: Value,
         grounds: Grounds<'a>,
     ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
-        let arguments: Arguments = serde_json::from_value(arguments)
+        let given: Given = serde_json::from_value(arguments)
             .map_err(|error| Unprepared::Arguments(error.to_string()))?;
-        let skill = self.find(&arguments.name)?;
-        let file = arguments.path.as_ref().or(arguments.script.as_ref());
+        let skill = self.find(&given.name)?;
+        let file = given.path.as_ref().or(given.script.as_ref());
         let path = file.map(|path| path_of(path)).transpose()?;
         if self.kind == Kind::Run {
             if grounds.workspace.is_none() {
@@ -178,8 +178,8 @@ impl Tool for SkillTool {
             kind: self.kind,
             skill,
             path,
-            arguments: arguments.arguments,
-            input: arguments.input,
+            arguments: given.arguments,
+            input: given.input,
             timeout: self.spec.timeout,
         }))
     }
@@ -303,7 +303,7 @@ impl Ready<'_> {
         Ok(Answer::written().noting(note))
     }
 
-    fn run_script(self: Box<Self>, call: &mut Call<'_>) -> Result<Answer, Failure> {
+    fn run_script(&self, call: &mut Call<'_>) -> Result<Answer, Failure> {
         let path = self.path()?;
         let root = self
             .skill

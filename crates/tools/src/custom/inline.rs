@@ -1,11 +1,12 @@
 //! What a skill says of tools inside its own file: tools without a file of their own, and overrides.
 
+use std::fmt;
 use std::path::Path;
 
 use cleveragents_domain::yaml::{Expand, Fault};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_saphyr::Spanned;
 
 use super::entries::{CapabilityEntry, Definition};
@@ -31,6 +32,11 @@ impl JsonSchema for Inline {
 }
 
 impl Inline {
+    /// Where it stands: line and column, from 1.
+    pub fn place(&self) -> (u64, u64) {
+        (self.0.referenced.line(), self.0.referenced.column())
+    }
+
     /// The tool, under its own name or else under `otherwise`. `file` is that of the skill.
     pub fn finish(
         self,
@@ -38,7 +44,7 @@ impl Inline {
         expand: &Expand<'_>,
         file: &Path,
     ) -> Result<CustomTool, Complaint> {
-        let place = (self.0.referenced.line(), self.0.referenced.column());
+        let place = self.place();
         let mut definition = self.0.value;
         if definition.name.value.is_empty() {
             otherwise.clone_into(&mut definition.name.value);
@@ -50,43 +56,66 @@ impl Inline {
 }
 
 /// What a skill says of a tool beyond what the tool says itself.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Override {
     /// What the tool declares about itself, made stricter.
     #[schemars(with = "Option<CapabilityEntry>")]
     capability: Option<Spanned<CapabilityEntry>>,
+    /// A field that stays as the tool has it.
     #[schemars(skip)]
-    name: Fixed,
-    #[schemars(skip)]
-    source: Fixed,
-    #[schemars(skip)]
-    input_schema: Fixed,
-    #[schemars(skip)]
-    command: Fixed,
-    #[schemars(skip)]
-    code: Fixed,
+    fixed: Option<(String, Spanned<IgnoredAny>)>,
 }
 
-/// A field that stays as the tool has it.
-type Fixed = Option<Spanned<IgnoredAny>>;
+/// The fields of a tool that nobody else decides.
+const FIXED: [&str; 6] = [
+    "name",
+    "source",
+    "input_schema",
+    "output_schema",
+    "command",
+    "code",
+];
+
+impl<'de> Deserialize<'de> for Override {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Override;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a map with `capability`")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Override, A::Error> {
+                let mut read = Override {
+                    capability: None,
+                    fixed: None,
+                };
+                while let Some(key) = map.next_key::<String>()? {
+                    if key == "capability" {
+                        read.capability = Some(map.next_value()?);
+                    } else if FIXED.contains(&key.as_str()) {
+                        read.fixed = Some((key, map.next_value()?));
+                    } else {
+                        return Err(serde::de::Error::unknown_field(&key, &["capability"]));
+                    }
+                }
+                Ok(read)
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
 
 impl Override {
     /// What it changes.
     pub fn resolve(self, expand: &Expand<'_>) -> Result<CapabilityChange, Complaint> {
-        for (field, given) in [
-            ("name", &self.name),
-            ("source", &self.source),
-            ("input_schema", &self.input_schema),
-            ("command", &self.command),
-            ("code", &self.code),
-        ] {
-            if let Some(given) = given {
-                return Err(Complaint::rule(
-                    Fault::at(given, format!("`{field}` of a tool cannot be overridden")),
-                    "leave it out; `capability` can be overridden",
-                ));
-            }
+        if let Some((field, given)) = &self.fixed {
+            return Err(Complaint::rule(
+                Fault::at(given, format!("`{field}` of a tool cannot be overridden")),
+                "leave it out; `capability` can be overridden",
+            ));
         }
         let Some(entry) = self.capability else {
             return Ok(CapabilityChange::default());
