@@ -12,9 +12,11 @@
 mod expression;
 pub mod graph;
 pub mod ports;
+mod run;
 mod state;
 
 pub use expression::{Expression, ExpressionError, Template};
 pub use graph::{Actor, ActorKind, Agent, Graph, Node, NodeKind};
 pub use ports::{Executor, StepLog};
+pub use run::{LimitKind, Outcome, Run, RunError};
 pub use state::{Reducer, State};

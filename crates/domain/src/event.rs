@@ -66,6 +66,22 @@ kinds! {
     ToolUpdated = "tool.updated";
     /// A custom tool was removed.
     ToolRemoved = "tool.removed";
+    /// An actor, a skill or a server of tools was registered.
+    DefinitionRegistered = "definition.registered";
+    /// An actor, a skill or a server of tools was registered again.
+    DefinitionUpdated = "definition.updated";
+    /// An actor, a skill or a server of tools was removed.
+    DefinitionRemoved = "definition.removed";
+    /// A run of an actor began.
+    RunStarted = "run.started";
+    /// A run that was interrupted, or had failed, is gone on with.
+    RunResumed = "run.resumed";
+    /// A step of a run is finished.
+    RunStepFinished = "run.step_finished";
+    /// A run came to an end, or waits for a person.
+    RunEnded = "run.ended";
+    /// Somebody asked for the end of a run.
+    RunCancelRequested = "run.cancel_requested";
     /// A person said "always" to a kind of call.
     PermissionGranted = "permission.granted";
     /// A remembered permission was taken back.

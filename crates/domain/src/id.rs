@@ -109,6 +109,8 @@ ids! {
     ToolInvocationId;
     /// Names a turn of a conversation.
     TurnId;
+    /// Names a run of an actor.
+    RunId;
     /// Names a sandbox.
     SandboxId;
     /// Names one run of the program: the owner of leases.
@@ -119,19 +121,32 @@ ids! {
     ProjectId;
 }
 
+/// An id made at the same moment as another as far as sorting goes, and the same for the same key
+/// every time.
+fn derived(from: Ulid, key: &str) -> Ulid {
+    let hash = Sha256::new_with_prefix(from.to_bytes())
+        .chain_update(key.as_bytes())
+        .finalize();
+    let random = hash
+        .iter()
+        .take(10)
+        .fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));
+    Ulid::from_parts(from.timestamp_ms(), random)
+}
+
 impl ResourceId {
-    /// The id of what was discovered below this resource: the same for the same key every time, and
-    /// made at the same moment as far as sorting goes.
+    /// The id of what was discovered below this resource.
     #[must_use]
     pub fn child(self, key: &str) -> Self {
-        let hash = Sha256::new_with_prefix(self.0.to_bytes())
-            .chain_update(key.as_bytes())
-            .finalize();
-        let random = hash
-            .iter()
-            .take(10)
-            .fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));
-        Self(Ulid::from_parts(self.0.timestamp_ms(), random))
+        Self(derived(self.0, key))
+    }
+}
+
+impl RunId {
+    /// The id of the conversation that a step of this run has with a model.
+    #[must_use]
+    pub fn session(self, path: &str) -> SessionId {
+        SessionId(derived(self.0, path))
     }
 }
 

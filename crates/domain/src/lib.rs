@@ -25,6 +25,7 @@ mod plan;
 mod project;
 mod resource;
 mod resource_type;
+mod run;
 mod sandbox;
 mod search;
 mod session;
@@ -44,7 +45,7 @@ pub use file_state::{FileKind, FileMode, FileState};
 pub use hash::{ContentHash, HashError};
 pub use id::{
     ChangesetId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, ResourceId,
-    SandboxId, SessionId, ToolInvocationId, TurnId, check_prefix, shortest_prefix,
+    RunId, SandboxId, SessionId, ToolInvocationId, TurnId, check_prefix, shortest_prefix,
 };
 pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
 pub use invocation::{InvocationOutcome, ToolInvocation};
@@ -61,6 +62,7 @@ pub use resource_type::{
     Activation, Argument, ArgumentType, AutoDiscovery, Capabilities, ChildType, MAXIMUM_SCAN_DEPTH,
     RESERVED_ARGUMENTS, ResourceKind, ResourceType, TypeName, TypeRuleError,
 };
+pub use run::{Run, RunState};
 pub use sandbox::{
     Checkpoint, CheckpointNumber, CheckpointReason, Sandbox, SandboxName, SandboxNameError,
     SandboxState,

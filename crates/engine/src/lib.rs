@@ -11,6 +11,7 @@ mod plan;
 mod process;
 mod project;
 mod resource;
+mod run;
 mod sandbox;
 mod session;
 mod sync;
@@ -25,6 +26,10 @@ pub use resource::{
     GitProbe, GitProblem, GitState, Holder, Inspection, NewResource, Outcome, Presence, Register,
     Registered, RegisteredType, ResourceDetails, ResourceError, ResourceFilter, ResourceService,
     TreeNode, TypeRegistry, git_probe, resource_type_schema,
+};
+pub use run::{
+    Doubt, ModelSource, RunMeans, RunReport, RunService, RunServiceError, RunStart, RunView,
+    RunWatcher, StepView, StoppedRun, ToolSources, Unheard,
 };
 pub use sandbox::{
     Applied, ApplyRequest, CaptureReport, Doer, ExecReport, ExecRequest, MemberChanges,

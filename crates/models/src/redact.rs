@@ -149,6 +149,22 @@ impl Redactor {
         Cow::Owned(clean)
     }
 
+    /// A value with the secrets in its texts replaced. Names are left as they are, since there are fields
+    /// named `password` that hold none.
+    #[must_use]
+    pub fn value(&self, value: &serde_json::Value) -> serde_json::Value {
+        use serde_json::Value;
+        match value {
+            Value::String(text) => Value::String(self.text(text).into_owned()),
+            Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(name, value)| (name.clone(), self.value(value)))
+                .collect(),
+            other => other.clone(),
+        }
+    }
+
     /// The value without secrets: in its texts, in its names, and in fields that hold secrets by
     /// their name.
     pub fn json(&self, value: &Value) -> Value {

@@ -50,6 +50,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     4 "0004_sandboxes";
     5 "0005_turns";
     6 "0006_calls";
+    7 "0007_actors";
 };
 
 impl Migration {

@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use cleveragents_domain::{
-    ChangesetId, ContentHash, MessageId, PlanId, ProcessId, ProjectId, ResourceId, SandboxId,
-    SessionId, Timestamp, ToolInvocationId, TurnId,
+    ChangesetId, ContentHash, MessageId, PlanId, ProcessId, ProjectId, ResourceId, RunId,
+    SandboxId, SessionId, Timestamp, ToolInvocationId, TurnId,
 };
 
 use crate::Error;
@@ -112,6 +112,7 @@ printed!(
     ProjectId,
     SandboxId,
     TurnId,
+    RunId,
     ContentHash
 );
 
@@ -270,6 +271,7 @@ parsed!(
     ProjectId,
     SandboxId,
     TurnId,
+    RunId,
     ContentHash
 );
 parsed!(

@@ -20,6 +20,7 @@ use cleveragents_testkit::{Child, TestDatabase, child_input, say, wait_for_go};
 
 fn new_session(name: &str) -> NewSession {
     NewSession {
+        owner: None,
         name: Some(name.parse::<SessionName>().expect("a name")),
         actor: None,
         namespace: "local".to_owned(),

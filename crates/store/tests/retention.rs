@@ -16,6 +16,7 @@ const RETENTION: Retention = Retention { events_days: 30 };
 fn add_session(engine: &Engine, messages: usize, size: usize) -> SessionId {
     let id = SessionId::generate();
     let new = NewSession {
+        owner: None,
         name: None,
         actor: None,
         namespace: "local".to_owned(),

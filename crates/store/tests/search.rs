@@ -12,6 +12,7 @@ use cleveragents_testkit::{TestDatabase, proof_size};
 fn add_session(engine: &Engine, texts: &[(Role, &str)]) -> SessionId {
     let id = SessionId::generate();
     let new = NewSession {
+        owner: None,
         name: None,
         actor: None,
         namespace: "local".to_owned(),

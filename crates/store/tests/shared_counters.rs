@@ -25,6 +25,7 @@ fn message(text: &str) -> Appended {
 
 fn insert_session(unit: &mut UnitOfWork<'_>, id: SessionId) -> Result<(), Error> {
     let new = NewSession {
+        owner: None,
         name: None,
         actor: None,
         namespace: "local".to_owned(),

@@ -18,6 +18,7 @@ use serde_json::json;
 
 fn new_session(name: &str) -> NewSession {
     NewSession {
+        owner: None,
         name: Some(name.parse::<SessionName>().expect("a name")),
         actor: None,
         namespace: "local".to_owned(),

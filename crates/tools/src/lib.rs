@@ -35,7 +35,7 @@ pub use gate::{
 pub use loop_guard::{LoopGuard, Verdict};
 pub use name::{ToolName, ToolNameError};
 pub use output::{DEFAULT_SHOWN_BYTES, Log, Output, Shown, Spool};
-pub use registry::{Registry, RegistryError, TightenError};
+pub use registry::{Registry, RegistryError, TightenError, check_schema};
 pub use safety::{
     AllowList, Decision, Effect, Fence, Guards, PermissionRules, Rule, RuleError, STANDARD, Safety,
     SafetyProfile, ToolPattern,

@@ -142,10 +142,24 @@ impl Tool for Tightened {
     }
 }
 
+/// Checks a value against a JSON schema; says what is wrong and where.
+pub fn check_schema(schema: &Value, value: &Value) -> Result<(), String> {
+    let validator = compile(schema)?;
+    let mut errors = validator.iter_errors(value);
+    match errors.next() {
+        None => Ok(()),
+        Some(error) => {
+            let place = error.instance_path().to_string();
+            let place = if place.is_empty() { "it" } else { &place };
+            Err(format!("{place}: {error}"))
+        }
+    }
+}
+
 /// The tools there are.
 #[derive(Default)]
 pub struct Registry {
-    tools: BTreeMap<ToolName, Entry>,
+    tools: BTreeMap<ToolName, Arc<Entry>>,
 }
 
 impl std::fmt::Debug for Registry {
@@ -166,7 +180,9 @@ impl Registry {
         let mut registry = Self::empty();
         for tool in crate::builtin::all() {
             let entry = Entry::new(tool).expect("the schemas of built-in tools are in order");
-            registry.tools.insert(entry.tool.spec().name.clone(), entry);
+            registry
+                .tools
+                .insert(entry.tool.spec().name.clone(), Arc::new(entry));
         }
         registry
     }
@@ -183,7 +199,7 @@ impl Registry {
         if self.tools.contains_key(&name) {
             return Err(RegistryError::Exists(name));
         }
-        self.tools.insert(name, Entry::new(tool)?);
+        self.tools.insert(name, Arc::new(Entry::new(tool)?));
         Ok(())
     }
 
@@ -226,6 +242,7 @@ impl Registry {
         let parsed = ToolName::from_wire(name.trim()).ok();
         parsed
             .and_then(|parsed| self.tools.get(&parsed.canonical()))
+            .map(AsRef::as_ref)
             .ok_or_else(|| RegistryError::NotFound {
                 name: name.to_owned(),
                 nearest: self.nearest(name),
@@ -235,6 +252,20 @@ impl Registry {
     /// Every tool, by name.
     pub fn list(&self) -> impl Iterator<Item = &ToolSpec> {
         self.tools.values().map(|entry| entry.tool.spec())
+    }
+
+    /// The same tools without those that are not to be kept. Nothing is compiled again.
+    #[must_use]
+    pub fn narrowed(&self, keep: impl Fn(&ToolSpec) -> bool) -> Self {
+        let kept = self
+            .tools
+            .iter()
+            .filter(|(_, entry)| keep(entry.tool.spec()));
+        Self {
+            tools: kept
+                .map(|(name, entry)| (name.clone(), Arc::clone(entry)))
+                .collect(),
+        }
     }
 
     /// Names that are much like one that does not exist.

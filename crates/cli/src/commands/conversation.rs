@@ -5,6 +5,7 @@
 
 mod told;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -182,6 +183,7 @@ impl<'c> Conversation<'c> {
                 rules: &rules,
                 workspace: workspace.as_ref(),
                 approver: &terminal,
+                deferred: &BTreeSet::new(),
             },
             scopes: self.scopes(session),
             redactor: self.catalogue.redactor(),

@@ -37,15 +37,7 @@ impl Secrets {
     /// A value with the secrets in its texts replaced; names are left as they are, since schemas
     /// have fields named `password`.
     pub(crate) fn out_of(&self, value: &Value) -> Value {
-        match value {
-            Value::String(text) => Value::String(self.redact(text).into_owned()),
-            Value::Array(items) => items.iter().map(|item| self.out_of(item)).collect(),
-            Value::Object(fields) => fields
-                .iter()
-                .map(|(name, value)| (name.clone(), self.out_of(value)))
-                .collect(),
-            other => other.clone(),
-        }
+        self.0.value(value)
     }
 }
 

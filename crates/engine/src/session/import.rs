@@ -102,6 +102,7 @@ impl SessionService {
 
 fn new_session(header: &ExportHeader) -> Result<NewSession, SessionError> {
     Ok(NewSession {
+        owner: None,
         name: header
             .name
             .as_deref()

@@ -88,6 +88,7 @@ impl SessionService {
     ) -> Result<Session, SessionError> {
         let id = SessionId::generate();
         let new = NewSession {
+            owner: None,
             name,
             actor,
             namespace: "local".to_owned(),
@@ -321,6 +322,7 @@ impl SessionService {
                 None => count,
             };
             let new = NewSession {
+                owner: None,
                 name: name.clone().or_else(|| original.name.clone()),
                 actor: original.actor,
                 namespace: original.namespace,

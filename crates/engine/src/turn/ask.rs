@@ -1,5 +1,7 @@
 //! One question to the model: what it is given, what that may cost, and what it says.
 
+use std::time::Duration;
+
 use cleveragents_domain::{Message, MicroUsd, TokenUsage, Tokens};
 use cleveragents_models::{
     AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, ModelError, Price,
@@ -15,6 +17,9 @@ use super::request::{TurnReport, TurnRequest};
 use super::secrets;
 use super::service::{Running, TurnService, chat_value};
 use crate::tool::{Shortage, StoreBudget};
+
+/// So often somebody who listens to a model looks whether the turn is to end.
+const LOOK_UP: Duration = Duration::from_millis(50);
 
 impl TurnService {
     /// Asks the model, and stores what it says with what that cost.
@@ -100,7 +105,18 @@ impl TurnService {
                     request.observer.reasoning(&piece);
                 }
             };
-            while let Some(event) = events.next().await {
+            loop {
+                // Whoever cancels the tools of a turn means the model too.
+                let next = tokio::time::timeout(LOOK_UP, events.next()).await;
+                let Ok(next) = next else {
+                    if request.cancel.is_cancelled() {
+                        request.stop.cancel();
+                    }
+                    continue;
+                };
+                let Some(event) = next else {
+                    break;
+                };
                 match event? {
                     StreamEvent::Text(piece) => {
                         has_begun = true;
@@ -157,10 +173,14 @@ impl TurnService {
             system,
             messages: fitted.messages,
             tools,
-            response_schema: None,
+            response_schema: request
+                .settings
+                .response_schema
+                .clone()
+                .filter(|_| request.model.capabilities().json_schema),
             max_output_tokens: Some(request.settings.max_output_tokens),
-            temperature: None,
-            reasoning_effort: None,
+            temperature: request.settings.temperature,
+            reasoning_effort: request.settings.reasoning_effort,
             cache: true,
             stream: request.settings.stream,
         }
@@ -228,7 +248,7 @@ fn is_offered(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
     let tools = &request.tools;
     let has_ground = spec.ground == Ground::Nothing || tools.workspace.is_some();
     let may_write = tools.mode != PlanMode::ReadOnly || !spec.capability.is_writing();
-    has_ground && may_write
+    has_ground && may_write && !tools.deferred.contains(&spec.name)
 }
 
 /// The tools as the model is told of them: those that could run.

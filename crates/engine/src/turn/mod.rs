@@ -25,6 +25,7 @@ pub use error::TurnError;
 pub use request::{
     Ending, Interrupted, NoObserver, TurnObserver, TurnReport, TurnRequest, TurnSettings, TurnTools,
 };
+pub(crate) use secrets::Secrets;
 pub use service::TurnService;
 pub use system::instructions;
 pub use take::{TakenSession, Waiting};

@@ -1,12 +1,17 @@
 //! What a turn is asked with, and what it answers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cleveragents_domain::{ActorName, Sequence, TokenUsage, TurnId};
-use cleveragents_models::{CancellationToken, Model, Redactor, StopReason, ToolCall};
+use cleveragents_models::{
+    CancellationToken, Model, ReasoningEffort, Redactor, ResponseSchema, StopReason, ToolCall,
+};
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
-use cleveragents_tools::{CallOutcome, Gate, Guards, PermissionRules, PlanMode, SafetyProfile};
+use cleveragents_tools::{
+    CallOutcome, Gate, Guards, PermissionRules, PlanMode, SafetyProfile, ToolName,
+};
 
 use crate::tool::{SandboxWorkspace, SpendScope};
 
@@ -23,6 +28,15 @@ pub struct TurnSettings {
     pub shown_bytes: usize,
     /// Whether the answer is wanted piece by piece.
     pub stream: bool,
+    /// How freely the model chooses words.
+    pub temperature: Option<f64>,
+    /// How hard it thinks.
+    pub reasoning_effort: Option<ReasoningEffort>,
+    /// The form its answer must have, where the model can be bound to one.
+    pub response_schema: Option<ResponseSchema>,
+    /// Whether a turn that was stopped, or needs a person, is left to be gone on with; otherwise it is
+    /// ended as failed.
+    pub keeps_unfinished: bool,
 }
 
 impl Default for TurnSettings {
@@ -33,6 +47,10 @@ impl Default for TurnSettings {
             max_output_tokens: 8_192,
             shown_bytes: cleveragents_tools::DEFAULT_SHOWN_BYTES,
             stream: true,
+            temperature: None,
+            reasoning_effort: None,
+            response_schema: None,
+            keeps_unfinished: false,
         }
     }
 }
@@ -53,6 +71,8 @@ pub struct TurnTools<'a> {
     pub workspace: Option<&'a SandboxWorkspace>,
     /// Who is asked.
     pub approver: &'a dyn Approver,
+    /// Tools that the model is not told of, though it may call them: it finds them by searching.
+    pub deferred: &'a BTreeSet<ToolName>,
 }
 
 /// One question, and what is needed to answer it.

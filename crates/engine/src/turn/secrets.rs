@@ -11,7 +11,7 @@ use cleveragents_tools::ports::{Redact, redact_value};
 use serde_json::Value;
 
 /// The redactor as the tools know it.
-pub(super) struct Secrets<'a>(pub(super) &'a Redactor);
+pub(crate) struct Secrets<'a>(pub(crate) &'a Redactor);
 
 impl Redact for Secrets<'_> {
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {

@@ -106,6 +106,11 @@ impl TurnService {
                 report.interrupted = interrupted;
                 Ok(report)
             }
+            Err(error @ (TurnError::Cancelled | TurnError::HumanNeeded(_)))
+                if request.settings.keeps_unfinished =>
+            {
+                Err(error)
+            }
             Err(error) => {
                 self.end(&running, Some(&error.to_string()))?;
                 Err(error)
@@ -260,11 +265,15 @@ impl TurnService {
             }
             results.push(result);
         }
-        self.add_step(running, ChatMessage::Tool { results }, None)?;
-        match human {
-            Some(reason) => Err(TurnError::HumanNeeded(reason)),
-            None => Ok(worst),
+        if let Some(reason) = human {
+            // Whoever goes on finds the calls unanswered, and makes those again that had no effect.
+            if !runner.request.settings.keeps_unfinished {
+                self.add_step(running, ChatMessage::Tool { results }, None)?;
+            }
+            return Err(TurnError::HumanNeeded(reason));
         }
+        self.add_step(running, ChatMessage::Tool { results }, None)?;
+        Ok(worst)
     }
 
     /// Stores a step of the turn, with what it cost.

@@ -1,5 +1,6 @@
 //! A conversation with a scripted model in a sandbox of its own.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -179,6 +180,7 @@ impl Talk {
             actor: None,
             system: vec!["You are a test.".to_owned()],
             tools: TurnTools {
+                deferred: &BTreeSet::new(),
                 gate: &gate,
                 mode: how.mode,
                 profile: &SafetyProfile::default(),

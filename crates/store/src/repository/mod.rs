@@ -3,6 +3,8 @@
 pub mod blobs;
 pub mod budgets;
 pub mod changesets;
+pub mod contexts;
+pub mod definitions;
 pub mod events;
 pub mod invocations;
 pub mod leases;
@@ -11,6 +13,7 @@ pub mod plans;
 pub mod projects;
 pub mod resource_types;
 pub mod resources;
+pub mod runs;
 pub mod sandboxes;
 pub mod search;
 pub mod sessions;

@@ -151,7 +151,7 @@ const fn statement(dialect: Dialect) -> &'static str {
              JOIN messages message ON message.position = message_search.rowid \
              JOIN sessions session ON session.session_id = message.session_id \
              WHERE message_search MATCH ?1 AND (?2 = '' OR message.session_id = ?2) \
-             AND (?3 = '' OR message.role = ?3) \
+             AND (?3 = '' OR message.role = ?3) AND session.owner IS NULL \
              ORDER BY bm25(message_search), message.position LIMIT ?4"
         }
         Dialect::Postgres => {
@@ -167,7 +167,7 @@ const fn statement(dialect: Dialect) -> &'static str {
              JOIN sessions session ON session.session_id = message.session_id \
              WHERE to_tsvector('simple', searchable(message.content)) @@ query \
              AND (?2 = '' OR message.session_id = ?2) AND (?3 = '' OR message.role = ?3) \
-             ORDER BY 7 DESC, message.position LIMIT ?4"
+             AND session.owner IS NULL ORDER BY 7 DESC, message.position LIMIT ?4"
         }
     }
 }

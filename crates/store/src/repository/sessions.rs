@@ -61,6 +61,9 @@ pub struct NewSession {
     pub forked_from: Option<(SessionId, Sequence)>,
     /// When it was made, for an imported session.
     pub created_at: Option<Timestamp>,
+    /// What it belongs to, such as `run 01J…`; nothing for a conversation of a person. Those that
+    /// belong to something are found by their id only.
+    pub owner: Option<String>,
 }
 
 /// Stores a new, empty session. `kind` says what brought it about.
@@ -74,8 +77,8 @@ pub fn insert(
     let actor = new.actor.as_ref().map(ToString::to_string);
     unit.execute(
         "INSERT INTO sessions (session_id, name, actor, namespace, automation, input_tokens, \
-         output_tokens, cost_micro_usd, forked_from, forked_at, created_at, updated_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+         output_tokens, cost_micro_usd, forked_from, forked_at, created_at, updated_at, owner) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         params![
             id,
             new.name.as_ref().map(SessionName::as_str),
@@ -89,6 +92,7 @@ pub fn insert(
             new.forked_from.map(|(_, sequence)| sequence.0),
             new.created_at.unwrap_or(now),
             now,
+            new.owner.as_deref(),
         ],
     )?;
     unit.emit(NewEvent {
@@ -144,7 +148,7 @@ pub fn with_name(reader: &mut dyn Reader, name: &str, limit: u64) -> Result<Vec<
             concat!(
                 "SELECT ",
                 columns!(),
-                " FROM sessions WHERE name = ?1 ORDER BY session_id LIMIT ?2"
+                " FROM sessions WHERE name = ?1 AND owner IS NULL ORDER BY session_id LIMIT ?2"
             ),
             params![name, limit],
         )?
@@ -269,7 +273,7 @@ pub struct SessionPage {
 }
 
 /// The filter as SQL. A parameter that is NULL lets everything through, so the text is fixed.
-const MATCHES: &str = " FROM sessions WHERE (?1 = '' OR actor = ?1) AND (?2 = '' OR namespace = ?2) \
+const MATCHES: &str = " FROM sessions WHERE owner IS NULL AND (?1 = '' OR actor = ?1) AND (?2 = '' OR namespace = ?2) \
      AND (?3 = '' OR LOWER(name) LIKE LOWER(?3) ESCAPE '!') AND updated_at >= ?4";
 
 fn filter_params(filter: &SessionFilter) -> [Param<'static>; 4] {
@@ -383,7 +387,7 @@ pub fn totals(reader: &mut dyn Reader) -> Result<Totals, Error> {
     let mut row = reader
         .query_first(
             "SELECT COUNT(*), CAST(COALESCE(SUM(next_sequence), 0) AS BIGINT), \
-             CAST(COALESCE(SUM(content_bytes), 0) AS BIGINT) FROM sessions",
+             CAST(COALESCE(SUM(content_bytes), 0) AS BIGINT) FROM sessions WHERE owner IS NULL",
             &[],
         )?
         .ok_or_else(|| Error::stored("the totals", "are missing"))?;

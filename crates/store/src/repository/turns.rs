@@ -114,6 +114,22 @@ pub fn running(reader: &mut dyn Reader, session: SessionId) -> Result<Option<Tur
         .transpose()
 }
 
+/// The turns of a session, oldest first.
+pub fn of_session(reader: &mut dyn Reader, session: SessionId) -> Result<Vec<Turn>, Error> {
+    reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM turns WHERE session_id = ?1 ORDER BY turn_id"
+            ),
+            params![session],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
+}
+
 /// The steps of a turn, in order.
 pub fn steps(reader: &mut dyn Reader, id: TurnId) -> Result<Vec<Value>, Error> {
     reader

@@ -36,7 +36,7 @@ const BELIEVABLE: i64 = 100_000;
 ///
 /// Events are saved with their positions: a reader that resumes after one must find the next behind
 /// it, so positions may not begin anew.
-const TABLES: [(&str, &str); 24] = [
+const TABLES: [(&str, &str); 28] = [
     ("sessions", "session_id"),
     ("messages", "position"),
     ("session_plans", "session_id, plan_id"),
@@ -58,6 +58,10 @@ const TABLES: [(&str, &str); 24] = [
     ("sandbox_checkpoints", "sandbox_id, number"),
     ("tools", "name"),
     ("permission_rules", "rule"),
+    ("definitions", "kind, name"),
+    ("runs", "run_id"),
+    ("run_steps", "run_id, number"),
+    ("actor_contexts", "name"),
     ("budgets", "scope"),
     ("reservations", "reservation_id"),
     ("events", "position"),
@@ -91,6 +95,8 @@ const MEND: &str = "
     DELETE FROM sandboxes WHERE changeset_id NOT IN (SELECT changeset_id FROM changesets);
     DELETE FROM sandbox_members WHERE sandbox_id NOT IN (SELECT sandbox_id FROM sandboxes);
     DELETE FROM sandbox_checkpoints WHERE sandbox_id NOT IN (SELECT sandbox_id FROM sandboxes);
+    DELETE FROM run_steps WHERE run_id NOT IN (SELECT run_id FROM runs);
+    DELETE FROM actor_contexts WHERE session_id NOT IN (SELECT session_id FROM sessions);
     DELETE FROM reservations WHERE scope NOT IN (SELECT scope FROM budgets);
 ";
 

@@ -1,0 +1,359 @@
+//! Asking a model for a node: a turn in a conversation of its own, the id of which follows from the run
+//! and the step. So whoever goes on with the run finds it, and goes on with the turn.
+
+use cleveragents_actors::graph::{Agent, ResponseFormat};
+use cleveragents_actors::ports::{AgentCall, Answer, Failure, FailureKind, StepPath, Taken};
+use cleveragents_domain::{
+    EventKind, Metadata, NewMessage, Role, SessionId, TokenUsage, Turn, TurnState,
+};
+use cleveragents_models::{
+    CancellationToken, ChatMessage, Model, ReasoningEffort, ResponseSchema, ToolCall,
+};
+use cleveragents_store::messages::{Announce, Appended};
+use cleveragents_store::sessions::NewSession;
+use cleveragents_store::{invocations, messages, sessions, turns};
+use cleveragents_tools::{CallOutcome, check_schema};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::means::RunWatcher;
+use super::work::{Work, broken, failure, refused};
+use crate::turn::{TurnError, TurnObserver, TurnRequest, TurnSettings, TurnTools, Waiting};
+
+/// How often an answer that does not fit its schema may be given again.
+const CORRECTIONS: usize = 2;
+
+/// Nobody else takes turns in a conversation of a run, except one that dies.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How far the conversation of a step is.
+enum Standing {
+    /// It has not begun.
+    Absent,
+    /// It waits for a question.
+    Open,
+    /// Its turn was interrupted.
+    Interrupted,
+    /// It has an answer, after so many turns.
+    Answered { text: String, turns: usize },
+    /// Its turn failed: what was said in it is not gone on with.
+    Failed,
+}
+
+impl Work<'_> {
+    /// Asks, or takes what an earlier attempt at the run got.
+    pub(super) fn ask(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
+        let agent = call.agent;
+        let model = self
+            .means
+            .models
+            .open(agent.model.as_deref())
+            .map_err(|error| refused(error.to_string()))?;
+        let gate = self.gate(&agent.tools, &agent.skills, &agent.mcp_servers)?;
+        let mut number = 0_u32;
+        let mut prompt = Some(call.prompt.clone());
+        loop {
+            let key = format!("{}~{}~{number}", call.path, call.attempt);
+            let session = self.run.session(&key);
+            match self.standing(session).map_err(broken)? {
+                Standing::Failed => {
+                    number += 1;
+                    continue;
+                }
+                Standing::Absent => self.begin(session, call)?,
+                Standing::Open => {}
+                Standing::Interrupted => prompt = None,
+                Standing::Answered { text, turns } => {
+                    let taken = self.taken(session).map_err(broken)?;
+                    match answer(agent.response_format.as_ref(), &text) {
+                        Ok(value) => return Ok(Answer { value, taken }),
+                        Err(why) if turns > CORRECTIONS => {
+                            return Err(Failure {
+                                kind: FailureKind::Failed,
+                                message: format!(
+                                    "the answer does not fit the response format: {why}"
+                                ),
+                                taken,
+                            });
+                        }
+                        Err(why) => prompt = Some(correction(&why)),
+                    }
+                }
+            }
+            self.tell(call, &gate, &model, session, prompt.clone())?;
+        }
+    }
+
+    fn standing(&self, session: SessionId) -> Result<Standing, cleveragents_store::Error> {
+        self.engine.read(|reader| {
+            if sessions::get(reader, session)?.is_none() {
+                return Ok(Standing::Absent);
+            }
+            let all = turns::of_session(reader, session)?;
+            let Some(last) = all.last() else {
+                return Ok(Standing::Open);
+            };
+            Ok(match last.state {
+                TurnState::Running => Standing::Interrupted,
+                TurnState::Failed => Standing::Failed,
+                TurnState::Complete => Standing::Answered {
+                    text: said(turns::steps(reader, last.id)?),
+                    turns: all.len(),
+                },
+            })
+        })
+    }
+
+    /// Makes the conversation with all that was said before, in one step.
+    fn begin(&self, session: SessionId, call: &AgentCall<'_>) -> Result<(), Failure> {
+        let mut earlier = Vec::new();
+        for message in call.messages {
+            let text = match &message["content"] {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            if text.trim().is_empty() {
+                continue;
+            }
+            let role = match message["role"].as_str() {
+                Some("assistant") => Role::Assistant,
+                Some("system") => Role::System,
+                _ => Role::User,
+            };
+            let text = self.means.redactor.text(&text).into_owned();
+            let message: NewMessage = self
+                .sessions
+                .message(role, text, Metadata::new())
+                .map_err(|error| refused(error.to_string()))?;
+            earlier.push(Appended::from(message));
+        }
+        let new = NewSession {
+            owner: Some(format!("run {}", self.run)),
+            name: None,
+            actor: None,
+            namespace: "local".to_owned(),
+            automation: "supervised".to_owned(),
+            usage: TokenUsage::default(),
+            forked_from: None,
+            created_at: None,
+        };
+        self.engine
+            .write(move |unit| {
+                sessions::insert(unit, session, &new, EventKind::SessionCreated)?;
+                if !earlier.is_empty() {
+                    messages::append(unit, session, &earlier, Announce::Each)?;
+                }
+                Ok::<(), cleveragents_store::Error>(())
+            })
+            .map_err(broken)
+    }
+
+    fn tell(
+        &self,
+        call: &AgentCall<'_>,
+        gate: &cleveragents_tools::Gate,
+        model: &Arc<dyn Model>,
+        session: SessionId,
+        prompt: Option<String>,
+    ) -> Result<(), Failure> {
+        let means = self.means;
+        let observer = Observer {
+            path: call.path,
+            watcher: means.watcher,
+            is_streamed: call.is_streamed,
+        };
+        let waiting = Waiting {
+            patience: PATIENCE,
+            observer: &observer,
+            cancel: call.cancel,
+        };
+        let mut taken = self
+            .turns
+            .take(session, &waiting)
+            .map_err(|error| self.failed(&error, session))?;
+        let request = TurnRequest {
+            prompt,
+            model: Arc::clone(model),
+            actor: call.actor.name.parse().ok(),
+            system: self.system(call, model.as_ref()),
+            tools: TurnTools {
+                gate,
+                mode: means.mode,
+                profile: means.profile,
+                guards: means.guards,
+                rules: means.rules,
+                workspace: means.workspace,
+                approver: means.approver,
+                deferred: means.deferred,
+            },
+            scopes: means.scopes.clone(),
+            redactor: means.redactor.clone(),
+            settings: settings(call.agent, means.temperature, call.is_streamed)?,
+            observer: &observer,
+            cancel: call.cancel,
+            stop: CancellationToken::new(),
+        };
+        self.turns
+            .tell(&mut taken, &request)
+            .map(drop)
+            .map_err(|error| self.failed(&error, session))
+    }
+
+    /// Everything the model must keep in mind.
+    fn system(&self, call: &AgentCall<'_>, model: &dyn Model) -> Vec<String> {
+        let mut system = self.means.instructions.clone();
+        system.extend(call.system.clone());
+        system.extend(self.means.sources.disclosure(&call.agent.skills));
+        if let Some(format) = &call.agent.response_format
+            && !model.capabilities().json_schema
+        {
+            system.push(format!(
+                "Answer with one JSON value and nothing else. It must fit this JSON schema:\n{}",
+                format.schema
+            ));
+        }
+        system
+    }
+
+    /// A turn that came to no end, with what it took all the same.
+    fn failed(&self, error: &TurnError, session: SessionId) -> Failure {
+        let kind = match error {
+            TurnError::Cancelled => FailureKind::Cancelled,
+            TurnError::HumanNeeded(_) => FailureKind::HumanNeeded,
+            TurnError::Budget { .. } => FailureKind::Refused,
+            TurnError::Store(_)
+            | TurnError::Lease(_)
+            | TurnError::Sandbox(_)
+            | TurnError::Gate(_)
+            | TurnError::Busy(_) => FailureKind::Broken,
+            _ => FailureKind::Failed,
+        };
+        Failure {
+            taken: self.taken(session).unwrap_or_default(),
+            ..failure(kind, error.to_string())
+        }
+    }
+
+    /// What a conversation took.
+    fn taken(&self, session: SessionId) -> Result<Taken, cleveragents_store::Error> {
+        self.engine.read(|reader| {
+            let usage = sessions::get(reader, session)?
+                .map(|session| session.usage)
+                .unwrap_or_default();
+            let mut taken = Taken {
+                usage,
+                ..Taken::default()
+            };
+            for Turn { id, .. } in turns::of_session(reader, session)? {
+                let steps = turns::steps(reader, id)?;
+                let answers = steps.into_iter().filter(|step| answered(step).is_some());
+                taken.model_calls += answers.count() as u64;
+                taken.tool_calls += invocations::of_turn(reader, id)?.len() as u64;
+            }
+            Ok(taken)
+        })
+    }
+}
+
+/// The text of a step, when it is an answer of the model.
+fn answered(step: &Value) -> Option<String> {
+    match serde_json::from_value(step.clone()) {
+        Ok(ChatMessage::Assistant(answer)) => Some(answer.text),
+        _ => None,
+    }
+}
+
+/// What the last answer of a turn said.
+fn said(steps: Vec<Value>) -> String {
+    steps
+        .into_iter()
+        .rev()
+        .find_map(|step| answered(&step))
+        .unwrap_or_default()
+}
+
+/// The answer as a value: text, or JSON when it has a form.
+fn answer(format: Option<&ResponseFormat>, text: &str) -> Result<Value, String> {
+    let Some(format) = format else {
+        return Ok(Value::String(text.to_owned()));
+    };
+    let value: Value =
+        serde_json::from_str(unfenced(text)).map_err(|error| format!("it is not JSON: {error}"))?;
+    check_schema(&format.schema, &value)?;
+    Ok(value)
+}
+
+/// JSON without the fence that some models put around it.
+fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let Some(inside) = text
+        .strip_prefix("```")
+        .and_then(|rest| rest.strip_suffix("```"))
+    else {
+        return text;
+    };
+    inside.strip_prefix("json").unwrap_or(inside).trim()
+}
+
+fn correction(why: &str) -> String {
+    format!(
+        "Your answer does not have the form that was asked for: {why}. Give the whole answer again, as one \
+         JSON value and nothing else."
+    )
+}
+
+fn settings(
+    agent: &Agent,
+    temperature: Option<f64>,
+    is_streamed: bool,
+) -> Result<TurnSettings, Failure> {
+    let standard = TurnSettings::default();
+    let reasoning_effort = agent
+        .reasoning_effort
+        .as_ref()
+        .map(|word| {
+            serde_json::from_value::<ReasoningEffort>(Value::String(word.clone()))
+                .map_err(|_| refused(format!("`{word}` is no reasoning effort")))
+        })
+        .transpose()?;
+    Ok(TurnSettings {
+        max_output_tokens: agent
+            .max_output_tokens
+            .unwrap_or(standard.max_output_tokens),
+        context_tokens: agent.memory.max_tokens,
+        temperature: temperature.or(agent.temperature),
+        reasoning_effort,
+        response_schema: agent.response_format.as_ref().map(|format| ResponseSchema {
+            name: format.name.clone(),
+            schema: format.schema.clone(),
+            strict: format.strict,
+        }),
+        stream: is_streamed,
+        keeps_unfinished: true,
+        ..standard
+    })
+}
+
+/// Tells whoever watches the run what goes on in a turn of it.
+struct Observer<'a> {
+    path: &'a StepPath,
+    watcher: &'a dyn RunWatcher,
+    is_streamed: bool,
+}
+
+impl TurnObserver for Observer<'_> {
+    fn text(&self, piece: &str) {
+        if self.is_streamed {
+            self.watcher.text(self.path, piece);
+        }
+    }
+
+    fn calling(&self, call: &ToolCall) {
+        self.watcher.calling(self.path, call);
+    }
+
+    fn called(&self, call: &ToolCall, outcome: &CallOutcome) {
+        self.watcher.called(self.path, call, outcome);
+    }
+}

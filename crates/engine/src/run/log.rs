@@ -1,0 +1,90 @@
+//! [`StoreLog`]: finished steps as rows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cleveragents_actors::StepLog;
+use cleveragents_actors::ports::{LogError, Step, StepPath};
+use cleveragents_domain::{LeaseSubject, LeaseToken, RunId};
+use cleveragents_models::Redactor;
+use cleveragents_store::{Engine, Error, leases, runs};
+use serde_json::Value;
+
+/// Keeps the steps of a run in the store, under the lease of the run.
+pub(super) struct StoreLog {
+    engine: Arc<Engine>,
+    run: RunId,
+    fence: (LeaseSubject, LeaseToken),
+    redactor: Redactor,
+    recalled: HashMap<String, Step>,
+}
+
+impl StoreLog {
+    /// The log of a run, with what is in it.
+    pub(super) fn open(
+        engine: Arc<Engine>,
+        run: RunId,
+        fence: (LeaseSubject, LeaseToken),
+        redactor: Redactor,
+    ) -> Result<Self, Error> {
+        let steps = engine.read(|reader| runs::steps(reader, run))?;
+        let recalled = steps
+            .into_iter()
+            .map(|stored| {
+                let step = read(&stored)?;
+                Ok((step.path.clone(), step))
+            })
+            .collect::<Result<_, Error>>()?;
+        Ok(Self {
+            engine,
+            run,
+            fence,
+            redactor,
+            recalled,
+        })
+    }
+}
+
+/// A step as it was stored.
+pub(super) fn read(stored: &runs::StoredStep) -> Result<Step, Error> {
+    serde_json::from_value(stored.step.clone())
+        .map_err(|error| Error::stored("a step of a run", error.to_string()))
+}
+
+impl StepLog for StoreLog {
+    fn recall(&self, path: &StepPath) -> Option<Step> {
+        self.recalled.get(path).cloned()
+    }
+
+    fn record(&self, step: &Step) -> Result<(), LogError> {
+        let written =
+            |step: &Step| serde_json::to_string(step).map_err(|error| LogError(error.to_string()));
+        let text = match self.redactor.value(&Value::Object(step.update.clone())) {
+            Value::Object(update) if update != step.update => written(&Step {
+                update,
+                ..step.clone()
+            })?,
+            _ => written(step)?,
+        };
+        let (run, fence, path) = (self.run, self.fence.clone(), step.path.clone());
+        self.engine
+            .write(move |unit| {
+                leases::require(unit, &fence.0, fence.1)?;
+                runs::add_step(unit, run, &path, &text)
+            })
+            .map_err(|error: Error| LogError(error.to_string()))
+    }
+}
+
+/// Steps that are only looked up: for replays, in which nothing may be done.
+pub(super) struct Recorded(pub(super) HashMap<String, Step>);
+
+impl StepLog for Recorded {
+    fn recall(&self, path: &StepPath) -> Option<Step> {
+        self.0.get(path).cloned()
+    }
+
+    fn record(&self, step: &Step) -> Result<(), LogError> {
+        Err(LogError(format!("the run has no step `{}`", step.path)))
+    }
+}

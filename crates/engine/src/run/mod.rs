@@ -1,0 +1,19 @@
+//! Runs of actors: every finished node is a row before the run goes on, so a run that was cut off
+//! anywhere is gone on with by whoever comes next.
+//!
+//! The walk itself is that of `cleveragents-actors`; here are what it asks for: [`StoreLog`](log) keeps
+//! steps, [`Work`](work) asks models and calls tools, and [`RunService`] begins, goes on with, stops and
+//! lists runs.
+
+mod agent;
+mod error;
+mod log;
+mod means;
+mod service;
+mod tool;
+mod watch;
+mod work;
+
+pub use error::{RunServiceError, StoppedRun};
+pub use means::{Doubt, ModelSource, RunMeans, RunWatcher, ToolSources, Unheard};
+pub use service::{RunReport, RunService, RunStart, RunView, StepView};

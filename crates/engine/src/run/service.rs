@@ -1,0 +1,462 @@
+//! [`RunService`]: begins runs, goes on with them, stops and lists them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cleveragents_actors::ports::{AgentCall, Answer, ToolStep};
+use cleveragents_actors::ports::{Executor, Failure, FailureKind, Step, Unwatched};
+use cleveragents_actors::{Actor, Outcome, Run as Walk, RunError, State};
+use cleveragents_domain::{
+    Diagnose as _, EventKind, LeaseSubject, Run, RunId, RunState, Timestamp, TokenUsage, Ttl,
+    check_prefix,
+};
+use cleveragents_process::Cancel;
+use cleveragents_store::runs::{Ended, NewRun, RunFilter, RunPage};
+use cleveragents_store::sessions::NewSession;
+use cleveragents_store::{Engine, Error, invocations, leases, runs, sessions};
+use serde_json::{Map, Value, json};
+
+use super::error::{RunServiceError, StoppedRun};
+use super::log::{Recorded, StoreLog, read};
+use super::means::RunMeans;
+use super::watch::Watch;
+use super::work::Work;
+use crate::lease::{HeldLease, LeaseError, LeaseService};
+use crate::session::SessionService;
+use crate::turn::TurnService;
+
+/// So many candidates are named when a prefix means several.
+const CANDIDATES: u64 = 5;
+
+/// What a run begins with.
+pub struct RunStart {
+    /// The actor.
+    pub actor: Arc<Actor>,
+    /// The hash of its file.
+    pub actor_hash: String,
+    /// The files of the actor and of all that it refers to.
+    pub definitions: Value,
+    /// The state it begins with.
+    pub input: Map<String, Value>,
+    /// Values that templates see as `context`.
+    pub context: Map<String, Value>,
+    /// How it is asked to run, for whoever goes on with it.
+    pub options: Value,
+}
+
+/// What a run did.
+#[derive(Debug)]
+pub struct RunReport {
+    /// The run.
+    pub run: RunId,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// A run and its steps.
+#[derive(Debug)]
+pub struct RunView {
+    /// The run.
+    pub run: Run,
+    /// Who works on it, if anybody does.
+    pub owner: Option<String>,
+    /// Its finished steps, in the order in which they were finished.
+    pub steps: Vec<StepView>,
+}
+
+/// A finished step.
+#[derive(Debug)]
+pub struct StepView {
+    /// Its number.
+    pub number: u64,
+    /// What it is.
+    pub step: Step,
+    /// When it was stored.
+    pub stored_at: Timestamp,
+}
+
+/// Runs actors.
+#[derive(Clone)]
+pub struct RunService {
+    engine: Arc<Engine>,
+    sessions: SessionService,
+    turns: TurnService,
+    leases: LeaseService,
+}
+
+impl RunService {
+    /// A service over a store.
+    pub fn new(engine: Arc<Engine>, sessions: SessionService) -> Self {
+        Self {
+            leases: LeaseService::new(Arc::clone(&engine)),
+            turns: TurnService::new(Arc::clone(&engine), sessions.clone()),
+            sessions,
+            engine,
+        }
+    }
+
+    /// Begins a run and does it. `begun` is told its id as soon as it is stored.
+    pub fn start(
+        &self,
+        start: &RunStart,
+        means: &RunMeans<'_>,
+        begun: &dyn Fn(RunId),
+    ) -> Result<RunReport, RunServiceError> {
+        let id = RunId::generate();
+        let lease = self.take(id)?;
+        let new = NewRun {
+            id,
+            actor: start.actor.name.clone(),
+            actor_hash: start.actor_hash.clone(),
+            definitions: start.definitions.clone(),
+            input: json!({"state": start.input, "context": start.context}),
+            options: start.options.clone(),
+        };
+        let session = NewSession {
+            owner: Some(format!("run {id}")),
+            name: None,
+            actor: None,
+            namespace: "local".to_owned(),
+            automation: "supervised".to_owned(),
+            usage: TokenUsage::default(),
+            forked_from: None,
+            created_at: None,
+        };
+        let fence = (lease.subject().clone(), lease.token());
+        self.engine.write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            sessions::insert(unit, id.session(""), &session, EventKind::SessionCreated)?;
+            runs::insert(unit, &new)
+        })?;
+        begun(id);
+        self.drive(
+            id,
+            &start.actor,
+            (&start.input, &start.context),
+            means,
+            &lease,
+        )
+    }
+
+    /// Goes on with a run that was interrupted, failed, was stopped or waits.
+    pub fn resume(
+        &self,
+        id: RunId,
+        actor: &Arc<Actor>,
+        means: &RunMeans<'_>,
+    ) -> Result<RunReport, RunServiceError> {
+        let run = self.get(id)?;
+        if run.state == RunState::Complete {
+            return Err(over(&run));
+        }
+        let lease = self.take(id)?;
+        let fence = (lease.subject().clone(), lease.token());
+        let is_begun = self.engine.write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            runs::resume(unit, id)
+        })?;
+        if !is_begun {
+            return Err(over(&self.get(id)?));
+        }
+        let (input, context) = begun_with(&run)?;
+        self.drive(id, actor, (&input, &context), means, &lease)
+    }
+
+    fn drive(
+        &self,
+        id: RunId,
+        actor: &Arc<Actor>,
+        (input, context): (&Map<String, Value>, &Map<String, Value>),
+        means: &RunMeans<'_>,
+        lease: &HeldLease,
+    ) -> Result<RunReport, RunServiceError> {
+        let fence = (lease.subject().clone(), lease.token());
+        let redactor = means.redactor.clone();
+        let log = StoreLog::open(Arc::clone(&self.engine), id, fence, redactor)?;
+        let rows = self
+            .engine
+            .read(|reader| invocations::of_session(reader, id.session("")))?;
+        let work = Work {
+            engine: Arc::clone(&self.engine),
+            sessions: &self.sessions,
+            turns: &self.turns,
+            means,
+            run: id,
+            session: id.session(""),
+            earlier: rows
+                .into_iter()
+                .filter_map(|row| Some((row.call_id.clone()?, row)))
+                .collect(),
+        };
+        let cancel = means.cancel.child();
+        let walked = {
+            let _until_the_end = Watch::over(Arc::clone(&self.engine), id, cancel.clone());
+            Walk {
+                actor,
+                input: State::new(input.clone()),
+                context: context.clone(),
+                limits: None,
+                executor: &work,
+                log: &log,
+                observer: means.watcher,
+                cancel: &cancel,
+            }
+            .go()
+        };
+        self.conclude(id, walked, lease)
+    }
+
+    fn conclude(
+        &self,
+        id: RunId,
+        walked: Result<Outcome, RunError>,
+        lease: &HeldLease,
+    ) -> Result<RunReport, RunServiceError> {
+        let taken = match &walked {
+            Ok(outcome) => outcome.taken,
+            Err(_) => self.taken(id)?,
+        };
+        let (state, result, error) = match &walked {
+            Ok(outcome) => {
+                let result = json!({"state": outcome.state, "output": outcome.output});
+                (RunState::Complete, Some(result), None)
+            }
+            Err(why) => {
+                let state = match why {
+                    RunError::Cancelled => RunState::Cancelled,
+                    RunError::HumanNeeded { .. } => RunState::Waiting,
+                    _ => RunState::Failed,
+                };
+                let error = (why.to_string(), why.code().as_str().to_owned());
+                (state, None, Some(error))
+            }
+        };
+        let ended = Ended {
+            result,
+            error,
+            usage: taken.usage,
+            model_calls: taken.model_calls,
+            tool_calls: taken.tool_calls,
+        };
+        let fence = (lease.subject().clone(), lease.token());
+        let stored = self.engine.write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            runs::end(unit, id, state, &ended)
+        });
+        match walked {
+            Ok(outcome) => {
+                stored?;
+                Ok(RunReport { run: id, outcome })
+            }
+            // Why it stopped says more than that this could not be stored either.
+            Err(why) => Err(RunServiceError::Stopped(Box::new(StoppedRun {
+                run: id,
+                why,
+            }))),
+        }
+    }
+
+    /// What the finished steps of a run took.
+    fn taken(&self, id: RunId) -> Result<cleveragents_actors::ports::Taken, Error> {
+        let steps = self.engine.read(|reader| runs::steps(reader, id))?;
+        let mut taken = cleveragents_actors::ports::Taken::default();
+        for stored in &steps {
+            taken = taken.plus(read(stored)?.taken);
+        }
+        Ok(taken)
+    }
+
+    fn take(&self, id: RunId) -> Result<HeldLease, RunServiceError> {
+        match self.leases.acquire(subject(id), Ttl::default()) {
+            Err(LeaseError::Held { owner, .. }) => Err(RunServiceError::Busy {
+                run: id,
+                owner: owner.to_string(),
+            }),
+            other => Ok(other?),
+        }
+    }
+
+    /// The run that a person means: a whole id, or the first six or more characters of one.
+    pub fn resolve(&self, reference: &str) -> Result<Run, RunServiceError> {
+        let missing = |candidates| RunServiceError::NotFound {
+            reference: reference.to_owned(),
+            candidates,
+        };
+        let Ok(prefix) = check_prefix(reference) else {
+            return Err(missing(Vec::new()));
+        };
+        let mut found = self
+            .engine
+            .read(|reader| runs::with_prefix(reader, &prefix, CANDIDATES))?;
+        match found.len() {
+            1 => Ok(found.remove(0)),
+            _ => Err(missing(found.into_iter().map(|run| run.id).collect())),
+        }
+    }
+
+    /// A run by its id.
+    pub fn get(&self, id: RunId) -> Result<Run, RunServiceError> {
+        self.engine
+            .read(|reader| runs::get(reader, id))?
+            .ok_or_else(|| RunServiceError::NotFound {
+                reference: id.to_string(),
+                candidates: Vec::new(),
+            })
+    }
+
+    /// The files that a run began with.
+    pub fn definitions(&self, id: RunId) -> Result<Value, RunServiceError> {
+        Ok(self
+            .engine
+            .read(|reader| runs::definitions(reader, id))?
+            .unwrap_or(Value::Null))
+    }
+
+    /// Runs, newest first.
+    pub fn list(&self, filter: &RunFilter) -> Result<RunPage, RunServiceError> {
+        Ok(self.engine.read(|reader| runs::list(reader, filter))?)
+    }
+
+    /// A run step by step.
+    pub fn view(&self, id: RunId) -> Result<RunView, RunServiceError> {
+        let run = self.get(id)?;
+        let steps = self.engine.read(|reader| runs::steps(reader, id))?;
+        let steps = steps
+            .iter()
+            .map(|stored| {
+                Ok(StepView {
+                    number: stored.number,
+                    step: read(stored)?,
+                    stored_at: stored.stored_at,
+                })
+            })
+            .collect::<Result<_, Error>>()?;
+        let owner = self.leases.holder(&subject(id))?;
+        Ok(RunView {
+            run,
+            owner: owner.map(|lease| lease.owner.to_string()),
+            steps,
+        })
+    }
+
+    /// Ends a run: at once when nobody works on it, otherwise whoever does is asked to.
+    /// Says whether it is over already.
+    pub fn cancel(&self, id: RunId) -> Result<bool, RunServiceError> {
+        let run = self.get(id)?;
+        match self.take(id) {
+            Ok(lease) => {
+                let fence = (lease.subject().clone(), lease.token());
+                let is_ended = self.engine.write(move |unit| {
+                    leases::require(unit, &fence.0, fence.1)?;
+                    runs::cancel(unit, id)
+                })?;
+                if is_ended {
+                    Ok(true)
+                } else {
+                    Err(over(&self.get(id)?))
+                }
+            }
+            Err(RunServiceError::Busy { .. }) => {
+                if self
+                    .engine
+                    .write(move |unit| runs::request_cancel(unit, id))?
+                {
+                    Ok(false)
+                } else {
+                    Err(over(&run))
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Walks a complete run again from its stored steps, doing nothing, and says whether it comes to the
+    /// same state.
+    pub fn replay(&self, id: RunId, actor: &Actor) -> Result<Outcome, RunServiceError> {
+        let view = self.view(id)?;
+        let (input, context) = begun_with(&view.run)?;
+        let log = Recorded(
+            view.steps
+                .into_iter()
+                .map(|view| (view.step.path.clone(), view.step))
+                .collect::<HashMap<_, _>>(),
+        );
+        let cancel = Cancel::new();
+        let walked = Walk {
+            actor,
+            input: State::new(input),
+            context,
+            limits: None,
+            executor: &Idle,
+            log: &log,
+            observer: &Unwatched,
+            cancel: &cancel,
+        }
+        .go();
+        let outcome = walked
+            .map_err(|why| RunServiceError::Stopped(Box::new(StoppedRun { run: id, why })))?;
+        let Some(result) = &view.run.result else {
+            return Ok(outcome);
+        };
+        let (before, now) = (&result["state"], outcome.state.values());
+        let differs = now
+            .iter()
+            .find(|(key, value)| before.get(key.as_str()) != Some(value));
+        let lost = before
+            .as_object()
+            .and_then(|before| before.keys().find(|key| !now.contains_key(*key)));
+        match differs.map(|(key, _)| key).or(lost) {
+            Some(key) => Err(RunServiceError::ReplayDiffers {
+                run: id,
+                key: key.clone(),
+            }),
+            None => Ok(outcome),
+        }
+    }
+}
+
+fn subject(id: RunId) -> LeaseSubject {
+    LeaseSubject::new("run", id)
+}
+
+fn over(run: &Run) -> RunServiceError {
+    RunServiceError::Over {
+        run: run.id,
+        state: run.state.as_str(),
+    }
+}
+
+/// The state and the context that a run began with.
+fn begun_with(run: &Run) -> Result<(Map<String, Value>, Map<String, Value>), Error> {
+    let part = |name: &str| match &run.input[name] {
+        Value::Object(fields) => Ok(fields.clone()),
+        _ => Err(Error::stored(
+            "the input of a run",
+            format!("has no `{name}`"),
+        )),
+    };
+    Ok((part("state")?, part("context")?))
+}
+
+/// Does nothing: every step of a replay is known.
+struct Idle;
+
+impl Idle {
+    fn refuse() -> Failure {
+        Failure {
+            kind: FailureKind::Refused,
+            message: "this step was not finished in the run".to_owned(),
+            taken: cleveragents_actors::ports::Taken::default(),
+        }
+    }
+}
+
+impl Executor for Idle {
+    fn agent(&self, _call: &AgentCall<'_>) -> Result<Answer, Failure> {
+        Err(Self::refuse())
+    }
+
+    fn tool(&self, _step: &ToolStep<'_>) -> Result<Answer, Failure> {
+        Err(Self::refuse())
+    }
+}

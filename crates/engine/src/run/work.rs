@@ -1,0 +1,87 @@
+//! [`Work`]: does what the nodes of a run ask for, through the same turns and the same gate as everything
+//! else.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cleveragents_actors::ports::{
+    AgentCall, Answer, Executor, Failure, FailureKind, Taken, ToolStep,
+};
+use cleveragents_domain::{RunId, SessionId, ToolInvocation};
+use cleveragents_store::Engine;
+use cleveragents_tools::{Gate, ToolName, ToolPattern};
+
+use super::means::RunMeans;
+use crate::session::SessionService;
+use crate::turn::TurnService;
+
+/// Does the work of one run.
+pub(super) struct Work<'a> {
+    pub(super) engine: Arc<Engine>,
+    pub(super) sessions: &'a SessionService,
+    pub(super) turns: &'a TurnService,
+    pub(super) means: &'a RunMeans<'a>,
+    pub(super) run: RunId,
+    /// The conversation to which calls of tool nodes belong.
+    pub(super) session: SessionId,
+    /// Calls of tool nodes that earlier attempts at the run made: of several for one step, the last.
+    pub(super) earlier: HashMap<String, ToolInvocation>,
+}
+
+impl Executor for Work<'_> {
+    fn agent(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
+        self.ask(call)
+    }
+
+    fn tool(&self, step: &ToolStep<'_>) -> Result<Answer, Failure> {
+        self.call(step)
+    }
+}
+
+impl Work<'_> {
+    /// A gate to those tools only that these patterns, skills and servers name.
+    pub(super) fn gate(
+        &self,
+        tools: &[String],
+        skills: &[String],
+        servers: &[String],
+    ) -> Result<Gate, Failure> {
+        let mut patterns: Vec<ToolPattern> = Vec::new();
+        for tool in tools {
+            let pattern = tool
+                .parse()
+                .map_err(|error| refused(format!("`{tool}` names no tool: {error}")))?;
+            patterns.push(pattern);
+        }
+        let mut names: Vec<ToolName> = self.means.extra_tools.to_vec();
+        for skill in skills {
+            names.extend(self.means.sources.skill(skill).map_err(refused)?);
+        }
+        for server in servers {
+            names.extend(self.means.sources.server(server).map_err(refused)?);
+        }
+        let registry = self.means.registry.narrowed(|spec| {
+            names.contains(&spec.name) || patterns.iter().any(|pattern| pattern.matches(&spec.name))
+        });
+        Ok(Gate::new(Arc::new(registry)))
+    }
+}
+
+/// A failure that took nothing.
+pub(super) fn failure(kind: FailureKind, message: impl Into<String>) -> Failure {
+    Failure {
+        kind,
+        message: message.into(),
+        taken: Taken::default(),
+    }
+}
+
+/// It would fail again.
+pub(super) fn refused(message: impl Into<String>) -> Failure {
+    failure(FailureKind::Refused, message)
+}
+
+/// The store or the system failed.
+pub(super) fn broken(error: impl std::fmt::Display) -> Failure {
+    failure(FailureKind::Broken, error.to_string())
+}

@@ -1,0 +1,354 @@
+//! Runs of actors: a row each, and the steps they finished.
+//!
+//! A step is stored once; the key on its path refuses a second one.
+
+use cleveragents_domain::{
+    EventKind, MicroUsd, NewEvent, Run, RunId, RunState, Timestamp, TokenUsage, Tokens,
+};
+use serde_json::{Value, json};
+
+use super::{json_text, stored_json};
+use crate::error::Error;
+use crate::transaction::{Reader, UnitOfWork};
+use crate::value::{Row, params};
+
+macro_rules! columns {
+    () => {
+        "run_id, actor, actor_hash, input, options, state, is_cancelled, result, error, error_code, \
+         input_tokens, output_tokens, cost_micro_usd, model_calls, tool_calls, attempts, started_at, \
+         updated_at, ended_at"
+    };
+}
+
+fn read(mut row: Row) -> Result<Run, Error> {
+    Ok(Run {
+        id: row.take()?,
+        actor: row.take()?,
+        actor_hash: row.take()?,
+        input: stored_json("the input of a run", &row.take::<String>()?)?,
+        options: stored_json("the options of a run", &row.take::<String>()?)?,
+        state: {
+            let state: String = row.take()?;
+            RunState::from_stored(&state)
+                .ok_or_else(|| Error::stored("the state of a run", format!("is `{state}`")))?
+        },
+        is_cancelled: row.take::<u64>()? != 0,
+        result: row
+            .take::<Option<String>>()?
+            .map(|text| stored_json("the result of a run", &text))
+            .transpose()?,
+        error: row.take()?,
+        error_code: row.take()?,
+        usage: TokenUsage {
+            input_tokens: Tokens(row.take()?),
+            output_tokens: Tokens(row.take()?),
+            cost_micro_usd: MicroUsd(row.take()?),
+        },
+        model_calls: row.take()?,
+        tool_calls: row.take()?,
+        attempts: row.take()?,
+        started_at: row.take()?,
+        updated_at: row.take()?,
+        ended_at: row.take()?,
+    })
+}
+
+/// What a run begins with.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    /// Its id.
+    pub id: RunId,
+    /// The actor.
+    pub actor: String,
+    /// The hash of the actor's file.
+    pub actor_hash: String,
+    /// The files of the actor and of all that it refers to.
+    pub definitions: Value,
+    /// What it begins with.
+    pub input: Value,
+    /// How it is asked to run.
+    pub options: Value,
+}
+
+/// Stores a run that begins.
+pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewRun) -> Result<(), Error> {
+    let now = unit.now();
+    unit.execute(
+        "INSERT INTO runs (run_id, actor, actor_hash, definitions, input, options, state, \
+         started_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', ?7, ?7)",
+        params![
+            new.id,
+            &new.actor,
+            &new.actor_hash,
+            json_text(&new.definitions),
+            json_text(&new.input),
+            json_text(&new.options),
+            now
+        ],
+    )?;
+    announce(
+        unit,
+        EventKind::RunStarted,
+        new.id,
+        json!({"actor": new.actor}),
+    );
+    Ok(())
+}
+
+/// Marks a run that is not complete as being worked on again. `false` when it is complete, or not there.
+pub fn resume(unit: &mut UnitOfWork<'_>, id: RunId) -> Result<bool, Error> {
+    let now = unit.now();
+    let touched = unit.execute(
+        "UPDATE runs SET state = 'running', is_cancelled = 0, error = NULL, error_code = NULL, \
+         ended_at = NULL, attempts = attempts + 1, updated_at = ?2 \
+         WHERE run_id = ?1 AND state <> 'complete'",
+        params![id, now],
+    )?;
+    if touched > 0 {
+        announce(unit, EventKind::RunResumed, id, json!({}));
+    }
+    Ok(touched > 0)
+}
+
+/// Stores a finished step. A step that is there already is refused by its key.
+pub fn add_step(unit: &mut UnitOfWork<'_>, id: RunId, path: &str, step: &str) -> Result<(), Error> {
+    let now = unit.now();
+    unit.execute(
+        "INSERT INTO run_steps (run_id, number, path, step, stored_at) VALUES (?1, \
+         (SELECT COALESCE(MAX(number) + 1, 0) FROM run_steps WHERE run_id = ?1), ?2, ?3, ?4)",
+        params![id, path, step, now],
+    )?;
+    announce(unit, EventKind::RunStepFinished, id, json!({"path": path}));
+    Ok(())
+}
+
+/// How a run stops.
+#[derive(Debug, Clone, Default)]
+pub struct Ended {
+    /// The state it ended with, when it came to its end.
+    pub result: Option<Value>,
+    /// Why not, and the code of that.
+    pub error: Option<(String, String)>,
+    /// Tokens and money.
+    pub usage: TokenUsage,
+    /// Questions to models.
+    pub model_calls: u64,
+    /// Calls of tools.
+    pub tool_calls: u64,
+}
+
+/// Ends a run that is being worked on, or lets it wait. `false` when nobody works on it.
+pub fn end(
+    unit: &mut UnitOfWork<'_>,
+    id: RunId,
+    state: RunState,
+    ended: &Ended,
+) -> Result<bool, Error> {
+    let now = unit.now();
+    let ended_at = (state != RunState::Waiting).then_some(now);
+    let (error, code) = match &ended.error {
+        Some((message, code)) => (Some(message.as_str()), Some(code.as_str())),
+        None => (None, None),
+    };
+    let touched = unit.execute(
+        "UPDATE runs SET state = ?2, result = ?3, error = ?4, error_code = ?5, input_tokens = ?6, \
+         output_tokens = ?7, cost_micro_usd = ?8, model_calls = ?9, tool_calls = ?10, \
+         updated_at = ?11, ended_at = ?12 WHERE run_id = ?1 AND state = 'running'",
+        params![
+            id,
+            state.as_str(),
+            ended.result.as_ref().map(json_text),
+            error,
+            code,
+            ended.usage.input_tokens.0,
+            ended.usage.output_tokens.0,
+            ended.usage.cost_micro_usd.0,
+            ended.model_calls,
+            ended.tool_calls,
+            now,
+            ended_at
+        ],
+    )?;
+    if touched > 0 {
+        announce(
+            unit,
+            EventKind::RunEnded,
+            id,
+            json!({"state": state, "error": error}),
+        );
+    }
+    Ok(touched > 0)
+}
+
+/// Asks whoever works on a run to stop. `false` when it is over.
+pub fn request_cancel(unit: &mut UnitOfWork<'_>, id: RunId) -> Result<bool, Error> {
+    let now = unit.now();
+    let touched = unit.execute(
+        "UPDATE runs SET is_cancelled = 1, updated_at = ?2 \
+         WHERE run_id = ?1 AND state IN ('running', 'waiting')",
+        params![id, now],
+    )?;
+    if touched > 0 {
+        announce(unit, EventKind::RunCancelRequested, id, json!({}));
+    }
+    Ok(touched > 0)
+}
+
+/// Marks a run as cancelled on which nobody works. `false` when it is over.
+pub fn cancel(unit: &mut UnitOfWork<'_>, id: RunId) -> Result<bool, Error> {
+    let now = unit.now();
+    let touched = unit.execute(
+        "UPDATE runs SET state = 'cancelled', is_cancelled = 1, updated_at = ?2, ended_at = ?2 \
+         WHERE run_id = ?1 AND state IN ('running', 'waiting')",
+        params![id, now],
+    )?;
+    if touched > 0 {
+        announce(
+            unit,
+            EventKind::RunEnded,
+            id,
+            json!({"state": RunState::Cancelled}),
+        );
+    }
+    Ok(touched > 0)
+}
+
+fn announce(unit: &mut UnitOfWork<'_>, kind: EventKind, id: RunId, payload: Value) {
+    unit.emit(NewEvent {
+        kind,
+        subject: id.to_string(),
+        payload,
+    });
+}
+
+/// One run.
+pub fn get(reader: &mut dyn Reader, id: RunId) -> Result<Option<Run>, Error> {
+    reader
+        .query_first(
+            concat!("SELECT ", columns!(), " FROM runs WHERE run_id = ?1"),
+            params![id],
+        )?
+        .map(read)
+        .transpose()
+}
+
+/// The files that a run began with.
+pub fn definitions(reader: &mut dyn Reader, id: RunId) -> Result<Option<Value>, Error> {
+    reader
+        .query_first(
+            "SELECT definitions FROM runs WHERE run_id = ?1",
+            params![id],
+        )?
+        .map(|mut row| stored_json("the files of a run", &row.take::<String>()?))
+        .transpose()
+}
+
+/// Runs whose id begins with `prefix`, at most `limit`.
+pub fn with_prefix(reader: &mut dyn Reader, prefix: &str, limit: u64) -> Result<Vec<Run>, Error> {
+    let last = format!("{prefix:Z<26}");
+    reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM runs WHERE run_id >= ?1 AND run_id <= ?2 ORDER BY run_id LIMIT ?3"
+            ),
+            params![prefix, last, limit],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
+}
+
+/// Which runs to list.
+#[derive(Debug, Clone, Default)]
+pub struct RunFilter {
+    /// Only those of this actor.
+    pub actor: Option<String>,
+    /// Only those that are this far.
+    pub state: Option<RunState>,
+    /// How many to skip.
+    pub offset: u64,
+    /// How many to give.
+    pub limit: u64,
+}
+
+/// A page of runs, newest first, and how many match in all.
+#[derive(Debug, Clone)]
+pub struct RunPage {
+    /// The runs of this page, each with the number of its steps.
+    pub runs: Vec<(Run, u64)>,
+    /// How many match without paging.
+    pub matching: u64,
+}
+
+/// Lists runs, newest first.
+pub fn list(reader: &mut dyn Reader, filter: &RunFilter) -> Result<RunPage, Error> {
+    let actor = filter.actor.clone().unwrap_or_default();
+    let state = filter.state.map_or("", RunState::as_str);
+    let runs = reader
+        .query(
+            concat!(
+                "SELECT (SELECT COUNT(*) FROM run_steps step WHERE step.run_id = runs.run_id), ",
+                columns!(),
+                " FROM runs \
+                 WHERE (?1 = '' OR actor = ?1) AND (?2 = '' OR state = ?2) \
+                 ORDER BY run_id DESC LIMIT ?3 OFFSET ?4"
+            ),
+            params![&actor, state, filter.limit, filter.offset],
+        )?
+        .into_iter()
+        .map(|mut row| {
+            let steps = row.take()?;
+            Ok((read(row)?, steps))
+        })
+        .collect::<Result<_, Error>>()?;
+    let matching = reader
+        .query_first(
+            "SELECT COUNT(*) FROM runs WHERE (?1 = '' OR actor = ?1) AND (?2 = '' OR state = ?2)",
+            params![&actor, state],
+        )?
+        .ok_or_else(|| Error::stored("a count", "is missing"))?
+        .take()?;
+    Ok(RunPage { runs, matching })
+}
+
+/// A stored step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredStep {
+    /// Its number, in the order in which steps were finished.
+    pub number: u64,
+    /// What it is.
+    pub step: Value,
+    /// When it was stored.
+    pub stored_at: Timestamp,
+}
+
+/// The steps of a run, in the order in which they were finished.
+pub fn steps(reader: &mut dyn Reader, id: RunId) -> Result<Vec<StoredStep>, Error> {
+    reader
+        .query(
+            "SELECT number, step, stored_at FROM run_steps WHERE run_id = ?1 ORDER BY number",
+            params![id],
+        )?
+        .into_iter()
+        .map(|mut row| {
+            Ok(StoredStep {
+                number: row.take()?,
+                step: stored_json("a step of a run", &row.take::<String>()?)?,
+                stored_at: row.take()?,
+            })
+        })
+        .collect()
+}
+
+/// How many runs an actor had, and what they cost together.
+pub fn totals(reader: &mut dyn Reader, actor: &str) -> Result<(u64, MicroUsd), Error> {
+    let mut row = reader
+        .query_first(
+            "SELECT COUNT(*), CAST(COALESCE(SUM(cost_micro_usd), 0) AS BIGINT) FROM runs WHERE actor = ?1",
+            params![actor],
+        )?
+        .ok_or_else(|| Error::stored("a sum", "is missing"))?;
+    Ok((row.take()?, MicroUsd(row.take()?)))
+}
