@@ -193,7 +193,7 @@ pub fn flatten(name: &Name, library: &Library, tools: &Registry) -> Result<Flat,
 
 /// The tools of some skills as a registry: those, and the others that are named.
 pub fn registry(
-    all: Registry,
+    all: &Registry,
     skills: &[Flat],
     others: &[ToolName],
 ) -> Result<Registry, TightenError> {
@@ -203,7 +203,7 @@ pub fn registry(
             names.push(tool.spec.name.clone());
         }
     }
-    let mut registry = all.only(&names);
+    let mut registry = all.narrowed(|spec| names.contains(&spec.name));
     let mut agents: Vec<AgentSkill> = Vec::new();
     for flat in skills {
         for tool in &flat.tools {

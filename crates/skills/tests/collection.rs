@@ -237,7 +237,7 @@ fn what_is_said_of_a_tool_holds_wherever_it_comes_from() {
     let flat = flatten(&name, &library, &tools()).expect("flat");
     assert_eq!(names(&flat), ["builtin/shell"]);
     assert!(flat.tools[0].spec.capability.needs_approval);
-    let strict = registry(tools(), &[flat], &[]).expect("a registry");
+    let strict = registry(&tools(), &[flat], &[]).expect("a registry");
     assert!(
         strict
             .get("builtin/shell")
@@ -257,7 +257,7 @@ fn a_registry_holds_what_skills_hold_and_nothing_else() {
         "name: local/y\ndescription: d\nanonymous_tools: [{name: local/vacuum, description: mine, command: [a]}]\nagent_skills: [../corpus/quoted]\n",
     );
     let others = ["builtin/git-log".parse().expect("a name")];
-    let registry = registry(tools(), &[one, other], &others).expect("a registry");
+    let registry = registry(&tools(), &[one, other], &others).expect("a registry");
     let names: Vec<String> = registry.list().map(|spec| spec.name.to_string()).collect();
     let expected = [
         "builtin/file-read",

@@ -211,16 +211,9 @@ impl Registry {
             let mut spec = entry.tool.spec().clone();
             spec.capability = capability;
             let tool = Arc::clone(&entry.tool);
-            entry.tool = Arc::new(Tightened { tool, spec });
+            *entry = Arc::new(Entry::new(Arc::new(Tightened { tool, spec }))?);
         }
         Ok(())
-    }
-
-    /// The same tools as far as they are among these, by name.
-    #[must_use]
-    pub fn only(mut self, names: &[ToolName]) -> Self {
-        self.tools.retain(|name, _| names.contains(name));
-        self
     }
 
     /// Takes a tool of the user's out again.
