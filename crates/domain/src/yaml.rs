@@ -105,6 +105,11 @@ const WORDS: &[(&str, &str, &str)] = &[
         "put it into a file of its own",
     ),
     (
+        "budget breached",
+        "the file unfolds to more than can be read",
+        "write less, and use fewer aliases",
+    ),
+    (
         "expected sequence start",
         "a list is expected here",
         "write a list, such as `[a, b]`",
@@ -150,6 +155,12 @@ fn reworded(message: &str) -> (String, Option<String>, Option<String>) {
     {
         let fix = format!("add `{field}: …`");
         return (format!("the field `{field}` is missing"), None, Some(fix));
+    }
+    if let Some((_, rest)) = message.split_once("duplicate field `") {
+        let field = rest.split('`').next().unwrap_or(rest);
+        let fix = "leave one of them out".to_owned();
+        let told = format!("the field `{field}` stands here twice, under two of its names");
+        return (told, None, Some(fix));
     }
     if let Some((_, rest)) = message.split_once("duplicate mapping key: ") {
         let field = rest.split(", set ").next().unwrap_or(rest);

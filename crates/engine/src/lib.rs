@@ -4,7 +4,7 @@
 //! [`SessionService`] keeps conversations, [`PlanExecutionContext`] records what a plan run changes,
 //! [`LeaseService`] gives one owner at a time the right to work on something, [`ResourceService`] and
 //! [`ProjectService`] keep what plans work on, [`SandboxService`] the copies in which they do,
-//! [`ToolService`] what may be called in them, [`TurnService`] answers questions with all of it.
+//! [`ToolService`] what may be called in them, [`SkillService`] what belongs together of that, [`TurnService`] answers questions with all of it.
 
 mod actor;
 mod lease;
@@ -15,6 +15,7 @@ mod resource;
 mod run;
 mod sandbox;
 mod session;
+mod skill;
 mod sync;
 mod tool;
 mod turn;
@@ -45,6 +46,10 @@ pub use sandbox::{
 pub use session::{
     Answer, EXPORT_SCHEMA, ExportSummary, Failure, ImportCheck, ImportSummary, Question,
     SessionError, SessionService, SessionView, Stored,
+};
+pub use skill::{
+    AddedSkill, Equipped, KnownSkill, Refreshed, SkillError, SkillOrigin, SkillService,
+    SkillSource, SkillUser,
 };
 pub use tool::{
     AddedTool, Callable, Excerpt, LeftOut, RegisteredTool, SandboxWorkspace, SpendScope,

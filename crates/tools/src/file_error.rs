@@ -6,7 +6,7 @@ use cleveragents_domain::yaml::Fault;
 use cleveragents_domain::{Code, Diagnose};
 use serde_json::{Value, json};
 
-/// What is wrong with the file of a tool or of a safety profile.
+/// What is wrong with the file of a tool, of a skill or of a safety profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}:{line}:{column}: {message}", .file.display())]
 pub struct FileError {
@@ -28,13 +28,27 @@ pub struct FileError {
 
 /// What a file describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum About {
+pub enum About {
+    /// A tool.
     Tool,
+    /// A safety profile.
     Safety,
+    /// A skill.
+    Skill,
+}
+
+impl About {
+    /// The page with an example.
+    const fn page(self) -> &'static str {
+        match self {
+            Self::Tool | Self::Safety => "docs/tools.md",
+            Self::Skill => "docs/skills.md",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+enum Kind {
     Malformed,
     Rule,
 }
@@ -46,6 +60,8 @@ impl Diagnose for FileError {
             (About::Tool, Kind::Rule) => Code::InvalidTool,
             (About::Safety, Kind::Malformed) => Code::MalformedSafety,
             (About::Safety, Kind::Rule) => Code::InvalidSafety,
+            (About::Skill, Kind::Malformed) => Code::MalformedSkill,
+            (About::Skill, Kind::Rule) => Code::InvalidSkill,
         }
     }
 
@@ -64,26 +80,39 @@ impl Diagnose for FileError {
 
 /// A complaint that does not know its file yet.
 #[derive(Debug)]
-pub(crate) struct Complaint {
+pub struct Complaint {
     fault: Fault,
     kind: Kind,
 }
 
 impl Complaint {
     /// The file says what cannot be.
-    pub(crate) fn rule(fault: Fault, fix: impl Into<String>) -> Self {
+    pub fn rule(fault: Fault, fix: impl Into<String>) -> Self {
         Self {
             fault: fault.fixed_by(fix),
             kind: Kind::Rule,
         }
     }
 
-    pub(crate) fn in_file(self, file: &Path, about: About) -> FileError {
+    /// The same at a place, when it has none yet.
+    #[must_use]
+    pub fn placed(mut self, place: (u64, u64)) -> Self {
+        if self.fault.place.is_none_or(|there| there == (0, 0)) {
+            self.fault.place = Some(place);
+        }
+        self
+    }
+
+    /// The same in a file, for people.
+    pub fn in_file(self, file: &Path, about: About) -> FileError {
         let (line, column) = self.fault.place.unwrap_or((1, 1));
         let fix = match (self.fault.fix, self.fault.nearest) {
             (Some(fix), _) => fix,
             (None, Some(nearest)) => format!("did you mean `{nearest}`?"),
-            (None, None) => "correct the YAML there; docs/tools.md has an example".to_owned(),
+            (None, None) => {
+                let page = about.page();
+                format!("correct the YAML there; {page} has an example")
+            }
         };
         FileError {
             file: file.to_owned(),

@@ -20,14 +20,14 @@ mod name;
 mod output;
 pub mod ports;
 mod registry;
-mod running;
+pub mod running;
 mod safety;
 mod spec;
 mod tool;
 pub mod untrusted;
 
-pub use capability::{Access, Capability, Environment};
-pub use file_error::FileError;
+pub use capability::{Access, Capability, CapabilityChange, Environment, Loosened};
+pub use file_error::{About, Complaint, FileError};
 pub use gate::{
     CallContext, CallOutcome, CallRequest, Failed, Gate, GateError, Permit, Phase, Picture,
     PlanMode, Refusal, RefusalReason, Succeeded,
@@ -35,7 +35,7 @@ pub use gate::{
 pub use loop_guard::{LoopGuard, Verdict};
 pub use name::{ToolName, ToolNameError};
 pub use output::{DEFAULT_SHOWN_BYTES, Log, Output, Shown, Spool};
-pub use registry::{Registry, RegistryError, check_schema};
+pub use registry::{Registry, RegistryError, TightenError, check_schema};
 pub use safety::{
     AllowList, Decision, Effect, Fence, Guards, PermissionRules, Rule, RuleError, STANDARD, Safety,
     SafetyProfile, ToolPattern,

@@ -58,6 +58,9 @@ impl ToolName {
     /// The namespace of the tools that are part of the program.
     pub const BUILTIN: &'static str = "builtin";
 
+    /// The namespace of the tools through which a model uses agent skills.
+    pub const SKILL: &'static str = "skill";
+
     /// A built-in tool, by the last part of its name.
     pub(crate) fn builtin(name: &'static str) -> Self {
         format!("{}/{name}", Self::BUILTIN)
@@ -83,6 +86,11 @@ impl ToolName {
     /// Whether it is in the namespace of the program's own tools.
     pub fn is_builtin(&self) -> bool {
         self.0.server().is_none() && self.namespace() == Self::BUILTIN
+    }
+
+    /// Whether its namespace is kept for tools that come with the program.
+    pub fn is_programs(&self) -> bool {
+        [Self::BUILTIN, Self::SKILL].contains(&self.namespace())
     }
 
     /// The name as models are told it: letters, digits, `_` and `-` only.

@@ -7,9 +7,10 @@ use cleveragents_domain::{Code, Diagnose, nearest};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Value, json};
 
+use crate::capability::{CapabilityChange, Loosened};
 use crate::name::ToolName;
 use crate::spec::{Source, ToolSpec};
-use crate::tool::Tool;
+use crate::tool::{Grounds, Prepared, Tool, Unprepared};
 
 /// Why a tool cannot be registered or removed.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +111,37 @@ pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
         .map_err(|error| error.to_string())
 }
 
+/// Why a tool cannot be made stricter.
+#[derive(Debug, thiserror::Error)]
+pub enum TightenError {
+    /// There is none of this name.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// It would be freer.
+    #[error(transparent)]
+    Loosened(#[from] Loosened),
+}
+
+/// A tool with a stricter capability than its own.
+struct Tightened {
+    tool: Arc<dyn Tool>,
+    spec: ToolSpec,
+}
+
+impl Tool for Tightened {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        arguments: Value,
+        grounds: Grounds<'a>,
+    ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
+        self.tool.prepare(arguments, grounds)
+    }
+}
+
 /// Checks a value against a JSON schema; says what is wrong and where.
 pub fn check_schema(schema: &Value, value: &Value) -> Result<(), String> {
     let validator = compile(schema)?;
@@ -155,17 +187,32 @@ impl Registry {
         registry
     }
 
-    /// Adds a tool. The namespace `builtin/` and those reserved by the program are refused.
+    /// Adds a tool. The namespaces `builtin/` and `skill/` and those reserved by the program are
+    /// refused; only what opens agent skills may be in `skill/`.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
         let name = tool.spec().name.clone();
-        if name.namespace() == ToolName::BUILTIN || name.as_name().require_free_namespace().is_err()
-        {
+        let is_skills =
+            name.namespace() == ToolName::SKILL && tool.spec().source == Source::AgentSkill;
+        if (name.is_programs() && !is_skills) || name.as_name().require_free_namespace().is_err() {
             return Err(RegistryError::Reserved(name));
         }
         if self.tools.contains_key(&name) {
             return Err(RegistryError::Exists(name));
         }
         self.tools.insert(name, Arc::new(Entry::new(tool)?));
+        Ok(())
+    }
+
+    /// Makes a tool stricter than it is by itself.
+    pub fn tighten(&mut self, name: &str, change: &CapabilityChange) -> Result<(), TightenError> {
+        let spec = self.get(name)?;
+        let (name, capability) = (spec.name.clone(), change.apply(&spec.capability)?);
+        if let Some(entry) = self.tools.get_mut(&name) {
+            let mut spec = entry.tool.spec().clone();
+            spec.capability = capability;
+            let tool = Arc::clone(&entry.tool);
+            *entry = Arc::new(Entry::new(Arc::new(Tightened { tool, spec }))?);
+        }
         Ok(())
     }
 

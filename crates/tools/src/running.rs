@@ -10,7 +10,7 @@ use crate::tool::{Call, Failure, FailureKind, Touched};
 
 /// Where the two streams of a command go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Streams {
+pub enum Streams {
     /// Both are its output, as they come.
     Together,
     /// Standard error is its log.
@@ -18,7 +18,7 @@ pub(crate) enum Streams {
 }
 
 /// Runs a command in the sandbox and takes in what it prints.
-pub(crate) fn exec(
+pub fn exec(
     workspace: &dyn Workspace,
     command: &Command,
     streams: Streams,
@@ -38,7 +38,7 @@ pub(crate) fn exec(
 }
 
 /// Whether a command ended well; otherwise why not.
-pub(crate) fn check_ending(finished: &Finished, time: Duration) -> Result<(), Failure> {
+pub fn check_ending(finished: &Finished, time: Duration) -> Result<(), Failure> {
     let (kind, message) = match finished.ending {
         Ending::Exited(0) => return Ok(()),
         Ending::Exited(code) => (FailureKind::Tool, format!("it ended with exit code {code}")),

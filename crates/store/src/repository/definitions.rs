@@ -145,3 +145,9 @@ pub fn get(
         .map(read)
         .transpose()
 }
+
+/// Makes the unit the only one that adds, changes or removes definitions until it ends, as long as
+/// others ask for the same.
+pub fn lock(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
+    crate::repository::resources::lock(unit)
+}

@@ -8,7 +8,7 @@ use cleveragents_domain::yaml;
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::Value;
-use serde_saphyr::Spanned;
+use serde_saphyr::{Location, Spanned};
 
 use super::scalar::{EnvironmentEntry, EnvironmentForm, Late, Texts, TextsForm};
 use crate::spec::{Binding, Source};
@@ -22,12 +22,18 @@ pub(super) struct Wrapped {
     pub(super) tool: Definition,
 }
 
+/// The header of a file, which is the same for everything that is written in YAML.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Header {
+pub struct Header {
     /// The version of the format: 3.0.
     #[schemars(with = "Option<Value>")]
-    pub(crate) version: Option<Spanned<Value>>,
+    pub version: Option<Spanned<Value>>,
+}
+
+/// A name that is not there.
+fn unnamed() -> Spanned<String> {
+    Spanned::new(String::new(), Location::UNKNOWN, Location::UNKNOWN)
 }
 
 /// The file of a tool.
@@ -35,7 +41,8 @@ pub(crate) struct Header {
 #[serde(deny_unknown_fields)]
 pub(super) struct Definition {
     pub(super) cleveragents: Option<Header>,
-    /// What it is called: `namespace/name`, in lower case.
+    /// What it is called: `namespace/name`, in lower case. Only a tool inside a skill can do without.
+    #[serde(default = "unnamed")]
     #[schemars(with = "String")]
     pub(super) name: Spanned<String>,
     /// What it does, for the model.

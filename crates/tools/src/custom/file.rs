@@ -42,17 +42,37 @@ fn read_definition(text: &str) -> Result<Definition, Complaint> {
     };
     let (header, mut definition) = if top.contains_key("tool") {
         let wrapped: Wrapped = yaml::read(text)?;
+        yaml::read::<WrappedName>(text)?;
         (wrapped.cleveragents, wrapped.tool)
     } else {
-        (None, yaml::read::<Definition>(text)?)
+        let definition = yaml::read::<Definition>(text)?;
+        yaml::read::<Named>(text)?;
+        (None, definition)
     };
     let header = header.or_else(|| definition.cleveragents.take());
     yaml::check_version(header.as_ref().and_then(|header| header.version.as_ref()))?;
     Ok(definition)
 }
 
+/// What must not be missing in a file of its own, though it may inside a skill.
+#[derive(serde::Deserialize)]
+#[expect(dead_code, reason = "only its being there counts")]
+struct Named {
+    name: serde::de::IgnoredAny,
+}
+
+#[derive(serde::Deserialize)]
+#[expect(dead_code, reason = "only its being there counts")]
+struct WrappedName {
+    tool: Named,
+}
+
 impl Definition {
-    fn finish(mut self, expand: &Expand<'_>, file: &Path) -> Result<CustomTool, Complaint> {
+    pub(super) fn finish(
+        mut self,
+        expand: &Expand<'_>,
+        file: &Path,
+    ) -> Result<CustomTool, Complaint> {
         self.check_kind()?;
         expand.text(&mut self.name.value)?;
         let name = self.tool_name()?;
@@ -128,8 +148,7 @@ impl Definition {
             .map_err(|error: crate::ToolNameError| {
                 Complaint::rule(Fault::at(&self.name, error.to_string()), fix)
             })?;
-        if name.namespace() == ToolName::BUILTIN || name.as_name().require_free_namespace().is_err()
-        {
+        if name.is_programs() || name.as_name().require_free_namespace().is_err() {
             let message = format!(
                 "the namespace `{}` is kept for the program",
                 name.namespace()

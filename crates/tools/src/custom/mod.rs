@@ -7,11 +7,13 @@
 mod declared;
 mod entries;
 mod file;
+mod inline;
 mod run;
 mod scalar;
 mod schema;
 
-pub(crate) use entries::Header;
+pub use entries::Header;
 pub use file::read;
+pub use inline::{Inline, Override};
 pub use run::{CustomTool, Program};
 pub use schema::schema;

@@ -10,7 +10,14 @@ pub fn schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let wrapped = generator.subschema_for::<Wrapped>();
     let plain = generator.subschema_for::<Definition>();
-    let definitions = generator.take_definitions(true);
+    let mut definitions = generator.take_definitions(true);
+    // The name is optional only inside a skill.
+    if let Some(Value::Array(required)) = definitions
+        .get_mut("Definition")
+        .and_then(|definition| definition.get_mut("required"))
+    {
+        required.insert(0, Value::from("name"));
+    }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "a tool of CleverAgents",

@@ -1,0 +1,85 @@
+//! [`Equipped`]: the tools that models have with some skills, and what they are told of them.
+
+use cleveragents_domain::Name;
+use cleveragents_domain::yaml::Variables;
+use cleveragents_skills::agent::{AgentSkill, announce};
+use cleveragents_skills::{Flat, FlatServer, flatten, registry};
+use cleveragents_tools::{Registry, ToolName};
+
+use super::error::SkillError;
+use super::service::{SkillService, library};
+
+/// Skills, ready for models.
+#[derive(Debug)]
+pub struct Equipped {
+    /// Every tool there was, those of the skills, and what skills say of both.
+    pub registry: Registry,
+    skills: Vec<(Name, Flat)>,
+}
+
+impl SkillService {
+    /// Adds what some skills hold to the tools there are.
+    pub fn equip(
+        &self,
+        names: &[String],
+        tools: &Registry,
+        variables: Variables<'_>,
+    ) -> Result<Equipped, SkillError> {
+        let known = self.known(variables)?;
+        let library = library(&known);
+        let mut skills: Vec<(Name, Flat)> = Vec::new();
+        for name in names {
+            let found = self.find(name, variables)?;
+            let name = found.definition?.name().clone();
+            if skills.iter().all(|(other, _)| *other != name) {
+                let flat = flatten(&name, &library, tools)?;
+                skills.push((name, flat));
+            }
+        }
+        let flat: Vec<Flat> = skills.iter().map(|(_, flat)| flat.clone()).collect();
+        let others: Vec<ToolName> = tools.list().map(|spec| spec.name.clone()).collect();
+        Ok(Equipped {
+            registry: registry(tools, &flat, &others)?,
+            skills,
+        })
+    }
+}
+
+impl Equipped {
+    /// The tools of a skill.
+    pub fn tools(&self, name: &str) -> Option<Vec<ToolName>> {
+        let flat = self.flat(name)?;
+        Some(
+            flat.tools
+                .iter()
+                .map(|tool| tool.spec.name.clone())
+                .collect(),
+        )
+    }
+
+    /// The servers of all skills; their tools are not among [`tools`](Self::tools).
+    pub fn servers(&self) -> impl Iterator<Item = &FlatServer> {
+        self.skills.iter().flat_map(|(_, flat)| &flat.servers)
+    }
+
+    /// What a model is told of the agent skills among some skills, or among all; empty for none.
+    pub fn announcement(&self, names: Option<&[String]>) -> String {
+        let mut agents: Vec<AgentSkill> = Vec::new();
+        for (name, flat) in &self.skills {
+            let is_meant = |given: &String| given.parse::<Name>().is_ok_and(|given| given == *name);
+            if names.is_none_or(|names| names.iter().any(is_meant)) {
+                for (skill, _) in &flat.agent_skills {
+                    agents.retain(|other| other.name != skill.name);
+                    agents.push(skill.clone());
+                }
+            }
+        }
+        announce(&agents)
+    }
+
+    fn flat(&self, name: &str) -> Option<&Flat> {
+        let name: Name = name.parse().ok()?;
+        let found = self.skills.iter().find(|(other, _)| *other == name);
+        found.map(|(_, flat)| flat)
+    }
+}

@@ -1,0 +1,330 @@
+//! Skills: registered whole or not at all, refreshed without loss, used by others. Each test runs on
+//! both databases.
+
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::{Code, Diagnose as _};
+use cleveragents_engine::{
+    Outcome, Register, SkillError, SkillOrigin, SkillService, SkillSource, ToolService,
+};
+use cleveragents_store::definitions::{self, DefinitionKind};
+use cleveragents_testkit::{TestDatabase, at_once};
+
+/// A service on one database, with a folder for files and one for found skills.
+struct Desk {
+    database: TestDatabase,
+    service: SkillService,
+    folder: tempfile::TempDir,
+}
+
+fn each(test: impl Fn(&Desk)) {
+    for database in TestDatabase::each() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let service = SkillService::new(database.open(), folder.path().join("skills"));
+        test(&Desk {
+            database,
+            service,
+            folder,
+        });
+    }
+}
+
+const fn nothing(_: &str) -> Option<String> {
+    None
+}
+
+impl Desk {
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A YAML file as it would be given.
+    fn file(&self, name: &str, text: &str) -> SkillSource {
+        let file = self.path(name);
+        std::fs::write(&file, text).expect("written");
+        SkillSource::File {
+            text: text.to_owned(),
+            file,
+        }
+    }
+
+    /// A folder with a `SKILL.md`.
+    fn agent(&self, place: &Path, name: &str) -> SkillSource {
+        let folder = place.join(name);
+        std::fs::create_dir_all(folder.join("scripts")).expect("made");
+        let text = format!("---\nname: {name}\ndescription: Does {name}.\n---\nDo it.\n");
+        std::fs::write(folder.join("SKILL.md"), text).expect("written");
+        std::fs::write(folder.join("scripts/go.sh"), "echo gone\n").expect("written");
+        SkillSource::Folder(folder)
+    }
+
+    fn add(&self, source: &SkillSource, register: Register) -> Result<Outcome, SkillError> {
+        let added = self.service.add(source, register, &nothing)?;
+        Ok(added.outcome)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let known = self.service.known(&nothing).expect("known");
+        known.into_iter().map(|skill| skill.name).collect()
+    }
+}
+
+fn code<T: std::fmt::Debug>(outcome: Result<T, SkillError>) -> Code {
+    outcome.expect_err("it is refused").code()
+}
+
+#[test]
+fn defect_980_a_skill_is_there_for_the_next_process() {
+    each(|desk| {
+        let source = desk.file(
+            "a.yaml",
+            "name: local/a\ndescription: d\ntools: [builtin/shell]\n",
+        );
+        assert_eq!(
+            desk.add(&source, Register::New).expect("added"),
+            Outcome::Created
+        );
+        let next = SkillService::new(desk.database.open(), desk.path("skills"));
+        let known = next.known(&nothing).expect("known");
+        assert_eq!(known.len(), 1);
+        assert_eq!(next.flat("a", &nothing).expect("flat").tools.len(), 1);
+        assert_eq!(code(desk.add(&source, Register::New)), Code::SkillExists);
+        assert_eq!(
+            desk.add(&source, Register::Update).expect("updated"),
+            Outcome::Updated
+        );
+        assert_eq!(code(next.find("local/aa", &nothing)), Code::SkillNotFound);
+    });
+}
+
+#[test]
+fn defect_2579_includes_in_a_circle_are_refused_when_they_are_added() {
+    each(|desk| {
+        let plain = desk.file(
+            "b.yaml",
+            "name: local/b\ndescription: d\ntools: [builtin/shell]\n",
+        );
+        desk.add(&plain, Register::New).expect("added");
+        let above = desk.file(
+            "a.yaml",
+            "name: local/a\ndescription: d\nincludes: [local/b]\n",
+        );
+        desk.add(&above, Register::New).expect("added");
+        let circle = desk.file(
+            "b.yaml",
+            "name: local/b\ndescription: d\nincludes: [local/a]\n",
+        );
+        let refused = desk.add(&circle, Register::Update).expect_err("a circle");
+        assert_eq!(refused.code(), Code::InvalidSkill);
+        assert!(
+            refused.to_string().contains("local/b → local/a → local/b"),
+            "{refused}"
+        );
+        // Nothing changed.
+        assert_eq!(
+            desk.service
+                .flat("local/b", &nothing)
+                .expect("flat")
+                .tools
+                .len(),
+            1
+        );
+    });
+}
+
+#[test]
+fn what_others_need_is_neither_removed_nor_broken() {
+    each(|desk| {
+        let below = desk.file(
+            "b.yaml",
+            "name: local/b\ndescription: d\ntools: [builtin/shell]\n",
+        );
+        desk.add(&below, Register::New).expect("added");
+        let above = desk.file(
+            "a.yaml",
+            "name: local/a\ndescription: d\nincludes:\n  - name: local/b\n    tool_overrides:\n      - {tool: builtin/shell, override: {capability: {unsafe: true}}}\n",
+        );
+        desk.add(&above, Register::New).expect("added");
+        let refused = desk.service.remove("local/b", &nothing).expect_err("used");
+        assert_eq!(refused.code(), Code::SkillInUse);
+        assert!(refused.to_string().contains("skill local/a"), "{refused}");
+        // Without the tool, what the other says of it would have no object.
+        let without = desk.file(
+            "b.yaml",
+            "name: local/b\ndescription: d\ntools: [builtin/file-read]\n",
+        );
+        let refused = desk
+            .add(&without, Register::Update)
+            .expect_err("it would break another");
+        assert!(refused.to_string().contains("a.yaml:6"), "{refused}");
+        desk.service.remove("local/a", &nothing).expect("removed");
+        // An actor that has it counts too.
+        let text = "actors: {desk: {type: llm, skills: [b]}}";
+        let stored = desk.database.open().write(move |unit| {
+            definitions::insert(unit, DefinitionKind::Actor, "local/desk", text, "desk.yaml")
+        });
+        stored.expect("stored");
+        assert_eq!(
+            code(desk.service.remove("local/b", &nothing)),
+            Code::SkillInUse
+        );
+        assert_eq!(desk.names(), ["local/b"]);
+    });
+}
+
+#[test]
+fn folders_are_added_or_found() {
+    each(|desk| {
+        let added = desk.agent(&desk.path("elsewhere"), "counting");
+        desk.add(&added, Register::New).expect("added");
+        desk.agent(&desk.path("skills"), "drawing");
+        // Registered ones stand before folders of the same name.
+        desk.agent(&desk.path("skills"), "counting");
+        assert_eq!(desk.names(), ["local/counting", "local/drawing"]);
+        let found = desk.service.find("counting", &nothing).expect("found");
+        assert!(matches!(found.origin, SkillOrigin::Registered(_)));
+        assert!(found.place().contains("elsewhere"), "{}", found.place());
+        let flat = desk.service.flat("drawing", &nothing).expect("flat");
+        assert_eq!(flat.tools.len(), 3);
+        assert_eq!(
+            code(desk.service.remove("drawing", &nothing)),
+            Code::SkillInUse
+        );
+        desk.service.remove("counting", &nothing).expect("removed");
+        let found = desk.service.find("counting", &nothing).expect("found");
+        assert!(matches!(found.origin, SkillOrigin::Found(_)));
+    });
+}
+
+#[test]
+fn defect_7487_a_failed_refresh_leaves_what_was_there() {
+    each(|desk| {
+        let source = desk.file(
+            "a.yaml",
+            "name: local/a\ndescription: d\ntools: [builtin/shell]\n",
+        );
+        desk.add(&source, Register::New).expect("added");
+        let told = |name| {
+            let told = desk.service.refresh(name, &nothing).expect("refreshed");
+            let failed = told.failed.iter().map(|(name, _)| name.clone()).collect();
+            let skipped = told.skipped.iter().map(|(name, _)| name.clone()).collect();
+            [told.refreshed, told.unchanged, failed, skipped].map(|names: Vec<String>| names.len())
+        };
+        assert_eq!(told(None), [0, 1, 0, 0]);
+        desk.file(
+            "a.yaml",
+            "name: local/a\ndescription: d\ntools: [builtin/none-such]\n",
+        );
+        assert_eq!(told(Some("a")), [0, 0, 1, 0]);
+        assert_eq!(
+            desk.service
+                .flat("a", &nothing)
+                .expect("still there")
+                .tools
+                .len(),
+            1
+        );
+        desk.file(
+            "a.yaml",
+            "name: local/a\ndescription: d\nbuiltins: [{group: git}]\n",
+        );
+        assert_eq!(told(None), [1, 0, 0, 0]);
+        assert!(desk.service.flat("a", &nothing).expect("new").tools.len() > 1);
+    });
+}
+
+#[test]
+fn defect_4814_what_could_not_be_looked_at_is_not_called_refreshed() {
+    each(|desk| {
+        let source = desk.file(
+            "a.yaml",
+            "name: local/a\ndescription: d\ntools: [builtin/shell]\n",
+        );
+        desk.add(&source, Register::New).expect("added");
+        std::fs::remove_file(desk.path("a.yaml")).expect("removed");
+        let told = desk.service.refresh(None, &nothing).expect("refreshed");
+        assert_eq!(told.skipped.len(), 1);
+        assert!(told.refreshed.is_empty() && told.unchanged.is_empty() && told.failed.is_empty());
+        assert_eq!(desk.names(), ["local/a"]);
+    });
+}
+
+#[test]
+fn defect_4811_of_two_registrations_of_one_name_one_succeeds() {
+    each(|desk| {
+        let source = desk.file(
+            "a.yaml",
+            "name: local/a\ndescription: d\ntools: [builtin/shell]\n",
+        );
+        let outcomes = at_once(4, |_| desk.add(&source, Register::New).is_ok());
+        assert_eq!(outcomes.into_iter().filter(|is_ok| *is_ok).count(), 1);
+    });
+}
+
+#[test]
+fn two_skills_cannot_include_each_other_however_fast_they_are_added() {
+    each(|desk| {
+        for (name, other) in [("a", "b"), ("b", "a")] {
+            let text = format!("name: local/{name}\ndescription: d\ntools: [builtin/shell]\n");
+            desk.add(&desk.file("first.yaml", &text), Register::New)
+                .expect("added");
+            let text = format!("name: local/{name}\ndescription: d\nincludes: [local/{other}]\n");
+            desk.file(&format!("{name}.yaml"), &text);
+        }
+        let sources = ["a", "b"].map(|name| {
+            let file = desk.path(&format!("{name}.yaml"));
+            SkillSource::File {
+                text: std::fs::read_to_string(&file).expect("read"),
+                file,
+            }
+        });
+        let outcomes = at_once(2, |index| {
+            desk.add(&sources[index], Register::Update).is_ok()
+        });
+        assert_eq!(outcomes.into_iter().filter(|is_ok| *is_ok).count(), 1);
+        for name in ["a", "b"] {
+            desk.service.flat(name, &nothing).expect("no circle");
+        }
+    });
+}
+
+#[test]
+fn models_are_equipped_with_what_skills_hold() {
+    each(|desk| {
+        let source = desk.file(
+            "a.yaml",
+            "name: local/a\ndescription: d\ntools: [{name: builtin/shell, override: {capability: {human_approval_required: true}}}]\nanonymous_tools: [{description: counts, command: [wc], read_only: true}]\n",
+        );
+        desk.add(&source, Register::New).expect("added");
+        desk.agent(&desk.path("skills"), "drawing");
+        let tools = ToolService::new(desk.database.open());
+        let all = tools.registry(&nothing).expect("tools").registry;
+        let names = ["a".to_owned(), "drawing".to_owned()];
+        let equipped = desk
+            .service
+            .equip(&names, &all, &nothing)
+            .expect("equipped");
+        let told = |name: &str| {
+            let names = equipped.tools(name).expect("a skill");
+            names.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(told("local/a"), ["builtin/shell", "local/a-1"]);
+        assert_eq!(
+            told("drawing"),
+            ["skill/activate", "skill/read", "skill/run"]
+        );
+        for name in ["local/a-1", "skill/run", "builtin/file-read"] {
+            equipped.registry.get(name).expect(name);
+        }
+        let shell = equipped.registry.get("builtin/shell").expect("there");
+        assert!(shell.capability.needs_approval);
+        assert!(
+            equipped
+                .announcement(None)
+                .contains("- drawing: Does drawing.")
+        );
+        assert_eq!(equipped.announcement(Some(&names[..1])), "");
+        let missing = desk.service.equip(&["darwing".to_owned()], &all, &nothing);
+        assert_eq!(code(missing), Code::SkillNotFound);
+    });
+}

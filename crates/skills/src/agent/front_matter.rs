@@ -1,0 +1,255 @@
+//! The front matter of a `SKILL.md`, as the Agent Skills standard reads it: every value is a text, a
+//! list or a map, whatever it looks like; anchors and tags do not exist.
+
+use cleveragents_domain::yaml::Fault;
+use granit_parser::{Event, Parser, Span, StructureStyle};
+
+/// Lists and maps may be nested so deep.
+const DEEPEST: usize = 16;
+
+/// So many values are read at most.
+const MOST_VALUES: usize = 2_000;
+
+/// Line and column, from 1, in the whole file.
+pub(crate) type Place = (u64, u64);
+
+/// Something in the front matter.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) content: Content,
+}
+
+#[derive(Debug)]
+pub(crate) enum Content {
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<Field>),
+}
+
+/// A field of a map.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    pub(crate) value: Node,
+}
+
+/// A `SKILL.md`, cut in two.
+pub(crate) struct Halves<'t> {
+    pub(crate) front: &'t str,
+    pub(crate) body: &'t str,
+}
+
+/// Cuts a file at the lines that hold nothing but `---`.
+pub(crate) fn cut(text: &str) -> Result<Halves<'_>, Fault> {
+    let mut lines = text.split_inclusive('\n');
+    let first = lines.next().unwrap_or_default();
+    if first.trim_end() != "---" {
+        return Err(
+            at((1, 1), "the file does not begin with front matter").fixed_by(
+                "write `---`, `name: …`, `description: …` and `---`, one a line, at its top",
+            ),
+        );
+    }
+    let mut end = first.len();
+    for line in lines {
+        if line.trim_end() == "---" {
+            return Ok(Halves {
+                front: &text[first.len()..end],
+                body: text[end + line.len()..].trim(),
+            });
+        }
+        end += line.len();
+    }
+    Err(at((1, 1), "the front matter has no end").fixed_by("write `---` on a line after it"))
+}
+
+/// The fields of the front matter, and what other readers would not accept.
+pub(crate) struct FrontMatter {
+    pub(crate) fields: Vec<Field>,
+    pub(crate) departures: Vec<Fault>,
+}
+
+/// Reads the front matter.
+pub(crate) fn read(front: &str) -> Result<FrontMatter, Fault> {
+    let mut reader = Reader {
+        events: Parser::new_from_str(front),
+        departures: Vec::new(),
+        values: 0,
+    };
+    let not_a_map = || {
+        at((1, 1), "the front matter is not a map")
+            .fixed_by("write `name: …` and `description: …` in it")
+    };
+    let mut top = None;
+    while let Some((event, span)) = reader.next()? {
+        match event {
+            Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd => {}
+            Event::StreamEnd => break,
+            event if top.is_none() => top = Some(reader.node(event, span, 0)?),
+            _ => {
+                return Err(
+                    at(place(span), "a second document begins here").fixed_by("leave it out")
+                );
+            }
+        }
+    }
+    match top.map(|node| node.content) {
+        Some(Content::Map(fields)) => Ok(FrontMatter {
+            fields,
+            departures: reader.departures,
+        }),
+        _ => Err(not_a_map()),
+    }
+}
+
+/// A complaint about a place in the file.
+pub(crate) fn at(place: Place, message: impl Into<String>) -> Fault {
+    Fault {
+        place: Some(place),
+        ..Fault::new(message)
+    }
+}
+
+/// The first line of the file is the one that opens the front matter.
+fn place(span: Span) -> Place {
+    (span.start.line() as u64 + 1, span.start.col() as u64 + 1)
+}
+
+struct Reader<'t> {
+    events: Parser<'t, granit_parser::StrInput<'t>>,
+    departures: Vec<Fault>,
+    values: usize,
+}
+
+impl<'t> Reader<'t> {
+    fn next(&mut self) -> Result<Option<(Event<'t>, Span)>, Fault> {
+        loop {
+            match self.events.next().transpose() {
+                Ok(Some((Event::Comment(..), _))) => {}
+                Ok(next) => return Ok(next),
+                Err(error) => {
+                    let marker = error.marker();
+                    let place = (marker.line() as u64 + 1, marker.col() as u64 + 1);
+                    let message = format!("the front matter is not YAML: {}", error.info());
+                    return Err(at(place, message)
+                        .fixed_by("correct it there; a text with `: ` or `#` in it needs quotes"));
+                }
+            }
+        }
+    }
+
+    fn expect(&mut self) -> Result<(Event<'t>, Span), Fault> {
+        let end = || Fault::new("the front matter ends too early");
+        self.next()?.ok_or_else(end)
+    }
+
+    fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> Result<Node, Fault> {
+        let place = place(span);
+        self.values += 1;
+        if depth > DEEPEST || self.values > MOST_VALUES {
+            return Err(at(place, "there is too much in the front matter")
+                .fixed_by("put it into the text below, or into a file of its own"));
+        }
+        let (anchor, tag) = match &event {
+            Event::Scalar(_, _, anchor, tag)
+            | Event::SequenceStart(_, anchor, tag)
+            | Event::MappingStart(_, anchor, tag) => (*anchor, tag.is_some()),
+            _ => (1, false),
+        };
+        if anchor != 0 || tag {
+            let what = if tag { "a tag" } else { "an anchor or alias" };
+            return Err(at(place, format!("{what} cannot be used in front matter"))
+                .fixed_by("write the value itself"));
+        }
+        let content = match event {
+            // The parser says `~` where nothing is written.
+            Event::Scalar(..) if span.is_empty() => Content::Text(String::new()),
+            Event::Scalar(text, ..) => Content::Text(text.into_owned()),
+            Event::SequenceStart(style, ..) => {
+                self.check_style(style, place);
+                Content::List(self.list(depth)?)
+            }
+            Event::MappingStart(style, ..) => {
+                self.check_style(style, place);
+                Content::Map(self.map(depth)?)
+            }
+            _ => return Err(at(place, "this cannot stand here").fixed_by("write a text")),
+        };
+        Ok(Node { place, content })
+    }
+
+    fn check_style(&mut self, style: StructureStyle, place: Place) {
+        if style == StructureStyle::Flow {
+            self.departures.push(
+                at(place, "`[…]` and `{…}` are not part of the standard")
+                    .fixed_by("write one `- value` or `name: value` a line"),
+            );
+        }
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Vec<Node>, Fault> {
+        let mut items = Vec::new();
+        loop {
+            match self.expect()? {
+                (Event::SequenceEnd, _) => return Ok(items),
+                (event, span) => items.push(self.node(event, span, depth + 1)?),
+            }
+        }
+    }
+
+    fn map(&mut self, depth: usize) -> Result<Vec<Field>, Fault> {
+        let mut fields: Vec<Field> = Vec::new();
+        loop {
+            let key = match self.expect()? {
+                (Event::MappingEnd, _) => return Ok(fields),
+                (event, span) => self.node(event, span, depth + 1)?,
+            };
+            let Content::Text(name) = key.content else {
+                return Err(
+                    at(key.place, "a list or map cannot be a name").fixed_by("write a text")
+                );
+            };
+            if fields.iter().any(|field| field.name == name) {
+                return Err(
+                    at(key.place, format!("the field `{name}` stands here twice"))
+                        .fixed_by("leave one of them out"),
+                );
+            }
+            let (event, span) = self.expect()?;
+            let value = self.node(event, span, depth + 1)?;
+            fields.push(Field {
+                name,
+                place: key.place,
+                value,
+            });
+        }
+    }
+}
+
+impl Node {
+    /// The text, when it is one.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.content {
+            Content::Text(text) => Some(text),
+            Content::List(_) | Content::Map(_) => None,
+        }
+    }
+
+    /// All texts in it, one after the other.
+    pub(crate) fn flat(&self) -> String {
+        match &self.content {
+            Content::Text(text) => text.clone(),
+            Content::List(items) => {
+                let items: Vec<String> = items.iter().map(Self::flat).collect();
+                items.join(", ")
+            }
+            Content::Map(fields) => {
+                let told = |field: &Field| format!("{}: {}", field.name, field.value.flat());
+                let fields: Vec<String> = fields.iter().map(told).collect();
+                fields.join(", ")
+            }
+        }
+    }
+}

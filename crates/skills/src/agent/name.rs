@@ -1,0 +1,111 @@
+//! Names of agent skills: what the standard allows, and what they are registered under.
+
+use cleveragents_domain::{ContentHash, Name};
+use unicode_general_category::{GeneralCategory, get_general_category};
+use unicode_normalization::UnicodeNormalization as _;
+
+/// The longest name.
+const LONGEST: usize = 64;
+
+/// The form in which names are compared.
+pub(crate) fn normal(name: &str) -> String {
+    name.trim().nfkc().collect()
+}
+
+/// What is wrong with a name, and what to do; nothing for a good one.
+pub(crate) fn problems(name: &str) -> Vec<(String, &'static str)> {
+    let mut found = Vec::new();
+    let count = name.chars().count();
+    if count > LONGEST {
+        let message = format!("the name has {count} characters, and {LONGEST} are the most");
+        found.push((message, "choose a shorter one"));
+    }
+    if name != name.to_lowercase() {
+        found.push((
+            format!("the name `{name}` has a capital letter"),
+            "write it in lower case",
+        ));
+    }
+    if name.starts_with('-') || name.ends_with('-') || name.contains("--") {
+        found.push((
+            format!("the name `{name}` has a hyphen at its beginning, its end, or two in a row"),
+            "put single hyphens between words",
+        ));
+    }
+    if !name
+        .chars()
+        .all(|letter| letter == '-' || is_letter_or_digit(letter))
+    {
+        found.push((
+            format!("the name `{name}` has a character that is not allowed"),
+            "use letters, digits and hyphens",
+        ));
+    }
+    found
+}
+
+/// Whether a character is a letter or digit by its category. Marks that complete a letter in some
+/// scripts are not, as in the reference validator.
+fn is_letter_or_digit(letter: char) -> bool {
+    use GeneralCategory::{
+        DecimalNumber, LetterNumber, LowercaseLetter, ModifierLetter, OtherLetter, OtherNumber,
+        TitlecaseLetter, UppercaseLetter,
+    };
+    matches!(
+        get_general_category(letter),
+        DecimalNumber
+            | LetterNumber
+            | LowercaseLetter
+            | ModifierLetter
+            | OtherLetter
+            | OtherNumber
+            | TitlecaseLetter
+            | UppercaseLetter
+    )
+}
+
+/// The name under which a skill of a good name is registered: `local/` and the name itself, or, when
+/// it is not ASCII, what is ASCII of it and a part of its hash.
+pub(crate) fn registered(name: &str) -> Option<Name> {
+    if name.is_ascii() {
+        return format!("local/{name}").parse().ok();
+    }
+    let plain: String = name.chars().filter(char::is_ascii).collect();
+    let plain = plain.trim_matches('-');
+    let hash = ContentHash::of(name.as_bytes()).to_string();
+    let hash = hash.rsplit(':').next().unwrap_or_default();
+    let hash = hash.get(..10).unwrap_or(hash);
+    let plain = if plain.is_empty() { "skill" } else { plain };
+    format!("local/{plain}-{hash}").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{normal, problems, registered};
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_of_other_scripts_have_a_registered_name_of_their_own() {
+        assert_eq!(
+            registered("pdf-tools").expect("a name").to_string(),
+            "local/pdf-tools"
+        );
+        let (one, other) = (registered("天气"), registered("天候"));
+        assert_ne!(one, other);
+        let one = one.expect("a name").to_string();
+        assert!(one.starts_with("local/skill-") && one.is_ascii(), "{one}");
+        assert!(problems("天气").is_empty() && problems("é").is_empty());
+        assert_eq!(normal(" ﬁle "), "file");
+    }
+
+    proptest! {
+        #[test]
+        fn every_good_name_can_be_registered(name in "\\PC{1,20}") {
+            let name = normal(&name);
+            if !name.is_empty() && problems(&name).is_empty() {
+                let registered = registered(&name).expect("a name");
+                prop_assert_eq!(registered.namespace(), "local");
+            }
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! The tools through which a model uses agent skills: `skill/activate`, `skill/read` and `skill/run`.
+//!
+//! A script runs like every other command: through the gate, confined to the sandbox, with a time
+//! limit. It can read the folder of its skill and cannot write there.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cleveragents_domain::{FileKind, FileMode, MicroUsd, TreePath, nearest};
+use cleveragents_tools::ports::Command;
+use cleveragents_tools::running::{Streams, check_ending, exec};
+use cleveragents_tools::{
+    Access, Answer, Call, Capability, Category, DEFAULT_TIMEOUT, Failure, Ground, Grounds, Permit,
+    Prepared, Source, Subject, Tool, ToolName, ToolSpec, Touched, Unprepared,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::folder::AgentSkill;
+use crate::inside;
+
+/// So much of the instructions of a skill is told.
+const INSTRUCTIONS: usize = 64 << 10;
+
+/// So much of another file of a skill is told.
+const FILE: usize = 1 << 20;
+
+/// How long activating and reading may take.
+const READING: Duration = Duration::from_mins(1);
+
+/// Programs that run scripts, by the ending of their names.
+const INTERPRETERS: [(&str, &str, &[&str]); 6] = [
+    // Nothing is written beside the script, and no module of the user's gets in.
+    ("py", "python3", &["-B", "-s"]),
+    ("sh", "sh", &[]),
+    ("bash", "bash", &["--noprofile", "--norc"]),
+    ("js", "node", &[]),
+    ("rb", "ruby", &[]),
+    ("pl", "perl", &[]),
+];
+
+/// The tools for these skills; none when there are no skills, and none to run when there are no
+/// scripts.
+pub fn tools(skills: &[AgentSkill]) -> Vec<Arc<dyn Tool>> {
+    if skills.is_empty() {
+        return Vec::new();
+    }
+    let shared: Arc<[AgentSkill]> = skills.into();
+    let has_scripts = skills.iter().any(AgentSkill::has_scripts);
+    let kinds = [Kind::Activate, Kind::Read, Kind::Run];
+    let offered = kinds
+        .into_iter()
+        .filter(|kind| *kind != Kind::Run || has_scripts);
+    offered
+        .map(|kind| {
+            Arc::new(SkillTool {
+                spec: kind.spec(),
+                kind,
+                skills: Arc::clone(&shared),
+            }) as Arc<dyn Tool>
+        })
+        .collect()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Activate,
+    Read,
+    Run,
+}
+
+impl Kind {
+    fn spec(self) -> ToolSpec {
+        let skill = json!({"type": "string", "description": "The name of the skill."});
+        let (name, about, properties, required) = match self {
+            Self::Activate => (
+                "activate",
+                "Gives the instructions of a skill that the person installed, and the list of its files.",
+                json!({"name": skill}),
+                json!(["name"]),
+            ),
+            Self::Read => (
+                "read",
+                "Reads a file of a skill, such as one in its references.",
+                json!({"name": skill, "path": {"type": "string",
+                    "description": "The file, as a path from the folder of the skill."}}),
+                json!(["name", "path"]),
+            ),
+            Self::Run => (
+                "run",
+                "Runs a script of a skill in the sandbox and gives what it printed.",
+                json!({
+                    "name": skill,
+                    "script": {"type": "string", "description": "The script, such as scripts/check.py."},
+                    "arguments": {"type": "array", "items": {"type": "string"},
+                        "description": "Its arguments."},
+                    "input": {"type": "string", "description": "What it reads from standard input."},
+                }),
+                json!(["name", "script"]),
+            ),
+        };
+        let is_run = self == Self::Run;
+        ToolSpec {
+            name: format!("{}/{name}", ToolName::SKILL)
+                .parse()
+                .expect("the names of these tools are well formed, as a test shows"),
+            description: about.to_owned(),
+            source: Source::AgentSkill,
+            category: Category::External,
+            ground: if is_run {
+                Ground::Workspace
+            } else {
+                Ground::Nothing
+            },
+            input_schema: json!({"type": "object", "properties": properties, "required": required,
+                "additionalProperties": false}),
+            output_schema: None,
+            capability: if is_run {
+                Capability::writes("snapshot")
+            } else {
+                Capability::reads()
+            },
+            resources: Vec::new(),
+            timeout: if is_run { DEFAULT_TIMEOUT } else { READING },
+            cost: MicroUsd(0),
+        }
+    }
+}
+
+struct SkillTool {
+    spec: ToolSpec,
+    kind: Kind,
+    skills: Arc<[AgentSkill]>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    name: String,
+    path: Option<String>,
+    script: Option<String>,
+    #[serde(default)]
+    arguments: Vec<String>,
+    #[serde(default)]
+    input: String,
+}
+
+impl Tool for SkillTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        arguments: Value,
+        grounds: Grounds<'a>,
+    ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
+        let given: Given = serde_json::from_value(arguments)
+            .map_err(|error| Unprepared::Arguments(error.to_string()))?;
+        let skill = self.find(&given.name)?;
+        let file = given.path.as_ref().or(given.script.as_ref());
+        let path = file.map(|path| path_of(path)).transpose()?;
+        if self.kind == Kind::Run {
+            if grounds.workspace.is_none() {
+                return Err(Unprepared::NoWorkspace);
+            }
+            let is_script = path
+                .as_ref()
+                .is_some_and(|path| path.names().next() == Some(b"scripts"));
+            if !is_script {
+                return Err(Unprepared::Arguments(
+                    "only what is in `scripts/` can be run".to_owned(),
+                ));
+            }
+        }
+        Ok(Box::new(Ready {
+            kind: self.kind,
+            skill,
+            path,
+            arguments: given.arguments,
+            input: given.input,
+            timeout: self.spec.timeout,
+        }))
+    }
+}
+
+impl SkillTool {
+    fn find(&self, name: &str) -> Result<&AgentSkill, Unprepared> {
+        let is_meant =
+            |skill: &&AgentSkill| skill.name == name || skill.registered.to_string() == name;
+        self.skills.iter().find(is_meant).ok_or_else(|| {
+            let known = self.skills.iter().map(|skill| skill.name.as_str());
+            let meant = nearest::best(name, known)
+                .map(|known| format!("; did you mean `{known}`?"))
+                .unwrap_or_default();
+            let name: String = name
+                .chars()
+                .filter(|letter| !letter.is_control())
+                .take(80)
+                .collect();
+            Unprepared::Arguments(format!("there is no skill `{name}`{meant}"))
+        })
+    }
+}
+
+/// A path inside the folder of a skill. Nothing that leads out of it is one.
+fn path_of(given: &str) -> Result<TreePath, Unprepared> {
+    let outside = |why: &str| Unprepared::Outside {
+        path: given.chars().take(300).collect(),
+        why: why.to_owned(),
+    };
+    if given.starts_with(['/', '~']) || given.split('/').any(|name| name == "..") {
+        return Err(outside("it leads out of the folder of the skill"));
+    }
+    let names = given
+        .split('/')
+        .filter(|name| !name.is_empty() && *name != ".");
+    let names: Vec<&str> = names.collect();
+    TreePath::from_bytes(names.join("/")).map_err(|error| outside(&error.to_string()))
+}
+
+/// A call that waits for permission.
+struct Ready<'a> {
+    kind: Kind,
+    skill: &'a AgentSkill,
+    path: Option<TreePath>,
+    arguments: Vec<String>,
+    input: String,
+    timeout: Duration,
+}
+
+impl Prepared for Ready<'_> {
+    fn subjects(&self) -> Vec<Subject> {
+        let what = match &self.path {
+            Some(path) => format!("{}/{path}", self.skill.name),
+            None => self.skill.name.clone(),
+        };
+        let arguments = self.arguments.iter().cloned().map(Subject::Text);
+        std::iter::once(Subject::Text(what))
+            .chain(arguments)
+            .collect()
+    }
+
+    fn run(self: Box<Self>, _permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure> {
+        match self.kind {
+            Kind::Activate => self.activate(call),
+            Kind::Read => self.read(call),
+            Kind::Run => self.run_script(call),
+        }
+    }
+}
+
+impl Ready<'_> {
+    fn activate(&self, call: &mut Call<'_>) -> Result<Answer, Failure> {
+        // The folder may have changed since it was found.
+        let skill = AgentSkill::read(&self.skill.folder)
+            .map_err(|error| Failure::new(format!("the skill cannot be read any more: {error}")))?;
+        let end = skill.body.floor_char_boundary(INSTRUCTIONS);
+        let is_cut = end < skill.body.len();
+        call.output.text(&format!("Skill: {}\n", skill.name));
+        if let Some(needs) = &skill.compatibility {
+            call.output.text(&format!("Needs: {needs}\n"));
+        }
+        for step in &skill.steps {
+            call.output
+                .text(&format!("Step {}: {}\n", step.number, step.text));
+        }
+        call.output.text(&format!("\n{}\n", &skill.body[..end]));
+        let files = skill
+            .files()
+            .map_err(|error| self.failed("listing its files", &error))?;
+        if !files.is_empty() {
+            call.output.text("\nIts files:\n");
+            for file in files {
+                call.output.text(&format!("- {file}\n"));
+            }
+        }
+        let note = is_cut.then(|| "The instructions are longer; the rest is left out.".to_owned());
+        Ok(Answer::written().noting(note))
+    }
+
+    fn read(&self, call: &mut Call<'_>) -> Result<Answer, Failure> {
+        let path = self.path()?;
+        let root = self
+            .skill
+            .root()
+            .map_err(|error| self.failed("opening it", &error))?;
+        let opened =
+            inside::open(&root, path).map_err(|error| self.failed("reading it", &error))?;
+        let Some(opened) = opened else {
+            return Err(self.missing(path));
+        };
+        let (bytes, is_cut) =
+            inside::read(opened, FILE).map_err(|error| self.failed("reading it", &error))?;
+        if bytes.contains(&0) {
+            call.output.text("[a binary file; not shown]");
+            return Ok(Answer::written());
+        }
+        call.output.bytes(&bytes);
+        let note =
+            is_cut.then(|| format!("The file is longer than {FILE} bytes; the rest is left out."));
+        Ok(Answer::written().noting(note))
+    }
+
+    fn run_script(&self, call: &mut Call<'_>) -> Result<Answer, Failure> {
+        let path = self.path()?;
+        let root = self
+            .skill
+            .root()
+            .map_err(|error| self.failed("opening it", &error))?;
+        let stat = root
+            .stat(path)
+            .map_err(|error| self.failed("looking at it", &error))?;
+        let mode = stat.and_then(|stat| stat.mode);
+        if mode.map(FileMode::kind) != Some(FileKind::File) {
+            return Err(self.missing(path));
+        }
+        let script = std::fs::canonicalize(&self.skill.folder)
+            .map_err(|error| self.failed("opening it", &error))?
+            .join(path.as_path());
+        let (program, mut arguments) = interpreter(path, script.into_os_string());
+        arguments.extend(self.arguments.iter().map(OsString::from));
+        let folder = self.skill.folder.clone().into_os_string();
+        let command = Command {
+            program,
+            arguments,
+            part: None,
+            folder: None,
+            environment: vec![("CLEVERAGENTS_SKILL_FOLDER".into(), folder)],
+            input: self.input.clone().into_bytes(),
+            time: call.time_left(),
+            access: Access::Writes,
+            network: false,
+        };
+        let workspace = call.workspace()?;
+        let finished = exec(workspace, &command, Streams::Together, call)
+            .map_err(|error| Failure::from(error).touching(Touched::Anything))?;
+        check_ending(&finished, self.timeout)?;
+        Ok(Answer {
+            touched: Touched::Anything,
+            ..Answer::written()
+        })
+    }
+
+    fn path(&self) -> Result<&TreePath, Failure> {
+        self.path
+            .as_ref()
+            .ok_or_else(|| Failure::new("a path in the skill is needed"))
+    }
+
+    fn failed(&self, action: &str, error: &std::io::Error) -> Failure {
+        let path = self
+            .path
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        Failure::new(format!(
+            "{action} failed: `{}/{path}`: {error}",
+            self.skill.name
+        ))
+    }
+
+    fn missing(&self, path: &TreePath) -> Failure {
+        let files = self.skill.files().unwrap_or_default();
+        let meant = nearest::best(&path.to_string(), files.iter().map(String::as_str))
+            .map(|file| format!("; did you mean `{file}`?"))
+            .unwrap_or_default();
+        Failure::new(format!(
+            "the skill `{}` has no file `{path}`{meant}",
+            self.skill.name
+        ))
+    }
+}
+
+/// What starts a script: a program for its ending, or else the script itself.
+fn interpreter(path: &TreePath, script: OsString) -> (OsString, Vec<OsString>) {
+    let ending = path
+        .as_path()
+        .extension()
+        .and_then(|ending| ending.to_str());
+    let known = INTERPRETERS
+        .iter()
+        .find(|(known, ..)| Some(*known) == ending);
+    match known {
+        Some((_, program, options)) => {
+            let options = options.iter().map(OsString::from);
+            (OsString::from(program), options.chain([script]).collect())
+        }
+        None => (script, Vec::new()),
+    }
+}

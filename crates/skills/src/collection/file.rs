@@ -1,0 +1,319 @@
+//! Reading a skill from YAML. Nothing that it refers to is looked at here.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cleveragents_domain::yaml::{self, Expand, Fault, Variables};
+use cleveragents_domain::{Name, nearest};
+use cleveragents_tools::custom::{CustomTool, Inline};
+use cleveragents_tools::{
+    About, CapabilityChange, Category, Complaint, FileError, Tool as _, ToolName,
+};
+use serde_json::Value;
+use serde_saphyr::Spanned;
+
+use super::entries::{Definition, GroupMap, IncludeMap, Servers, ToolMap, Wrapped};
+use super::{Include, Place, Server, Skill, Use};
+
+/// The largest file of a skill.
+const LARGEST: usize = 1 << 20;
+
+/// The groups of built-in tools, and the other names of each.
+const GROUPS: [(Category, &[&str]); 5] = [
+    (
+        Category::FileOperations,
+        &["file", "files", "file_operations"],
+    ),
+    (
+        Category::DirectoryOperations,
+        &["directory", "directories", "dir", "directory_operations"],
+    ),
+    (Category::GitOperations, &["git", "git_operations"]),
+    (Category::ShellOperations, &["shell", "shell_operations"]),
+    (Category::Conversation, &["conversation"]),
+];
+
+/// Reads a skill from the text of its file. `variables` gives the values of `${NAME}`; those of
+/// servers are left as they are, since they may be secrets.
+pub fn read(text: &str, file: &Path, variables: Variables<'_>) -> Result<Skill, FileError> {
+    read_definition(text)
+        .and_then(|definition| definition.finish(&Expand { text, variables }, file))
+        .map_err(|complaint| complaint.in_file(file, About::Skill))
+}
+
+fn read_definition(text: &str) -> Result<Definition, Complaint> {
+    if text.len() > LARGEST {
+        let message = format!("the file is larger than {LARGEST} bytes");
+        return Err(Fault::new(message)
+            .fixed_by("split it into several skills, and include them")
+            .into());
+    }
+    let probe: Value = yaml::read(text)?;
+    let Some(top) = probe.as_object() else {
+        let message = "the file does not hold a map with `name`, `description` and the other fields of a skill";
+        return Err(Fault::new(message)
+            .fixed_by("write `name: …`, `description: …` and `tools: […]`, one a line")
+            .into());
+    };
+    let (header, mut definition) = if top.contains_key("skill") {
+        let wrapped: Wrapped = yaml::read(text)?;
+        (wrapped.cleveragents, wrapped.skill)
+    } else {
+        (None, yaml::read::<Definition>(text)?)
+    };
+    let header = header.or_else(|| definition.cleveragents.take());
+    yaml::check_version(header.as_ref().and_then(|header| header.version.as_ref()))?;
+    Ok(definition)
+}
+
+fn place<T>(of: &Spanned<T>) -> Place {
+    (of.referenced.line(), of.referenced.column())
+}
+
+impl Definition {
+    fn finish(mut self, expand: &Expand<'_>, file: &Path) -> Result<Skill, Complaint> {
+        expand.text(&mut self.name.value)?;
+        expand.text(&mut self.description.value)?;
+        let name = skill_name(&self.name)?;
+        name.require_free_namespace().map_err(|error| {
+            Complaint::rule(
+                Fault::at(&self.name, error.to_string()),
+                "choose another namespace, such as `local/`",
+            )
+        })?;
+        if self.description.value.trim().is_empty() {
+            return Err(Complaint::rule(
+                Fault::at(&self.description, "the description is empty"),
+                "say in a sentence what the skill is for",
+            ));
+        }
+        let whole = Fault::at(&self.name, "the skill holds nothing");
+        let skill = Skill {
+            description: self.description.value,
+            includes: each(self.includes, |entry| include(entry.0, expand))?,
+            tools: each(self.tools, |entry| named(entry.0, expand))?,
+            groups: self
+                .builtins
+                .into_iter()
+                .map(|entry| group(entry, expand))
+                .collect::<Result<_, _>>()?,
+            anonymous: anonymous(self.anonymous_tools, &name, expand, file)?,
+            servers: servers(self.mcp_servers)?,
+            folders: self
+                .agent_skills
+                .into_iter()
+                .map(|mut entry| {
+                    expand.text(&mut entry.value)?;
+                    let folder = file.parent().unwrap_or_else(|| Path::new(""));
+                    Ok((folder.join(&entry.value), place(&entry)))
+                })
+                .collect::<Result<_, Complaint>>()?,
+            file: file.to_owned(),
+            name,
+        };
+        let counts = [
+            skill.includes.len(),
+            skill.tools.len(),
+            skill.groups.len(),
+            skill.anonymous.len(),
+            skill.servers.len(),
+            skill.folders.len(),
+        ];
+        if counts.iter().all(|count| *count == 0) {
+            return Err(Complaint::rule(
+                whole,
+                "add `tools`, `includes`, `builtins`, `anonymous_tools`, `mcp_servers` or `agent_skills`",
+            ));
+        }
+        Ok(skill)
+    }
+}
+
+/// Turns every entry of a list, and places complaints that have no place.
+fn each<E, T: Placed>(
+    entries: Vec<Spanned<E>>,
+    turn: impl Fn(E) -> Result<T, Complaint>,
+) -> Result<Vec<T>, Complaint> {
+    let turned = entries.into_iter().map(|entry| {
+        let place = place(&entry);
+        let turned = turn(entry.value).map_err(|complaint| complaint.placed(place))?;
+        Ok(turned.placed(place))
+    });
+    turned.collect()
+}
+
+/// What knows where it stands.
+trait Placed {
+    fn placed(self, place: Place) -> Self;
+}
+
+impl Placed for Use {
+    fn placed(self, place: Place) -> Self {
+        Self { place, ..self }
+    }
+}
+
+impl Placed for Include {
+    fn placed(self, place: Place) -> Self {
+        Self { place, ..self }
+    }
+}
+
+fn skill_name(text: &Spanned<String>) -> Result<Name, Complaint> {
+    let fix = "write `namespace/name`, such as `local/files`";
+    let wrong = |message: String| Complaint::rule(Fault::at(text, message), fix);
+    let name: Name = text
+        .value
+        .parse()
+        .map_err(|error: cleveragents_domain::NameError| wrong(error.to_string()))?;
+    if name.name().contains(['.', ':', '/', '@']) {
+        return Err(wrong(format!(
+            "`{}` is not the name of a skill",
+            text.value
+        )));
+    }
+    Ok(name)
+}
+
+fn tool_name(text: &str) -> Result<ToolName, Complaint> {
+    text.parse().map(|name: ToolName| name.canonical()).map_err(
+        |error: cleveragents_tools::ToolNameError| {
+            Complaint::rule(
+                Fault::new(error.to_string()),
+                "write the name of a tool, such as `builtin/file-read`",
+            )
+        },
+    )
+}
+
+fn named(mut entry: ToolMap, expand: &Expand<'_>) -> Result<Use, Complaint> {
+    expand.text(&mut entry.name)?;
+    let change = entry
+        .r#override
+        .map(|change| change.resolve(expand))
+        .transpose()?;
+    Ok(Use {
+        tool: tool_name(&entry.name)?,
+        change: change.unwrap_or_default(),
+        place: (1, 1),
+    })
+}
+
+fn include(mut entry: IncludeMap, expand: &Expand<'_>) -> Result<Include, Complaint> {
+    expand.text(&mut entry.name)?;
+    let skill = entry
+        .name
+        .parse()
+        .map_err(|error: cleveragents_domain::NameError| {
+            Complaint::rule(
+                Fault::new(error.to_string()),
+                "write the name of a skill, such as `local/files`",
+            )
+        })?;
+    let overrides = each(entry.tool_overrides, |mut entry| {
+        expand.text(&mut entry.tool)?;
+        Ok(Use {
+            tool: tool_name(&entry.tool)?,
+            change: entry.r#override.resolve(expand)?,
+            place: (1, 1),
+        })
+    })?;
+    Ok(Include {
+        skill,
+        overrides,
+        place: (1, 1),
+    })
+}
+
+fn group(
+    entry: Spanned<super::entries::GroupEntry>,
+    expand: &Expand<'_>,
+) -> Result<(Category, Place), Complaint> {
+    let place = place(&entry);
+    let GroupMap { mut group } = entry.value.0;
+    expand.text(&mut group)?;
+    let found = GROUPS
+        .iter()
+        .find(|(_, names)| names.contains(&group.as_str()));
+    found
+        .map(|(category, _)| (*category, place))
+        .ok_or_else(|| {
+            let names = GROUPS.iter().map(|(_, names)| names[0]);
+            let fix = match nearest::best(&group, names.clone()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("write one of {}", names.collect::<Vec<_>>().join(", ")),
+            };
+            let fault = Fault::new(format!("there is no group `{group}` of built-in tools"));
+            Complaint::rule(fault, fix).placed(place)
+        })
+}
+
+fn anonymous(
+    entries: Vec<Inline>,
+    skill: &Name,
+    expand: &Expand<'_>,
+    file: &Path,
+) -> Result<Vec<Arc<CustomTool>>, Complaint> {
+    let mut tools: Vec<Arc<CustomTool>> = Vec::new();
+    for (index, entry) in entries.into_iter().enumerate() {
+        let derived = format!("{}/{}-{}", skill.namespace(), skill.name(), index + 1);
+        let place = entry.place();
+        let tool = entry.finish(&derived, expand, file)?;
+        let name = &tool.spec().name;
+        if tools.iter().any(|other| other.spec().name == *name) {
+            let fault = Fault::new(format!("there are two tools named `{name}` in this skill"));
+            return Err(Complaint::rule(fault, "rename one of them").placed(place));
+        }
+        tools.push(Arc::new(tool));
+    }
+    Ok(tools)
+}
+
+fn servers(entries: Servers) -> Result<Vec<Server>, Complaint> {
+    let mut servers: Vec<Server> = Vec::new();
+    for (name, entry) in entries.0 {
+        let place = place(&entry);
+        let wrong = |message: String, fix: &str| {
+            Err(Complaint::rule(Fault::new(message), fix).placed(place))
+        };
+        let Value::Object(mut definition) = entry.value else {
+            return wrong(
+                "a server is not a map".to_owned(),
+                "write `name: …` and `command: …` or `url: …`, one a line",
+            );
+        };
+        if let Some(name) = name {
+            definition.insert("name".to_owned(), Value::String(name));
+        }
+        let Some(name) = definition
+            .get("name")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+        else {
+            return wrong("the server has no `name`".to_owned(), "add `name: …`");
+        };
+        if servers.iter().any(|server| server.name == name) {
+            return wrong(
+                format!("there are two servers named `{name}`"),
+                "rename one of them",
+            );
+        }
+        if !definition.contains_key("command") && !definition.contains_key("url") {
+            let message = format!("the server `{name}` has neither a `command` nor a `url`");
+            return wrong(message, "say how it is started, or where it is");
+        }
+        servers.push(Server {
+            name,
+            definition: Value::Object(definition),
+            place,
+        });
+    }
+    Ok(servers)
+}
+
+impl Use {
+    /// Whether it says more of the tool than the tool itself.
+    pub fn has_override(&self) -> bool {
+        self.change != CapabilityChange::default()
+    }
+}

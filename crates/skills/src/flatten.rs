@@ -1,0 +1,498 @@
+//! [`flatten`]: from a skill and all that it includes to one list of tools.
+//!
+//! The order is fixed: what is included, in the order of the file, then named tools, groups and the
+//! tools of the file itself. When a tool comes twice, the nearer place counts: the skill itself
+//! before what it includes, the later before the earlier. Overrides can only make a tool stricter,
+//! and those of every place where a tool comes from hold together.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+use cleveragents_domain::yaml::Fault;
+use cleveragents_domain::{Name, nearest};
+use cleveragents_tools::custom::CustomTool;
+use cleveragents_tools::{
+    About, CapabilityChange, Complaint, FileError, Registry, RegistryError, Source, TightenError,
+    Tool as _, ToolName, ToolSpec,
+};
+use serde_json::{Value, json};
+
+use crate::agent::{self, AgentSkill};
+use crate::collection::{Include, Place, Server, Skill, Use};
+
+/// Skills may include each other so deep.
+const DEEPEST: usize = 32;
+
+/// A skill of either form.
+#[derive(Debug, Clone)]
+pub enum Definition {
+    /// A YAML file.
+    Collection(Box<Skill>),
+    /// A folder with a `SKILL.md`.
+    Agent(Box<AgentSkill>),
+}
+
+impl Definition {
+    /// What it is registered under.
+    pub fn name(&self) -> &Name {
+        match self {
+            Self::Collection(skill) => &skill.name,
+            Self::Agent(skill) => &skill.registered,
+        }
+    }
+
+    /// What it is for.
+    pub fn description(&self) -> &str {
+        match self {
+            Self::Collection(skill) => &skill.description,
+            Self::Agent(skill) => &skill.description,
+        }
+    }
+}
+
+/// The skills there are, by name.
+pub type Library = BTreeMap<Name, Definition>;
+
+/// Where a tool of a skill comes from.
+#[derive(Debug, Clone)]
+pub enum Origin {
+    /// It is registered by itself, or part of the program.
+    Registered,
+    /// It stands in the file of a skill.
+    Anonymous(Arc<CustomTool>),
+    /// It opens agent skills.
+    Agent,
+}
+
+/// A tool of a skill.
+#[derive(Debug, Clone)]
+pub struct FlatTool {
+    /// All that is known of it, with what skills say of it.
+    pub spec: ToolSpec,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The included skill that holds it; `None` when the skill does itself.
+    pub from_skill: Option<Name>,
+    /// What skills say of it beyond what it says itself.
+    pub changes: Vec<CapabilityChange>,
+}
+
+/// A server of a skill.
+#[derive(Debug, Clone)]
+pub struct FlatServer {
+    /// The server.
+    pub server: Server,
+    /// The file that names it.
+    pub file: std::path::PathBuf,
+    /// The included skill that names it; `None` when the skill does itself.
+    pub from_skill: Option<Name>,
+}
+
+/// A skill with everything that it holds.
+#[derive(Debug, Clone, Default)]
+pub struct Flat {
+    /// Its tools, in order, each name once.
+    pub tools: Vec<FlatTool>,
+    /// Its servers, each name once.
+    pub servers: Vec<FlatServer>,
+    /// Its agent skills, each name once, and the included skill that holds each.
+    pub agent_skills: Vec<(AgentSkill, Option<Name>)>,
+    /// All skills that it includes, in order.
+    pub includes: Vec<Name>,
+}
+
+/// What the tools of a skill can do, counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// All tools.
+    pub total: usize,
+    /// Those that only look.
+    pub read_only: usize,
+    /// Those that may change something.
+    pub writes: usize,
+    /// Those whose changes a checkpoint can take back.
+    pub checkpointable: usize,
+    /// Those with effects beyond the sandbox.
+    pub side_effects: usize,
+    /// Those that do the same when called twice.
+    pub idempotent: usize,
+    /// Those that a person must agree to.
+    pub needs_approval: usize,
+}
+
+impl Summary {
+    /// The counts as they are printed.
+    pub fn json(self) -> Value {
+        json!({
+            "total_tools": self.total,
+            "read_only": self.read_only,
+            "writes": self.writes,
+            "checkpointable": self.checkpointable,
+            "idempotent": self.idempotent,
+            "has_side_effects": self.side_effects,
+            "requires_approval": self.needs_approval,
+        })
+    }
+}
+
+impl FlatTool {
+    /// Where it comes from, as printed.
+    pub const fn source(&self) -> &'static str {
+        match self.origin {
+            Origin::Registered => self.spec.source.as_str(),
+            Origin::Anonymous(_) => Source::Custom.as_str(),
+            Origin::Agent => Source::AgentSkill.as_str(),
+        }
+    }
+}
+
+impl Flat {
+    /// What its tools can do, counted.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        for tool in &self.tools {
+            let capability = &tool.spec.capability;
+            summary.total += 1;
+            summary.read_only += usize::from(!capability.is_writing());
+            summary.writes += usize::from(capability.is_writing());
+            summary.checkpointable += usize::from(capability.checkpointable);
+            summary.side_effects += usize::from(!capability.side_effects.is_empty());
+            summary.idempotent += usize::from(capability.idempotent);
+            summary.needs_approval += usize::from(capability.needs_approval);
+        }
+        summary
+    }
+}
+
+/// All that a skill holds. `library` has every skill, itself included; `tools` every tool that is
+/// registered by itself.
+pub fn flatten(name: &Name, library: &Library, tools: &Registry) -> Result<Flat, FileError> {
+    let mut flattening = Flattening {
+        library,
+        tools,
+        done: HashMap::new(),
+        path: Vec::new(),
+    };
+    let mut flat = Flat::clone(&*flattening.skill(name)?);
+    let agents: Vec<AgentSkill> = flat
+        .agent_skills
+        .iter()
+        .map(|(skill, _)| skill.clone())
+        .collect();
+    for tool in agent::tools(&agents) {
+        flat.tools.push(FlatTool {
+            spec: tool.spec().clone(),
+            origin: Origin::Agent,
+            from_skill: None,
+            changes: Vec::new(),
+        });
+    }
+    Ok(flat)
+}
+
+/// The tools of some skills as a registry: those, and the others that are named.
+pub fn registry(
+    all: &Registry,
+    skills: &[Flat],
+    others: &[ToolName],
+) -> Result<Registry, TightenError> {
+    let mut names: Vec<ToolName> = others.to_vec();
+    for tool in skills.iter().flat_map(|flat| &flat.tools) {
+        if matches!(tool.origin, Origin::Registered) {
+            names.push(tool.spec.name.clone());
+        }
+    }
+    let mut registry = all.narrowed(|spec| names.contains(&spec.name));
+    let mut agents: Vec<AgentSkill> = Vec::new();
+    for flat in skills {
+        for tool in &flat.tools {
+            let name = tool.spec.name.to_string();
+            match &tool.origin {
+                Origin::Registered => {}
+                Origin::Anonymous(own) => {
+                    match registry.remove(&name) {
+                        Ok(_) | Err(RegistryError::NotFound { .. }) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    registry.add(Arc::clone(own) as Arc<dyn cleveragents_tools::Tool>)?;
+                }
+                Origin::Agent => continue,
+            }
+            for change in &tool.changes {
+                registry.tighten(&name, change)?;
+            }
+        }
+        for (skill, _) in &flat.agent_skills {
+            agents.retain(|other| other.name != skill.name);
+            agents.push(skill.clone());
+        }
+    }
+    for tool in agent::tools(&agents) {
+        registry.add(tool)?;
+    }
+    Ok(registry)
+}
+
+struct Flattening<'a> {
+    library: &'a Library,
+    tools: &'a Registry,
+    /// Each skill is flattened once, however many include it.
+    done: HashMap<Name, Arc<Flat>>,
+    /// The skills on the way to the one that is looked at, and where each includes the next.
+    path: Vec<(&'a Skill, Place)>,
+}
+
+fn complaint(file: &Path, place: Place, message: String, fix: String) -> FileError {
+    let fault = Fault {
+        place: Some(place),
+        ..Fault::new(message)
+    };
+    Complaint::rule(fault, fix).in_file(file, About::Skill)
+}
+
+impl<'a> Flattening<'a> {
+    fn skill(&mut self, name: &Name) -> Result<Arc<Flat>, FileError> {
+        if let Some(done) = self.done.get(name) {
+            return Ok(Arc::clone(done));
+        }
+        let flat = match self.library.get(name) {
+            Some(Definition::Collection(skill)) => self.collection(skill)?,
+            Some(Definition::Agent(skill)) => Flat {
+                agent_skills: vec![((**skill).clone(), None)],
+                ..Flat::default()
+            },
+            None => Flat::default(),
+        };
+        let flat = Arc::new(flat);
+        self.done.insert(name.clone(), Arc::clone(&flat));
+        Ok(flat)
+    }
+
+    fn collection(&mut self, skill: &'a Skill) -> Result<Flat, FileError> {
+        let mut flat = Flat::default();
+        for include in &skill.includes {
+            self.path.push((skill, include.place));
+            self.include(skill, include, &mut flat)?;
+            self.path.pop();
+        }
+        for used in &skill.tools {
+            flat.push(self.named(skill, used)?, skill, used.place)?;
+        }
+        for (category, place) in &skill.groups {
+            let tools = self
+                .tools
+                .list()
+                .filter(|spec| spec.source == Source::Builtin && spec.category == *category);
+            for spec in tools {
+                flat.push(registered(spec), skill, *place)?;
+            }
+        }
+        for tool in &skill.anonymous {
+            let own = FlatTool {
+                spec: tool.spec().clone(),
+                origin: Origin::Anonymous(Arc::clone(tool)),
+                from_skill: None,
+                changes: Vec::new(),
+            };
+            flat.push(own, skill, (1, 1))?;
+        }
+        for server in &skill.servers {
+            flat.servers
+                .retain(|other| other.server.name != server.name);
+            flat.servers.push(FlatServer {
+                server: server.clone(),
+                file: skill.file.clone(),
+                from_skill: None,
+            });
+        }
+        for (folder, place) in &skill.folders {
+            for found in agent_skills(skill, folder, *place)? {
+                flat.push_agent(found, None);
+            }
+        }
+        Ok(flat)
+    }
+
+    fn include(
+        &mut self,
+        skill: &Skill,
+        include: &Include,
+        flat: &mut Flat,
+    ) -> Result<(), FileError> {
+        let name = &include.skill;
+        let wrong = |message, fix| complaint(&skill.file, include.place, message, fix);
+        if let Some(start) = self.path.iter().position(|(other, _)| other.name == *name) {
+            let circle = self.path[start..].iter().map(|(skill, _)| &skill.name);
+            let circle: Vec<String> = circle.chain([name]).map(ToString::to_string).collect();
+            let message = format!("the includes go in a circle: {}", circle.join(" → "));
+            // Told where the person is: in the skill that was asked for.
+            let (first, place) = self.path[0];
+            let fix = "leave one of these includes out".to_owned();
+            return Err(complaint(&first.file, place, message, fix));
+        }
+        if self.path.len() > DEEPEST {
+            let message = format!("skills include each other more than {DEEPEST} deep");
+            return Err(wrong(
+                message,
+                "include fewer skills in each other".to_owned(),
+            ));
+        }
+        if !self.library.contains_key(name) {
+            let known: Vec<String> = self.library.keys().map(ToString::to_string).collect();
+            let known = known
+                .iter()
+                .map(String::as_str)
+                .filter(|known| *known != skill.name.to_string());
+            let fix = match nearest::best(&name.to_string(), known) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => {
+                    "add that skill first; `agents skill list` shows those there are".to_owned()
+                }
+            };
+            return Err(wrong(format!("there is no skill `{name}`"), fix));
+        }
+        let included = self.skill(name)?;
+        for inner in included.includes.iter().chain([name]) {
+            flat.includes.retain(|other| other != inner);
+            flat.includes.push(inner.clone());
+        }
+        let mut tools = included.tools.clone();
+        for change in &include.overrides {
+            let Some(tool) = tools.iter_mut().find(|tool| tool.spec.name == change.tool) else {
+                let names: Vec<String> = tools
+                    .iter()
+                    .map(|tool| tool.spec.name.to_string())
+                    .collect();
+                let near =
+                    nearest::best(&change.tool.to_string(), names.iter().map(String::as_str));
+                let fix = near.map_or_else(
+                    || format!("`agents skill tools {name}` shows those it has"),
+                    |near| format!("did you mean `{near}`?"),
+                );
+                let message = format!("the skill `{name}` has no tool `{}`", change.tool);
+                return Err(complaint(&skill.file, change.place, message, fix));
+            };
+            tool.change(change.change.clone(), skill, change.place)?;
+        }
+        for mut tool in tools {
+            tool.from_skill.get_or_insert_with(|| name.clone());
+            flat.push(tool, skill, include.place)?;
+        }
+        for server in &included.servers {
+            flat.servers
+                .retain(|other| other.server.name != server.server.name);
+            let mut server = server.clone();
+            server.from_skill.get_or_insert_with(|| name.clone());
+            flat.servers.push(server);
+        }
+        for (agent, from) in &included.agent_skills {
+            let from = from.clone().unwrap_or_else(|| name.clone());
+            flat.push_agent(agent.clone(), Some(from));
+        }
+        Ok(())
+    }
+
+    fn named(&self, skill: &Skill, used: &Use) -> Result<FlatTool, FileError> {
+        let spec = self.tools.get(&used.tool.to_string()).map_err(|error| {
+            let near = match &error {
+                RegistryError::NotFound { nearest, .. } => nearest.first(),
+                _ => None,
+            };
+            let fix = near.map_or_else(
+                || "add that tool first; `agents tool list` shows those there are".to_owned(),
+                |near| format!("did you mean `{near}`?"),
+            );
+            complaint(&skill.file, used.place, error.to_string(), fix)
+        })?;
+        let mut tool = registered(spec);
+        if used.has_override() {
+            tool.change(used.change.clone(), skill, used.place)?;
+        }
+        Ok(tool)
+    }
+}
+
+fn registered(spec: &ToolSpec) -> FlatTool {
+    FlatTool {
+        spec: spec.clone(),
+        origin: Origin::Registered,
+        from_skill: None,
+        changes: Vec::new(),
+    }
+}
+
+impl FlatTool {
+    fn change(
+        &mut self,
+        change: CapabilityChange,
+        skill: &Skill,
+        place: Place,
+    ) -> Result<(), FileError> {
+        let changed = change.apply(&self.spec.capability);
+        self.spec.capability = changed.map_err(|error| {
+            let message = format!("`{}`: {error}", self.spec.name);
+            complaint(
+                &skill.file,
+                place,
+                message,
+                "leave that out of the override".to_owned(),
+            )
+        })?;
+        self.changes.push(change);
+        Ok(())
+    }
+}
+
+impl Flat {
+    /// Adds a tool; one of the same name gives way, and leaves what was said of it.
+    fn push(&mut self, tool: FlatTool, skill: &Skill, place: Place) -> Result<(), FileError> {
+        let there = self
+            .tools
+            .iter()
+            .position(|other| other.spec.name == tool.spec.name);
+        let mut tool = tool;
+        if let Some(there) = there {
+            let old = self.tools.remove(there);
+            let are_one = matches!(
+                (&old.origin, &tool.origin),
+                (Origin::Registered, Origin::Registered)
+            );
+            if are_one {
+                for change in old.changes {
+                    if !tool.changes.contains(&change) {
+                        tool.change(change, skill, place)?;
+                    }
+                }
+            }
+        }
+        self.tools.push(tool);
+        Ok(())
+    }
+
+    fn push_agent(&mut self, skill: AgentSkill, from: Option<Name>) {
+        self.agent_skills
+            .retain(|(other, _)| other.name != skill.name);
+        self.agent_skills.push((skill, from));
+    }
+}
+
+/// The agent skills at a path that a skill names.
+fn agent_skills(skill: &Skill, folder: &Path, place: Place) -> Result<Vec<AgentSkill>, FileError> {
+    let wrong = |message: String| {
+        let fix = "name a folder that holds a SKILL.md, or folders that do".to_owned();
+        complaint(&skill.file, place, message, fix)
+    };
+    let found = agent::find(folder)
+        .map_err(|error| wrong(format!("`{}` cannot be opened: {error}", folder.display())))?;
+    if found.is_empty() {
+        return Err(wrong(format!(
+            "there is no SKILL.md in `{}`",
+            folder.display()
+        )));
+    }
+    found
+        .iter()
+        .map(|folder| AgentSkill::read(folder))
+        .collect()
+}

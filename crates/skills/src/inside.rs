@@ -1,0 +1,66 @@
+//! Opening files beneath a folder without ever leaving it.
+//!
+//! Nothing on the way is followed ([`Root`]); only when the last name is a link, and it leads to a
+//! file of the same folder, is that file opened instead.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+
+use cleveragents_domain::{FileKind, FileMode, TreePath};
+use cleveragents_sandbox::Root;
+
+/// A link may lead to another so many times.
+const MOST_LINKS: usize = 8;
+
+/// Opens a regular file beneath a folder; `None` when there is nothing.
+pub(crate) fn open(root: &Root, path: &TreePath) -> io::Result<Option<File>> {
+    let mut path = path.clone();
+    for _ in 0..MOST_LINKS {
+        let Some(stat) = root.stat(&path)? else {
+            return Ok(None);
+        };
+        match stat.mode.map(FileMode::kind) {
+            Some(FileKind::File) => return root.open_file(&path).map(Some),
+            Some(FileKind::Symlink) => path = target(root, &path)?,
+            Some(FileKind::Directory) => return Err(refused("it is a folder")),
+            None => return Err(refused("it is a device, socket or pipe")),
+        }
+    }
+    Err(refused("its links go in circles"))
+}
+
+/// The beginning of a file, and whether there is more.
+pub(crate) fn read(mut file: File, most: usize) -> io::Result<(Vec<u8>, bool)> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    file.by_ref().take(limit).read_to_end(&mut bytes)?;
+    let has_more = bytes.len() > most;
+    bytes.truncate(most);
+    Ok((bytes, has_more))
+}
+
+/// Where a link leads, as long as that is beneath the same folder.
+fn target(root: &Root, path: &TreePath) -> io::Result<TreePath> {
+    let link = root.read_link(path)?;
+    if link.starts_with(b"/") {
+        return Err(refused("it is a link out of the folder"));
+    }
+    let mut names: Vec<&[u8]> = path.as_bytes().split(|byte| *byte == b'/').collect();
+    names.pop();
+    for name in link.split(|byte| *byte == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." => {
+                if names.pop().is_none() {
+                    return Err(refused("it is a link out of the folder"));
+                }
+            }
+            name => names.push(name),
+        }
+    }
+    TreePath::from_bytes(names.join(&b'/')).map_err(|error| refused(&error.to_string()))
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}

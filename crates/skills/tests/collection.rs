@@ -1,0 +1,361 @@
+//! Skills in YAML: their files, broken in every way, and what becomes of them when they are flattened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cleveragents_domain::{Code, Diagnose as _, Name};
+use cleveragents_skills::{Definition, Flat, Library, collection, flatten, registry};
+use cleveragents_tools::{FileError, Registry, TightenError, custom};
+use serde_json::{Value, json};
+
+fn variables(name: &str) -> Option<String> {
+    (name == "READER").then(|| "builtin/file-read".to_owned())
+}
+
+fn tools() -> Registry {
+    let mut registry = Registry::with_builtins();
+    let text = "name: local/vacuum\ndescription: compacts\ncommand: [vacuum]\nunsafe: true\n";
+    let tool = custom::read(text, Path::new("vacuum.yaml"), &variables).expect("a tool");
+    registry.add(Arc::new(tool)).expect("registered");
+    registry
+}
+
+fn read(text: &str) -> Result<collection::Skill, FileError> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
+    collection::read(text, &folder.join("x.yaml"), &variables)
+}
+
+fn put(library: &mut Library, text: &str) -> Name {
+    let skill = read(text).unwrap_or_else(|error| panic!("{error}"));
+    let name = skill.name.clone();
+    library.insert(name.clone(), Definition::Collection(Box::new(skill)));
+    name
+}
+
+/// Some skills that others can include.
+fn library() -> Library {
+    let mut library = Library::new();
+    for text in [
+        "name: local/files\ndescription: d\nbuiltins: [{group: file}]\n",
+        "name: local/leads-back\ndescription: d\nincludes: [local/circle]\n",
+        "name: local/further\ndescription: d\nincludes: [local/leads-back]\n",
+    ] {
+        put(&mut library, text);
+    }
+    library
+}
+
+fn flat(text: &str) -> Flat {
+    let mut library = library();
+    let name = put(&mut library, text);
+    flatten(&name, &library, &tools()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn names(flat: &Flat) -> Vec<String> {
+    flat.tools
+        .iter()
+        .map(|tool| tool.spec.name.to_string())
+        .collect()
+}
+
+fn broken_files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// The first line of each file says what its error must hold: the place, the message, the fix.
+#[test]
+fn every_broken_file_has_one_error_with_file_place_and_fix() {
+    let files = broken_files();
+    assert!(files.len() >= 50, "{}", files.len());
+    let mut wrong = Vec::new();
+    for path in files {
+        let text = std::fs::read_to_string(&path).expect("read");
+        let outcome = collection::read(&text, &path, &variables).and_then(|skill| {
+            let mut library = library();
+            let name = skill.name.clone();
+            library.insert(name.clone(), Definition::Collection(Box::new(skill)));
+            flatten(&name, &library, &tools())
+        });
+        let told = match outcome {
+            Ok(_) => "nothing is wrong".to_owned(),
+            Err(error) => {
+                assert!(matches!(
+                    error.code(),
+                    Code::MalformedSkill | Code::InvalidSkill
+                ));
+                let hint = error.hint().expect("a fix");
+                assert!(
+                    !hint.is_empty() && error.line > 0 && error.column > 0,
+                    "{error}"
+                );
+                format!("{error} | {hint}")
+            }
+        };
+        let folder = path.parent().expect("a folder").display().to_string();
+        let name = path
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        let told = told.replace(&format!("{folder}/"), "");
+        let told = told
+            .strip_prefix(&format!("{name}:"))
+            .unwrap_or(&told)
+            .to_owned();
+        let expected = text.lines().next().unwrap_or_default();
+        let expected = expected
+            .strip_prefix("# expects: ")
+            .expect("what is expected");
+        if told != expected {
+            wrong.push(format!("{name}\n  expected {expected}\n  told     {told}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_file_may_be_wrapped_or_flat_and_use_either_spelling() {
+    let flat_file = flat(
+        "name: local/x
+description: d
+tools: [\"${READER}\"]
+includes: [{name: local/files, tool_overrides: [{tool: builtin/file-write, override: {capability: {human_approval_required: true}}}]}]
+anonymous_tools: [{description: counts, command: [wc], read_only: true}]
+builtins: [{group: git}]
+mcp_servers: [{name: time, command: uvx, env: {KEY: \"${SECRET}\"}}]
+agent_skills: [../corpus/minimal]
+",
+    );
+    let wrapped = flat(
+        "cleveragents: {version: \"3.0\"}
+skill:
+  name: local/x
+  description: d
+  tools: [{name: builtin/read_file}]
+  includes: [{name: local/files, toolOverrides: [{tool: builtin/write_file, override: {capability: {human_approval_required: true}}}]}]
+  inlineTools: [{description: counts, command: [wc], capability: {read_only: true}}]
+  builtins: [git_operations]
+  mcpServers: {time: {command: uvx, env: {KEY: \"${SECRET}\"}}}
+  agentSkillFolders: [../corpus/minimal]
+",
+    );
+    assert_eq!(names(&flat_file), names(&wrapped));
+    for (one, other) in flat_file.tools.iter().zip(&wrapped.tools) {
+        assert_eq!(one.spec, other.spec);
+    }
+    let write = |flat: &Flat| {
+        let tool = flat
+            .tools
+            .iter()
+            .find(|tool| tool.spec.name.short() == "file-write");
+        tool.expect("there").spec.capability.needs_approval
+    };
+    assert!(write(&flat_file) && write(&wrapped));
+    // What may be a secret is not put in.
+    for flat in [&flat_file, &wrapped] {
+        assert_eq!(flat.servers[0].server.definition["env"]["KEY"], "${SECRET}");
+        assert_eq!(flat.agent_skills[0].0.name, "minimal");
+    }
+}
+
+#[test]
+fn the_order_is_fixed_and_the_nearer_place_counts() {
+    let flat = flat(
+        "name: local/x
+description: d
+tools: [builtin/shell, builtin/file-read]
+includes: [local/files]
+builtins: [{group: shell}]
+anonymous_tools:
+  - {description: one, command: [a]}
+  - {name: local/vacuum, description: my own, command: [b]}
+  - {description: three, command: [c]}
+agent_skills: [../corpus/with-folders]
+",
+    );
+    let expected = [
+        "builtin/file-copy",
+        "builtin/file-delete",
+        "builtin/file-edit",
+        "builtin/file-find",
+        "builtin/file-move",
+        "builtin/file-search",
+        "builtin/file-write",
+        "builtin/file-read",
+        "builtin/shell",
+        "local/x-1",
+        "local/vacuum",
+        "local/x-3",
+        "skill/activate",
+        "skill/read",
+        "skill/run",
+    ];
+    assert_eq!(names(&flat), expected);
+    let tool = |name: &str| {
+        let found = flat
+            .tools
+            .iter()
+            .find(|tool| tool.spec.name.to_string() == name);
+        found.expect(name)
+    };
+    assert_eq!(tool("builtin/file-read").from_skill, None);
+    let from = tool("builtin/file-write")
+        .from_skill
+        .as_ref()
+        .map(ToString::to_string);
+    assert_eq!(from.as_deref(), Some("local/files"));
+    assert_eq!(tool("local/vacuum").spec.description, "my own");
+    let sources: Vec<&str> = ["builtin/shell", "local/x-1", "skill/run"]
+        .into_iter()
+        .map(|name| tool(name).source())
+        .collect();
+    assert_eq!(sources, ["builtin", "custom", "agent_skill"]);
+    let summary = flat.summary();
+    assert_eq!(summary.total, 15);
+    assert_eq!(summary.read_only + summary.writes, 15);
+    assert_eq!(summary.json()["total_tools"], 15);
+}
+
+#[test]
+fn what_is_said_of_a_tool_holds_wherever_it_comes_from() {
+    let mut library = library();
+    put(
+        &mut library,
+        "name: local/careful\ndescription: d\ntools: [{name: builtin/shell, override: {capability: {human_approval_required: true}}}]\n",
+    );
+    // The skill itself names the tool again, without a word, and as a group.
+    let name = put(
+        &mut library,
+        "name: local/x\ndescription: d\nincludes: [local/careful]\ntools: [builtin/shell]\nbuiltins: [{group: shell}]\n",
+    );
+    let flat = flatten(&name, &library, &tools()).expect("flat");
+    assert_eq!(names(&flat), ["builtin/shell"]);
+    assert!(flat.tools[0].spec.capability.needs_approval);
+    let strict = registry(&tools(), &[flat], &[]).expect("a registry");
+    assert!(
+        strict
+            .get("builtin/shell")
+            .expect("there")
+            .capability
+            .needs_approval
+    );
+    assert_eq!(strict.list().count(), 1);
+}
+
+#[test]
+fn a_registry_holds_what_skills_hold_and_nothing_else() {
+    let one = flat(
+        "name: local/x\ndescription: d\ntools: [builtin/file-read]\nagent_skills: [../corpus/minimal]\n",
+    );
+    let other = flat(
+        "name: local/y\ndescription: d\nanonymous_tools: [{name: local/vacuum, description: mine, command: [a]}]\nagent_skills: [../corpus/quoted]\n",
+    );
+    let others = ["builtin/git-log".parse().expect("a name")];
+    let registry = registry(&tools(), &[one, other], &others).expect("a registry");
+    let names: Vec<String> = registry.list().map(|spec| spec.name.to_string()).collect();
+    let expected = [
+        "builtin/file-read",
+        "builtin/git-log",
+        "local/vacuum",
+        "skill/activate",
+        "skill/read",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(
+        registry.get("local/vacuum").expect("there").description,
+        "mine"
+    );
+}
+
+#[test]
+fn a_registry_refuses_to_make_a_tool_freer() {
+    let change = cleveragents_tools::CapabilityChange {
+        access: Some(cleveragents_tools::Access::Reads),
+        ..Default::default()
+    };
+    let mut registry = tools();
+    let refused = registry.tighten("builtin/shell", &change);
+    assert!(matches!(refused, Err(TightenError::Loosened(_))));
+    assert!(
+        registry
+            .get("builtin/shell")
+            .expect("there")
+            .capability
+            .is_writing()
+    );
+}
+
+#[test]
+fn a_skill_that_many_include_is_looked_at_once() {
+    // Without memory this would take two to the power of thirty steps.
+    let mut library = library();
+    put(
+        &mut library,
+        "name: local/layer-0\ndescription: d\ntools: [builtin/shell]\n",
+    );
+    for layer in 1..=15 {
+        for side in ["a", "b"] {
+            let below = if layer == 1 {
+                "local/layer-0".to_owned()
+            } else {
+                format!("local/a-{0}, local/b-{0}", layer - 1)
+            };
+            put(
+                &mut library,
+                &format!("name: local/{side}-{layer}\ndescription: d\nincludes: [{below}]\n"),
+            );
+        }
+    }
+    let name = "local/a-15".parse().expect("a name");
+    let flat = flatten(&name, &library, &tools()).expect("flat");
+    assert_eq!(names(&flat), ["builtin/shell"]);
+    assert_eq!(flat.includes.len(), 29);
+}
+
+#[test]
+fn a_file_of_ten_megabytes_is_refused() {
+    let text = format!("name: local/x\ndescription: {}\n", "x".repeat(10 << 20));
+    let error = read(&text).expect_err("too large");
+    assert_eq!((error.line, error.column), (1, 1));
+    assert!(error.message.contains("larger than"), "{error}");
+}
+
+#[test]
+fn the_schema_for_editors_agrees_with_the_reader() {
+    let validator = jsonschema::validator_for(&collection::schema()).expect("a schema");
+    let good = json!({"name": "local/x", "description": "d",
+        "tools": ["builtin/shell", {"name": "builtin/file-read", "override": {"capability": {"writes": true}}}],
+        "includes": ["local/a", {"name": "local/b", "toolOverrides": []}],
+        "inlineTools": [{"description": "d", "command": ["x"]}],
+        "builtins": [{"group": "git"}, "shell"],
+        "mcpServers": {"a": {"command": "x"}},
+        "agent_skills_dirs": ["x"]});
+    let complaint = validator
+        .iter_errors(&good)
+        .next()
+        .map(|error| error.to_string());
+    assert_eq!(complaint, None);
+    assert!(validator.is_valid(&json!({"skill": good})));
+    for wrong in [
+        json!({"name": "local/x"}),
+        json!({"name": "local/x", "description": "d", "tolls": []}),
+        json!({"name": "local/x", "description": "d", "tools": [{"name": "a", "override": {"name": "b"}}]}),
+    ] {
+        assert!(!validator.is_valid(&wrong), "{wrong}");
+    }
+    // Much of what is broken an editor sees: the rest are rules that no schema tells.
+    let (mut all, mut seen) = (0, 0);
+    for file in broken_files() {
+        let text = std::fs::read_to_string(file).expect("text");
+        let value = serde_saphyr::from_str::<Value>(&text);
+        all += 1;
+        seen += usize::from(!value.is_ok_and(|value| validator.is_valid(&value)));
+    }
+    assert!(seen * 3 > all, "{seen} of {all}");
+}

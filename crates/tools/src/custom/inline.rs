@@ -1,0 +1,157 @@
+//! What a skill says of tools inside its own file: tools without a file of their own, and overrides.
+
+use std::fmt;
+use std::path::Path;
+
+use cleveragents_domain::yaml::{Expand, Fault};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_saphyr::Spanned;
+
+use super::entries::{CapabilityEntry, Definition};
+use super::run::CustomTool;
+use super::scalar::{Late, resolve};
+use crate::capability::{Access, CapabilityChange};
+use crate::file_error::Complaint;
+
+/// A tool that stands in the file of a skill: all that a file of a tool can say, the name only when
+/// it is to have one of its own.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub struct Inline(Spanned<Definition>);
+
+impl JsonSchema for Inline {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Inline".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Definition>()
+    }
+}
+
+impl Inline {
+    /// Where it stands: line and column, from 1.
+    pub fn place(&self) -> (u64, u64) {
+        (self.0.referenced.line(), self.0.referenced.column())
+    }
+
+    /// The tool, under its own name or else under `otherwise`. `file` is that of the skill.
+    pub fn finish(
+        self,
+        otherwise: &str,
+        expand: &Expand<'_>,
+        file: &Path,
+    ) -> Result<CustomTool, Complaint> {
+        let place = self.place();
+        let mut definition = self.0.value;
+        if definition.name.value.is_empty() {
+            otherwise.clone_into(&mut definition.name.value);
+        }
+        definition
+            .finish(expand, file)
+            .map_err(|complaint| complaint.placed(place))
+    }
+}
+
+/// What a skill says of a tool beyond what the tool says itself.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Override {
+    /// What the tool declares about itself, made stricter.
+    #[schemars(with = "Option<CapabilityEntry>")]
+    capability: Option<Spanned<CapabilityEntry>>,
+    /// A field that stays as the tool has it.
+    #[schemars(skip)]
+    fixed: Option<(String, Spanned<IgnoredAny>)>,
+}
+
+/// The fields of a tool that nobody else decides.
+const FIXED: [&str; 6] = [
+    "name",
+    "source",
+    "input_schema",
+    "output_schema",
+    "command",
+    "code",
+];
+
+impl<'de> Deserialize<'de> for Override {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Override;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a map with `capability`")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Override, A::Error> {
+                let mut read = Override {
+                    capability: None,
+                    fixed: None,
+                };
+                while let Some(key) = map.next_key::<String>()? {
+                    if key == "capability" {
+                        read.capability = Some(map.next_value()?);
+                    } else if FIXED.contains(&key.as_str()) {
+                        read.fixed = Some((key, map.next_value()?));
+                    } else {
+                        return Err(serde::de::Error::unknown_field(&key, &["capability"]));
+                    }
+                }
+                Ok(read)
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+impl Override {
+    /// What it changes.
+    pub fn resolve(self, expand: &Expand<'_>) -> Result<CapabilityChange, Complaint> {
+        if let Some((field, given)) = &self.fixed {
+            return Err(Complaint::rule(
+                Fault::at(given, format!("`{field}` of a tool cannot be overridden")),
+                "leave it out; `capability` can be overridden",
+            ));
+        }
+        let Some(entry) = self.capability else {
+            return Ok(CapabilityChange::default());
+        };
+        let place = Fault::at(
+            &entry,
+            "the override says both that it is read_only and that it writes",
+        );
+        let entry = entry.value;
+        let flag = |given: Option<Late>| resolve::<bool>(given, expand, "`true` or `false`");
+        let access = match (flag(entry.read_only)?, flag(entry.writes)?) {
+            (Some(true), Some(true)) => {
+                return Err(Complaint::rule(place, "leave one of them out"));
+            }
+            (Some(true), _) | (None, Some(false)) => Some(Access::Reads),
+            (_, Some(true)) | (Some(false), _) => Some(Access::Writes),
+            (None, None) => None,
+        };
+        let mut change = CapabilityChange {
+            access,
+            write_scope: entry.write_scope.map(|texts| texts.0),
+            checkpointable: flag(entry.checkpointable)?,
+            checkpoint_scope: entry.checkpoint_scope,
+            side_effects: entry.side_effects.map(|texts| texts.0),
+            idempotent: flag(entry.idempotent)?,
+            is_unsafe: flag(entry.r#unsafe)?,
+            needs_approval: flag(entry.human_approval_required)?,
+            environment: entry.environment.map(|entry| entry.0),
+        };
+        let lists = change
+            .write_scope
+            .iter_mut()
+            .chain(&mut change.side_effects);
+        for text in lists.flatten().chain(&mut change.checkpoint_scope) {
+            expand.text(text)?;
+        }
+        Ok(change)
+    }
+}
