@@ -110,6 +110,17 @@ pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
         .map_err(|error| error.to_string())
 }
 
+/// Says what is wrong with a JSON schema that cannot be one of a tool.
+pub fn check_schema(schema: &Value) -> Result<(), String> {
+    compile(schema).map(drop)
+}
+
+/// Says why a value does not fit a JSON schema.
+pub fn check_value(schema: &Value, value: &Value) -> Result<(), String> {
+    let schema = compile(schema)?;
+    schema.validate(value).map_err(|error| error.to_string())
+}
+
 /// The tools there are.
 #[derive(Default)]
 pub struct Registry {
