@@ -78,7 +78,10 @@ fn disturb(world: &World, shape: Shape, expected: &Came, took: Duration, dice: &
     let wait = instant(dice);
     let here = format!("{} killed after {wait:?} of {took:?}", shape.actor);
     kill_after(world, &World::arguments(shape, name), wait);
-    let Some(run) = world.newest().filter(|run| Some(&run["id"]) != before.as_ref()) else {
+    let Some(run) = world
+        .newest()
+        .filter(|run| Some(&run["id"]) != before.as_ref())
+    else {
         // It had not begun.
         return;
     };

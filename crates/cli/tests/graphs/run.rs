@@ -44,7 +44,9 @@ fn every_shape_comes_to_its_end_and_can_be_replayed() {
 #[test]
 fn defect_8290_updates_of_parallel_nodes_are_all_there_in_the_order_of_the_file() {
     let world = World::new();
-    let data = world.agents.data(&["actor", "run", "local/five", "the change"]);
+    let data = world
+        .agents
+        .data(&["actor", "run", "local/five", "the change"]);
     assert_eq!(
         data["response"]["state"]["reviews"],
         json!(["security is fine", "style is fine", "tests is fine"])
@@ -79,7 +81,10 @@ fn many_processes_register_one_actor_once() {
     let path = file.to_str().expect("a path");
     let codes = at_once(6, |_| world_code(&world.agents, path));
     assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1);
-    assert!(codes.iter().all(|code| matches!(code, Some(0 | 4))), "{codes:?}");
+    assert!(
+        codes.iter().all(|code| matches!(code, Some(0 | 4))),
+        "{codes:?}"
+    );
 }
 
 fn world_code(agents: &cleveragents_testkit::Agents, path: &str) -> Option<i32> {
@@ -92,9 +97,15 @@ fn world_code(agents: &cleveragents_testkit::Agents, path: &str) -> Option<i32> 
 fn defect_2503_actors_cannot_come_to_contain_each_other() {
     let world = World::new();
     let file = world.agents.work().join("inner.yaml");
-    let circle = "name: local/inner\ntype: graph\ndescription: d\nnodes:\n  a: {actor_ref: local/outer}\n";
+    let circle =
+        "name: local/inner\ntype: graph\ndescription: d\nnodes:\n  a: {actor_ref: local/outer}\n";
     std::fs::write(&file, circle).expect("a file");
-    let answer = world.run(&["actor", "update", "--config", file.to_str().expect("a path")]);
+    let answer = world.run(&[
+        "actor",
+        "update",
+        "--config",
+        file.to_str().expect("a path"),
+    ]);
     assert_eq!(answer.code, Some(2), "{answer:?}");
     let error = answer.json()["data"]["error"].clone();
     assert_eq!(error["code"], "CA-1004");
@@ -110,15 +121,28 @@ fn an_actor_that_others_use_is_not_removed() {
     let answer = world.run(&["actor", "remove", "local/inner", "--yes"]);
     assert_eq!(answer.code, Some(4), "{answer:?}");
     assert_eq!(answer.json()["data"]["error"]["code"], "CA-1006");
-    world.agents.data(&["actor", "remove", "local/outer", "--yes"]);
-    world.agents.data(&["actor", "remove", "local/middle", "--yes"]);
-    world.agents.data(&["actor", "remove", "local/inner", "--yes"]);
+    world
+        .agents
+        .data(&["actor", "remove", "local/outer", "--yes"]);
+    world
+        .agents
+        .data(&["actor", "remove", "local/middle", "--yes"]);
+    world
+        .agents
+        .data(&["actor", "remove", "local/inner", "--yes"]);
 }
 
 #[test]
 fn a_context_is_gone_on_with_and_survives_export_and_import() {
     let world = World::new();
-    let run = ["actor", "run", "scripted/style.yaml", "one", "--context", "weekly"];
+    let run = [
+        "actor",
+        "run",
+        "scripted/style.yaml",
+        "one",
+        "--context",
+        "weekly",
+    ];
     world.agents.data(&run);
     let shown = world.agents.data(&["actor", "context", "show", "weekly"]);
     assert_eq!(
@@ -153,5 +177,9 @@ fn a_context_is_gone_on_with_and_survives_export_and_import() {
         [(json!("copy"), json!(2)), (json!("weekly"), json!(0))]
     );
     let sessions = world.agents.data(&["session", "list"]);
-    assert_eq!(sessions["sessions"], json!([]), "none of them is a person's");
+    assert_eq!(
+        sessions["sessions"],
+        json!([]),
+        "none of them is a person's"
+    );
 }

@@ -39,7 +39,10 @@ fn defect_8656_a_loop_without_an_end_is_ended_by_its_limit() {
     assert_eq!(error["code"], "CA-1023");
     assert_eq!(error["details"]["limit"], "max_steps");
     let run = world.newest().expect("a run");
-    assert_eq!((&run["state"], &run["steps"]), (&"failed".into(), &50.into()));
+    assert_eq!(
+        (&run["state"], &run["steps"]),
+        (&"failed".into(), &50.into())
+    );
 }
 
 const SLOW: &str = "
@@ -57,10 +60,21 @@ fn a_run_is_cancelled_from_another_terminal_with_all_it_started() {
     let world = World::new();
     world.add(SLOW);
     let (name, _) = world.sandbox();
-    let arguments = ["--format", "json", "actor", "run", "local/slow", "x", "--sandbox", &name];
+    let arguments = [
+        "--format",
+        "json",
+        "actor",
+        "run",
+        "local/slow",
+        "x",
+        "--sandbox",
+        &name,
+    ];
     let child = world.start(&arguments.map(str::to_owned));
     let shown = wait_for(&world, "the first step", |shown| {
-        shown["steps"].as_array().is_some_and(|steps| !steps.is_empty())
+        shown["steps"]
+            .as_array()
+            .is_some_and(|steps| !steps.is_empty())
     });
     let run = shown["run"]["id"].as_str().expect("an id").to_owned();
     let busy = world.run(&["run", "resume", &run]);
@@ -103,7 +117,10 @@ fn a_failed_run_is_gone_on_with_when_the_cause_is_gone() {
     let answer = world.run(&["actor", "run", "local/two", "x"]);
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert_eq!(error(&answer)["code"], "CA-1022");
-    let run = error(&answer)["details"]["run"].as_str().expect("an id").to_owned();
+    let run = error(&answer)["details"]["run"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     let script = "answers:\n- text: now\n";
     std::fs::write(world.agents.work().join("later.yaml"), script).expect("a file");
     let answer = world.run(&["run", "resume", &run]);
@@ -123,16 +140,31 @@ fn a_call_that_was_cut_off_is_asked_about_and_never_made_twice_by_itself() {
          last: {set: {output: done}}\n",
     );
     let (name, folder) = world.sandbox();
-    let arguments = ["--format", "json", "actor", "run", "local/once", "x", "--sandbox", &name];
+    let arguments = [
+        "--format",
+        "json",
+        "actor",
+        "run",
+        "local/once",
+        "x",
+        "--sandbox",
+        &name,
+    ];
     let mut child = world.start(&arguments.map(str::to_owned));
     let begun = Instant::now();
     while !folder.join("log.txt").exists() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the command runs");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "the command runs"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     child.kill().expect("a program that is not reaped");
     child.wait().expect("a killed program is reaped");
-    let run = world.newest().expect("a run")["id"].as_str().expect("an id").to_owned();
+    let run = world.newest().expect("a run")["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     let asked = world.run(&["run", "resume", &run]);
     assert_eq!(asked.code, Some(5), "{asked:?}");
     assert_eq!(error(&asked)["code"], "CA-1027");

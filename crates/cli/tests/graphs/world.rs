@@ -164,7 +164,9 @@ impl World {
         let name = format!("box-{}", self.sandboxes.get());
         let code = self.agents.work().join("code");
         let path = code.to_str().expect("a path");
-        let made = self.agents.data(&["sandbox", "create", &name, "--path", path]);
+        let made = self
+            .agents
+            .data(&["sandbox", "create", &name, "--path", path]);
         let folder = made["sandbox"]["parts"][0]["folder"].as_str();
         (name, PathBuf::from(folder.expect("a folder")))
     }
@@ -173,9 +175,16 @@ impl World {
     pub(crate) fn arguments(shape: Shape, sandbox: Option<&str>) -> Vec<String> {
         let items: Vec<usize> = (0..ITEMS).collect();
         let input = json!({ "items": items }).to_string();
-        let mut all: Vec<String> = ["--format", "json", "actor", "run", shape.actor, "the change"]
-            .map(str::to_owned)
-            .into();
+        let mut all: Vec<String> = [
+            "--format",
+            "json",
+            "actor",
+            "run",
+            shape.actor,
+            "the change",
+        ]
+        .map(str::to_owned)
+        .into();
         if shape.actor == "local/map" {
             all.extend(["--input".to_owned(), input]);
         }

@@ -1,0 +1,268 @@
+//! [`Link`]: one connection to a server, from the moment it speaks the protocol until nothing of it
+//! is left.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cleveragents_process::{Ending, Running};
+use rmcp::model::{ProtocolVersion, SubscriptionFilter};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService,
+    ServiceError,
+};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use tokio::sync::OnceCell;
+
+use crate::callers::Callers;
+use crate::definition::{Protocol, ServerDefinition};
+use crate::error::McpError;
+use crate::expand::Reached;
+use crate::handler::{Handler, News};
+use crate::stdio::{self, Fault, LONGEST_MESSAGE, Tail, with_sources};
+use crate::{http, listing::Listing};
+
+/// How long a program may take to end by itself once its input is closed.
+const GRACE: Duration = Duration::from_secs(2);
+
+pub(crate) type Service = RunningService<RoleClient, Handler>;
+
+/// One connection to a server.
+pub(crate) struct Link {
+    server: String,
+    pub(crate) service: Service,
+    process: Mutex<Option<Running>>,
+    tail: Arc<Tail>,
+    fault: Fault,
+    /// How its program ended, once somebody asked.
+    obituary: OnceCell<String>,
+}
+
+/// What a connection is made from.
+pub(crate) struct Making {
+    pub(crate) definition: Arc<ServerDefinition>,
+    pub(crate) reached: Reached,
+    pub(crate) callers: Arc<Callers>,
+    pub(crate) news: Arc<News>,
+    pub(crate) tokens: Option<Arc<dyn crate::oauth::TokenStore>>,
+}
+
+impl Link {
+    /// Connects. When this is dropped before it is done, nothing is left of it.
+    pub(crate) async fn open(making: Making) -> Result<Self, McpError> {
+        let server = making.definition.name.clone();
+        let handler = Handler {
+            callers: making.callers,
+            news: making.news,
+        };
+        let lifecycle = lifecycle(making.definition.protocol);
+        match making.reached {
+            Reached::Program { .. } => {
+                let program = stdio::start(&server, making.reached).await?;
+                let transport = AsyncRwTransport::new_client(program.output, program.input)
+                    .with_max_line_length(LONGEST_MESSAGE + 2);
+                let served = handler.serve_with_lifecycle(transport, lifecycle).await;
+                let opened = |service| Self {
+                    server: server.clone(),
+                    service,
+                    process: Mutex::new(None),
+                    tail: Arc::clone(&program.tail),
+                    fault: Arc::clone(&program.fault),
+                    obituary: OnceCell::new(),
+                };
+                match served {
+                    Ok(service) => {
+                        let link = opened(service);
+                        *link.lock() = Some(program.running);
+                        Ok(link)
+                    }
+                    Err(error) => {
+                        let end = last_words(program.running).await;
+                        let why = match program.fault.get() {
+                            Some(fault) => fault.clone(),
+                            None => format!("{}; {end}", begun_badly(&error)),
+                        };
+                        Err(McpError::Unreachable {
+                            server: server.clone(),
+                            why,
+                            log: program.tail.text(),
+                        })
+                    }
+                }
+            }
+            Reached::Http { url, headers } => {
+                let transport =
+                    http::transport(&making.definition, &url, headers, making.tokens).await?;
+                let served = handler.serve_with_lifecycle(transport, lifecycle).await;
+                let service = served.map_err(|error| http::failed(&server, &error))?;
+                Ok(Self {
+                    server,
+                    service,
+                    process: Mutex::new(None),
+                    tail: Arc::default(),
+                    fault: Fault::default(),
+                    obituary: OnceCell::new(),
+                })
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nothing can be asked any more.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.service.is_transport_closed() || self.service.is_closed()
+    }
+
+    /// Asks what the server offers.
+    pub(crate) async fn list(&self) -> Result<Listing, McpError> {
+        match crate::listing::ask(self.service.peer()).await {
+            Ok(listing) => Ok(listing),
+            Err(error) => Err(self.failed(error).await),
+        }
+    }
+
+    /// Hears of changed lists, where the protocol wants to be asked for that.
+    pub(crate) async fn hear_news(&self, news: &News) {
+        let Some(info) = self.service.peer_info() else {
+            return;
+        };
+        let tells = info.capabilities.tools.as_ref();
+        let tells = tells.and_then(|tools| tools.list_changed).unwrap_or(false);
+        if info.protocol_version.has_initialize() || !tells {
+            return;
+        }
+        let wanted = SubscriptionFilter::builder().tools_list_changed().build();
+        let Ok(mut subscription) = self.service.listen(wanted).await else {
+            return;
+        };
+        while let Ok(Some(_)) = subscription.next().await {
+            news.tell();
+        }
+    }
+
+    /// What a failed request means.
+    pub(crate) async fn failed(&self, error: ServiceError) -> McpError {
+        let server = self.server.clone();
+        match error {
+            ServiceError::McpError(error) => McpError::Answered {
+                server,
+                message: bounded(&error.message),
+            },
+            ServiceError::TransportClosed => McpError::Unreachable {
+                server,
+                why: self.end().await,
+                log: self.tail.text(),
+            },
+            ServiceError::TransportSend(error) => {
+                if self.is_dead() || self.has_program() {
+                    return McpError::Unreachable {
+                        server,
+                        why: self.end().await,
+                        log: self.tail.text(),
+                    };
+                }
+                http::send_failed(&server, &with_sources(&error))
+            }
+            ServiceError::UnexpectedResponse => McpError::Protocol {
+                server,
+                why: "its answer is of another kind than the question".to_owned(),
+            },
+            ServiceError::InputRequiredRoundsExceeded { max_rounds } => McpError::Protocol {
+                server,
+                why: format!("it asked back more than {max_rounds} times"),
+            },
+            other => McpError::Protocol {
+                server,
+                why: bounded(&other.to_string()),
+            },
+        }
+    }
+
+    fn has_program(&self) -> bool {
+        self.obituary.initialized() || self.lock().is_some()
+    }
+
+    /// Why the connection is over.
+    async fn end(&self) -> String {
+        let told = self.obituary.get_or_init(|| async {
+            let process = self.lock().take();
+            let end = match process {
+                Some(process) => last_words(process).await,
+                None => "the connection is closed".to_owned(),
+            };
+            self.fault.get().cloned().unwrap_or(end)
+        });
+        told.await.clone()
+    }
+
+    /// The end of what it wrote to standard error.
+    pub(crate) fn log(&self) -> String {
+        self.tail.text()
+    }
+
+    /// Ends the connection; nothing of it is left afterwards.
+    pub(crate) async fn close(&self) {
+        // Closes the program's input too.
+        self.service.cancellation_token().cancel();
+        let process = self.lock().take();
+        if let Some(process) = process {
+            last_words(process).await;
+        }
+    }
+}
+
+/// Waits for a program to end, or ends it, and says how it ended.
+async fn last_words(running: Running) -> String {
+    let stopped = tokio::task::spawn_blocking(move || running.stop(GRACE)).await;
+    match stopped {
+        Ok(Ok(finished)) => match finished.ending {
+            Ending::Exited(code) => format!("it ended with exit code {code}"),
+            Ending::Signalled(signal) => format!("signal {signal} ended it"),
+            Ending::TimedOut | Ending::Cancelled => {
+                "it closed its output and was stopped".to_owned()
+            }
+        },
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it was stopped".to_owned(),
+    }
+}
+
+/// What went wrong at the beginning, without the whole of what the server sent.
+fn begun_badly(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::JsonRpcError(error) => {
+            format!("it refuses to begin: {}", bounded(&error.message))
+        }
+        ClientInitializeError::ConnectionClosed(_)
+        | ClientInitializeError::TransportError { .. } => {
+            "it went away before it said anything of use".to_owned()
+        }
+        other => bounded(&with_sources(other)),
+    }
+}
+
+/// A foreign text that is not too long to be shown.
+pub(crate) fn bounded(text: &str) -> String {
+    const LONGEST: usize = 2048;
+    let text = text.trim();
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(LONGEST);
+    format!("{}…", &text[..end])
+}
+
+fn lifecycle(protocol: Protocol) -> ClientLifecycleMode {
+    match protocol {
+        Protocol::Auto => ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::V_2025_11_25),
+        },
+        Protocol::V2025 => ClientLifecycleMode::Initialize,
+        Protocol::V2026 => ClientLifecycleMode::Discover {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        },
+    }
+}
