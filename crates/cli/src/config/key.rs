@@ -79,7 +79,7 @@ pub struct Key {
 pub mod keys;
 
 /// Every key, in the order shown to people.
-pub static KEYS: [&Key; 21] = [
+pub static KEYS: [&Key; 27] = [
     &keys::FORMAT,
     &keys::DATABASE_URL,
     &keys::AUTOMATION_PROFILE,

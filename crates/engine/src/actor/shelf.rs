@@ -11,7 +11,7 @@ use cleveragents_actors::graph::{
 };
 use cleveragents_actors::{
     Actor, ActorKind, FileError, Resolver, Supply, Trail, Unresolved, compile, compile_within,
-    read_file,
+    read,
 };
 use cleveragents_domain::{ActorName, nearest};
 use cleveragents_tools::ToolPattern;
@@ -81,7 +81,7 @@ impl<'a> Shelf<'a> {
 
     /// Compiles a file that may not be on the shelf.
     pub(super) fn compile(&self, text: &str, source: &str) -> Result<Arc<Actor>, Box<FileError>> {
-        let file = read_file(text, Path::new(source), self.variables).map_err(Box::new)?;
+        let file = read(text, Path::new(source), self.variables).map_err(Box::new)?;
         compile(&file, self).map_err(Box::new)
     }
 
@@ -137,7 +137,7 @@ impl Resolver for Shelf<'_> {
         };
         self.used.borrow_mut().insert(whole.clone());
         let broken = |error: FileError| Unresolved::Broken(error.to_string());
-        let read = read_file(&file.text, Path::new(&file.source), self.variables);
+        let read = read(&file.text, Path::new(&file.source), self.variables);
         let found = compile_within(&read.map_err(broken)?, self, trail).map_err(broken)?;
         self.compiled.borrow_mut().insert(whole, Arc::clone(&found));
         Ok(found)

@@ -143,7 +143,7 @@ pub(super) fn list(
                 rows.push(vec![
                     name.into(),
                     Cell::Bad("broken".to_owned()),
-                    Cell::Empty,
+                    Cell::from(None::<String>),
                     yes_no(is_default).into(),
                     error.to_string().into(),
                 ]);

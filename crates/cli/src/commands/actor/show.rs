@@ -76,10 +76,10 @@ pub(super) fn run(
             "graph_structure": {
                 "nodes": nodes.len(),
                 "edges": edges,
-                "entry": entry,
+                "entry": &**entry,
                 "exit": exits,
                 "node_list": nodes.iter().map(|node| json!({
-                    "id": node.id,
+                    "id": &*node.id,
                     "type": kind_of_node(&node.kind),
                 })).collect::<Vec<_>>(),
             },
