@@ -19,7 +19,9 @@ struct Came {
 }
 
 fn came(world: &World, run: &str, folder: Option<&std::path::Path>) -> Came {
-    let shown = world.show(run);
+    // A call that was cut off after its effect, and made again, finds its file there.
+    let shown = world.show(run).to_string().replace("replaced `", "created `");
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
     let steps = shown["steps"].as_array().expect("steps");
     Came {
         result: shown["result"].clone(),
@@ -65,6 +67,17 @@ fn kill_after(world: &World, arguments: &[String], wait: Duration) {
     child.wait().expect("a killed program is reaped");
 }
 
+/// The first thing that differs.
+fn difference(came: &Came, expected: &Came) -> String {
+    if came.result != expected.result {
+        return format!("{}\ninstead of\n{}", came.result, expected.result);
+    }
+    let steps = expected.steps.iter();
+    let step = steps.map(|(path, step)| (path, came.steps.get(path), step));
+    let other = step.into_iter().find(|(_, came, step)| *came != Some(step));
+    format!("{other:?}, or {:?}", came.files)
+}
+
 /// Kills one run of a shape at a random instant, perhaps its continuation too, and goes on with it.
 fn disturb(world: &World, shape: Shape, expected: &Came, took: Duration, dice: &mut Dice) {
     let sandbox = shape.has_sandbox.then(|| world.sandbox());
@@ -102,7 +115,8 @@ fn disturb(world: &World, shape: Shape, expected: &Came, took: Duration, dice: &
     }
     let now = rows(world, &id);
     assert_eq!(now[..known.len()], known, "{here}: steps were changed");
-    assert_eq!(came(world, &id, folder), *expected, "{here}");
+    let came = came(world, &id, folder);
+    assert!(came == *expected, "{here}: {}", difference(&came, expected));
     let twice = world.ask(&format!(
         "SELECT call_id, count(*) FROM tool_invocations invocation JOIN sessions session \
          ON session.session_id = invocation.session_id WHERE session.owner = 'run {id}' \

@@ -137,7 +137,7 @@ impl World {
         std::fs::create_dir_all(&code).expect("a folder");
         std::fs::write(code.join("notes.txt"), "first\n").expect("a file");
         for name in ["security", "style", "tests", "judge"] {
-            let script = format!("answers:\n- text: {name} is fine\n");
+            let script = format!("answers:\n- {{when: '.', text: {name} is fine}}\n");
             std::fs::write(work.join(format!("{name}.yaml")), script).expect("a file");
         }
         let world = Self {

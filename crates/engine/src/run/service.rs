@@ -276,6 +276,12 @@ impl RunService {
         }
     }
 
+    /// Says who works on a run, before anything else is taken that whoever does may hold too. The lease
+    /// itself is taken when the run is gone on with.
+    pub fn require_free(&self, id: RunId) -> Result<(), RunServiceError> {
+        self.take(id).map(drop)
+    }
+
     /// The run that a person means: a whole id, or the first six or more characters of one.
     pub fn resolve(&self, reference: &str) -> Result<Run, RunServiceError> {
         let missing = |candidates| RunServiceError::NotFound {

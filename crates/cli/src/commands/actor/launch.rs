@@ -112,6 +112,7 @@ pub(in crate::commands) fn resume(
     let kept: Kept = serde_json::from_value(run.options.clone()).map_err(|error| {
         CommandError::internal("the options of the run cannot be read").caused_by(&error)
     })?;
+    service.require_free(run.id)?;
     let toolbox = Toolbox::new(context)?;
     let actor = stored(context, service, &toolbox, run.id)?;
     let catalogue = context.models(None)?;
