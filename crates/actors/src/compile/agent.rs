@@ -155,7 +155,7 @@ impl<'c> Compiler<'c> {
             model: model(&self.top)?,
             ..Settings::default()
         };
-        self.laid_over(fields, own, below, trail, name)
+        self.laid_over(fields, own, below, trail, Some(name))
     }
 
     /// The agent of a node in a graph. What the graph says holds for agents that say nothing else; a
@@ -178,26 +178,32 @@ impl<'c> Compiler<'c> {
             model: defaults.model.clone(),
             ..Settings::default()
         };
-        self.laid_over(fields, own, defaults, trail, name)
+        self.laid_over(fields, own, defaults, trail, None)
     }
 
+    /// What is said here over what the named actor says over what lies below. A definition has a name
+    /// of its own; a node only uses somebody.
     fn laid_over(
         &self,
         fields: &Fields<'c>,
         own: Settings,
         below: Settings,
         trail: &Trail<'_>,
-        name: &str,
+        name: Option<&str>,
     ) -> Result<Found, Complaint> {
         let Some(named) = fields.text("actor")? else {
-            return Ok(Found::Agent(Arc::new(own.or(below).finish(name))));
+            let agent = own.or(below).finish(name.unwrap_or_default());
+            return Ok(Found::Agent(Arc::new(agent)));
         };
         let is_changed = fields.written().any(|(field, _)| is_about_models(field));
         match self.refer(&named, trail)? {
-            Found::Agent(agent) if !is_changed && agent.model.is_some() => Ok(Found::Agent(agent)),
+            Found::Agent(agent) if !is_changed && agent.model.is_some() && name.is_none() => {
+                Ok(Found::Agent(agent))
+            }
             Found::Agent(agent) => {
                 let settings = own.or(Settings::of(&agent)).or(below);
-                Ok(Found::Agent(Arc::new(settings.finish(&agent.name))))
+                let name = name.unwrap_or(&agent.name);
+                Ok(Found::Agent(Arc::new(settings.finish(name))))
             }
             Found::Actor(actor) if !is_changed => Ok(Found::Actor(actor)),
             Found::Actor(_) => {
