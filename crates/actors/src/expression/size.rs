@@ -72,7 +72,7 @@ fn count(text: &str, end: Option<&str>) -> Result<usize, String> {
             return Ok(at + end.len());
         }
         let continues = letter.is_alphanumeric() || letter == '_';
-        if !letter.is_whitespace() && !(continues && is_word) {
+        if !(letter.is_whitespace() || continues && is_word) {
             words += 1;
         }
         if words > MOST_WORDS {
