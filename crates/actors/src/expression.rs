@@ -6,6 +6,9 @@
 //! expression runs for long, whatever stands in it.
 
 mod language;
+mod size;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::io;
@@ -16,9 +19,7 @@ use minijinja::{Environment, ErrorKind, Value as Jinja};
 use serde_json::Value;
 
 use self::language::{LARGEST_TEXT, environment, from_json, to_json};
-
-/// The longest expression or template, in bytes.
-const LONGEST: usize = 256 << 10;
+use self::size::{check_expression, check_template};
 
 /// Why an expression or a template is not one, or has no value here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,16 +37,6 @@ impl From<minijinja::Error> for ExpressionError {
 }
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
-
-/// Refuses what is too long to be an expression, or stands too deep inside itself to be read.
-fn check_text(text: &str) -> Result<(), ExpressionError> {
-    if text.len() > LONGEST {
-        return Err(ExpressionError(format!(
-            "it is longer than {LONGEST} bytes"
-        )));
-    }
-    Ok(())
-}
 
 /// Where the values of names come from.
 pub trait Names {
@@ -79,7 +70,7 @@ impl PartialEq for Expression {
 impl Expression {
     /// Reads an expression.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
-        check_text(text)?;
+        check_expression(text).map_err(ExpressionError)?;
         let compiled = ENVIRONMENT.compile_expression_owned(text.to_owned())?;
         let mut names: Vec<String> = compiled.undeclared_variables(false).into_iter().collect();
         names.sort();
@@ -185,7 +176,7 @@ impl PartialEq for Template {
 impl Template {
     /// Reads a template.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
-        check_text(text)?;
+        check_template(text).map_err(ExpressionError)?;
         let is_plain = !["{{", "{%", "{#"].iter().any(|sign| text.contains(sign));
         if is_plain {
             return Ok(Self {

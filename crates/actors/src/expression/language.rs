@@ -14,8 +14,11 @@ const FUEL: u64 = 100_000;
 /// The largest text, in bytes, that a filter or a template makes.
 pub(super) const LARGEST_TEXT: usize = 1 << 20;
 
-/// How many values, and bytes of text, an answer may have in it.
-const LARGEST_VALUE: usize = 8 << 20;
+/// How many values an answer may have in it.
+const MOST_PARTS: usize = 200_000;
+
+/// How many bytes of text an answer may have in it.
+const MOST_BYTES: usize = 16 << 20;
 
 /// How deep lists and maps may stand inside each other.
 const DEEPEST: usize = 100;
@@ -171,15 +174,28 @@ pub(super) fn from_json(value: &Value) -> Jinja {
 
 /// A value of the engine's as one of ours.
 pub(super) fn to_json(value: &Jinja) -> Result<Value, String> {
-    let mut left = LARGEST_VALUE;
+    let mut left = Room {
+        parts: MOST_PARTS,
+        bytes: MOST_BYTES,
+    };
     convert(value, 0, &mut left)
 }
 
-fn convert(value: &Jinja, depth: usize, left: &mut usize) -> Result<Value, String> {
-    let size = 1 + value.as_str().map_or(0, str::len);
-    *left = left
-        .checked_sub(size)
-        .ok_or_else(|| format!("the value has more than {LARGEST_VALUE} parts"))?;
+/// What an answer may still have in it.
+struct Room {
+    parts: usize,
+    bytes: usize,
+}
+
+fn convert(value: &Jinja, depth: usize, left: &mut Room) -> Result<Value, String> {
+    left.parts = left
+        .parts
+        .checked_sub(1)
+        .ok_or_else(|| format!("the value has more than {MOST_PARTS} parts"))?;
+    left.bytes = left
+        .bytes
+        .checked_sub(value.as_str().map_or(0, str::len))
+        .ok_or_else(|| format!("the value has more than {MOST_BYTES} bytes"))?;
     if depth > DEEPEST {
         return Err(format!(
             "lists and maps stand more than {DEEPEST} deep inside each other"

@@ -53,14 +53,17 @@ fn updating(reducer: Reducer) -> (Actor, Value) {
     (draft.actor(), expected)
 }
 
-/// Lets other threads go first, a different number of times each time.
+/// Takes a different time each time, and now and then lets another thread go first.
 fn stumbling() -> Echo {
     let dice = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
     Echo {
         before: Some(Box::new(move |_| {
             let thrown = dice.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-            let turns = (thrown ^ (thrown >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 60;
-            for _ in 0..turns {
+            let thrown = (thrown ^ (thrown >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 52;
+            for _ in 0..thrown {
+                std::hint::spin_loop();
+            }
+            if thrown % 64 == 0 {
                 std::thread::yield_now();
             }
         })),
