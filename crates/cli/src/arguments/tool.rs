@@ -244,6 +244,8 @@ Examples:
 pub(crate) enum SchemaOf {
     /// The file of a tool, for `tool add`
     Tool,
+    /// The file of a skill, for `skill add`
+    Skill,
     /// models.yaml in the home folder
     Models,
     /// The file of a resource type, for `resource type add`

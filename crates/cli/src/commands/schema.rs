@@ -9,6 +9,7 @@ use super::write_document;
 pub(super) fn run(of: SchemaOf) -> Result<(), CommandError> {
     let schema = match of {
         SchemaOf::Tool => cleveragents_tools::custom::schema(),
+        SchemaOf::Skill => cleveragents_skills::collection::schema(),
         SchemaOf::Models => cleveragents_models::file_schema(),
         SchemaOf::ResourceType => cleveragents_engine::resource_type_schema(),
         SchemaOf::Safety => cleveragents_tools::Safety::schema(),
