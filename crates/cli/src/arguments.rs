@@ -7,6 +7,7 @@ mod resource;
 mod run;
 mod safety;
 mod sandbox;
+mod skill;
 mod tool;
 mod turn;
 
@@ -23,6 +24,7 @@ pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 pub(crate) use self::run::{Run, RunList, RunResume, RunStateName};
 pub(crate) use self::safety::{Safety, SafetyOptions};
+pub(crate) use self::skill::{Skill, SkillAdd};
 pub(crate) use self::tool::{
     CallOutcomeName, Permission, SchemaOf, Tool, ToolCallShow, ToolCalls, ToolKind, ToolList,
     ToolRun, ToolSource,
@@ -141,6 +143,9 @@ pub(crate) enum Command {
     /// See, register and call tools
     #[command(subcommand)]
     Tool(Tool),
+    /// Keep skills: tools that belong together, and folders of instructions
+    #[command(subcommand)]
+    Skill(Skill),
     /// Say what tools may do without asking, and what they may not do
     #[command(subcommand)]
     Permission(Permission),

@@ -57,5 +57,5 @@ pub use tool::{
 };
 pub use turn::{
     Ending, Interrupted, NoObserver, TakenSession, TurnError, TurnObserver, TurnReport,
-    TurnRequest, TurnService, TurnSettings, TurnTools, Waiting, instructions,
+    TurnRequest, TurnService, TurnSettings, TurnTools, Waiting, instructions, project_instructions,
 };

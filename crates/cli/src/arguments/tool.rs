@@ -198,6 +198,9 @@ pub(crate) struct ToolRun {
     /// Act in a sandbox of this project's resources, made when it is not there
     #[arg(long, value_name = "PROJECT", conflicts_with = "sandbox")]
     pub(crate) project: Option<String>,
+    /// Have the tools of this skill too; may be repeated
+    #[arg(long, value_name = "SKILL")]
+    pub(crate) skill: Vec<String>,
     /// One more permission rule, such as \"deny builtin/shell(rm *)\"; may be repeated
     #[arg(long, value_name = "RULE")]
     pub(crate) rule: Vec<String>,
@@ -242,8 +245,12 @@ Examples:
 /// The files of which there is a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaOf {
+    /// The file of an actor, for `actor add`
+    Actor,
     /// The file of a tool, for `tool add`
     Tool,
+    /// The file of a skill, for `skill add`
+    Skill,
     /// models.yaml in the home folder
     Models,
     /// The file of a resource type, for `resource type add`

@@ -18,6 +18,9 @@ pub(crate) struct TurnOptions {
     /// Let tools act in this sandbox
     #[arg(long, value_name = "NAME")]
     pub(crate) sandbox: Option<String>,
+    /// Give the model this skill; may be repeated
+    #[arg(long, value_name = "SKILL")]
+    pub(crate) skill: Vec<String>,
     /// Let tools look but change nothing
     #[arg(long)]
     pub(crate) read_only: bool,

@@ -51,7 +51,9 @@ pub(super) fn run(context: &Context, command: Actor) -> Result<Option<Report>, C
                 config.as_deref(),
             )?;
             let drawn = match drawing {
-                Drawing::Text | Drawing::Mermaid | Drawing::Svg => format!("{:?}", found.actor),
+                Drawing::Text => cleveragents_actors::draw::text(&found.actor),
+                Drawing::Mermaid => cleveragents_actors::draw::mermaid(&found.actor),
+                Drawing::Svg => cleveragents_actors::draw::svg(&found.actor),
             };
             return draw(&drawn, output.as_deref());
         }

@@ -13,6 +13,7 @@ use cleveragents_domain::{MicroUsd, Session, SessionId, Turn};
 use cleveragents_engine::{
     NoObserver, SandboxWorkspace, SessionService, SpendScope, ToolService, TurnError, TurnObserver,
     TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Waiting, instructions,
+    project_instructions,
 };
 use cleveragents_models::{CancellationToken, Catalogue, ModelName};
 use cleveragents_process::Cancel;
@@ -38,6 +39,8 @@ pub(crate) struct Conversation<'c> {
     tools: ToolService,
     turns: TurnService,
     gate: Gate,
+    /// What models are told of the skills they have.
+    skills: Option<String>,
     safety: InForce,
 }
 
@@ -71,13 +74,15 @@ impl<'c> Conversation<'c> {
         // A rule that cannot be read is told before anything is asked.
         tooling::rules(context, &tools, &options.rule)?;
         let safety = tooling::in_force(context, &options.safety)?;
+        let (registry, skills) = tooling::equipped(context, &tools, &options.skill)?;
         Ok(Self {
             context,
             max_cost,
             catalogue,
             turns: TurnService::new(engine, sessions.clone()),
             sessions,
-            gate: Gate::new(tooling::registry(context, &tools)?),
+            gate: Gate::new(registry),
+            skills,
             tools,
             safety,
             options,
@@ -174,7 +179,7 @@ impl<'c> Conversation<'c> {
             prompt: asked.prompt.clone(),
             model,
             actor: session.actor.clone(),
-            system: vec![instructions(workspace.as_ref())],
+            system: self.system(workspace.as_ref()),
             tools: TurnTools {
                 gate: &self.gate,
                 mode: tooling::mode(self.options.read_only),
@@ -201,6 +206,16 @@ impl<'c> Conversation<'c> {
                 .map(SandboxWorkspace::name)
                 .map(str::to_owned),
         })
+    }
+
+    /// The standing instructions: ours, of the skills, of the code that is worked on.
+    fn system(&self, workspace: Option<&SandboxWorkspace>) -> Vec<String> {
+        let redactor = self.catalogue.redactor();
+        let mut system = vec![instructions(workspace)];
+        let others = self.skills.clone().into_iter();
+        let others = others.chain(workspace.and_then(project_instructions));
+        system.extend(others.map(|text| redactor.text(&text).into_owned()));
+        system
     }
 
     /// What is counted, and what may be spent.

@@ -18,6 +18,7 @@ pub(crate) mod safety;
 pub(crate) mod sandbox;
 pub(crate) mod schema;
 pub(crate) mod session;
+pub(crate) mod skill;
 pub(crate) mod system;
 pub(crate) mod tool;
 pub(crate) mod toolbox;
@@ -32,7 +33,7 @@ use serde_json::json;
 
 use crate::arguments::{
     Actor, ActorContext, Arguments, Cleanup, Command, Config, Db, Model, ModelKey, Permission,
-    Project, Resource, ResourceType, Run, Safety, Sandbox, Session, Tool,
+    Project, Resource, ResourceType, Run, Safety, Sandbox, Session, Skill, Tool,
 };
 use crate::context::Context;
 use crate::output::{CommandError, Report};
@@ -116,6 +117,13 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Model(Model::Test(_)) => "model test",
         Command::Model(Model::Key(ModelKey::Set { .. })) => "model key set",
         Command::Model(Model::Key(ModelKey::Remove { .. })) => "model key remove",
+        Command::Skill(Skill::Add(_)) => "skill add",
+        Command::Skill(Skill::List) => "skill list",
+        Command::Skill(Skill::Show(_)) => "skill show",
+        Command::Skill(Skill::Tools(_)) => "skill tools",
+        Command::Skill(Skill::Refresh { .. }) => "skill refresh",
+        Command::Skill(Skill::Validate { .. }) => "skill validate",
+        Command::Skill(Skill::Remove { .. }) => "skill remove",
         Command::Tool(Tool::Add { .. }) => "tool add",
         Command::Tool(Tool::List(_)) => "tool list",
         Command::Tool(Tool::Show { .. }) => "tool show",
@@ -160,6 +168,7 @@ pub(crate) fn run(
         Command::Sandbox(command) => return sandbox::run(context, command),
         Command::Model(command) => model::run(context, command)?,
         Command::Tool(command) => tool::run(context, command)?,
+        Command::Skill(command) => skill::run(context, command)?,
         Command::Permission(command) => permission::run(context, &command)?,
         Command::Safety(command) => safety::run(context, &command)?,
         Command::Schema { of } => return schema::run(of).map(|()| None),

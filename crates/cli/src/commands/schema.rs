@@ -8,7 +8,9 @@ use super::write_document;
 /// Writes a schema to standard output, and nothing else.
 pub(super) fn run(of: SchemaOf) -> Result<(), CommandError> {
     let schema = match of {
+        SchemaOf::Actor => cleveragents_actors::schema(),
         SchemaOf::Tool => cleveragents_tools::custom::schema(),
+        SchemaOf::Skill => cleveragents_skills::collection::schema(),
         SchemaOf::Models => cleveragents_models::file_schema(),
         SchemaOf::ResourceType => cleveragents_engine::resource_type_schema(),
         SchemaOf::Safety => cleveragents_tools::Safety::schema(),

@@ -73,6 +73,11 @@ impl Home {
         self.path.join("chat-history")
     }
 
+    /// The folder of skills in it: each folder with a `SKILL.md` there is one.
+    pub fn skills(&self) -> PathBuf {
+        self.path.join("skills")
+    }
+
     /// The folder of the sandboxes in it.
     pub fn sandboxes(&self) -> PathBuf {
         self.path.join("sandboxes")

@@ -10,6 +10,7 @@ mod models;
 mod resources;
 mod safety;
 mod sessions;
+mod skills;
 mod streams;
 mod tools;
 

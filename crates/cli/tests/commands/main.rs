@@ -13,6 +13,7 @@ mod references;
 mod resources;
 mod safety;
 mod sessions;
+mod skills;
 mod tools;
 
 use std::collections::BTreeMap;

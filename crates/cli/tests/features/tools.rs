@@ -15,7 +15,19 @@ pub(crate) fn docstring(step: &Step) -> String {
 
 #[given(expr = "the file {string}")]
 fn the_file(world: &mut World, name: String, step: &Step) {
-    std::fs::write(world.agents().work().join(name), docstring(step)).expect("a file");
+    write(&world.agents().work().join(name), &docstring(step));
+}
+
+#[given(expr = "the skill folder {string}")]
+fn the_skill_folder(world: &mut World, name: String, step: &Step) {
+    let file = world.agents().work().join(name).join("SKILL.md");
+    write(&file, &docstring(step));
+}
+
+fn write(file: &Path, text: &str) {
+    let folder = file.parent().expect("a folder");
+    std::fs::create_dir_all(folder).expect("made");
+    std::fs::write(file, text).expect("a file");
 }
 
 /// A file of a sandbox's one part.

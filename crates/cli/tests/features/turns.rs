@@ -63,6 +63,18 @@ fn i_ask_in_a_sandbox(world: &mut World, question: String, session: String, sand
     ask(world, &session, &question, MODEL, &["--sandbox", &sandbox]);
 }
 
+#[when(expr = "I ask {string} in {string} with the skill {string} and the sandbox {string}")]
+fn i_ask_with_a_skill(
+    world: &mut World,
+    question: String,
+    session: String,
+    skill: String,
+    sandbox: String,
+) {
+    let more = ["--skill", &skill, "--sandbox", &sandbox];
+    ask(world, &session, &question, MODEL, &more);
+}
+
 #[when(expr = "I ask {string} in {string} and the sandbox {string} under the rule {string}")]
 fn i_ask_under_a_rule(
     world: &mut World,

@@ -27,5 +27,5 @@ pub use request::{
 };
 pub(crate) use secrets::Secrets;
 pub use service::TurnService;
-pub use system::instructions;
+pub use system::{instructions, project_instructions};
 pub use take::{TakenSession, Waiting};

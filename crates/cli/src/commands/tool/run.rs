@@ -33,7 +33,7 @@ pub(super) fn run(
     arguments: &ToolRun,
 ) -> Result<Report, CommandError> {
     let secrets = Secrets::of(&context.models(None)?);
-    let registry = tooling::registry(context, &tools)?;
+    let (registry, _) = tooling::equipped(context, &tools, &arguments.skill)?;
     if registry.get(&arguments.tool.name).is_err()
         && let Ok(stored) = tools.find_stored(&arguments.tool.name)
     {

@@ -1,0 +1,64 @@
+//! `skill validate`: all that is wrong with a file or folder, without registering it.
+
+use std::path::Path;
+
+use cleveragents_engine::{SkillService, SkillSource};
+use cleveragents_skills::agent::inspect;
+use cleveragents_tools::FileError;
+use serde_json::{Value, json};
+
+use super::manage::kind;
+use super::source;
+use crate::context::Context;
+use crate::output::{CommandError, Panel, Report};
+
+pub(super) fn run(
+    context: &Context,
+    skills: &SkillService,
+    path: &Path,
+) -> Result<Report, CommandError> {
+    let source = source(context, path)?;
+    if let SkillSource::Folder(folder) = &source {
+        let found = inspect(folder);
+        let problems: Vec<&FileError> = found.wrong.iter().chain(&found.departures).collect();
+        if let Some(first) = problems.first() {
+            return Err(refused(first, &problems));
+        }
+    }
+    let (definition, flat) = skills.check(&source, &context.variables())?;
+    let name = definition.name().to_string();
+    Ok(Report::new("skill validate")
+        .data(json!({
+            "valid": true,
+            "name": name,
+            "kind": kind(&definition),
+            "total_tools": flat.tools.len(),
+        }))
+        .panel(
+            Panel::new("Skill")
+                .row("Name", name)
+                .row("Kind", kind(&definition)),
+        )
+        .ok("Skill valid"))
+}
+
+/// The first problem as the error, and all of them beside it.
+fn refused(first: &FileError, all: &[&FileError]) -> CommandError {
+    let error = CommandError::from(first.clone());
+    let problem = |problem: &&FileError| {
+        json!({
+            "file": problem.file,
+            "line": problem.line,
+            "column": problem.column,
+            "message": problem.message,
+            "fix": problem.fix,
+        })
+    };
+    let problems: Vec<Value> = all.iter().map(problem).collect();
+    error.with_details(json!({
+        "file": first.file,
+        "line": first.line,
+        "column": first.column,
+        "problems": problems,
+    }))
+}
