@@ -44,6 +44,11 @@ struct Attempt {
 }
 
 impl Attempt {
+    /// Whether there was a connection, and it died.
+    fn has_crashed(&self) -> bool {
+        matches!(&*self.outcome.borrow(), Some(Ok(link)) if link.is_dead())
+    }
+
     /// Whether a new one is needed.
     fn is_over(&self) -> bool {
         match &*self.outcome.borrow() {
@@ -195,7 +200,9 @@ impl Server {
         }
         let attempt = match &state.attempt {
             Some(attempt) if !attempt.is_over() => attempt.clone(),
-            _ => {
+            earlier => {
+                let has_crashed = earlier.as_ref().is_some_and(Attempt::has_crashed);
+                state.has_crashed |= has_crashed;
                 if state.has_crashed && !self.definition.auto_restart {
                     return Err(McpError::Unreachable {
                         server: self.definition.name.clone(),
@@ -275,14 +282,13 @@ impl Server {
     /// Looks after a connection until its end: idleness, news, crashes, shutdown.
     async fn look_after(&self, number: usize, link: &Arc<Link>) {
         let hearing = Arc::clone(link);
-        let news = Arc::clone(&self.news);
         let ended = CancellationToken::new();
         let heard = ended.clone();
         self.shared.tracker.spawn_on(
             async move {
                 tokio::select! {
                     () = heard.cancelled() => {}
-                    () = hearing.hear_news(&news) => {}
+                    () = hearing.hear_news() => {}
                 }
             },
             &self.shared.runtime,
