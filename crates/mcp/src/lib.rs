@@ -6,8 +6,10 @@ mod definition;
 mod elicit;
 mod error;
 mod expand;
+mod file;
 mod handler;
 mod http;
+mod library;
 mod link;
 mod listing;
 mod naming;
@@ -24,6 +26,7 @@ pub use definition::{
 };
 pub use error::McpError;
 pub use expand::Variables;
+pub use file::{FileError, Imported, import, read};
 pub use listing::{Hints, Listed, Listing};
 pub use oauth::TokenStore;
 pub use offer::{LeftOut, Offer};
