@@ -10,19 +10,21 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use rmcp::service::ClientInitializeError;
 use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::auth::AuthClient;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
 use crate::definition::ServerDefinition;
 use crate::error::McpError;
 use crate::expand::is_this_machine;
 use crate::link::bounded;
-use crate::oauth::TokenStore;
+use crate::oauth::{self, TokenStore};
+use crate::post::Bounded;
 use crate::stdio::{LONGEST_MESSAGE, with_sources};
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(20);
 
-pub(crate) type HttpTransport = StreamableHttpClientTransport<Client>;
+pub(crate) type HttpTransport = StreamableHttpClientTransport<AuthClient<Bounded>>;
 
 /// A client for one address.
 pub(crate) fn client(server: &str, url: &Url) -> Result<Client, McpError> {
@@ -64,17 +66,20 @@ fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
         .with_no_client_auth())
 }
 
-/// A transport to a server.
+/// A transport to a server. It shows the token that is kept for it, and gets a new one when that is
+/// over.
 pub(crate) async fn transport(
     definition: &ServerDefinition,
     url: &Url,
     headers: Vec<(String, String)>,
-    _tokens: Option<Arc<dyn TokenStore>>,
+    tokens: Option<Arc<dyn TokenStore>>,
 ) -> Result<HttpTransport, McpError> {
     let client = client(&definition.name, url)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
     config.custom_headers = header_map(definition, headers)?;
     config.max_sse_event_size = LONGEST_MESSAGE;
+    let manager = oauth::manager(definition, url, client.clone(), tokens).await?;
+    let client = AuthClient::new(Bounded(client), manager);
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
