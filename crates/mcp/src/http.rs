@@ -8,10 +8,11 @@ use std::time::Duration;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
-use rmcp::service::ClientInitializeError;
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::auth::AuthClient;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::auth::{AuthClient, AuthError};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, InsufficientScopeError, StreamableHttpClientTransportConfig,
+};
 
 use crate::definition::ServerDefinition;
 use crate::error::McpError;
@@ -103,29 +104,36 @@ fn header_map(
         .collect()
 }
 
-/// Why a connection did not begin.
-pub(crate) fn failed(server: &str, error: &ClientInitializeError) -> McpError {
-    if error.is_authorization_required() {
-        return McpError::Authorization {
-            server: server.to_owned(),
-            why: "it demands a sign-in".to_owned(),
-        };
+/// Why a request was not answered. Whoever is to sign in is told so, whatever lies around it.
+pub(crate) fn failed(server: &str, error: &(dyn std::error::Error + 'static)) -> McpError {
+    let wanted = |why: &str, challenge: Option<&str>| McpError::Authorization {
+        server: server.to_owned(),
+        why: why.to_owned(),
+        challenge: challenge.map(str::to_owned),
+    };
+    let mut deepest = error;
+    let mut next = Some(error);
+    while let Some(this) = next {
+        if let Some(asked) = this.downcast_ref::<AuthRequiredError>() {
+            return wanted("it demands a sign-in", Some(&asked.www_authenticate_header));
+        }
+        if let Some(asked) = this.downcast_ref::<InsufficientScopeError>() {
+            let why = "what you are known for does not suffice";
+            return wanted(why, Some(&asked.www_authenticate_header));
+        }
+        if let Some(AuthError::AuthorizationRequired) = this.downcast_ref() {
+            return wanted("it demands a sign-in", None);
+        }
+        deepest = this;
+        next = this.source();
     }
-    send_failed(server, &with_sources(error))
-}
-
-/// Why a request was not sent.
-pub(crate) fn send_failed(server: &str, why: &str) -> McpError {
-    let lower = why.to_ascii_lowercase();
-    if lower.contains("auth required") || lower.contains("401") || lower.contains("403") {
-        return McpError::Authorization {
-            server: server.to_owned(),
-            why: "it refuses what we know of you".to_owned(),
-        };
+    let why = bounded(&deepest.to_string());
+    if why.contains("HTTP 401") || why.contains("HTTP 403") {
+        return wanted("it refuses what it knows of you", None);
     }
     McpError::Unreachable {
         server: server.to_owned(),
-        why: bounded(why),
+        why,
         log: String::new(),
     }
 }

@@ -98,7 +98,13 @@ impl Link {
                 let transport =
                     http::transport(&making.definition, &url, headers, making.tokens).await?;
                 let served = handler.serve_with_lifecycle(transport, lifecycle).await;
-                let service = served.map_err(|error| http::failed(&server, &error))?;
+                let service = served.map_err(|error| match error {
+                    // What failed is inside, and no source of it.
+                    ClientInitializeError::TransportError { error, .. } => {
+                        http::failed(&server, &*error.error)
+                    }
+                    other => http::failed(&server, &other),
+                })?;
                 Ok(Self {
                     server,
                     service,
@@ -167,7 +173,7 @@ impl Link {
                         log: self.tail.text(),
                     };
                 }
-                http::send_failed(&server, &with_sources(&error))
+                http::failed(&server, &*error.error)
             }
             ServiceError::UnexpectedResponse => McpError::Protocol {
                 server,

@@ -24,6 +24,7 @@ use crate::error::McpError;
 use crate::expand::{self, Reached, is_this_machine};
 use crate::http;
 use crate::link::bounded;
+use crate::post;
 use crate::servers::Options;
 use crate::stdio::with_sources;
 
@@ -178,6 +179,7 @@ fn failed(server: &str, what: &str, error: &AuthError) -> McpError {
     McpError::Authorization {
         server: server.to_owned(),
         why: bounded(&format!("{what}: {}", with_sources(error))),
+        challenge: None,
     }
 }
 
@@ -212,10 +214,12 @@ pub(crate) async fn manager(
 }
 
 /// Signs in to a server: has the person visit an address, waits until the browser comes back to this
-/// machine, and keeps the token. `open` shows the address; it may open a browser too.
+/// machine, and keeps the token. `challenge` is what the server said when it demanded the sign-in, as
+/// in [`McpError::Authorization`]. `open` shows the address; it may open a browser too.
 pub fn login(
     definition: &ServerDefinition,
     options: &Options,
+    challenge: Option<&str>,
     open: impl Fn(&Url),
 ) -> Result<(), McpError> {
     let unchecked = definition.clone();
@@ -243,71 +247,107 @@ pub fn login(
         .enable_all()
         .build()
         .map_err(|error| invalid(&error.to_string(), "try again"))?;
-    runtime.block_on(sign_in(&definition, &url, options, tokens, &open))
+    let signing = Signing {
+        definition: &definition,
+        url: &url,
+        options,
+        challenge,
+    };
+    runtime.block_on(signing.sign_in(tokens, &open))
 }
 
-async fn sign_in(
-    definition: &ServerDefinition,
-    url: &Url,
-    options: &Options,
-    tokens: Arc<dyn TokenStore>,
-    open: &dyn Fn(&Url),
-) -> Result<(), McpError> {
-    let server = &definition.name;
-    let here = |error: io::Error| McpError::Authorization {
-        server: server.clone(),
-        why: format!("the browser cannot come back to this machine: {error}"),
-    };
-    let wanted = definition
-        .auth
-        .as_ref()
-        .and_then(|auth| auth.oauth.clone())
-        .unwrap_or_default();
-    let port = wanted.redirect_port.unwrap_or(0);
-    let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(here)?;
-    let port = listener.local_addr().map_err(here)?.port();
-    let back = format!("http://127.0.0.1:{port}/callback");
-    // An earlier token must not be taken for the new one.
-    let _unless_gone = tokens.clear(server);
-    let client = http::client(server, url)?;
-    let manager = manager(definition, url, client, Some(tokens)).await?;
-    let mut state = OAuthState::Unauthorized(manager);
-    let request = request(definition, &wanted, &back, options)?;
-    let started = state.start_authorization(request).await;
-    started.map_err(|error| failed(server, "asking how to sign in", &error))?;
-    let address = state.get_authorization_url().await;
-    let address = address.map_err(|error| failed(server, "asking how to sign in", &error))?;
-    open(&expand::safe_url(server, &address)?);
-    let came_back = tokio::time::timeout(PATIENCE, browser(&listener, port)).await;
-    let came_back = came_back.map_err(|_| McpError::Timeout {
-        server: server.clone(),
-        what: "see you sign in",
-        seconds: PATIENCE.as_secs_f64(),
-    })?;
-    let finished = state.handle_callback_url(&came_back.map_err(here)?).await;
-    finished.map_err(|error| failed(server, "signing in", &error))
+/// What is signed in to, and how.
+struct Signing<'a> {
+    definition: &'a ServerDefinition,
+    url: &'a Url,
+    options: &'a Options,
+    challenge: Option<&'a str>,
 }
 
-fn request(
-    definition: &ServerDefinition,
-    wanted: &OAuth,
-    back: &str,
-    options: &Options,
-) -> Result<AuthorizationRequest, McpError> {
-    let mut request = AuthorizationRequest::new(back).with_client_name("CleverAgents");
-    request = if wanted.scopes.is_empty() {
-        request.with_initial_scope_selection()
-    } else {
-        request.with_scopes(wanted.scopes.clone())
-    };
-    if let Some(id) = &wanted.client_id {
-        request = request.with_preregistered_client(id.clone());
-        if let Some(secret) = &wanted.client_secret {
-            let secret = expand::value(definition, &options.variables, secret.expose())?;
-            request = request.with_client_secret(secret);
-        }
+impl Signing<'_> {
+    async fn sign_in(
+        &self,
+        tokens: Arc<dyn TokenStore>,
+        open: &dyn Fn(&Url),
+    ) -> Result<(), McpError> {
+        let server = &self.definition.name;
+        let here = |error: io::Error| McpError::Authorization {
+            server: server.clone(),
+            why: format!("the browser cannot come back to this machine: {error}"),
+            challenge: None,
+        };
+        let wanted = self.wanted();
+        let port = wanted.redirect_port.unwrap_or(0);
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(here)?;
+        let port = listener.local_addr().map_err(here)?.port();
+        let back = format!("http://127.0.0.1:{port}/callback");
+        let client = http::client(server, self.url)?;
+        let manager = manager(self.definition, self.url, client, Some(tokens)).await?;
+        let known = manager.get_current_scopes().await;
+        let mut state = OAuthState::Unauthorized(manager);
+        let request = self.request(&wanted, &back, known)?;
+        let started = state.start_authorization(request).await;
+        started.map_err(|error| failed(server, "asking how to sign in", &error))?;
+        let address = state.get_authorization_url().await;
+        let address = address.map_err(|error| failed(server, "asking how to sign in", &error))?;
+        open(&expand::safe_url(server, &address)?);
+        let came_back = tokio::time::timeout(PATIENCE, browser(&listener, port)).await;
+        let came_back = came_back.map_err(|_| McpError::Timeout {
+            server: server.clone(),
+            what: "see you sign in",
+            seconds: PATIENCE.as_secs_f64(),
+        })?;
+        let finished = state.handle_callback_url(&came_back.map_err(here)?).await;
+        finished.map_err(|error| failed(server, "signing in", &error))
     }
-    Ok(request)
+
+    fn wanted(&self) -> OAuth {
+        let auth = self.definition.auth.as_ref();
+        auth.and_then(|auth| auth.oauth.clone()).unwrap_or_default()
+    }
+
+    /// What is asked for: what the definition says, or what the server asks for beside what it knows
+    /// us for already.
+    fn request(
+        &self,
+        wanted: &OAuth,
+        back: &str,
+        known: Vec<String>,
+    ) -> Result<AuthorizationRequest, McpError> {
+        let mut request = AuthorizationRequest::new(back).with_client_name("CleverAgents");
+        let more = self.challenge.and_then(post::scope).unwrap_or_default();
+        let mut scopes = known;
+        for scope in wanted
+            .scopes
+            .iter()
+            .map(String::as_str)
+            .chain(more.split(' '))
+        {
+            if !scope.is_empty() && !scopes.iter().any(|one| one == scope) {
+                scopes.push(scope.to_owned());
+            }
+        }
+        request = if scopes.is_empty() {
+            request.with_initial_scope_selection()
+        } else {
+            request.with_scopes(scopes)
+        };
+        if let Some(challenge) = self.challenge {
+            request = request.with_challenge(challenge);
+        }
+        if let Some(id) = &wanted.client_id {
+            request = request.with_preregistered_client(id.clone());
+            if let Some(secret) = &wanted.client_secret {
+                let variables = &self.options.variables;
+                let secret = expand::value(self.definition, variables, secret.expose())?;
+                request = request.with_client_secret(secret);
+            }
+        }
+        if let Some(url) = &wanted.client_metadata_url {
+            request = request.with_client_metadata_url(url.clone());
+        }
+        Ok(request)
+    }
 }
 
 /// Waits for the browser and gives the address it came back to.

@@ -154,17 +154,22 @@ fn challenged(response: &Response) -> Result<(), Problem> {
             challenge,
         ))),
         StatusCode::FORBIDDEN => {
-            let scope = challenge.split("scope=").nth(1).map(|rest| {
-                let rest = rest.trim_start_matches('"');
-                let end = rest.find(['"', ',']).unwrap_or(rest.len());
-                rest[..end].to_owned()
-            });
+            let scope = scope(&challenge);
             Err(StreamableHttpError::InsufficientScope(
                 InsufficientScopeError::new(challenge, scope),
             ))
         }
         _ => Ok(()),
     }
+}
+
+/// What a challenge asks us to be known for.
+pub(crate) fn scope(challenge: &str) -> Option<String> {
+    let (_, rest) = challenge.split_once("scope=")?;
+    Some(match rest.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next().unwrap_or_default().to_owned(),
+        None => rest.split([',', ' ']).next().unwrap_or_default().to_owned(),
+    })
 }
 
 /// An answer that is an error.

@@ -65,6 +65,7 @@ struct State {
     used: Instant,
     listing: Option<Arc<Listing>>,
     has_crashed: bool,
+    challenge: Option<String>,
 }
 
 /// What the servers share.
@@ -147,6 +148,7 @@ impl Server {
                 used: Instant::now(),
                 listing: known.map(Arc::new),
                 has_crashed: false,
+                challenge: None,
             }),
         })
     }
@@ -358,8 +360,36 @@ impl Server {
     /// Connects, unless there is a connection.
     pub(crate) async fn connect(self: &Arc<Self>) -> Result<Arc<Listing>, McpError> {
         let (_in_flight, attempt) = self.enter()?;
-        self.link(attempt).await?;
+        let linked = self.link(attempt).await;
+        if let Err(error) = &linked {
+            self.remember_challenge(error);
+        }
+        linked?;
         Ok(self.listing().unwrap_or_default())
+    }
+
+    fn remember_challenge(&self, error: &McpError) {
+        if let McpError::Authorization { challenge, .. } = error {
+            self.lock().challenge.clone_from(challenge);
+        }
+    }
+
+    /// What it said when it last demanded a sign-in.
+    pub(crate) fn challenge(&self) -> Option<String> {
+        self.lock().challenge.clone()
+    }
+
+    /// Forgets the connection; the next request makes a new one.
+    pub(crate) fn reconnect(&self) {
+        let mut state = self.lock();
+        state.challenge = None;
+        let Some(attempt) = state.attempt.take() else {
+            return;
+        };
+        if let Some(Ok(link)) = &*attempt.outcome.borrow() {
+            // Whoever looks after it sees it closed.
+            link.service.cancellation_token().cancel();
+        }
     }
 
     /// Asks the server something and waits for the answer on this thread, which answers the
@@ -430,7 +460,10 @@ impl Server {
         let answered = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
         match answered {
             Some(Ok(value)) => Ok(value),
-            Some(Err(error)) => Err(error.into()),
+            Some(Err(error)) => {
+                self.remember_challenge(&error);
+                Err(error.into())
+            }
             None => Err(self.closed().into()),
         }
     }
