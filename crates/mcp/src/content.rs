@@ -70,7 +70,7 @@ pub(crate) fn answer(
 }
 
 /// A block of content as text.
-fn described(block: &ContentBlock) -> String {
+pub(crate) fn described(block: &ContentBlock) -> String {
     match block {
         ContentBlock::Text(text) => text.text.clone(),
         ContentBlock::Image(image) => attachment("picture", &image.mime_type, &image.data),

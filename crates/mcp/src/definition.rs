@@ -144,6 +144,9 @@ pub struct OAuth {
     /// The client's secret, best as `${NAME}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<Hidden>,
+    /// The address of a document that describes this client, for servers that take it for an id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_metadata_url: Option<String>,
     /// What to ask for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,

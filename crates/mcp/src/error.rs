@@ -65,6 +65,8 @@ pub enum McpError {
         server: String,
         /// What it asks for.
         why: String,
+        /// Its own words for it, from which a sign-in can begin.
+        challenge: Option<String>,
     },
 }
 

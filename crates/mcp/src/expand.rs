@@ -28,25 +28,32 @@ pub(crate) enum Reached {
     },
 }
 
+/// Puts the values of variables into one text.
+pub(crate) fn value(
+    definition: &ServerDefinition,
+    variables: &Variables,
+    text: &str,
+) -> Result<String, McpError> {
+    let expand = Expand {
+        text: "",
+        variables: &**variables,
+    };
+    let mut text = text.to_owned();
+    expand.text(&mut text).map_err(|fault| McpError::Invalid {
+        server: definition.name.clone(),
+        message: fault.message,
+        fix: fault.fix.unwrap_or_default(),
+    })?;
+    Ok(text)
+}
+
 /// Puts everything in. `folder` is where programs start that name none.
 pub(crate) fn reached(
     definition: &ServerDefinition,
     variables: &Variables,
     folder: &std::path::Path,
 ) -> Result<Reached, McpError> {
-    let value = |text: &str| -> Result<String, McpError> {
-        let expand = Expand {
-            text: "",
-            variables: &**variables,
-        };
-        let mut text = text.to_owned();
-        expand.text(&mut text).map_err(|fault| McpError::Invalid {
-            server: definition.name.clone(),
-            message: fault.message,
-            fix: fault.fix.unwrap_or_default(),
-        })?;
-        Ok(text)
-    };
+    let value = |text: &str| value(definition, variables, text);
     let hidden = |entries: &std::collections::BTreeMap<String, crate::Hidden>| {
         entries
             .iter()

@@ -12,11 +12,12 @@ use reqwest::Url;
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationCapability, ErrorData, FormElicitationCapability, Implementation, ListRootsResult,
-    LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion, Root,
-    RootsCapabilities, UrlElicitationCapability,
+    ElicitationCapability, ErrorData, FormElicitationCapability, Implementation, JsonRpcMessage,
+    ListRootsResult, ProtocolVersion, Root, RootsCapabilities, ServerNotification,
+    UrlElicitationCapability,
 };
-use rmcp::service::{NotificationContext, RequestContext, RoleClient};
+use rmcp::service::{RequestContext, RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
 use tokio::sync::Notify;
 
 use crate::callers::Callers;
@@ -45,7 +46,6 @@ impl News {
 /// Our side of a connection.
 pub(crate) struct Handler {
     pub(crate) callers: Arc<Callers>,
-    pub(crate) news: Arc<News>,
 }
 
 impl ClientHandler for Handler {
@@ -91,34 +91,62 @@ impl ClientHandler for Handler {
             .await
             .unwrap_or_else(|_| ElicitResult::new(ElicitationAction::Cancel)))
     }
+}
 
-    async fn on_progress(
-        &self,
-        params: ProgressNotificationParam,
-        _context: NotificationContext<RoleClient>,
-    ) {
-        let of = params.total.map(|total| format!(" of {total}"));
-        let text = params.message.unwrap_or_default();
-        self.callers.note(&format!(
-            "progress {}{}: {text}",
-            params.progress,
-            of.unwrap_or_default()
-        ));
+/// A transport that hears what a server tells by itself before the answer that comes after it: a
+/// list that changed counts from then on, and a word for the log is there when its call ends.
+pub(crate) struct Hearing<T> {
+    pub(crate) inner: T,
+    pub(crate) callers: Arc<Callers>,
+    pub(crate) news: Arc<News>,
+}
+
+impl<T> Hearing<T> {
+    fn hear(&self, notification: &ServerNotification) {
+        match notification {
+            ServerNotification::ToolListChangedNotification(_) => self.news.tell(),
+            ServerNotification::ProgressNotification(progress) => {
+                let progress = &progress.params;
+                let total = progress.total.map(|total| format!(" of {total}"));
+                self.callers.note(&format!(
+                    "progress {}{}: {}",
+                    progress.progress,
+                    total.unwrap_or_default(),
+                    progress.message.as_deref().unwrap_or_default()
+                ));
+            }
+            ServerNotification::LoggingMessageNotification(message) => {
+                let message = &message.params;
+                let text = match &message.data {
+                    serde_json::Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                self.callers.note(&format!("{:?}: {text}", message.level));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Hearing<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.inner.send(item)
     }
 
-    async fn on_logging_message(
-        &self,
-        params: LoggingMessageNotificationParam,
-        _context: NotificationContext<RoleClient>,
-    ) {
-        let text = match params.data {
-            serde_json::Value::String(text) => text,
-            other => other.to_string(),
-        };
-        self.callers.note(&format!("{:?}: {text}", params.level));
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let message = self.inner.receive().await?;
+        if let JsonRpcMessage::Notification(notification) = &message {
+            self.hear(&notification.notification);
+        }
+        Some(message)
     }
 
-    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.news.tell();
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.inner.close().await
     }
 }

@@ -8,21 +8,24 @@ use std::time::Duration;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
-use rmcp::service::ClientInitializeError;
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::auth::{AuthClient, AuthError};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, InsufficientScopeError, StreamableHttpClientTransportConfig,
+};
 
 use crate::definition::ServerDefinition;
 use crate::error::McpError;
 use crate::expand::is_this_machine;
 use crate::link::bounded;
-use crate::oauth::TokenStore;
+use crate::oauth::{self, TokenStore};
+use crate::post::Bounded;
 use crate::stdio::{LONGEST_MESSAGE, with_sources};
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(20);
 
-pub(crate) type HttpTransport = StreamableHttpClientTransport<Client>;
+pub(crate) type HttpTransport = StreamableHttpClientTransport<AuthClient<Bounded>>;
 
 /// A client for one address.
 pub(crate) fn client(server: &str, url: &Url) -> Result<Client, McpError> {
@@ -64,17 +67,20 @@ fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
         .with_no_client_auth())
 }
 
-/// A transport to a server.
+/// A transport to a server. It shows the token that is kept for it, and gets a new one when that is
+/// over.
 pub(crate) async fn transport(
     definition: &ServerDefinition,
     url: &Url,
     headers: Vec<(String, String)>,
-    _tokens: Option<Arc<dyn TokenStore>>,
+    tokens: Option<Arc<dyn TokenStore>>,
 ) -> Result<HttpTransport, McpError> {
     let client = client(&definition.name, url)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
     config.custom_headers = header_map(definition, headers)?;
     config.max_sse_event_size = LONGEST_MESSAGE;
+    let manager = oauth::manager(definition, url, client.clone(), tokens).await?;
+    let client = AuthClient::new(Bounded(client), manager);
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
@@ -98,29 +104,36 @@ fn header_map(
         .collect()
 }
 
-/// Why a connection did not begin.
-pub(crate) fn failed(server: &str, error: &ClientInitializeError) -> McpError {
-    if error.is_authorization_required() {
-        return McpError::Authorization {
-            server: server.to_owned(),
-            why: "it demands a sign-in".to_owned(),
-        };
+/// Why a request was not answered. Whoever is to sign in is told so, whatever lies around it.
+pub(crate) fn failed(server: &str, error: &(dyn std::error::Error + 'static)) -> McpError {
+    let wanted = |why: &str, challenge: Option<&str>| McpError::Authorization {
+        server: server.to_owned(),
+        why: why.to_owned(),
+        challenge: challenge.map(str::to_owned),
+    };
+    let mut deepest = error;
+    let mut next = Some(error);
+    while let Some(this) = next {
+        if let Some(asked) = this.downcast_ref::<AuthRequiredError>() {
+            return wanted("it demands a sign-in", Some(&asked.www_authenticate_header));
+        }
+        if let Some(asked) = this.downcast_ref::<InsufficientScopeError>() {
+            let why = "what you are known for does not suffice";
+            return wanted(why, Some(&asked.www_authenticate_header));
+        }
+        if let Some(AuthError::AuthorizationRequired) = this.downcast_ref() {
+            return wanted("it demands a sign-in", None);
+        }
+        deepest = this;
+        next = this.source();
     }
-    send_failed(server, &with_sources(error))
-}
-
-/// Why a request was not sent.
-pub(crate) fn send_failed(server: &str, why: &str) -> McpError {
-    let lower = why.to_ascii_lowercase();
-    if lower.contains("auth required") || lower.contains("401") || lower.contains("403") {
-        return McpError::Authorization {
-            server: server.to_owned(),
-            why: "it refuses what we know of you".to_owned(),
-        };
+    let why = bounded(&deepest.to_string());
+    if why.contains("HTTP 401") || why.contains("HTTP 403") {
+        return wanted("it refuses what it knows of you", None);
     }
     McpError::Unreachable {
         server: server.to_owned(),
-        why: bounded(why),
+        why,
         log: String::new(),
     }
 }

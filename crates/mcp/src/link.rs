@@ -17,7 +17,7 @@ use crate::callers::Callers;
 use crate::definition::{Protocol, ServerDefinition};
 use crate::error::McpError;
 use crate::expand::Reached;
-use crate::handler::{Handler, News};
+use crate::handler::{Handler, Hearing, News};
 use crate::stdio::{self, Fault, LONGEST_MESSAGE, Tail, with_sources};
 use crate::{http, listing::Listing};
 
@@ -50,9 +50,9 @@ impl Link {
     /// Connects. When this is dropped before it is done, nothing is left of it.
     pub(crate) async fn open(making: Making) -> Result<Self, McpError> {
         let server = making.definition.name.clone();
+        let (callers, news) = (making.callers, making.news);
         let handler = Handler {
-            callers: making.callers,
-            news: making.news,
+            callers: Arc::clone(&callers),
         };
         let lifecycle = lifecycle(making.definition.protocol);
         match making.reached {
@@ -60,6 +60,11 @@ impl Link {
                 let program = stdio::start(&server, making.reached).await?;
                 let transport = AsyncRwTransport::new_client(program.output, program.input)
                     .with_max_line_length(LONGEST_MESSAGE + 2);
+                let transport = Hearing {
+                    inner: transport,
+                    callers,
+                    news,
+                };
                 let served = handler.serve_with_lifecycle(transport, lifecycle).await;
                 let opened = |service| Self {
                     server: server.clone(),
@@ -93,7 +98,13 @@ impl Link {
                 let transport =
                     http::transport(&making.definition, &url, headers, making.tokens).await?;
                 let served = handler.serve_with_lifecycle(transport, lifecycle).await;
-                let service = served.map_err(|error| http::failed(&server, &error))?;
+                let service = served.map_err(|error| match error {
+                    // What failed is inside, and no source of it.
+                    ClientInitializeError::TransportError { error, .. } => {
+                        http::failed(&server, &*error.error)
+                    }
+                    other => http::failed(&server, &other),
+                })?;
                 Ok(Self {
                     server,
                     service,
@@ -124,7 +135,7 @@ impl Link {
     }
 
     /// Hears of changed lists, where the protocol wants to be asked for that.
-    pub(crate) async fn hear_news(&self, news: &News) {
+    pub(crate) async fn hear_news(&self) {
         let Some(info) = self.service.peer_info() else {
             return;
         };
@@ -137,9 +148,8 @@ impl Link {
         let Ok(mut subscription) = self.service.listen(wanted).await else {
             return;
         };
-        while let Ok(Some(_)) = subscription.next().await {
-            news.tell();
-        }
+        // What it brings was heard on its way in.
+        while let Ok(Some(_)) = subscription.next().await {}
     }
 
     /// What a failed request means.
@@ -163,7 +173,7 @@ impl Link {
                         log: self.tail.text(),
                     };
                 }
-                http::send_failed(&server, &with_sources(&error))
+                http::failed(&server, &*error.error)
             }
             ServiceError::UnexpectedResponse => McpError::Protocol {
                 server,

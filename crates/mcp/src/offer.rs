@@ -6,7 +6,9 @@ use std::sync::Arc;
 use cleveragents_tools::{Tool, ToolName};
 
 use crate::error::McpError;
+use crate::library::{self, SearchTool};
 use crate::naming;
+use crate::server::Server;
 use crate::servers::Servers;
 use crate::tool::McpTool;
 
@@ -51,9 +53,11 @@ impl Servers {
         let failed = self.prepare(&wanted);
         let mut tools: Vec<Arc<McpTool>> = Vec::new();
         let mut left_out = Vec::new();
-        for server in self.all() {
+        let mut servers = self.all();
+        servers.retain(|server| wanted(&server.definition.name));
+        for server in &servers {
             let definition = &server.definition;
-            let Some(listing) = server.listing().filter(|_| wanted(&definition.name)) else {
+            let Some(listing) = server.listing() else {
                 continue;
             };
             let all: Vec<&str> = listing
@@ -82,17 +86,18 @@ impl Servers {
                     leave_out("its name cannot be made one of ours".to_owned());
                     continue;
                 };
-                match McpTool::new(&server, name.clone(), listed) {
+                match McpTool::new(server, name.clone(), listed) {
                     Ok(tool) => tools.push(Arc::new(tool)),
                     Err(why) => leave_out(why),
                 }
             }
         }
-        self.assemble(tools, left_out, failed)
+        self.assemble(&servers, tools, left_out, failed)
     }
 
     fn assemble(
         &self,
+        servers: &[Arc<Server>],
         mut tools: Vec<Arc<McpTool>>,
         left_out: Vec<LeftOut>,
         failed: Vec<(String, McpError)>,
@@ -103,8 +108,12 @@ impl Servers {
         } else {
             BTreeSet::new()
         };
-        let mut offered: Vec<Arc<dyn Tool>> = Vec::with_capacity(tools.len() + 1);
+        let mut offered = library::tools(servers);
+        if !deferred.is_empty() {
+            offered.push(Arc::new(SearchTool::new(tools.clone())));
+        }
         offered.extend(tools.into_iter().map(|tool| tool as Arc<dyn Tool>));
+        offered.sort_by(|one, other| one.spec().name.cmp(&other.spec().name));
         Offer {
             tools: offered,
             deferred,

@@ -44,6 +44,11 @@ struct Attempt {
 }
 
 impl Attempt {
+    /// Whether there was a connection, and it died.
+    fn has_crashed(&self) -> bool {
+        matches!(&*self.outcome.borrow(), Some(Ok(link)) if link.is_dead())
+    }
+
     /// Whether a new one is needed.
     fn is_over(&self) -> bool {
         match &*self.outcome.borrow() {
@@ -60,6 +65,7 @@ struct State {
     used: Instant,
     listing: Option<Arc<Listing>>,
     has_crashed: bool,
+    challenge: Option<String>,
 }
 
 /// What the servers share.
@@ -142,6 +148,7 @@ impl Server {
                 used: Instant::now(),
                 listing: known.map(Arc::new),
                 has_crashed: false,
+                challenge: None,
             }),
         })
     }
@@ -195,7 +202,9 @@ impl Server {
         }
         let attempt = match &state.attempt {
             Some(attempt) if !attempt.is_over() => attempt.clone(),
-            _ => {
+            earlier => {
+                let has_crashed = earlier.as_ref().is_some_and(Attempt::has_crashed);
+                state.has_crashed |= has_crashed;
                 if state.has_crashed && !self.definition.auto_restart {
                     return Err(McpError::Unreachable {
                         server: self.definition.name.clone(),
@@ -275,14 +284,13 @@ impl Server {
     /// Looks after a connection until its end: idleness, news, crashes, shutdown.
     async fn look_after(&self, number: usize, link: &Arc<Link>) {
         let hearing = Arc::clone(link);
-        let news = Arc::clone(&self.news);
         let ended = CancellationToken::new();
         let heard = ended.clone();
         self.shared.tracker.spawn_on(
             async move {
                 tokio::select! {
                     () = heard.cancelled() => {}
-                    () = hearing.hear_news(&news) => {}
+                    () = hearing.hear_news() => {}
                 }
             },
             &self.shared.runtime,
@@ -352,8 +360,36 @@ impl Server {
     /// Connects, unless there is a connection.
     pub(crate) async fn connect(self: &Arc<Self>) -> Result<Arc<Listing>, McpError> {
         let (_in_flight, attempt) = self.enter()?;
-        self.link(attempt).await?;
+        let linked = self.link(attempt).await;
+        if let Err(error) = &linked {
+            self.remember_challenge(error);
+        }
+        linked?;
         Ok(self.listing().unwrap_or_default())
+    }
+
+    fn remember_challenge(&self, error: &McpError) {
+        if let McpError::Authorization { challenge, .. } = error {
+            self.lock().challenge.clone_from(challenge);
+        }
+    }
+
+    /// What it said when it last demanded a sign-in.
+    pub(crate) fn challenge(&self) -> Option<String> {
+        self.lock().challenge.clone()
+    }
+
+    /// Forgets the connection; the next request makes a new one.
+    pub(crate) fn reconnect(&self) {
+        let mut state = self.lock();
+        state.challenge = None;
+        let Some(attempt) = state.attempt.take() else {
+            return;
+        };
+        if let Some(Ok(link)) = &*attempt.outcome.borrow() {
+            // Whoever looks after it sees it closed.
+            link.service.cancellation_token().cancel();
+        }
     }
 
     /// Asks the server something and waits for the answer on this thread, which answers the
@@ -424,7 +460,10 @@ impl Server {
         let answered = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
         match answered {
             Some(Ok(value)) => Ok(value),
-            Some(Err(error)) => Err(error.into()),
+            Some(Err(error)) => {
+                self.remember_challenge(&error);
+                Err(error.into())
+            }
             None => Err(self.closed().into()),
         }
     }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, mpsc};
 
+use reqwest::Url;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::task::TaskTracker;
 
@@ -220,6 +221,16 @@ impl Servers {
                 (name, outcome)
             })
             .collect()
+    }
+
+    /// Signs in to a server over HTTP; see [`login`](crate::login). The next call uses the new token.
+    pub fn login(&self, name: &str, open: impl Fn(&Url)) -> Result<(), McpError> {
+        let server = self.get(name)?;
+        let challenge = server.challenge();
+        let options = &self.shared.options;
+        crate::login(&server.definition, options, challenge.as_deref(), open)?;
+        server.reconnect();
+        Ok(())
     }
 
     /// Ends all servers and returns when nothing of them is left. What is in flight fails.

@@ -83,6 +83,12 @@ impl McpTool {
         })
     }
 
+    /// What its server says it does, and nothing of ours.
+    pub(crate) fn description_alone(&self) -> &str {
+        let whole = &self.spec.description;
+        whole.split_once("): ").map_or(whole, |(_, words)| words)
+    }
+
     /// The name of its server.
     pub fn server(&self) -> &str {
         &self.server.definition.name
