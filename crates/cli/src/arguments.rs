@@ -1,6 +1,7 @@
 //! The command line as a tree of commands, with the help people read.
 
 mod actor;
+mod mcp;
 mod model;
 mod project;
 mod resource;
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::actor::{
     Actor, ActorContext, ActorRun, Drawing, RoleName, RunGround, WhichContext,
 };
+pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
@@ -122,6 +124,9 @@ pub(crate) enum Command {
     /// Keep actors, models, tools and graphs of them, and run them
     #[command(subcommand)]
     Actor(Actor),
+    /// Keep servers of the Model Context Protocol, whose tools models can use
+    #[command(subcommand)]
+    Mcp(Mcp),
     /// Look at runs of actors step by step, go on with them, stop them
     #[command(subcommand)]
     Run(Run),

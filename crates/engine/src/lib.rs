@@ -8,6 +8,7 @@
 
 mod actor;
 mod lease;
+mod mcp;
 mod plan;
 mod process;
 mod project;
@@ -26,6 +27,7 @@ pub use actor::{
     Supplies, read_context,
 };
 pub use lease::{HeldLease, LeaseError, LeaseService};
+pub use mcp::{AddedServer, McpService, McpServiceError, RegisteredServer, hide_secrets};
 pub use plan::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use process::{Liveness, current_owner, liveness};
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};

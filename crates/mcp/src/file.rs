@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cleveragents_domain::yaml::{self, Fault};
 use cleveragents_domain::{Code, Diagnose};
+use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use serde_saphyr::Spanned;
@@ -72,6 +73,32 @@ struct Several {
 #[serde(deny_unknown_fields)]
 struct Header {
     version: Option<Spanned<Value>>,
+}
+
+/// The JSON schema of our files of servers, for editors.
+pub fn schema() -> Value {
+    let mut generator = SchemaSettings::draft2020_12().into_generator();
+    let one = generator.subschema_for::<ServerDefinition>();
+    let definitions = generator.take_definitions(true);
+    let several = json!({
+        "type": "object",
+        "properties": {
+            "cleveragents": {
+                "type": "object",
+                "properties": {"version": {"description": "The version of the format: 3.0."}},
+                "additionalProperties": false,
+            },
+            "mcp_servers": {"type": "array", "items": one},
+        },
+        "required": ["mcp_servers"],
+        "additionalProperties": false,
+    });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "MCP servers of CleverAgents",
+        "anyOf": [one, several],
+        "$defs": definitions,
+    })
 }
 
 /// Reads servers from our YAML, or from the same as JSON: one at the top of the file, or a list

@@ -27,8 +27,9 @@ pub use definition::{
 };
 pub use error::McpError;
 pub use expand::Variables;
-pub use file::{FileError, Imported, import, read};
+pub use file::{FileError, Imported, import, read, schema};
 pub use listing::{Hints, Listed, Listing};
+pub use naming::namespace;
 pub use oauth::{FileTokens, TokenStore, login};
 pub use offer::{LeftOut, Offer};
 pub use servers::{MOST_OFFERED, Options, Servers, Status};

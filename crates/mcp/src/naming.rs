@@ -10,7 +10,7 @@ pub(crate) const OWN: &str = "mcp";
 const LONGEST: usize = 64;
 
 /// The namespace of the tools of a server. One that belongs to somebody else gets `mcp-` in front.
-pub(crate) fn namespace(server: &str) -> String {
+pub fn namespace(server: &str) -> String {
     let taken = [OWN, ToolName::BUILTIN, "local"].contains(&server)
         || format!("{server}/x")
             .parse::<ToolName>()

@@ -176,6 +176,9 @@ pub(crate) struct ActorRun {
     /// A skill, the tools of which every model of it may call; may be repeated
     #[arg(long, value_name = "SKILL")]
     pub(crate) skill: Vec<String>,
+    /// An MCP server, the tools of which every model of it may call; may be repeated
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) mcp: Vec<String>,
     /// A tool, or tools like builtin/git-*, that every model of it may call; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub(crate) tool: Vec<String>,

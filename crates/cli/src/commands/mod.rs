@@ -9,6 +9,7 @@ pub(crate) mod db;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod init;
+pub(crate) mod mcp;
 pub(crate) mod model;
 pub(crate) mod permission;
 pub(crate) mod project;
@@ -32,7 +33,7 @@ use cleveragents_domain::Code;
 use serde_json::json;
 
 use crate::arguments::{
-    Actor, ActorContext, Arguments, Cleanup, Command, Config, Db, Model, ModelKey, Permission,
+    Actor, ActorContext, Arguments, Cleanup, Command, Config, Db, Mcp, Model, ModelKey, Permission,
     Project, Resource, ResourceType, Run, Safety, Sandbox, Session, Skill, Tool,
 };
 use crate::context::Context;
@@ -65,6 +66,13 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Actor(Actor::Context(ActorContext::Remove { .. })) => "actor context remove",
         Command::Actor(Actor::Context(ActorContext::Export { .. })) => "actor context export",
         Command::Actor(Actor::Context(ActorContext::Import { .. })) => "actor context import",
+        Command::Mcp(Mcp::Add(_)) => "mcp add",
+        Command::Mcp(Mcp::Import { .. }) => "mcp import",
+        Command::Mcp(Mcp::List) => "mcp list",
+        Command::Mcp(Mcp::Show { .. }) => "mcp show",
+        Command::Mcp(Mcp::Test { .. }) => "mcp test",
+        Command::Mcp(Mcp::Login { .. }) => "mcp login",
+        Command::Mcp(Mcp::Remove { .. }) => "mcp remove",
         Command::Run(Run::List(_)) => "run list",
         Command::Run(Run::Show { .. }) => "run show",
         Command::Run(Run::Resume(_)) => "run resume",
@@ -160,6 +168,7 @@ pub(crate) fn run(
         Command::Diagnostics(arguments) => diagnostics::run(context, &arguments)?,
         Command::Config(command) => config::show(context, &command)?,
         Command::Actor(command) => return actor::run(context, command),
+        Command::Mcp(command) => mcp::run(context, command)?,
         Command::Run(command) => run::run(context, command)?,
         Command::Chat(arguments) => chat::run(context, arguments)?,
         Command::Session(command) => return session::run(context, command, is_markdown),

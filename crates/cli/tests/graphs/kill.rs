@@ -20,7 +20,10 @@ struct Came {
 
 fn came(world: &World, run: &str, folder: Option<&std::path::Path>) -> Came {
     // A call that was cut off after its effect, and made again, finds its file there.
-    let shown = world.show(run).to_string().replace("replaced `", "created `");
+    let shown = world
+        .show(run)
+        .to_string()
+        .replace("replaced `", "created `");
     let shown: Value = serde_json::from_str(&shown).expect("JSON");
     let steps = shown["steps"].as_array().expect("steps");
     Came {

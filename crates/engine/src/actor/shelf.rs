@@ -10,8 +10,7 @@ use cleveragents_actors::graph::{
     Agent, AgentNode, Graph, Limits, Memory, Node, NodeIndex, NodeKind,
 };
 use cleveragents_actors::{
-    Actor, ActorKind, FileError, Resolver, Supply, Trail, Unresolved, compile, compile_within,
-    read,
+    Actor, ActorKind, FileError, Resolver, Supply, Trail, Unresolved, compile, compile_within, read,
 };
 use cleveragents_domain::{ActorName, nearest};
 use cleveragents_tools::ToolPattern;

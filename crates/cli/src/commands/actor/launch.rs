@@ -7,7 +7,8 @@ use cleveragents_actors::Actor;
 use cleveragents_domain::{Code, RunId};
 use cleveragents_engine::{
     ActorService, Bundle, ContextService, Doubt, ExportedMessage, RunMeans, RunReport, RunService,
-    RunServiceError, RunStart, SandboxWorkspace, SpendScope, instructions, read_context,
+    RunServiceError, RunStart, SandboxWorkspace, SpendScope, ToolSources as _, instructions,
+    project_instructions, read_context,
 };
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
@@ -20,7 +21,7 @@ use super::{found, write_file};
 use crate::arguments::{ActorRun, RunGround, RunResume};
 use crate::commands::conversation::amount;
 use crate::commands::session::read_text;
-use crate::commands::toolbox::{Models, Toolbox};
+use crate::commands::toolbox::{Equipment, Models, Toolbox};
 use crate::commands::tooling::{self, Terminal};
 use crate::commands::{read_definition, run as runs};
 use crate::context::Context;
@@ -32,6 +33,7 @@ use crate::output::{Cell, CommandError, Panel, Report};
 struct Kept {
     ground: RunGround,
     skills: Vec<String>,
+    servers: Vec<String>,
     tools: Vec<String>,
     temperature: Option<f64>,
     /// The conversation to which the answer is added.
@@ -70,6 +72,7 @@ pub(super) fn run(
     let kept = Kept {
         ground: arguments.ground.clone(),
         skills: arguments.skill.clone(),
+        servers: arguments.mcp.clone(),
         tools: arguments.tool.clone(),
         temperature: arguments.temperature,
         context: arguments.context.clone(),
@@ -256,7 +259,10 @@ impl Launch<'_> {
     ) -> Result<Done, CommandError> {
         let (context, ground) = (self.context, &self.kept.ground);
         let max_cost = ground.max_cost.as_deref().map(amount).transpose()?;
-        let equipment = self.toolbox.equip(actor, &self.kept.skills)?;
+        let mut needs = self.toolbox.needs(actor);
+        needs.skills.extend(self.kept.skills.iter().cloned());
+        needs.servers.extend(self.kept.servers.iter().cloned());
+        let equipment = self.toolbox.equip(&needs)?;
         let safety = tooling::in_force(context, &ground.safety)?;
         let tools = &self.toolbox.tools;
         let rules = tooling::rules(context, tools, &ground.rule)?;
@@ -269,8 +275,14 @@ impl Launch<'_> {
             let fitting = equipment.registry.list().map(|spec| spec.name.clone());
             extra.extend(fitting.filter(|name| pattern.matches(name)));
         }
+        let missing = |code| move |why: String| CommandError::new(code, why);
         for skill in &self.kept.skills {
-            extra.extend(equipment.skill_tools(skill)?);
+            let tools = equipment.skill(skill);
+            extra.extend(tools.map_err(missing(Code::SkillNotFound))?);
+        }
+        for server in &self.kept.servers {
+            let tools = equipment.server(server);
+            extra.extend(tools.map_err(missing(Code::McpUnreachable))?);
         }
         let (cancel, stop) = (Cancel::new(), CancellationToken::new());
         let terminal = Terminal::new(tools.clone(), &cancel);
@@ -302,7 +314,7 @@ impl Launch<'_> {
                 },
                 tooling::day_scope(context),
             ],
-            instructions: vec![instructions(workspace.as_ref())],
+            instructions: self.instructions(workspace.as_ref(), &equipment),
             temperature: self.kept.temperature,
             redactor: self.catalogue.redactor(),
             watcher: &watcher,
@@ -323,6 +335,21 @@ impl Launch<'_> {
                 .map(str::to_owned),
             seconds: watcher.elapsed().as_secs_f64(),
         })
+    }
+
+    /// The standing instructions: ours, those of skills named for the whole run, of the code that is
+    /// worked on.
+    fn instructions(
+        &self,
+        workspace: Option<&SandboxWorkspace>,
+        equipment: &Equipment,
+    ) -> Vec<String> {
+        let redactor = self.catalogue.redactor();
+        let mut all = vec![instructions(workspace)];
+        let others = equipment.disclosure(&self.kept.skills).into_iter();
+        let others = others.chain(workspace.and_then(project_instructions));
+        all.extend(others.map(|text| redactor.text(&text).into_owned()));
+        all
     }
 
     /// Adds the question and the answer to the conversation that the run went on with.

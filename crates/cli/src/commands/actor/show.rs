@@ -4,7 +4,7 @@ use cleveragents_actors::{Actor, ActorKind, Agent, NodeKind};
 use cleveragents_engine::ActorService;
 use serde_json::json;
 
-use crate::commands::toolbox::Toolbox;
+use crate::commands::toolbox::{Toolbox, agents, for_each_kind};
 use crate::commands::yes_no;
 use crate::context::Context;
 use crate::output::{Align, CommandError, Panel, Report, Table};
@@ -46,7 +46,7 @@ pub(super) fn run(
     let average = (runs > 0).then(|| cost.as_usd() / runs as f64);
     let writes = tools
         .iter()
-        .filter_map(|tool| toolbox.registry.get(tool).ok())
+        .filter_map(|tool| toolbox.registry().get(tool).ok())
         .any(|spec| spec.capability.is_writing());
     let report = Report::new("actor show")
         .data(json!({
@@ -179,31 +179,6 @@ const fn kind_of_node(kind: &NodeKind) -> &'static str {
     }
 }
 
-/// Calls `see` with everything a node does, inside maps too; not inside subgraphs.
-fn each_kind<'a>(actor: &'a Actor, see: &mut impl FnMut(&'a NodeKind)) {
-    for node in &actor.graph.nodes {
-        see(&node.kind);
-        if let NodeKind::Map(map) = &node.kind {
-            see(&map.each);
-        }
-    }
-}
-
-/// The agents of an actor and of its subgraphs.
-pub(super) fn agents(actor: &Actor) -> Vec<&Agent> {
-    let mut found: Vec<&Agent> = Vec::new();
-    each_kind(actor, &mut |kind| match kind {
-        NodeKind::Agent(node) => {
-            if !found.iter().any(|known| std::ptr::eq(*known, &*node.agent)) {
-                found.push(&node.agent);
-            }
-        }
-        NodeKind::Subgraph(node) => found.extend(agents(&node.actor)),
-        _ => {}
-    });
-    found
-}
-
 fn all<'a>(agents: &[&'a Agent], of: impl Fn(&'a Agent) -> &'a Vec<String>) -> Vec<&'a String> {
     let mut names: Vec<&String> = agents.iter().flat_map(|agent| of(agent)).collect();
     names.sort();
@@ -214,10 +189,9 @@ fn all<'a>(agents: &[&'a Agent], of: impl Fn(&'a Agent) -> &'a Vec<String>) -> V
 /// The tools that an actor names, of its agents and of its tool nodes.
 fn tools(actor: &Actor) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    each_kind(actor, &mut |kind| match kind {
+    for_each_kind(actor, &mut |kind| match kind {
         NodeKind::Agent(node) => names.extend(node.agent.tools.iter().cloned()),
         NodeKind::Tool(node) => names.extend(node.calls.iter().map(|call| call.tool.clone())),
-        NodeKind::Subgraph(node) => names.extend(tools(&node.actor)),
         _ => {}
     });
     names.sort();
