@@ -66,7 +66,10 @@ fn property(field: &Field, definitions: &mut Definitions) -> Option<Value> {
 
 fn form(form: &Form, definitions: &mut Definitions) -> Value {
     let mut any = |forms: &[Form]| {
-        let all: Vec<Value> = forms.iter().map(|one| self::form(one, definitions)).collect();
+        let all: Vec<Value> = forms
+            .iter()
+            .map(|one| self::form(one, definitions))
+            .collect();
         json!({"anyOf": all})
     };
     match form {

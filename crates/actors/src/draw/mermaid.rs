@@ -13,7 +13,11 @@ pub fn mermaid(actor: &Actor) -> String {
     let graph = &actor.graph;
     let mut lines = String::from("flowchart TD\n");
     // Writing to a string does not fail.
-    let _ = writeln!(lines, "    %% {}", shortened(&title(actor), 200).replace('%', " "));
+    let _ = writeln!(
+        lines,
+        "    %% {}",
+        shortened(&title(actor), 200).replace('%', " ")
+    );
     let _ = writeln!(lines, "    start([start]) --> n{}", graph.entry.0);
     for (number, node) in graph.nodes.iter().enumerate() {
         let (kind, detail) = about(graph, node);

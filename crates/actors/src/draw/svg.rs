@@ -156,13 +156,22 @@ impl Picture<'_> {
         let bend = (RISE - HEIGHT) / 2.0 + 8.0;
         let rows = self.layout.row_of[way.target.0 as usize] - self.layout.row_of[from];
         // A way past other rows goes between the boxes, not through them.
-        let x2 = if rows > 1 { x2 + shift.signum() * 12.0 } else { x2 };
+        let x2 = if rows > 1 {
+            x2 + shift.signum() * 12.0
+        } else {
+            x2
+        };
         let path = format!(
             "M{x1:.1} {y1:.1}C{x1:.1} {:.1} {x2:.1} {:.1} {x2:.1} {y2:.1}",
             y1 + bend,
             y2 - bend
         );
-        self.path(out, way, &path, (x1 * 0.5 + x2 * 0.5, y1 * 0.5 + y2 * 0.5 + 3.0));
+        self.path(
+            out,
+            way,
+            &path,
+            (x1 * 0.5 + x2 * 0.5, y1 * 0.5 + y2 * 0.5 + 3.0),
+        );
     }
 
     /// A way back up, at the side of the picture.
