@@ -134,8 +134,30 @@ pub(crate) fn parse(text: &str) -> Result<At<Tree>, Fault> {
         with_snippet: false,
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MOST_REPLAYED },
     };
-    let spanned: Spanned<Tree> = yaml::read_with(text, options)?;
+    let spanned: Spanned<Tree> = yaml::read_with(text, options).map_err(in_our_words)?;
     Ok(at(spanned))
+}
+
+/// What the parser says about files that are too much for it.
+fn in_our_words(fault: Fault) -> Fault {
+    let (message, fix) = if fault.message.contains("alias replay limit") {
+        (
+            "aliases make the file too large",
+            "write it without so many aliases",
+        )
+    } else if fault.message.contains("Depth") {
+        ("values stand in each other too deep", "use fewer levels")
+    } else if fault.message.contains("budget breached") {
+        ("the file holds too much", "divide it")
+    } else {
+        return fault;
+    };
+    Fault {
+        message: message.to_owned(),
+        nearest: None,
+        fix: Some(fix.to_owned()),
+        ..fault
+    }
 }
 
 fn at<T>(spanned: Spanned<T>) -> At<T> {

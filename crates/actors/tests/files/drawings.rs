@@ -26,7 +26,14 @@ local/review (graph, 7 nodes)
 begin (function round)
 all (parallel joins at judge)
 ╠═ security (agent openai/x)
-║
+║  └─ → judge
+╠═ style (agent openai/x)
+║  ├─ → judge
+║  └─ on error: → judge
+╚═ then: judge (agent openai/x)
+   └─ choose (conditional)
+      ├─ [output == 'again'] → all
+      └─ else: done (function output) ■
 ";
     let drawn = draw::text(&actor(REVIEW));
     assert_eq!(drawn, expected);
