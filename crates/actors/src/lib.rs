@@ -15,6 +15,7 @@ mod expression;
 mod file;
 pub mod graph;
 pub mod ports;
+mod run;
 mod schema;
 mod state;
 
@@ -23,5 +24,6 @@ pub use expression::{Expression, ExpressionError, Template};
 pub use file::{ActorFile, FileError, read};
 pub use graph::{Actor, ActorKind, Agent, Graph, Node, NodeKind};
 pub use ports::{Executor, StepLog};
+pub use run::{LimitKind, Outcome, Run, RunError};
 pub use schema::schema;
 pub use state::{Reducer, State};

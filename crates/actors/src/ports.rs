@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use crate::graph::{Actor, Agent};
 
 /// Where a step is in a run, such as `review#0/parts#2[17]`: the node with the number of the visit, inside
-/// the subgraph it belongs to; items of maps in brackets. The same step has the same path in every
+/// the subgraph it belongs to; items of maps in brackets, branches after a colon as in `fan#0:1/check#0`,
+/// repeated subgraphs after a tilde as in `part#0~1/check#0`. The same step has the same path in every
 /// attempt at a run, whatever ran at the same time.
 pub type StepPath = str;
 
@@ -78,6 +79,18 @@ pub struct Taken {
     pub tool_calls: u64,
 }
 
+impl Taken {
+    /// The sum of both.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            usage: self.usage.plus(other.usage),
+            model_calls: self.model_calls.saturating_add(other.model_calls),
+            tool_calls: self.tool_calls.saturating_add(other.tool_calls),
+        }
+    }
+}
+
 /// Why a question or a call has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -133,12 +146,24 @@ pub struct Step {
     pub next: Option<String>,
     /// Why it failed, when it did and the run went on by `on_error`.
     pub error: Option<String>,
-    /// What it took.
+    /// What it took by itself: the sum over all steps is what the run took.
     pub taken: Taken,
+    /// What was done inside it: of subgraphs, maps and parallel nodes.
+    #[serde(default)]
+    pub inside: Inside,
     /// When it began, in milliseconds since 1970.
     pub started_ms: u64,
     /// When it ended.
     pub ended_ms: u64,
+}
+
+/// What was done inside a step. A run that recalls the step does not look inside, and counts this.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inside {
+    /// Finished nodes.
+    pub steps: u64,
+    /// What they, and items of maps, took.
+    pub taken: Taken,
 }
 
 /// Why a step could not be written down.
@@ -153,6 +178,11 @@ pub trait StepLog: Sync {
 
     /// Writes a finished step down; when this returns, it is remembered whatever happens.
     fn record(&self, step: &Step) -> Result<(), LogError>;
+
+    /// Whether anything is remembered. Where not, the runner need not ask, nor put steps together.
+    fn remembers(&self) -> bool {
+        true
+    }
 }
 
 /// Remembers nothing: for runs that need not survive.
@@ -167,6 +197,10 @@ impl StepLog for NoLog {
     fn record(&self, _step: &Step) -> Result<(), LogError> {
         Ok(())
     }
+
+    fn remembers(&self) -> bool {
+        false
+    }
 }
 
 /// Who watches a run. Called from the thread that does the step.
@@ -175,10 +209,18 @@ pub trait RunObserver: Sync {
     fn started(&self, _path: &StepPath, _kind: &str) {}
     /// A node is finished, now or, when `is_recalled`, in an earlier attempt.
     fn finished(&self, _step: &Step, _is_recalled: bool) {}
+    /// Whether anybody looks. Where not, the runner need not put steps together.
+    fn watches(&self) -> bool {
+        true
+    }
 }
 
 /// Nobody watches.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unwatched;
 
-impl RunObserver for Unwatched {}
+impl RunObserver for Unwatched {
+    fn watches(&self) -> bool {
+        false
+    }
+}

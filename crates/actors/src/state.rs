@@ -1,9 +1,28 @@
 //! [`State`]: what a run knows, key by key, and [`Reducer`]: how an update joins what is there.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::expression::Names;
+use crate::graph::Key;
+
+/// The keys that mean something to the runner.
+pub(crate) mod key {
+    /// What a run is asked.
+    pub(crate) const INPUT: &str = "input";
+    /// What was said, oldest first.
+    pub(crate) const MESSAGES: &str = "messages";
+    /// What a run answers.
+    pub(crate) const OUTPUT: &str = "output";
+    /// What went wrong when a run goes on by `on_error`.
+    pub(crate) const ERROR: &str = "error";
+    /// The text that a router passed on.
+    pub(crate) const ROUTED_MESSAGE: &str = "routed_message";
+    /// The values of the actor and of the run: a name in expressions, never a key.
+    pub(crate) const CONTEXT: &str = "context";
+}
 
 /// How an update of a key joins the value that is there.
 #[derive(
@@ -22,6 +41,128 @@ pub enum Reducer {
     Sum,
 }
 
+/// Why an update does not join a value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("key `{key}`: {why}")]
+pub(crate) struct Mismatch {
+    key: String,
+    why: String,
+}
+
+impl Reducer {
+    /// The reducer of a key: as declared; `messages` grows unless declared otherwise.
+    pub(crate) fn of(key: &str, keys: &BTreeMap<String, Key>) -> Self {
+        match keys.get(key) {
+            Some(declared) => declared.reducer,
+            None if key == key::MESSAGES => Self::Append,
+            None => Self::Replace,
+        }
+    }
+
+    /// Whether an update joins a value. Nothing, and null, is joined by everything that fits the reducer.
+    fn check(self, value: Option<&Value>, update: &Value) -> Result<(), String> {
+        let value = value.filter(|value| !value.is_null());
+        match (self, value, update) {
+            (Self::Replace, _, _)
+            | (Self::Append, None | Some(Value::Array(_)), _)
+            | (Self::Merge, None | Some(Value::Object(_)), Value::Object(_))
+            | (Self::Sum, None, Value::Number(_)) => Ok(()),
+            (Self::Append, Some(other), _) => Err(format!(
+                "nothing can be appended to {}, only to a list",
+                kind_of(other)
+            )),
+            (Self::Merge, Some(other), Value::Object(_)) => Err(format!(
+                "nothing can be merged into {}, only into a map",
+                kind_of(other)
+            )),
+            (Self::Merge, _, other) => Err(format!(
+                "only a map can be merged, and the update is {}",
+                kind_of(other)
+            )),
+            (Self::Sum, Some(Value::Number(first)), Value::Number(second)) => {
+                sum(first, second).map(|_| ())
+            }
+            (Self::Sum, Some(other), Value::Number(_)) => Err(format!(
+                "nothing can be added to {}, only to a number",
+                kind_of(other)
+            )),
+            (Self::Sum, _, other) => Err(format!(
+                "only a number can be added, and the update is {}",
+                kind_of(other)
+            )),
+        }
+    }
+
+    /// Joins an update that was checked.
+    fn join(self, slot: &mut Value, update: Value) {
+        match (self, slot, update) {
+            (Self::Append, Value::Array(items), Value::Array(more)) => items.extend(more),
+            (Self::Append, Value::Array(items), item) => items.push(item),
+            (Self::Merge, Value::Object(fields), Value::Object(more)) => merge(fields, more),
+            (Self::Sum, Value::Number(number), Value::Number(more)) => {
+                if let Ok(sum) = sum(number, &more) {
+                    *number = sum;
+                }
+            }
+            (reducer, slot, update) => *slot = reducer.first(update),
+        }
+    }
+
+    /// The value of a key that had none.
+    fn first(self, update: Value) -> Value {
+        match (self, update) {
+            (Self::Append, items @ Value::Array(_)) => items,
+            (Self::Append, item) => Value::Array(vec![item]),
+            (_, update) => update,
+        }
+    }
+}
+
+/// What a value is, for people.
+pub(crate) const fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}
+
+fn merge(fields: &mut Map<String, Value>, more: Map<String, Value>) {
+    for (name, value) in more {
+        match (fields.get_mut(&name), value) {
+            (Some(Value::Object(inner)), Value::Object(more)) => merge(inner, more),
+            (Some(slot), value) => *slot = value,
+            (None, value) => {
+                fields.insert(name, value);
+            }
+        }
+    }
+}
+
+/// Whole numbers stay whole, and never wrap around.
+fn sum(first: &Number, second: &Number) -> Result<Number, String> {
+    let too_large = || format!("{first} + {second} is too large a number");
+    if let (Some(first), Some(second)) = (whole(first), whole(second)) {
+        let sum = first + second;
+        return i64::try_from(sum)
+            .map(Number::from)
+            .or_else(|_| u64::try_from(sum).map(Number::from))
+            .map_err(|_| too_large());
+    }
+    let sum = first.as_f64().unwrap_or(f64::NAN) + second.as_f64().unwrap_or(f64::NAN);
+    Number::from_f64(sum).ok_or_else(too_large)
+}
+
+fn whole(number: &Number) -> Option<i128> {
+    number
+        .as_i64()
+        .map(i128::from)
+        .or_else(|| number.as_u64().map(i128::from))
+}
+
 /// What a run knows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -38,6 +179,83 @@ impl State {
     /// Every key and its value.
     pub const fn values(&self) -> &Map<String, Value> {
         &self.values
+    }
+
+    /// The values alone.
+    pub fn into_values(self) -> Map<String, Value> {
+        self.values
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.values.get(key)
+    }
+
+    /// Sets a key, whatever its reducer is.
+    pub(crate) fn set(&mut self, key: &str, value: Value) {
+        self.values.insert(key.to_owned(), value);
+    }
+
+    /// Gives the keys that are missing their initial values.
+    pub(crate) fn begin(&mut self, keys: &BTreeMap<String, Key>) {
+        for (name, key) in keys {
+            if let Some(initial) = &key.initial
+                && !self.values.contains_key(name)
+            {
+                self.values.insert(name.clone(), initial.clone());
+            }
+        }
+    }
+
+    /// Whether [`join`](Self::join) would succeed.
+    pub(crate) fn check(
+        &self,
+        update: &Map<String, Value>,
+        keys: &BTreeMap<String, Key>,
+    ) -> Result<(), Mismatch> {
+        for (key, value) in update {
+            self.check_key(key, value, keys)?;
+        }
+        Ok(())
+    }
+
+    fn check_key(
+        &self,
+        key: &str,
+        update: &Value,
+        keys: &BTreeMap<String, Key>,
+    ) -> Result<(), Mismatch> {
+        if key == key::CONTEXT {
+            return Err(Mismatch {
+                key: key.to_owned(),
+                why: "the context is read-only".to_owned(),
+            });
+        }
+        Reducer::of(key, keys)
+            .check(self.values.get(key), update)
+            .map_err(|why| Mismatch {
+                key: key.to_owned(),
+                why,
+            })
+    }
+
+    /// Joins an update, key by key. What does not fit is left as it was, with the error.
+    pub(crate) fn join(
+        &mut self,
+        update: Map<String, Value>,
+        keys: &BTreeMap<String, Key>,
+    ) -> Result<(), Mismatch> {
+        for (key, value) in update {
+            self.check_key(&key, &value, keys)?;
+            let reducer = Reducer::of(&key, keys);
+            match self.values.get_mut(&key) {
+                Some(slot) => reducer.join(slot, value),
+                None => {
+                    self.values.insert(key, reducer.first(value));
+                }
+            }
+        }
+        Ok(())
     }
 }
 

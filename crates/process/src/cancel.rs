@@ -4,7 +4,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Stops commands, and passes signals on to them. Clones are the same handle. One handle may serve
 /// several commands at a time; after [`cancel`](Self::cancel) later ones are not begun.
@@ -17,6 +17,36 @@ pub struct Cancel {
 struct Shared {
     cancelled: AtomicBool,
     listeners: Mutex<Vec<Arc<Mailbox>>>,
+    children: Mutex<Vec<Weak<Self>>>,
+}
+
+impl Shared {
+    fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        for mailbox in lock(&self.listeners).iter() {
+            mailbox.ring();
+        }
+        for child in self.living() {
+            child.cancel();
+        }
+    }
+
+    fn signal(&self, number: i32) {
+        for mailbox in lock(&self.listeners).iter() {
+            lock(&mailbox.signals).push(number);
+            mailbox.ring();
+        }
+        for child in self.living() {
+            child.signal(number);
+        }
+    }
+
+    fn living(&self) -> Vec<Arc<Self>> {
+        lock(&self.children)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
 }
 
 #[derive(Debug)]
@@ -47,10 +77,24 @@ impl Cancel {
 
     /// Kills the commands that run with this handle; later ones end before they begin.
     pub fn cancel(&self) {
-        self.shared.cancelled.store(true, Ordering::SeqCst);
-        for mailbox in lock(&self.shared.listeners).iter() {
-            mailbox.ring();
+        self.shared.cancel();
+    }
+
+    /// A handle that is cancelled with this one and gets its signals, and that can be cancelled without
+    /// this one.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        let child = Self::new();
+        {
+            let mut children = lock(&self.shared.children);
+            children.retain(|other| other.strong_count() > 0);
+            children.push(Arc::downgrade(&child.shared));
         }
+        // Whoever cancels sets the flag before looking for children, so one of the two sees the other.
+        if self.is_cancelled() {
+            child.cancel();
+        }
+        child
     }
 
     /// Whether [`cancel`](Self::cancel) was called.
@@ -61,10 +105,7 @@ impl Cancel {
     /// Passes a signal on to the commands that run with this handle now: to their process group
     /// where they have one of their own. A number that names no signal does nothing.
     pub fn signal(&self, number: i32) {
-        for mailbox in lock(&self.shared.listeners).iter() {
-            lock(&mailbox.signals).push(number);
-            mailbox.ring();
-        }
+        self.shared.signal(number);
     }
 
     pub(crate) fn listen(&self) -> io::Result<Listener> {
@@ -108,4 +149,44 @@ impl Drop for Listener {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cancel;
+
+    #[test]
+    fn a_child_is_cancelled_with_its_parent_and_never_the_other_way() {
+        let parent = Cancel::new();
+        let (first, second) = (parent.child(), parent.child());
+        let grandchild = first.child();
+
+        second.cancel();
+        assert!(second.is_cancelled());
+        assert!(!parent.is_cancelled() && !first.is_cancelled());
+
+        parent.cancel();
+        assert!(first.is_cancelled() && grandchild.is_cancelled());
+        assert!(parent.child().is_cancelled(), "a child born too late");
+    }
+
+    #[test]
+    fn signals_reach_commands_of_children() {
+        let parent = Cancel::new();
+        let child = parent.child();
+        let listener = child.listen().expect("an event descriptor");
+
+        parent.signal(15);
+
+        assert_eq!(listener.take_signals(), [15]);
+    }
+
+    #[test]
+    fn dropped_children_are_forgotten() {
+        let parent = Cancel::new();
+        for _ in 0..1_000 {
+            drop(parent.child());
+        }
+        assert!(super::lock(&parent.shared.children).len() <= 1);
+    }
 }

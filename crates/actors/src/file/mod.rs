@@ -6,6 +6,7 @@
 
 mod error;
 mod fields;
+mod quick;
 mod section;
 mod tables;
 mod template;

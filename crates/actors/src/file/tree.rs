@@ -10,6 +10,8 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
 
+use super::quick;
+
 /// The largest file that is read.
 pub(crate) const LARGEST: usize = 1024 * 1024;
 
@@ -128,6 +130,14 @@ pub(crate) fn parse(text: &str) -> Result<At<Tree>, Fault> {
             Fault::new(message).fixed_by("divide it: other actors are named with `type: subgraph`")
         );
     }
+    match quick::parse(text) {
+        Some(tree) => Ok(tree),
+        None => parse_general(text),
+    }
+}
+
+/// Reads a file with all that YAML has, or tells what is wrong with it.
+pub(super) fn parse_general(text: &str) -> Result<At<Tree>, Fault> {
     let options = serde_saphyr::options! {
         // `no`, `on` and the like are words here.
         strict_booleans: true,

@@ -1,0 +1,437 @@
+//! [`Walk`]: going from node to node through a graph, or through one branch of it, step by step.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value, json};
+
+use super::budget::Budget;
+use super::error::RunError;
+use super::halt::Halt;
+use super::reach::Reach;
+use super::view::View;
+use crate::graph::{Actor, Graph, Node, NodeIndex, NodeKind};
+use crate::ports::{Executor, Inside, RunObserver, Step, StepLog, Taken};
+use crate::state::{State, key};
+
+/// What all parts of a run share.
+pub(super) struct Common<'a> {
+    pub(super) executor: &'a dyn Executor,
+    pub(super) log: &'a dyn StepLog,
+    pub(super) observer: &'a dyn RunObserver,
+    pub(super) context: &'a Map<String, Value>,
+    pub(super) recalled: AtomicU64,
+    remembers: bool,
+    watches: bool,
+}
+
+impl<'a> Common<'a> {
+    pub(super) fn new(
+        executor: &'a dyn Executor,
+        log: &'a dyn StepLog,
+        observer: &'a dyn RunObserver,
+        context: &'a Map<String, Value>,
+    ) -> Self {
+        Self {
+            executor,
+            log,
+            observer,
+            context,
+            recalled: AtomicU64::new(0),
+            remembers: log.remembers(),
+            watches: observer.watches(),
+        }
+    }
+
+    /// Whether finished steps have to be put together for anybody.
+    pub(super) const fn is_told(&self) -> bool {
+        self.remembers || self.watches
+    }
+
+    /// What the log has of a step. It counts as it did when it was done.
+    pub(super) fn recall(
+        &self,
+        path: &str,
+        kind: &str,
+        budget: &Budget<'_>,
+    ) -> Result<Option<Step>, Halt> {
+        if !self.remembers {
+            return Ok(None);
+        }
+        let Some(step) = self.log.recall(path) else {
+            return Ok(None);
+        };
+        if step.kind != kind {
+            return Err(Halt::broken(
+                path,
+                format!(
+                    "the log has a step of kind `{}` there, and the actor one of kind `{kind}`: \
+                     the log belongs to another version of the actor",
+                    step.kind
+                ),
+            ));
+        }
+        self.recalled.fetch_add(1, Ordering::Relaxed);
+        budget.take(step.taken);
+        budget.take_inside(step.inside);
+        self.observer.finished(&step, true);
+        Ok(Some(step))
+    }
+
+    pub(super) fn started(&self, path: &str, kind: &str) {
+        if self.watches {
+            self.observer.started(path, kind);
+        }
+    }
+
+    /// Writes a finished step down, then tells it.
+    pub(super) fn finished(&self, step: &Step) -> Result<(), Halt> {
+        self.log
+            .record(step)
+            .map_err(|error| Halt::Error(RunError::Log(error)))?;
+        self.observer.finished(step, false);
+        Ok(())
+    }
+
+    /// The present moment, when anybody wants to know.
+    pub(super) fn now_ms(&self) -> u64 {
+        if !self.is_told() {
+            return 0;
+        }
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0))
+    }
+}
+
+/// An actor at work.
+pub(super) struct Scene<'a> {
+    pub(super) common: &'a Common<'a>,
+    pub(super) actor: &'a Actor,
+    pub(super) context: Value,
+    pub(super) budget: Budget<'a>,
+}
+
+impl<'a> Scene<'a> {
+    /// The context of the run is stronger than that of the actor.
+    pub(super) fn new(common: &'a Common<'a>, actor: &'a Actor, budget: Budget<'a>) -> Self {
+        let mut context = actor.context.clone();
+        for (name, value) in common.context {
+            context.insert(name.clone(), value.clone());
+        }
+        Self {
+            common,
+            actor,
+            context: Value::Object(context),
+            budget,
+        }
+    }
+
+    pub(super) const fn graph(&self) -> &'a Graph {
+        &self.actor.graph
+    }
+}
+
+/// What a step took so far.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) taken: Taken,
+    pub(super) inside: Inside,
+}
+
+impl Tally {
+    const fn all(&self) -> Taken {
+        self.taken.plus(self.inside.taken)
+    }
+}
+
+/// What a node came to.
+pub(super) struct Done {
+    pub(super) update: Map<String, Value>,
+    pub(super) next: Next,
+}
+
+/// Where a node says to go.
+pub(super) enum Next {
+    /// There.
+    To(NodeIndex),
+    /// Nowhere, or by the edges.
+    On,
+}
+
+/// One way through a graph: of a whole graph, or of a branch.
+pub(super) struct Walk<'a> {
+    pub(super) scene: &'a Scene<'a>,
+    pub(super) reach: &'a Reach<'a>,
+    /// Whether exits here are what people wait for.
+    pub(super) is_shown: bool,
+    pub(super) state: State,
+    /// What the steps came to together, when somebody above wants to know.
+    pub(super) change: Option<State>,
+    /// What was done.
+    pub(super) inside: Inside,
+    /// The last answer that did not go to the key `output`.
+    pub(super) answer: Option<Value>,
+    path: String,
+    prefix: usize,
+    visits: Vec<u32>,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk whose paths begin with a prefix.
+    pub(super) fn new(
+        scene: &'a Scene<'a>,
+        reach: &'a Reach<'a>,
+        prefix: String,
+        state: State,
+    ) -> Self {
+        Self {
+            scene,
+            reach,
+            is_shown: false,
+            state,
+            change: None,
+            inside: Inside::default(),
+            answer: None,
+            prefix: prefix.len(),
+            path: prefix,
+            visits: vec![0; scene.graph().nodes.len()],
+        }
+    }
+
+    /// The path of the last step, when there was one.
+    pub(super) fn last(&self) -> Option<&str> {
+        (self.path.len() > self.prefix).then_some(&self.path)
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(super) const fn view(&self) -> View<'_> {
+        View {
+            state: &self.state,
+            context: &self.scene.context,
+            extra: None,
+        }
+    }
+
+    /// Goes from a node to an end, or to where branches meet.
+    pub(super) fn go(&mut self, from: NodeIndex, until: Option<NodeIndex>) -> Result<(), Halt> {
+        let mut at = Some(from);
+        while let Some(index) = at.filter(|index| Some(*index) != until) {
+            self.reach.check()?;
+            self.scene.budget.begin_step()?;
+            at = self.step(index)?;
+            self.scene.budget.check()?;
+        }
+        Ok(())
+    }
+
+    /// Does one step, or recalls it; gives the node that comes next.
+    fn step(&mut self, index: NodeIndex) -> Result<Option<NodeIndex>, Halt> {
+        let common = self.scene.common;
+        let node = &self.scene.graph().nodes[index.0 as usize];
+        let kind = kind_name(&node.kind);
+        self.enter(index, node);
+        if let Some(step) = common.recall(&self.path, kind, &self.scene.budget)? {
+            return self.follow_recalled(node, step);
+        }
+        common.started(&self.path, kind);
+        let started_ms = common.now_ms();
+        let mut tally = Tally::default();
+        let done = self.work(node, &mut tally).and_then(|done| {
+            self.check(&done.update)?;
+            Ok(done)
+        });
+        let (done, error) = match done {
+            Ok(done) => (done, None),
+            Err(halt) => {
+                if let Some((done, message)) = self.go_on(node, &halt) {
+                    (done, Some(message))
+                } else {
+                    self.inside.taken = self.inside.taken.plus(tally.all());
+                    return Err(halt);
+                }
+            }
+        };
+        let told = common.is_told().then(|| done.update.clone());
+        self.join(node, done.update)?;
+        let next = match done.next {
+            Next::To(target) => Some(target),
+            Next::On => self.edge(node)?,
+        };
+        if let Some(update) = told {
+            common.finished(&Step {
+                path: self.path.clone(),
+                kind: kind.to_owned(),
+                update,
+                next: next.map(|next| self.id(next).to_owned()),
+                error,
+                taken: tally.taken,
+                inside: tally.inside,
+                started_ms,
+                ended_ms: common.now_ms(),
+            })?;
+        }
+        self.count(&tally);
+        Ok(next)
+    }
+
+    /// Writes the path of the next visit to a node.
+    fn enter(&mut self, index: NodeIndex, node: &Node) {
+        let visits = &mut self.visits[index.0 as usize];
+        self.path.truncate(self.prefix);
+        self.path.push_str(&node.id);
+        // Writing to a text cannot fail.
+        let _written = write!(self.path, "#{visits}");
+        *visits = visits.saturating_add(1);
+    }
+
+    fn count(&mut self, tally: &Tally) {
+        self.inside.steps += 1 + tally.inside.steps;
+        self.inside.taken = self.inside.taken.plus(tally.all());
+    }
+
+    fn id(&self, index: NodeIndex) -> &str {
+        &self.scene.graph().nodes[index.0 as usize].id
+    }
+
+    fn check(&self, update: &Map<String, Value>) -> Result<(), Halt> {
+        self.state
+            .check(update, &self.scene.graph().keys)
+            .map_err(|why| Halt::mismatch(&self.path, &why))
+    }
+
+    /// Joins the update of a step with the state.
+    fn join(&mut self, node: &Node, update: Map<String, Value>) -> Result<(), Halt> {
+        let keys = &self.scene.graph().keys;
+        if let Some(answer) = answer_in(&node.kind, &update) {
+            self.answer = Some(answer.clone());
+        }
+        if let Some(change) = &mut self.change {
+            change
+                .join(update.clone(), keys)
+                .map_err(|why| Halt::mismatch(&self.path, &why))?;
+        }
+        self.state
+            .join(update, keys)
+            .map_err(|why| Halt::mismatch(&self.path, &why))
+    }
+
+    /// Where the edges of a node lead.
+    fn edge(&self, node: &Node) -> Result<Option<NodeIndex>, Halt> {
+        if node.is_exit {
+            return Ok(None);
+        }
+        for edge in &node.edges {
+            let leads = match &edge.condition {
+                None => true,
+                Some(condition) => condition
+                    .holds(&self.view())
+                    .map_err(|why| Halt::expression(&self.path, why))?,
+            };
+            if leads {
+                return Ok(Some(edge.target));
+            }
+        }
+        Err(Halt::Error(RunError::Nowhere {
+            path: self.path.clone(),
+        }))
+    }
+
+    /// How the run goes on after a failure, when the node says so.
+    fn go_on(&self, node: &Node, halt: &Halt) -> Option<(Done, String)> {
+        let target = node.on_error?;
+        let caught = halt.caught(&self.path, self.scene.budget.depth())?;
+        let error = json!({
+            "node": &*node.id,
+            "message": caught.message,
+            "kind": caught.kind,
+        });
+        let done = Done {
+            update: Map::from_iter([(key::ERROR.to_owned(), error)]),
+            next: Next::To(target),
+        };
+        Some((done, caught.message))
+    }
+
+    fn follow_recalled(&mut self, node: &Node, step: Step) -> Result<Option<NodeIndex>, Halt> {
+        let next = match step.next {
+            None => None,
+            Some(id) => match successors(node).find(|index| self.id(*index) == id) {
+                Some(next) => Some(next),
+                None => {
+                    return Err(Halt::broken(
+                        &self.path,
+                        format!(
+                            "the log goes on with node `{id}`, and no way of the actor leads there: \
+                             the log belongs to another version of the actor"
+                        ),
+                    ));
+                }
+            },
+        };
+        self.join(node, step.update)?;
+        self.count(&Tally {
+            taken: step.taken,
+            inside: step.inside,
+        });
+        Ok(next)
+    }
+}
+
+/// Everywhere a node may lead.
+fn successors(node: &Node) -> impl Iterator<Item = NodeIndex> + '_ {
+    let edges = node.edges.iter().map(|edge| edge.target);
+    let own: Vec<NodeIndex> = match &node.kind {
+        NodeKind::Conditional(conditional) => conditional
+            .conditions
+            .iter()
+            .map(|(_, target)| *target)
+            .chain(conditional.otherwise)
+            .collect(),
+        NodeKind::Router(router) => router
+            .rules
+            .iter()
+            .map(|rule| rule.target)
+            .chain(router.otherwise)
+            .collect(),
+        NodeKind::Parallel(parallel) => vec![parallel.join],
+        _ => Vec::new(),
+    };
+    edges.chain(own).chain(node.on_error)
+}
+
+/// The kind of a node, as files say it.
+const fn kind_name(kind: &NodeKind) -> &'static str {
+    match kind {
+        NodeKind::Agent(_) => "agent",
+        NodeKind::Tool(_) => "tool",
+        NodeKind::Conditional(_) => "conditional",
+        NodeKind::Subgraph(_) => "subgraph",
+        NodeKind::Router(_) => "message_router",
+        NodeKind::Function(_) => "function",
+        NodeKind::Map(_) => "map",
+        NodeKind::Parallel(_) => "parallel",
+    }
+}
+
+/// The answer in the update of a step, of nodes that have one, unless it is in `output` anyway. It depends
+/// on what is recorded only, so a recalled step has the same.
+fn answer_in<'a>(kind: &NodeKind, update: &'a Map<String, Value>) -> Option<&'a Value> {
+    let key = match kind {
+        NodeKind::Agent(agent) => &agent.output,
+        NodeKind::Tool(tool) => &tool.output,
+        NodeKind::Map(map) => &map.output,
+        NodeKind::Subgraph(_) if !update.contains_key(key::OUTPUT) => {
+            return update.values().next_back();
+        }
+        _ => return None,
+    };
+    if key == key::OUTPUT {
+        return None;
+    }
+    update.get(key)
+}
