@@ -12,7 +12,7 @@ mod tests;
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use minijinja::value::{Enumerator, Object};
 use minijinja::{Environment, ErrorKind, Value as Jinja};
@@ -154,7 +154,9 @@ pub struct Template {
 
 #[derive(Clone)]
 struct Compiled {
-    environment: Arc<Environment<'static>>,
+    /// Made when the template is filled for the first time: an environment costs far more than
+    /// reading a template, and of a large graph most are never filled.
+    environment: Arc<OnceLock<Environment<'static>>>,
     names: Arc<[String]>,
 }
 
@@ -184,10 +186,8 @@ impl Template {
                 compiled: None,
             });
         }
-        let mut environment = environment();
-        environment.add_template_owned(ONLY, text.to_owned())?;
-        let mut names: Vec<String> = environment
-            .get_template(ONLY)?
+        let mut names: Vec<String> = ENVIRONMENT
+            .template_from_named_str(ONLY, text)?
             .undeclared_variables(false)
             .into_iter()
             .collect();
@@ -195,7 +195,7 @@ impl Template {
         Ok(Self {
             text: text.into(),
             compiled: Some(Compiled {
-                environment: Arc::new(environment),
+                environment: Arc::default(),
                 names: names.into(),
             }),
         })
@@ -218,7 +218,15 @@ impl Template {
         match &self.compiled {
             None => Ok(self.text.as_ref().to_owned()),
             Some(compiled) => {
-                let template = compiled.environment.get_template(ONLY)?;
+                let environment = match compiled.environment.get() {
+                    Some(environment) => environment,
+                    None => {
+                        let mut made = environment();
+                        made.add_template_owned(ONLY, self.text.as_ref().to_owned())?;
+                        compiled.environment.get_or_init(|| made)
+                    }
+                };
+                let template = environment.get_template(ONLY)?;
                 let mut bounded = Bounded(Vec::new());
                 let rendered = template
                     .render_captured_to(scope(&compiled.names, names), &mut bounded)

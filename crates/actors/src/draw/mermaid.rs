@@ -40,7 +40,7 @@ pub fn mermaid(actor: &Actor) -> String {
     for (number, node) in graph.nodes.iter().enumerate() {
         for way in ways(node) {
             let arrow = match way.kind {
-                WayKind::Plain => "-->",
+                WayKind::Plain | WayKind::Join => "-->",
                 WayKind::Branch => "==>",
                 WayKind::Failure => "-.->",
             };

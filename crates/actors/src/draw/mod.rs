@@ -26,6 +26,8 @@ pub(crate) enum WayKind {
     Plain,
     /// Gone at the same time as others.
     Branch,
+    /// Gone when all branches have come to it.
+    Join,
     /// Gone after a failure.
     Failure,
 }

@@ -187,7 +187,7 @@ impl Picture<'_> {
 
     fn path(&self, out: &mut String, way: &Way, path: &str, at: (f64, f64)) {
         let class = match way.kind {
-            WayKind::Plain => "way",
+            WayKind::Plain | WayKind::Join => "way",
             WayKind::Branch => "way branch",
             WayKind::Failure => "way failure",
         };

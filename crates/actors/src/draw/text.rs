@@ -14,6 +14,7 @@ pub fn text(actor: &Actor) -> String {
     let mut drawing = Drawing {
         graph: &actor.graph,
         seen: vec![false; actor.graph.nodes.len()],
+        joins: vec![false; actor.graph.nodes.len()],
         lines: shortened(&title(actor), 200),
     };
     drawing.lines.push('\n');
@@ -24,6 +25,8 @@ pub fn text(actor: &Actor) -> String {
 struct Drawing<'a> {
     graph: &'a Graph,
     seen: Vec<bool>,
+    /// Nodes that are drawn where branches join, wherever else they are come by.
+    joins: Vec<bool>,
     lines: String,
 }
 
@@ -51,16 +54,19 @@ impl Drawing<'_> {
         }];
         while let Some(pending) = ahead.pop() {
             let target = pending.way.target;
-            let was_seen = std::mem::replace(&mut self.seen[target.0 as usize], true);
-            self.line(&pending, was_seen);
-            if was_seen {
+            let number = target.0 as usize;
+            let is_elsewhere = self.joins[number] && pending.way.kind != WayKind::Join;
+            if is_elsewhere || std::mem::replace(&mut self.seen[number], true) {
+                self.line(&pending, true);
                 continue;
             }
+            self.line(&pending, false);
             let below = self.below(target);
             // A chain stays in its column.
             let prefix = match (pending.is_first, pending.is_last) {
                 (true, _) => String::new(),
                 (false, true) => pending.prefix + "   ",
+                (false, false) if pending.way.kind == WayKind::Branch => pending.prefix + "║  ",
                 (false, false) => pending.prefix + "│  ",
             };
             let count = below.len();
@@ -77,17 +83,16 @@ impl Drawing<'_> {
     }
 
     /// The ways from a node; after branches, the join, which is drawn last.
-    fn below(&self, index: NodeIndex) -> Vec<Way> {
+    fn below(&mut self, index: NodeIndex) -> Vec<Way> {
         let node = &self.graph.nodes[index.0 as usize];
         let mut below = ways(node);
         if let NodeKind::Parallel(parallel) = &node.kind {
-            let join = Way {
+            self.joins[parallel.join.0 as usize] = true;
+            below.push(Way {
                 target: parallel.join,
                 label: Some("then".to_owned()),
-                kind: WayKind::Plain,
-            };
-            let after = below.iter().position(|way| way.kind != WayKind::Branch);
-            below.insert(after.unwrap_or(below.len()), join);
+                kind: WayKind::Join,
+            });
         }
         below
     }
@@ -96,8 +101,8 @@ impl Drawing<'_> {
         let node = &self.graph.nodes[pending.way.target.0 as usize];
         let sign = match (pending.is_first, pending.is_last, pending.way.kind) {
             (true, ..) => "",
-            (_, true, WayKind::Branch) => "╚═ ",
-            (_, false, WayKind::Branch) => "╠═ ",
+            (_, _, WayKind::Branch) => "╠═ ",
+            (_, _, WayKind::Join) => "╚═ ",
             (_, true, _) => "└─ ",
             (_, false, _) => "├─ ",
         };

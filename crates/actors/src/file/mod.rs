@@ -6,6 +6,7 @@
 
 mod error;
 mod fields;
+mod quick;
 mod section;
 mod tables;
 mod template;
@@ -73,7 +74,8 @@ fn read_text(source: &str, file: &Path, variables: Variables<'_>) -> Result<Acto
             ),
         };
         let fix = "write `name: …`, `type: …` and the other fields, one a line";
-        return Err(Complaint::malformed(top.place, message, fix));
+        let place = Place { line: 1, column: 1 };
+        return Err(Complaint::malformed(place, message, fix));
     }
     if source.contains("${") {
         let expand = Expand {

@@ -10,6 +10,8 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
 
+use super::quick;
+
 /// The largest file that is read.
 pub(crate) const LARGEST: usize = 1024 * 1024;
 
@@ -128,14 +130,44 @@ pub(crate) fn parse(text: &str) -> Result<At<Tree>, Fault> {
             Fault::new(message).fixed_by("divide it: other actors are named with `type: subgraph`")
         );
     }
+    match quick::parse(text) {
+        Some(tree) => Ok(tree),
+        None => parse_general(text),
+    }
+}
+
+/// Reads a file with all that YAML has, or tells what is wrong with it.
+pub(super) fn parse_general(text: &str) -> Result<At<Tree>, Fault> {
     let options = serde_saphyr::options! {
         // `no`, `on` and the like are words here.
         strict_booleans: true,
         with_snippet: false,
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MOST_REPLAYED },
     };
-    let spanned: Spanned<Tree> = yaml::read_with(text, options)?;
+    let spanned: Spanned<Tree> = yaml::read_with(text, options).map_err(in_our_words)?;
     Ok(at(spanned))
+}
+
+/// What the parser says about files that are too much for it.
+fn in_our_words(fault: Fault) -> Fault {
+    let (message, fix) = if fault.message.contains("alias replay limit") {
+        (
+            "aliases make the file too large",
+            "write it without so many aliases",
+        )
+    } else if fault.message.contains("Depth") {
+        ("values stand in each other too deep", "use fewer levels")
+    } else if fault.message.contains("budget breached") {
+        ("the file holds too much", "divide it")
+    } else {
+        return fault;
+    };
+    Fault {
+        message: message.to_owned(),
+        nearest: None,
+        fix: Some(fix.to_owned()),
+        ..fault
+    }
 }
 
 fn at<T>(spanned: Spanned<T>) -> At<T> {

@@ -63,7 +63,7 @@ fn stumbling() -> Echo {
             for _ in 0..thrown {
                 std::hint::spin_loop();
             }
-            if thrown % 64 == 0 {
+            if thrown.is_multiple_of(64) {
                 std::thread::yield_now();
             }
         })),
