@@ -155,7 +155,9 @@ fn peers_that_crash_in_a_call_come_back() {
         // Whether the call is on its way yet cannot be seen from here: it is killed until it is hit.
         while !stuck.is_finished() {
             std::thread::sleep(std::time::Duration::from_millis(500));
-            processes(&mark).iter().for_each(|pid| kill(pid));
+            for pid in processes(&mark) {
+                kill(&pid);
+            }
         }
         let why = stuck.join().expect("no panic");
         assert!(why.contains("cannot be reached"), "{why}");
