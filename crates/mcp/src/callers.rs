@@ -36,14 +36,14 @@ tokio::task_local! {
 struct Caller {
     number: u64,
     events: mpsc::Sender<Event>,
-    waiting: Arc<AtomicUsize>,
+    notes: Arc<AtomicUsize>,
     roots: Vec<PathBuf>,
 }
 
 /// Who waits for a server.
 #[derive(Default)]
 pub(crate) struct Callers {
-    callers: Mutex<Vec<Caller>>,
+    list: Mutex<Vec<Caller>>,
     next: AtomicU64,
     /// The roots that the server was told last, if it asked at all.
     told: Mutex<Option<Vec<PathBuf>>>,
@@ -55,23 +55,23 @@ pub(crate) struct Waiting {
     pub(crate) number: u64,
     pub(crate) teller: mpsc::Sender<Event>,
     events: mpsc::Receiver<Event>,
-    waiting: Arc<AtomicUsize>,
+    notes: Arc<AtomicUsize>,
 }
 
 impl Callers {
     fn lock(&self) -> MutexGuard<'_, Vec<Caller>> {
-        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a caller whose sandbox has these folders.
     pub(crate) fn add(self: &Arc<Self>, roots: Vec<PathBuf>) -> Waiting {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (teller, events) = mpsc::channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
+        let notes = Arc::new(AtomicUsize::new(0));
         self.lock().push(Caller {
             number,
             events: teller.clone(),
-            waiting: Arc::clone(&waiting),
+            notes: Arc::clone(&notes),
             roots,
         });
         Waiting {
@@ -79,7 +79,7 @@ impl Callers {
             number,
             teller,
             events,
-            waiting,
+            notes,
         }
     }
 
@@ -125,8 +125,8 @@ impl Callers {
     /// Tells all callers something for their logs.
     pub(crate) fn note(&self, text: &str) {
         for caller in self.lock().iter() {
-            if caller.waiting.load(Ordering::Relaxed) < MOST_NOTES {
-                caller.waiting.fetch_add(1, Ordering::Relaxed);
+            if caller.notes.load(Ordering::Relaxed) < MOST_NOTES {
+                caller.notes.fetch_add(1, Ordering::Relaxed);
                 let text = text.chars().take(LONGEST_NOTE).collect();
                 // A caller that is gone needs no word.
                 let _unless_gone = caller.events.send(Event::Note(text));
@@ -140,7 +140,7 @@ impl Waiting {
     pub(crate) fn next(&self, time: std::time::Duration) -> Option<Event> {
         let event = self.events.recv_timeout(time).ok()?;
         if matches!(event, Event::Note(_)) {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.notes.fetch_sub(1, Ordering::Relaxed);
         }
         Some(event)
     }

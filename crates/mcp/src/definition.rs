@@ -298,11 +298,11 @@ impl ServerDefinition {
 
     /// How it is talked to.
     pub fn transport(&self) -> Transport {
-        self.transport.unwrap_or(if self.command.is_some() {
-            Transport::Stdio
-        } else {
-            Transport::StreamableHttp
-        })
+        match self.transport {
+            Some(transport) => transport,
+            None if self.command.is_some() => Transport::Stdio,
+            None => Transport::StreamableHttp,
+        }
     }
 
     /// How long one request may take.

@@ -98,8 +98,7 @@ fn form(
                 content.insert(name.clone(), value);
             }
             Said::Nothing => {}
-            Said::Declined => return Err(ElicitationAction::Decline),
-            Said::NobodyThere => return Err(ElicitationAction::Decline),
+            Said::Declined | Said::NobodyThere => return Err(ElicitationAction::Decline),
         }
     }
     Ok(content)

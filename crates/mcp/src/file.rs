@@ -271,7 +271,7 @@ fn variables(text: &str, warn: &mut impl FnMut(String)) -> String {
 
 /// A name of ours that is much like a title and not taken.
 fn free_name(title: &str, taken: &[&str]) -> String {
-    let mut word: String = title
+    let word: String = title
         .chars()
         .map(|letter| letter.to_ascii_lowercase())
         .map(|letter| match letter {
@@ -280,15 +280,17 @@ fn free_name(title: &str, taken: &[&str]) -> String {
         })
         .take(36)
         .collect();
-    word = word.trim_matches(['-', '_']).to_owned();
-    if word.is_empty() {
-        "server".clone_into(&mut word);
+    let word = match word.trim_matches(['-', '_']) {
+        "" => "server",
+        word => word,
+    };
+    let mut name = word.to_owned();
+    let mut number = 1;
+    while taken.contains(&name.as_str()) {
+        number += 1;
+        name = format!("{word}-{number}");
     }
-    let numbered = (2_u32..).map(|number| format!("{word}-{number}"));
-    std::iter::once(word.clone())
-        .chain(numbered)
-        .find(|name| !taken.contains(&name.as_str()))
-        .unwrap_or(word)
+    name
 }
 
 /// The text with comments and last commas made blank, so that places stay where they are.

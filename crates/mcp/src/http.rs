@@ -16,7 +16,7 @@ use rmcp::transport::streamable_http_client::{
 
 use crate::definition::ServerDefinition;
 use crate::error::McpError;
-use crate::expand::is_this_machine;
+use crate::expand::{Reached, is_this_machine};
 use crate::link::bounded;
 use crate::oauth::{self, TokenStore};
 use crate::post::Bounded;
@@ -71,15 +71,17 @@ fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
 /// over.
 pub(crate) async fn transport(
     definition: &ServerDefinition,
-    url: &Url,
-    headers: Vec<(String, String)>,
+    reached: Reached,
     tokens: Option<Arc<dyn TokenStore>>,
 ) -> Result<HttpTransport, McpError> {
-    let client = client(&definition.name, url)?;
+    let Reached::Http { url, headers } = reached else {
+        return Err(McpError::NotFound(definition.name.clone()));
+    };
+    let client = client(&definition.name, &url)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
     config.custom_headers = header_map(definition, headers)?;
     config.max_sse_event_size = LONGEST_MESSAGE;
-    let manager = oauth::manager(definition, url, client.clone(), tokens).await?;
+    let manager = oauth::manager(definition, &url, client.clone(), tokens).await?;
     let client = AuthClient::new(Bounded(client), manager);
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }

@@ -46,75 +46,99 @@ pub(crate) struct Making {
     pub(crate) tokens: Option<Arc<dyn crate::oauth::TokenStore>>,
 }
 
+impl Making {
+    fn handler(&self) -> Handler {
+        Handler {
+            callers: Arc::clone(&self.callers),
+        }
+    }
+
+    /// How the conversation begins.
+    fn lifecycle(&self) -> ClientLifecycleMode {
+        match self.definition.protocol {
+            Protocol::Auto => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+                legacy_version: Some(ProtocolVersion::V_2025_11_25),
+            },
+            Protocol::V2025 => ClientLifecycleMode::Initialize,
+            Protocol::V2026 => ClientLifecycleMode::Discover {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            },
+        }
+    }
+}
+
 impl Link {
     /// Connects. When this is dropped before it is done, nothing is left of it.
     pub(crate) async fn open(making: Making) -> Result<Self, McpError> {
+        match &making.reached {
+            Reached::Program { .. } => Self::to_program(making).await,
+            Reached::Http { .. } => Self::to_site(making).await,
+        }
+    }
+
+    async fn to_program(making: Making) -> Result<Self, McpError> {
         let server = making.definition.name.clone();
+        let (handler, lifecycle) = (making.handler(), making.lifecycle());
         let (callers, news) = (making.callers, making.news);
-        let handler = Handler {
-            callers: Arc::clone(&callers),
+        let program = stdio::start(&server, making.reached).await?;
+        let inner = AsyncRwTransport::new_client(program.output, program.input)
+            .with_max_line_length(LONGEST_MESSAGE + 2);
+        let transport = Hearing {
+            inner,
+            callers,
+            news,
         };
-        let lifecycle = lifecycle(making.definition.protocol);
-        match making.reached {
-            Reached::Program { .. } => {
-                let program = stdio::start(&server, making.reached).await?;
-                let transport = AsyncRwTransport::new_client(program.output, program.input)
-                    .with_max_line_length(LONGEST_MESSAGE + 2);
-                let transport = Hearing {
-                    inner: transport,
-                    callers,
-                    news,
+        match handler.serve_with_lifecycle(transport, lifecycle).await {
+            Ok(service) => Ok(Self {
+                server,
+                service,
+                process: Mutex::new(Some(program.running)),
+                tail: program.tail,
+                fault: program.fault,
+                obituary: OnceCell::new(),
+            }),
+            Err(error) => {
+                let end = last_words(program.running).await;
+                let why = match program.fault.get() {
+                    Some(fault) => fault.clone(),
+                    None => format!("{}; {end}", begun_badly(&error)),
                 };
-                let served = handler.serve_with_lifecycle(transport, lifecycle).await;
-                let opened = |service| Self {
-                    server: server.clone(),
-                    service,
-                    process: Mutex::new(None),
-                    tail: Arc::clone(&program.tail),
-                    fault: Arc::clone(&program.fault),
-                    obituary: OnceCell::new(),
-                };
-                match served {
-                    Ok(service) => {
-                        let link = opened(service);
-                        *link.lock() = Some(program.running);
-                        Ok(link)
-                    }
-                    Err(error) => {
-                        let end = last_words(program.running).await;
-                        let why = match program.fault.get() {
-                            Some(fault) => fault.clone(),
-                            None => format!("{}; {end}", begun_badly(&error)),
-                        };
-                        Err(McpError::Unreachable {
-                            server: server.clone(),
-                            why,
-                            log: program.tail.text(),
-                        })
-                    }
-                }
-            }
-            Reached::Http { url, headers } => {
-                let transport =
-                    http::transport(&making.definition, &url, headers, making.tokens).await?;
-                let served = handler.serve_with_lifecycle(transport, lifecycle).await;
-                let service = served.map_err(|error| match error {
-                    // What failed is inside, and no source of it.
-                    ClientInitializeError::TransportError { error, .. } => {
-                        http::failed(&server, &*error.error)
-                    }
-                    other => http::failed(&server, &other),
-                })?;
-                Ok(Self {
+                Err(McpError::Unreachable {
                     server,
-                    service,
-                    process: Mutex::new(None),
-                    tail: Arc::default(),
-                    fault: Fault::default(),
-                    obituary: OnceCell::new(),
+                    why,
+                    log: program.tail.text(),
                 })
             }
         }
+    }
+
+    async fn to_site(making: Making) -> Result<Self, McpError> {
+        let server = making.definition.name.clone();
+        let (handler, lifecycle) = (making.handler(), making.lifecycle());
+        let (callers, news) = (making.callers, making.news);
+        let inner = http::transport(&making.definition, making.reached, making.tokens).await?;
+        let transport = Hearing {
+            inner,
+            callers,
+            news,
+        };
+        let begun = handler.serve_with_lifecycle(transport, lifecycle).await;
+        let service = begun.map_err(|error| match error {
+            // What failed is inside, and no source of it.
+            ClientInitializeError::TransportError { error, .. } => {
+                http::failed(&server, &*error.error)
+            }
+            other => http::failed(&server, &other),
+        })?;
+        Ok(Self {
+            server,
+            service,
+            process: Mutex::new(None),
+            tail: Arc::default(),
+            fault: Fault::default(),
+            obituary: OnceCell::new(),
+        })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
@@ -262,17 +286,4 @@ pub(crate) fn bounded(text: &str) -> String {
     }
     let end = text.floor_char_boundary(LONGEST);
     format!("{}…", &text[..end])
-}
-
-fn lifecycle(protocol: Protocol) -> ClientLifecycleMode {
-    match protocol {
-        Protocol::Auto => ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            legacy_version: Some(ProtocolVersion::V_2025_11_25),
-        },
-        Protocol::V2025 => ClientLifecycleMode::Initialize,
-        Protocol::V2026 => ClientLifecycleMode::Discover {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-        },
-    }
 }

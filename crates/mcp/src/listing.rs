@@ -14,6 +14,10 @@ const MOST_PAGES: usize = 1_000;
 
 /// What a server says its tool does to the world. Nothing of it is certain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent answers of the protocol"
+)]
 pub struct Hints {
     /// It only looks.
     #[serde(default)]
@@ -75,7 +79,7 @@ pub struct Listing {
     pub has_prompts: bool,
     /// Its tools.
     pub tools: Vec<Listed>,
-    /// How many tools it has beyond those that are looked at.
+    /// Whether it has more tools than those that are looked at.
     #[serde(default)]
     pub cut: bool,
 }

@@ -1,6 +1,6 @@
 //! From the names that servers give to the names that tools have here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cleveragents_tools::ToolName;
 
@@ -52,14 +52,18 @@ pub(crate) fn names(server: &str, raw: &[&str]) -> BTreeMap<String, ToolName> {
     let mut raw: Vec<&str> = raw.to_vec();
     raw.sort_by_key(|name| (plain(name) != **name, *name));
     raw.dedup();
-    let mut taken = std::collections::BTreeSet::new();
+    // The number that comes next for each word: a server may call ten thousand tools alike.
+    let mut next: BTreeMap<String, u32> = BTreeMap::new();
+    let mut taken = BTreeSet::new();
     let mut names = BTreeMap::new();
     for one in raw {
         let word = plain(one);
-        let free = std::iter::once(word.clone())
-            .chain((2_u32..).map(|number| format!("{word}-{number}")))
-            .find(|word| !taken.contains(word));
-        let Some(free) = free else { continue };
+        let number = next.entry(word.clone()).or_insert(1);
+        let mut free = word.clone();
+        while taken.contains(&free) {
+            *number += 1;
+            free = format!("{word}-{number}");
+        }
         let Ok(name) = format!("{namespace}/{free}").parse() else {
             continue;
         };

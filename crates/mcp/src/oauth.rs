@@ -282,8 +282,10 @@ impl Signing<'_> {
         let port = listener.local_addr().map_err(here)?.port();
         let back = format!("http://127.0.0.1:{port}/callback");
         let client = http::client(server, self.url)?;
-        let manager = manager(self.definition, self.url, client, Some(tokens)).await?;
-        let known = manager.get_current_scopes().await;
+        let manager = manager(self.definition, self.url, client, Some(Arc::clone(&tokens))).await?;
+        let kept = tokens.load(server).ok().flatten();
+        let kept = kept.and_then(|text| serde_json::from_str::<StoredCredentials>(&text).ok());
+        let known = kept.map(|kept| kept.granted_scopes).unwrap_or_default();
         let mut state = OAuthState::Unauthorized(manager);
         let request = self.request(&wanted, &back, known)?;
         let started = state.start_authorization(request).await;

@@ -58,7 +58,7 @@ pub struct Status {
 
 /// All servers there are. Dropping it ends them all.
 pub struct Servers {
-    servers: RwLock<BTreeMap<String, Arc<Server>>>,
+    by_name: RwLock<BTreeMap<String, Arc<Server>>>,
     shared: Shared,
     runtime: Option<Runtime>,
 }
@@ -78,7 +78,7 @@ impl Servers {
             .enable_all()
             .build()?;
         Ok(Self {
-            servers: RwLock::default(),
+            by_name: RwLock::default(),
             shared: Shared {
                 options: Arc::new(options),
                 runtime: runtime.handle().clone(),
@@ -100,7 +100,7 @@ impl Servers {
             .checked()
             .map_err(|broken| unchecked.invalid(broken))?;
         let name = definition.name.clone();
-        let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
         if servers.contains_key(&name) {
             return Err(McpError::Exists(name));
         }
@@ -111,7 +111,7 @@ impl Servers {
 
     /// Takes a server out and ends it. Its tools fail from now on.
     pub fn remove(&self, name: &str) -> Result<(), McpError> {
-        let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
         let server = servers
             .remove(name)
             .ok_or_else(|| McpError::NotFound(name.to_owned()))?;
@@ -121,17 +121,17 @@ impl Servers {
 
     /// The names of all, in order.
     pub fn names(&self) -> Vec<String> {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let servers = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         servers.keys().cloned().collect()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Server>> {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let servers = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         servers.values().cloned().collect()
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<Arc<Server>, McpError> {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let servers = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         let found = servers.get(name).cloned();
         found.ok_or_else(|| McpError::NotFound(name.to_owned()))
     }

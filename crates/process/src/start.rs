@@ -39,17 +39,17 @@ pub fn start(mut invocation: Invocation, errors: Errors) -> Result<(Running, Pip
     // A session of its own, as for captured commands.
     invocation.output = Output::Capture;
     invocation.limits.output_bytes = 0;
-    let pipes = || -> io::Result<_> { Ok((io::pipe()?, io::pipe()?)) };
+    let open = || -> io::Result<_> { Ok((io::pipe()?, io::pipe()?)) };
     let cannot = |step: &str, source| ProcessError::CannotStart {
         program: invocation.program.clone(),
         step: step.to_owned(),
         source,
     };
-    let ((their_input, input), (output, their_output)) =
-        pipes().map_err(|error| cannot("opening its streams", error))?;
+    let ((read_there, input), (output, written_there)) =
+        open().map_err(|error| cannot("opening its streams", error))?;
     let piped = Piped {
-        input: their_input,
-        output: their_output,
+        input: read_there,
+        output: written_there,
     };
     let cancel = Cancel::new();
     let (started, starts) = mpsc::sync_channel(1);

@@ -186,7 +186,7 @@ fn pages_without_end_come_to_one() {
 fn names_that_clash_stay_apart_and_out_of_ours() {
     let bench = Bench::new();
     let mut definition = bench.definition("clash");
-    definition.name = "builtin".to_owned();
+    "builtin".clone_into(&mut definition.name);
     bench.servers.add(definition, None).expect("added");
     let offer = bench.servers.offer();
     let names: Vec<String> = offer

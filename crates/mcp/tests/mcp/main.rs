@@ -3,6 +3,8 @@
 
 mod hostile;
 mod life;
+mod network;
+mod peers;
 mod speaking;
 mod support;
 
@@ -39,7 +41,15 @@ fn main() -> ExitCode {
         .filter(|argument| !argument.starts_with('-'))
         .collect();
     let mut failed = 0;
-    for (name, test) in [speaking::TESTS, life::TESTS, hostile::TESTS].concat() {
+    for (name, test) in [
+        speaking::TESTS,
+        life::TESTS,
+        hostile::TESTS,
+        network::TESTS,
+        peers::TESTS,
+    ]
+    .concat()
+    {
         if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part)) {
             continue;
         }

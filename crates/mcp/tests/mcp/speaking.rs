@@ -21,6 +21,8 @@ tests![
     an_address_is_shown_and_never_opened,
     log_messages_reach_the_log,
     variables_are_put_in_at_the_last_moment,
+    resources_and_prompts_are_read,
+    many_tools_are_found_by_words,
 ];
 
 fn a_tool_is_called_through_the_gate() {
@@ -281,4 +283,56 @@ fn variables_are_put_in_at_the_last_moment() {
         .connect("normal")
         .expect_err("a variable is missing");
     assert!(error.to_string().contains("`KEY` is not set"), "{error}");
+}
+
+fn resources_and_prompts_are_read() {
+    for scenario in ["normal", "modern"] {
+        let bench = Bench::with(scenario);
+        let desk = bench.desk();
+        let server = json!({"server": scenario});
+        let listed = desk.ok("mcp/list-resources", &server);
+        assert!(
+            listed.contains("demo://one") && listed.contains("demo://{name}"),
+            "{listed}"
+        );
+        let one = json!({"server": scenario, "uri": "demo://one"});
+        assert!(
+            desk.ok("mcp/read-resource", &one)
+                .contains("content of one")
+        );
+        let none = json!({"server": scenario, "uri": "demo://none"});
+        assert!(
+            desk.fails("mcp/read-resource", &none)
+                .contains("no such resource")
+        );
+        assert!(
+            desk.ok("mcp/list-prompts", &server)
+                .contains("`greet` (who)")
+        );
+        let greet = json!({"server": scenario, "name": "greet", "arguments": {"who": "Ada"}});
+        assert!(desk.ok("mcp/get-prompt", &greet).contains("Greet Ada."));
+        desk.refused("mcp/list-prompts", &json!({"server": "elsewhere"}));
+    }
+}
+
+fn many_tools_are_found_by_words() {
+    let bench = Bench::new();
+    let mut options = cleveragents_mcp::Options::new(bench.folder.path());
+    options.most_offered = 5;
+    let servers = cleveragents_mcp::Servers::new(options).expect("a runtime");
+    servers
+        .add(bench.definition("normal"), None)
+        .expect("added");
+    let offer = servers.offer();
+    let echo = "normal/echo".parse().expect("a name");
+    assert!(offer.is_deferred(&echo));
+    assert!(!offer.is_deferred(&"mcp/search-tools".parse().expect("a name")));
+    let desk = Desk::new(&offer, None);
+    let found = desk.ok("mcp/search-tools", &json!({"query": "writes a file"}));
+    let found: Vec<Value> = serde_json::from_str(&found).expect("JSON");
+    assert_eq!(found[0]["name"], "normal_S_write");
+    assert!(found[0]["input_schema"]["properties"]["path"].is_object());
+    // What was found can be called as it was told.
+    assert_eq!(desk.ok("normal_S_echo", &json!({"text": "x"})), "x");
+    assert_eq!(desk.ok("mcp/search-tools", &json!({"query": "zzzz"})), "[]");
 }
