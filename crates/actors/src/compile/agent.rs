@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jsonschema::PatternOptions;
 use serde_json::{Map, Value};
 
+use super::argument::template_in;
 use super::resolver::{Supply, Trail};
 use super::{Compiler, Found};
 use crate::expression::Template;
@@ -224,9 +225,13 @@ impl<'c> Compiler<'c> {
     pub(super) fn settings(&self, fields: &Fields<'c>) -> Result<Settings, Complaint> {
         let mut settings = Settings {
             model: model(fields)?,
-            system_prompt: self.template(fields, "system_prompt")?,
+            system_prompt: template_in(fields, "system_prompt")?,
             temperature: temperature(fields)?,
-            max_output_tokens: fields.count("max_output_tokens")?.map(tokens).transpose()?,
+            max_output_tokens: fields
+                .count("max_output_tokens")?
+                .as_ref()
+                .map(tokens)
+                .transpose()?,
             reasoning_effort: fields.text("reasoning_effort")?.map(|text| text.value),
             response_format: fields
                 .get("response_format")
@@ -396,7 +401,7 @@ fn temperature(fields: &Fields<'_>) -> Result<Option<f64>, Complaint> {
     Ok(Some(temperature.value))
 }
 
-fn tokens(count: At<u64>) -> Result<u32, Complaint> {
+fn tokens(count: &At<u64>) -> Result<u32, Complaint> {
     u32::try_from(count.value)
         .ok()
         .filter(|tokens| *tokens > 0)
@@ -439,7 +444,7 @@ fn read_options(tree: &At<Tree>, settings: &mut Settings) -> Result<(), Complain
                     Tree::Number(number) => number.as_u64().ok_or_else(wrong)?,
                     _ => return Err(wrong()),
                 };
-                let given = tokens(At::new(given, value.place))?;
+                let given = tokens(&At::new(given, value.place))?;
                 settings.max_output_tokens.get_or_insert(given);
             }
             "reasoning_effort" => {

@@ -260,7 +260,7 @@ impl<'c> Compiler<'c> {
                             input: None,
                             output: None,
                         };
-                        return Ok(self.single(fields, id, NodeKind::Subgraph(subgraph))?);
+                        return self.single(fields, id, NodeKind::Subgraph(subgraph));
                     }
                 };
                 let node = AgentNode {

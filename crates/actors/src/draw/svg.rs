@@ -166,7 +166,7 @@ impl Picture<'_> {
             y1 + bend,
             y2 - bend
         );
-        self.path(
+        draw_path(
             out,
             way,
             &path,
@@ -182,29 +182,30 @@ impl Picture<'_> {
         let (x1, x2) = (x1 + WIDTH / 2.0, x2 + WIDTH / 2.0 + 1.0);
         let (y1, y2) = (y1 + 6.0, y2 - 6.0);
         let path = format!("M{x1:.1} {y1:.1}H{lane:.1}V{y2:.1}H{x2:.1}");
-        self.path(out, way, &path, (lane, y1 * 0.5 + y2 * 0.5));
+        draw_path(out, way, &path, (lane, y1 * 0.5 + y2 * 0.5));
     }
+}
 
-    fn path(&self, out: &mut String, way: &Way, path: &str, at: (f64, f64)) {
-        let class = match way.kind {
-            WayKind::Plain | WayKind::Join => "way",
-            WayKind::Branch => "way branch",
-            WayKind::Failure => "way failure",
-        };
+/// A line with what is written at it.
+fn draw_path(out: &mut String, way: &Way, path: &str, at: (f64, f64)) {
+    let class = match way.kind {
+        WayKind::Plain | WayKind::Join => "way",
+        WayKind::Branch => "way branch",
+        WayKind::Failure => "way failure",
+    };
+    let _ = write!(
+        out,
+        "<path class=\"{class}\" marker-end=\"url(#head)\" d=\"{path}\"/>"
+    );
+    if let Some(label) = &way.label {
         let _ = write!(
             out,
-            "<path class=\"{class}\" marker-end=\"url(#head)\" d=\"{path}\"/>"
+            "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{}<title>{}</title></text>",
+            at.0,
+            at.1,
+            escaped(&shortened(label, 28)),
+            escaped(&shortened(label, 400)),
         );
-        if let Some(label) = &way.label {
-            let _ = write!(
-                out,
-                "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{}<title>{}</title></text>",
-                at.0,
-                at.1,
-                escaped(&shortened(label, 28)),
-                escaped(&shortened(label, 400)),
-            );
-        }
     }
 }
 
