@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::agent::{Settings, is_about_models};
+use super::agent::is_about_models;
 use super::argument::{
     argument, arguments, expression, is_key, key, template, template_in, updates,
 };
 use super::function::function;
 use super::graph::Targets;
 use super::resolver::{Supply, Trail};
+use super::settings::Settings;
 use super::{Compiler, Found, OUTPUT};
 use crate::expression::Expression;
 use crate::file::{At, Complaint, Fields, NODE, TOOL_CALL, Tree, list, text, unexpected};
