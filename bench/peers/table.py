@@ -56,7 +56,20 @@ def join(ours, peers):
     if "stored" in ours.get("counts", {}):
         over_all = {"name": "append, all writers and rounds: ours", "unit": "messages", "note": ""}
         rows.append({**over_all, **{key: ours["counts"].get(key) for key in COUNTS}})
-    measured = [line for line in peers if "not_run" not in line]
+    rates_by_name = ours.get("ours", {})
+    for line in (line for line in peers if "measure" in line):
+        rate = rates_by_name.get(line["measure"])
+        rows.append(
+            {
+                "name": f"{line['measure'].replace('_', ' ')}: {line['peer']} {line['version']}",
+                "ours": rate,
+                "other": line["per_second"],
+                "ratio": ratio(rate, line["per_second"]),
+                "unit": line["unit"],
+                "note": line["note"],
+            }
+        )
+    measured = [line for line in peers if "not_run" not in line and "measure" not in line]
     known = {writers for writers in rates if writers is not None} | {line["writers"] for line in measured}
     for writers in sorted(known):
         rate = rates.get(writers)

@@ -5,6 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
+mod graphs;
 mod raw;
 mod sandbox;
 mod sessions;
@@ -49,6 +50,12 @@ enum Bench {
         /// Files of the generated trees
         #[arg(long, default_value_t = 50_000)]
         files: usize,
+    },
+    /// Steps of the graph runner, next to langgraph
+    Graphs {
+        /// Where the rows are written
+        #[arg(long)]
+        json: Option<PathBuf>,
     },
     /// Turns and text search of the program, next to codex and rg
     Turns {
@@ -102,6 +109,7 @@ fn main() -> anyhow::Result<()> {
             sessions::run(&writers, seconds, long, agents.as_deref())?,
         ),
         Bench::Sandbox { json, files } => (json, sandbox::measure(files)?),
+        Bench::Graphs { json } => (json, graphs::measure()?),
         Bench::Turns {
             json,
             agents,

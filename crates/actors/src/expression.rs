@@ -5,15 +5,21 @@
 //! no attribute of the program's, no file, no clock. What they may take is counted (`fuel`), so no
 //! expression runs for long, whatever stands in it.
 
-use std::fmt;
-use std::sync::{Arc, LazyLock};
+mod language;
+mod size;
+#[cfg(test)]
+mod tests;
 
-use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior};
+use std::fmt;
+use std::io;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use minijinja::value::{Enumerator, Object};
+use minijinja::{Environment, ErrorKind, Value as Jinja};
 use serde_json::Value;
 
-/// What one evaluation may take.
-const FUEL: u64 = 100_000;
+use self::language::{LARGEST_TEXT, environment, from_json, to_json};
+use self::size::{check_expression, check_template};
 
 /// Why an expression or a template is not one, or has no value here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,14 +37,6 @@ impl From<minijinja::Error> for ExpressionError {
 }
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
-
-fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_fuel(Some(FUEL));
-    environment.set_recursion_limit(64);
-    environment
-}
 
 /// Where the values of names come from.
 pub trait Names {
@@ -72,6 +70,7 @@ impl PartialEq for Expression {
 impl Expression {
     /// Reads an expression.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
+        check_expression(text).map_err(ExpressionError)?;
         let compiled = ENVIRONMENT.compile_expression_owned(text.to_owned())?;
         let mut names: Vec<String> = compiled.undeclared_variables(false).into_iter().collect();
         names.sort();
@@ -94,25 +93,55 @@ impl Expression {
 
     /// Its value.
     pub fn value(&self, names: &dyn Names) -> Result<Value, ExpressionError> {
-        let value = self.compiled.eval(scope(&self.names, names))?;
-        serde_json::to_value(&value).map_err(|error| ExpressionError(error.to_string()))
+        to_json(&self.evaluate(names)?)
+            .map_err(|why| ExpressionError(format!("`{}`: {why}", self.text)))
     }
 
     /// Whether it holds.
     pub fn holds(&self, names: &dyn Names) -> Result<bool, ExpressionError> {
-        Ok(self.compiled.eval(scope(&self.names, names))?.is_true())
+        Ok(self.evaluate(names)?.is_true())
+    }
+
+    fn evaluate(&self, names: &dyn Names) -> Result<Jinja, ExpressionError> {
+        let value = self.compiled.eval(scope(&self.names, names))?;
+        if value.is_undefined() {
+            return Err(ExpressionError(format!("`{}` is undefined", self.text)));
+        }
+        Ok(value)
     }
 }
 
-/// Only what is looked up is handed over: the state may be large.
-fn scope(wanted: &[String], names: &dyn Names) -> minijinja::Value {
-    wanted
-        .iter()
-        .filter_map(|name| {
-            let value = names.value(name)?;
-            Some((name.clone(), minijinja::Value::from(Serde(value))))
-        })
-        .collect()
+/// The values of names that are looked up, and no others: the state may be large.
+#[derive(Debug)]
+struct Scope {
+    /// In their order, which is that of the values.
+    names: Arc<[String]>,
+    values: Vec<Option<Jinja>>,
+}
+
+impl Object for Scope {
+    fn get_value(self: &Arc<Self>, key: &Jinja) -> Option<Jinja> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Jinja> {
+        let place = self.names.iter().position(|name| name == key)?;
+        self.values.get(place)?.clone()
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::NonEnumerable
+    }
+}
+
+fn scope(wanted: &Arc<[String]>, names: &dyn Names) -> Jinja {
+    Jinja::from_object(Scope {
+        names: Arc::clone(wanted),
+        values: wanted
+            .iter()
+            .map(|name| names.value(name).map(from_json))
+            .collect(),
+    })
 }
 
 /// A text with `{{ … }}` in it.
@@ -125,7 +154,9 @@ pub struct Template {
 
 #[derive(Clone)]
 struct Compiled {
-    environment: Arc<Environment<'static>>,
+    /// Made when the template is filled for the first time: an environment costs far more than
+    /// reading a template, and of a large graph most are never filled.
+    environment: Arc<OnceLock<Environment<'static>>>,
     names: Arc<[String]>,
 }
 
@@ -147,6 +178,7 @@ impl PartialEq for Template {
 impl Template {
     /// Reads a template.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
+        check_template(text).map_err(ExpressionError)?;
         let is_plain = !["{{", "{%", "{#"].iter().any(|sign| text.contains(sign));
         if is_plain {
             return Ok(Self {
@@ -154,10 +186,8 @@ impl Template {
                 compiled: None,
             });
         }
-        let mut environment = environment();
-        environment.add_template_owned(ONLY, text.to_owned())?;
-        let mut names: Vec<String> = environment
-            .get_template(ONLY)?
+        let mut names: Vec<String> = ENVIRONMENT
+            .template_from_named_str(ONLY, text)?
             .undeclared_variables(false)
             .into_iter()
             .collect();
@@ -165,7 +195,7 @@ impl Template {
         Ok(Self {
             text: text.into(),
             compiled: Some(Compiled {
-                environment: Arc::new(environment),
+                environment: Arc::default(),
                 names: names.into(),
             }),
         })
@@ -188,9 +218,45 @@ impl Template {
         match &self.compiled {
             None => Ok(self.text.as_ref().to_owned()),
             Some(compiled) => {
-                let template = compiled.environment.get_template(ONLY)?;
-                Ok(template.render(scope(&compiled.names, names))?)
+                let environment = match compiled.environment.get() {
+                    Some(environment) => environment,
+                    None => {
+                        let mut made = environment();
+                        made.add_template_owned(ONLY, self.text.as_ref().to_owned())?;
+                        compiled.environment.get_or_init(|| made)
+                    }
+                };
+                let template = environment.get_template(ONLY)?;
+                let mut bounded = Bounded(Vec::new());
+                let rendered = template
+                    .render_captured_to(scope(&compiled.names, names), &mut bounded)
+                    .map(drop);
+                match rendered {
+                    Ok(()) => String::from_utf8(bounded.0)
+                        .map_err(|error| ExpressionError(error.to_string())),
+                    Err(error) if error.kind() == ErrorKind::WriteFailure => Err(ExpressionError(
+                        format!("the text would be longer than {LARGEST_TEXT} bytes"),
+                    )),
+                    Err(error) => Err(error.into()),
+                }
             }
         }
+    }
+}
+
+/// A text that is being written, up to its largest size.
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > LARGEST_TEXT {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -9,14 +9,21 @@
 //!
 //! The crate is synchronous and knows no database, model or tool: those are behind [`ports`].
 
+mod compile;
+pub mod draw;
 mod expression;
+mod file;
 pub mod graph;
 pub mod ports;
 mod run;
+mod schema;
 mod state;
 
+pub use compile::{Resolver, Supply, Trail, Unresolved, compile, compile_within};
 pub use expression::{Expression, ExpressionError, Template};
+pub use file::{ActorFile, FileError, read};
 pub use graph::{Actor, ActorKind, Agent, Graph, Node, NodeKind};
 pub use ports::{Executor, StepLog};
 pub use run::{LimitKind, Outcome, Run, RunError};
+pub use schema::schema;
 pub use state::{Reducer, State};

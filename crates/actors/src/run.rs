@@ -26,7 +26,7 @@ use self::ask::output_of;
 use self::budget::{Budget, narrower};
 use self::halt::Halt;
 use self::reach::{Alarm, Reach};
-use self::walk::{Common, Stage, Walk};
+use self::walk::{Common, Scene, Walk};
 use crate::graph::{Actor, Limits};
 use crate::ports::{Executor, RunObserver, StepLog, Taken};
 use crate::state::State;
@@ -79,13 +79,13 @@ impl Run<'_> {
             Some(limits) => narrower(graph.limits, limits),
         };
         let common = Common::new(self.executor, self.log, self.observer, &self.context);
-        let stage = Stage::new(&common, self.actor, Budget::of_run(limits));
+        let scene = Scene::new(&common, self.actor, Budget::of_run(limits));
         let alarm = Alarm::default();
         let reach = Reach::of_run(self.cancel, &alarm, begun, limits.timeout);
         let mut state = self.input.clone();
         state.begin(&graph.keys);
 
-        let mut walk = Walk::new(&stage, &reach, String::new(), state);
+        let mut walk = Walk::new(&scene, &reach, String::new(), state);
         walk.is_shown = true;
         match walk.go(graph.entry, None) {
             Ok(()) => {
@@ -93,22 +93,22 @@ impl Run<'_> {
                 Ok(Outcome {
                     output: output_of(&walk.state, walk.answer),
                     state: walk.state,
-                    taken: stage.budget.taken(),
-                    steps: stage.budget.steps(),
+                    taken: scene.budget.taken(),
+                    steps: scene.budget.steps(),
                     recalled: common.recalled.load(Ordering::Relaxed),
                     last,
                 })
             }
-            Err(halt) => Err(self.error(halt, &stage)),
+            Err(halt) => Err(self.error(halt, &scene)),
         }
     }
 
-    fn error(&self, halt: Halt, stage: &Stage<'_>) -> RunError {
+    fn error(&self, halt: Halt, scene: &Scene<'_>) -> RunError {
         match halt {
             Halt::Error(error) => error,
             Halt::Limit { kind, limit, .. } => RunError::Limit { kind, limit },
             Halt::Stopped if self.cancel.is_cancelled() => RunError::Cancelled,
-            Halt::Stopped => match stage.budget.late() {
+            Halt::Stopped => match scene.budget.late() {
                 Halt::Limit { kind, limit, .. } => RunError::Limit { kind, limit },
                 _ => RunError::Cancelled,
             },

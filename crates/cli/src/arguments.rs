@@ -1,8 +1,11 @@
 //! The command line as a tree of commands, with the help people read.
 
+mod actor;
+mod mcp;
 mod model;
 mod project;
 mod resource;
+mod run;
 mod safety;
 mod sandbox;
 mod skill;
@@ -14,9 +17,14 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::actor::{
+    Actor, ActorContext, ActorRun, Drawing, RoleName, RunGround, WhichContext,
+};
+pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
+pub(crate) use self::run::{Run, RunList, RunResume, RunStateName};
 pub(crate) use self::safety::{Safety, SafetyOptions};
 pub(crate) use self::skill::{Skill, SkillAdd};
 pub(crate) use self::tool::{
@@ -113,6 +121,15 @@ pub(crate) enum Command {
     Config(Config),
     /// Talk with a model that acts through tools
     Chat(Chat),
+    /// Keep actors, models, tools and graphs of them, and run them
+    #[command(subcommand)]
+    Actor(Actor),
+    /// Keep servers of the Model Context Protocol, whose tools models can use
+    #[command(subcommand)]
+    Mcp(Mcp),
+    /// Look at runs of actors step by step, go on with them, stop them
+    #[command(subcommand)]
+    Run(Run),
     /// Keep conversations
     #[command(subcommand)]
     Session(Session),

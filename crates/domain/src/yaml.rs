@@ -56,7 +56,15 @@ impl Fault {
 
 /// Reads a value from YAML.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
-    serde_saphyr::from_str(text).map_err(|error| fault(&error))
+    read_with(text, serde_saphyr::Options::default())
+}
+
+/// The same, with limits of one's own on what the file may hold.
+pub fn read_with<T: DeserializeOwned>(
+    text: &str,
+    options: serde_saphyr::Options,
+) -> Result<T, Fault> {
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| fault(&error))
 }
 
 /// What the parser complains about, in our words.

@@ -6,7 +6,9 @@
 //! [`ProjectService`] keep what plans work on, [`SandboxService`] the copies in which they do,
 //! [`ToolService`] what may be called in them, [`SkillService`] what belongs together of that, [`TurnService`] answers questions with all of it.
 
+mod actor;
 mod lease;
+mod mcp;
 mod plan;
 mod process;
 mod project;
@@ -19,7 +21,13 @@ mod sync;
 mod tool;
 mod turn;
 
+pub use actor::{
+    ActorError, ActorService, ActorText, ActorWorld, AddedActor, Bundle, ContextService,
+    ContextServiceError, ExportedContext, ExportedMessage, FoundActor, IsModel, RegisteredActor,
+    Supplies, read_context,
+};
 pub use lease::{HeldLease, LeaseError, LeaseService};
+pub use mcp::{AddedServer, McpService, McpServiceError, RegisteredServer, hide_secrets};
 pub use plan::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use process::{Liveness, current_owner, liveness};
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};

@@ -39,6 +39,7 @@ pub(crate) fn run(attempt: &Attempt<'_>) -> Result<Finished, ProcessError> {
             return Err(attempt.cannot("watching it", error));
         }
     };
+    attempt.tell_started();
     let mut stopped = None;
     loop {
         match watch.next(ended.as_fd()) {

@@ -7,7 +7,7 @@ use crate::pipes::{Capture, Tap};
 use crate::wire::{self, Plan};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::fs::File;
-use std::io::{self, PipeReader, Seek, Write};
+use std::io::{self, PipeReader, PipeWriter, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -28,6 +28,13 @@ pub fn stages_from(program: impl Into<PathBuf>) {
 /// The program that has the stages.
 pub(crate) fn stage_program() -> Option<&'static PathBuf> {
     STAGE_PROGRAM.get()
+}
+
+/// The ends that a command gets of two pipes.
+#[derive(Debug)]
+pub(crate) struct Piped {
+    pub(crate) input: PipeReader,
+    pub(crate) output: PipeWriter,
 }
 
 /// The standard streams of a command, and our ends of those that are captured.
@@ -59,6 +66,20 @@ impl Streams {
         Ok(Self {
             given: [input, output.into(), errors.into()],
             stdout: Some(stdout),
+            stderr: Some(stderr),
+        })
+    }
+
+    /// The command's ends of pipes that others hold, and a captured standard error.
+    pub(crate) fn piped(piped: &Piped) -> io::Result<Self> {
+        let (stderr, errors) = io::pipe()?;
+        Ok(Self {
+            given: [
+                piped.input.try_clone()?.into(),
+                piped.output.try_clone()?.into(),
+                errors.into(),
+            ],
+            stdout: None,
             stderr: Some(stderr),
         })
     }

@@ -6,6 +6,9 @@
 //! its time limit, on [`Cancel::cancel`], and when this very process is killed. Output is kept up
 //! to a cap and counted beyond it; nothing is inherited but what the invocation says.
 //!
+//! [`start`] is for programs that are talked to while they run: it returns once the program runs,
+//! with pipes to its input and output. A thread of its own supervises it in the very same way.
+//!
 //! An invocation with a [`Policy`] is confined: it may write beneath the named folders only, and
 //! has no network unless it is allowed. Which layers hold that on this machine, namespaces,
 //! Landlock, seccomp, is told in [`Enforced`]; `docs/design/0007-child-processes.md` says what
@@ -30,6 +33,7 @@ mod pipes;
 mod policy;
 mod run;
 mod stage;
+mod start;
 mod system;
 mod wire;
 
@@ -42,3 +46,4 @@ pub use launch::stages_from;
 pub use outcome::{Captured, Ending, Enforced, Finished, Layer, Namespace, Stream, Tree};
 pub use run::{run, run_tapped};
 pub use stage::stage_main;
+pub use start::{Errors, Pipes, Running, start};

@@ -4,13 +4,14 @@
 use crate::cancel::Cancel;
 use crate::error::ProcessError;
 use crate::invocation::Invocation;
-use crate::launch::{self, Staged, Streams};
+use crate::launch::{self, Piped, Staged, Streams};
 use crate::outcome::{Captured, Ending, Enforced, Finished, Stream, Tree};
 use crate::pipes::{Event, Tap, Watch};
 use crate::wire::{self, Confinement, Order, Plan, Report};
 use crate::{direct, policy};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -52,7 +53,11 @@ pub(crate) enum Purpose {
 pub(crate) struct Attempt<'a> {
     pub(crate) invocation: &'a Invocation,
     cancel: &'a Cancel,
-    tap: Option<Tap<'a>>,
+    pub(crate) tap: Option<Tap<'a>>,
+    /// Pipes in place of the command's input and output, until it has them.
+    pub(crate) piped: RefCell<Option<Piped>>,
+    /// Told once the command runs.
+    pub(crate) started: Option<&'a dyn Fn()>,
     folder: PathBuf,
     begun: Instant,
 }
@@ -72,6 +77,8 @@ impl<'a> Attempt<'a> {
             invocation,
             cancel,
             tap: None,
+            piped: RefCell::default(),
+            started: None,
             folder,
             begun: Instant::now(),
         })
@@ -156,7 +163,11 @@ impl<'a> Attempt<'a> {
         let time = limits
             .time
             .map(|time| time.saturating_sub(self.begun.elapsed()));
-        let opened = Streams::open(self.invocation).and_then(|mut streams| {
+        let streams = match &*self.piped.borrow() {
+            Some(piped) => Streams::piped(piped),
+            None => Streams::open(self.invocation),
+        };
+        let opened = streams.and_then(|mut streams| {
             let (stdout, stderr) = streams.captures(limits.output_bytes, self.tap)?;
             Ok((
                 streams,
@@ -164,6 +175,15 @@ impl<'a> Attempt<'a> {
             ))
         });
         opened.map_err(|error| self.cannot("opening its streams", error))
+    }
+
+    /// Tells that the command runs.
+    pub(crate) fn tell_started(&self) {
+        // Whoever holds the other ends has to see when the command closes its own.
+        drop(self.piped.take());
+        if let Some(started) = self.started {
+            started();
+        }
     }
 
     pub(crate) fn cannot(&self, step: &str, source: impl Into<io::Error>) -> ProcessError {
@@ -232,7 +252,10 @@ impl Following<'_> {
             };
             match event {
                 Event::Ready => match wire::hear::<Report>(&self.staged.control) {
-                    Ok(Some(Report::Started(enforced))) => self.enforced = Some(enforced),
+                    Ok(Some(Report::Started(enforced))) => {
+                        self.enforced = Some(enforced);
+                        self.attempt.tell_started();
+                    }
                     Ok(Some(report)) => return self.last(report),
                     Ok(None) | Err(_) => return Last::Lost,
                 },

@@ -497,6 +497,7 @@ fn defect_7283_every_foreign_key_declares_its_delete_rule() {
             )
         };
         let expected = [
+            ["actor_contexts.session_id", "CASCADE"],
             ["change_entries.changeset_id", "CASCADE"],
             ["change_entries.invocation_id", "SET NULL"],
             ["changesets.plan_id", "CASCADE"],
@@ -508,6 +509,7 @@ fn defect_7283_every_foreign_key_declares_its_delete_rule() {
             ["resource_links.parent_id", "RESTRICT"],
             ["resource_types.inherits_custom", "RESTRICT"],
             ["resources.custom_type", "RESTRICT"],
+            ["run_steps.run_id", "CASCADE"],
             ["sandbox_checkpoints.sandbox_id", "CASCADE"],
             ["sandbox_members.sandbox_id", "CASCADE"],
             ["sandboxes.changeset_id", "RESTRICT"],

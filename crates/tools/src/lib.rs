@@ -26,6 +26,7 @@ mod spec;
 mod tool;
 pub mod untrusted;
 
+pub use builtin::{Located, locate};
 pub use capability::{Access, Capability, CapabilityChange, Environment, Loosened};
 pub use file_error::{About, Complaint, FileError};
 pub use gate::{
@@ -35,10 +36,10 @@ pub use gate::{
 pub use loop_guard::{LoopGuard, Verdict};
 pub use name::{ToolName, ToolNameError};
 pub use output::{DEFAULT_SHOWN_BYTES, Log, Output, Shown, Spool};
-pub use registry::{Registry, RegistryError, TightenError, check_schema};
+pub use registry::{Registry, RegistryError, TightenError, check_schema, check_value};
 pub use safety::{
     AllowList, Decision, Effect, Fence, Guards, PermissionRules, Rule, RuleError, STANDARD, Safety,
-    SafetyProfile, ToolPattern,
+    SafetyProfile, ToolPattern, fits,
 };
 pub use spec::{Binding, Category, DEFAULT_TIMEOUT, Ground, Slot, Source, ToolSpec};
 pub use tool::{

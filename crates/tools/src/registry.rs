@@ -142,8 +142,13 @@ impl Tool for Tightened {
     }
 }
 
-/// Checks a value against a JSON schema; says what is wrong and where.
-pub fn check_schema(schema: &Value, value: &Value) -> Result<(), String> {
+/// Says what is wrong with a JSON schema that cannot be one of a tool.
+pub fn check_schema(schema: &Value) -> Result<(), String> {
+    compile(schema).map(drop)
+}
+
+/// Says why a value does not fit a JSON schema, and where.
+pub fn check_value(schema: &Value, value: &Value) -> Result<(), String> {
     let validator = compile(schema)?;
     let mut errors = validator.iter_errors(value);
     match errors.next() {

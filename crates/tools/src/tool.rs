@@ -263,6 +263,13 @@ impl<'a> Call<'a> {
         self.timeout.saturating_sub(self.begun.elapsed())
     }
 
+    /// How long it may still take when so much of the time so far does not count, such as the time
+    /// in which a person thought about a question.
+    pub fn time_left_after(&self, uncounted: Duration) -> Duration {
+        let counted = self.begun.elapsed().saturating_sub(uncounted);
+        self.timeout.saturating_sub(counted)
+    }
+
     /// To be called every now and then by whatever may take long.
     pub fn keep_going(&self) -> Result<(), Failure> {
         if self.cancel.is_cancelled() {

@@ -9,14 +9,14 @@ use super::budget::Call;
 use super::halt::Halt;
 use super::reach::Reach;
 use super::view::{View, text_of};
-use super::walk::{Stage, Tally, Walk};
+use super::walk::{Scene, Tally, Walk};
 use crate::graph::{Actor, AgentNode, Key, Memory, Node, SubgraphNode, ToolNode};
 use crate::ports::{AgentCall, Answer, Failure, ToolStep};
 use crate::state::{Reducer, State, key};
 
 /// What a step needs to have its work done.
 pub(super) struct Asker<'a> {
-    pub(super) stage: &'a Stage<'a>,
+    pub(super) scene: &'a Scene<'a>,
     pub(super) reach: &'a Reach<'a>,
     pub(super) path: &'a str,
     pub(super) node: &'a Node,
@@ -55,11 +55,11 @@ impl Asker<'_> {
         };
         let messages = remembered(node.agent.memory, view.state);
         let answer = self.attempts(|asker, attempt, reach| {
-            let stage = asker.stage;
-            stage.budget.begin_call(Call::Model)?;
-            let answer = stage.common.executor.agent(&AgentCall {
+            let scene = asker.scene;
+            scene.budget.begin_call(Call::Model)?;
+            let answer = scene.common.executor.agent(&AgentCall {
                 path: asker.path,
-                actor: stage.actor,
+                actor: scene.actor,
                 agent: &node.agent,
                 system: system.clone(),
                 messages,
@@ -91,14 +91,14 @@ impl Asker<'_> {
         self.attempts(|asker, attempt, reach| {
             while let Some(call) = node.calls.get(answers.len()) {
                 reach.check()?;
-                asker.stage.budget.begin_call(Call::Tool)?;
+                asker.scene.budget.begin_call(Call::Tool)?;
                 let arguments = view
                     .fill(&call.arguments)
                     .map_err(|why| Halt::expression(asker.path, why))?;
-                let answer = asker.stage.common.executor.tool(&ToolStep {
+                let answer = asker.scene.common.executor.tool(&ToolStep {
                     path: asker.path,
                     number: answers.len(),
-                    actor: asker.stage.actor,
+                    actor: asker.scene.actor,
                     tool: &call.tool,
                     arguments,
                     deadline: reach.deadline,
@@ -121,7 +121,7 @@ impl Asker<'_> {
             Ok(answer) => (answer.taken, Ok(answer.value)),
             Err(failure) => (failure.taken, Err(Halt::failed(self.path, failure, reach))),
         };
-        self.stage.budget.take(taken);
+        self.scene.budget.take(taken);
         self.tally.taken = self.tally.taken.plus(taken);
         result
     }
@@ -129,25 +129,25 @@ impl Asker<'_> {
     /// Makes attempts, each in its time, until one succeeds or none is left.
     fn attempts<T>(
         &mut self,
-        mut make: impl FnMut(&mut Self, u32, &Reach<'_>) -> Result<T, Halt>,
+        mut work: impl FnMut(&mut Self, u32, &Reach<'_>) -> Result<T, Halt>,
     ) -> Result<T, Halt> {
         let reach = self.reach;
         let mut attempt = 0;
         loop {
             reach.check()?;
-            let made = reach.timed(self.node.timeout, self.path, |reach| {
-                make(self, attempt, reach)
+            let result = reach.timed(self.node.timeout, self.path, |reach| {
+                work(self, attempt, reach)
             });
-            match made {
+            match result {
                 Err(halt) if attempt < self.node.retries && halt.is_repeatable() => attempt += 1,
-                made => return made,
+                result => return result,
             }
         }
     }
 
     /// Runs a subgraph. A repeated attempt begins anew, under paths of its own.
     pub(super) fn subgraph(&mut self, node: &SubgraphNode, view: View<'_>) -> Result<Inner, Halt> {
-        self.stage.budget.begin_subgraph()?;
+        self.scene.budget.begin_subgraph()?;
         let mut input = match &node.input {
             None => view.whole(),
             Some(pairs) => State::new(
@@ -174,11 +174,11 @@ impl Asker<'_> {
         prefix: String,
         input: State,
     ) -> Result<Inner, Halt> {
-        let above = self.stage;
+        let above = self.scene;
         let limits = actor.graph.limits;
-        let stage = Stage::new(above.common, actor, above.budget.below(limits));
+        let scene = Scene::new(above.common, actor, above.budget.below(limits));
         let own = limits.timeout.map(|timeout| reach.within(timeout));
-        let mut walk = Walk::new(&stage, own.as_ref().unwrap_or(reach), prefix, input);
+        let mut walk = Walk::new(&scene, own.as_ref().unwrap_or(reach), prefix, input);
         walk.is_shown = self.is_shown;
         walk.change = Some(State::default());
         let gone = walk.go(actor.graph.entry, None);
@@ -188,12 +188,12 @@ impl Asker<'_> {
         let (state, change, answer) = (walk.state, walk.change.unwrap_or_default(), walk.answer);
         match gone {
             Ok(()) => Ok(Inner {
-                context: stage.context,
+                context: scene.context,
                 state,
                 change,
                 answer,
             }),
-            Err(Halt::Stopped) if !reach.is_over() => Err(stage.budget.late()),
+            Err(Halt::Stopped) if !reach.is_over() => Err(scene.budget.late()),
             Err(halt) => Err(halt),
         }
     }

@@ -10,7 +10,7 @@ use crate::graph::Limits;
 use crate::ports::{Inside, Taken};
 
 pub(super) struct Budget<'a> {
-    above: Option<&'a Budget<'a>>,
+    above: Option<&'a Self>,
     limits: Limits,
     depth: u32,
     steps: AtomicU64,
@@ -30,7 +30,7 @@ impl<'a> Budget<'a> {
     }
 
     /// That of a subgraph.
-    pub(super) fn below(&'a self, limits: Limits) -> Budget<'a> {
+    pub(super) fn below(&'a self, limits: Limits) -> Self {
         Budget::new(Some(self), limits, self.depth + 1)
     }
 

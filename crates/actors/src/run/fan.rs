@@ -89,7 +89,7 @@ impl Walk<'_> {
         tally: &mut Tally,
     ) -> Result<Done, Halt> {
         let inside = Mutex::new(Inside::default());
-        let keys = &self.stage.graph().keys;
+        let keys = &self.scene.graph().keys;
         let changes = self.reach.timed(node.timeout, self.path(), |reach| {
             fan(
                 parallel.branches.len(),
@@ -97,7 +97,7 @@ impl Walk<'_> {
                 reach,
                 |number, reach| {
                     let prefix = format!("{}:{number}/", self.path());
-                    let mut walk = Walk::new(self.stage, reach, prefix, self.state.clone());
+                    let mut walk = Walk::new(self.scene, reach, prefix, self.state.clone());
                     walk.change = Some(State::default());
                     let gone = walk.go(parallel.branches[number], Some(parallel.join));
                     add(&inside, walk.inside);
@@ -143,7 +143,7 @@ impl Walk<'_> {
                 },
             );
             let answer = answer?;
-            self.stage.budget.check()?;
+            self.scene.budget.check()?;
             Ok(answer)
         });
         tally.inside = total(inside);
@@ -161,8 +161,8 @@ impl Walk<'_> {
         tally: &mut Tally,
     ) -> Result<Value, Halt> {
         reach.check()?;
-        let common = self.stage.common;
-        if let Some(mut step) = common.recall(path, ITEM, &self.stage.budget)? {
+        let common = self.scene.common;
+        if let Some(mut step) = common.recall(path, ITEM, &self.scene.budget)? {
             tally.taken = step.taken;
             tally.inside = step.inside;
             return match step.update.get_mut(&map.output) {
@@ -178,7 +178,7 @@ impl Walk<'_> {
         let (answer, error) = match self.each(node, map, path, item, reach, tally) {
             Ok(answer) => (answer, None),
             Err(halt) => {
-                let caught = halt.caught(path, self.stage.budget.depth());
+                let caught = halt.caught(path, self.scene.budget.depth());
                 match caught.filter(|_| map.keeps_failures) {
                     Some(caught) => (json!({ "error": caught.message }), Some(caught.message)),
                     None => return Err(halt),
@@ -216,7 +216,7 @@ impl Walk<'_> {
             ..self.view()
         };
         let mut asker = Asker {
-            stage: self.stage,
+            scene: self.scene,
             reach,
             path,
             node,

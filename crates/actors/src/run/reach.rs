@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_part_never_has_more_time_than_the_whole() {
         let (cancel, alarm) = (Cancel::new(), Alarm::default());
-        let hour = Duration::from_secs(3600);
+        let hour = Duration::from_hours(1);
         let whole = Reach::of_run(&cancel, &alarm, Instant::now(), Some(hour));
         assert_eq!(whole.within(hour * 2).deadline, whole.deadline);
         assert_eq!(whole.within(Duration::MAX).deadline, whole.deadline);
@@ -228,7 +228,7 @@ mod tests {
     fn what_is_over_before_its_time_is_forgotten() {
         let (cancel, alarm) = (Cancel::new(), Alarm::default());
         let whole = Reach::of_run(&cancel, &alarm, Instant::now(), None);
-        drop(whole.within(Duration::from_secs(3600)));
+        drop(whole.within(Duration::from_hours(1)));
         assert!(super::lock(&alarm.clock.times).set.is_empty());
     }
 }

@@ -106,14 +106,14 @@ impl<'a> Common<'a> {
 }
 
 /// An actor at work.
-pub(super) struct Stage<'a> {
+pub(super) struct Scene<'a> {
     pub(super) common: &'a Common<'a>,
     pub(super) actor: &'a Actor,
     pub(super) context: Value,
     pub(super) budget: Budget<'a>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> Scene<'a> {
     /// The context of the run is stronger than that of the actor.
     pub(super) fn new(common: &'a Common<'a>, actor: &'a Actor, budget: Budget<'a>) -> Self {
         let mut context = actor.context.clone();
@@ -162,7 +162,7 @@ pub(super) enum Next {
 
 /// One way through a graph: of a whole graph, or of a branch.
 pub(super) struct Walk<'a> {
-    pub(super) stage: &'a Stage<'a>,
+    pub(super) scene: &'a Scene<'a>,
     pub(super) reach: &'a Reach<'a>,
     /// Whether exits here are what people wait for.
     pub(super) is_shown: bool,
@@ -181,13 +181,13 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// A walk whose paths begin with a prefix.
     pub(super) fn new(
-        stage: &'a Stage<'a>,
+        scene: &'a Scene<'a>,
         reach: &'a Reach<'a>,
         prefix: String,
         state: State,
     ) -> Self {
         Self {
-            stage,
+            scene,
             reach,
             is_shown: false,
             state,
@@ -196,7 +196,7 @@ impl<'a> Walk<'a> {
             answer: None,
             prefix: prefix.len(),
             path: prefix,
-            visits: vec![0; stage.graph().nodes.len()],
+            visits: vec![0; scene.graph().nodes.len()],
         }
     }
 
@@ -212,7 +212,7 @@ impl<'a> Walk<'a> {
     pub(super) const fn view(&self) -> View<'_> {
         View {
             state: &self.state,
-            context: &self.stage.context,
+            context: &self.scene.context,
             extra: None,
         }
     }
@@ -222,20 +222,20 @@ impl<'a> Walk<'a> {
         let mut at = Some(from);
         while let Some(index) = at.filter(|index| Some(*index) != until) {
             self.reach.check()?;
-            self.stage.budget.begin_step()?;
+            self.scene.budget.begin_step()?;
             at = self.step(index)?;
-            self.stage.budget.check()?;
+            self.scene.budget.check()?;
         }
         Ok(())
     }
 
     /// Does one step, or recalls it; gives the node that comes next.
     fn step(&mut self, index: NodeIndex) -> Result<Option<NodeIndex>, Halt> {
-        let common = self.stage.common;
-        let node = &self.stage.graph().nodes[index.0 as usize];
+        let common = self.scene.common;
+        let node = &self.scene.graph().nodes[index.0 as usize];
         let kind = kind_name(&node.kind);
         self.enter(index, node);
-        if let Some(step) = common.recall(&self.path, kind, &self.stage.budget)? {
+        if let Some(step) = common.recall(&self.path, kind, &self.scene.budget)? {
             return self.follow_recalled(node, step);
         }
         common.started(&self.path, kind);
@@ -247,13 +247,14 @@ impl<'a> Walk<'a> {
         });
         let (done, error) = match done {
             Ok(done) => (done, None),
-            Err(halt) => match self.go_on(node, &halt) {
-                Some((done, message)) => (done, Some(message)),
-                None => {
+            Err(halt) => {
+                if let Some((done, message)) = self.go_on(node, &halt) {
+                    (done, Some(message))
+                } else {
                     self.inside.taken = self.inside.taken.plus(tally.all());
                     return Err(halt);
                 }
-            },
+            }
         };
         let told = common.is_told().then(|| done.update.clone());
         self.join(node, done.update)?;
@@ -294,18 +295,18 @@ impl<'a> Walk<'a> {
     }
 
     fn id(&self, index: NodeIndex) -> &str {
-        &self.stage.graph().nodes[index.0 as usize].id
+        &self.scene.graph().nodes[index.0 as usize].id
     }
 
     fn check(&self, update: &Map<String, Value>) -> Result<(), Halt> {
         self.state
-            .check(update, &self.stage.graph().keys)
+            .check(update, &self.scene.graph().keys)
             .map_err(|why| Halt::mismatch(&self.path, &why))
     }
 
     /// Joins the update of a step with the state.
     fn join(&mut self, node: &Node, update: Map<String, Value>) -> Result<(), Halt> {
-        let keys = &self.stage.graph().keys;
+        let keys = &self.scene.graph().keys;
         if let Some(answer) = answer_in(&node.kind, &update) {
             self.answer = Some(answer.clone());
         }
@@ -343,7 +344,7 @@ impl<'a> Walk<'a> {
     /// How the run goes on after a failure, when the node says so.
     fn go_on(&self, node: &Node, halt: &Halt) -> Option<(Done, String)> {
         let target = node.on_error?;
-        let caught = halt.caught(&self.path, self.stage.budget.depth())?;
+        let caught = halt.caught(&self.path, self.scene.budget.depth())?;
         let error = json!({
             "node": &*node.id,
             "message": caught.message,

@@ -31,7 +31,7 @@ impl Walk<'_> {
 
     fn asker<'b>(&'b self, node: &'b Node, tally: &'b mut Tally) -> Asker<'b> {
         Asker {
-            stage: self.stage,
+            scene: self.scene,
             reach: self.reach,
             path: self.path(),
             node,
@@ -86,7 +86,7 @@ impl Walk<'_> {
             ..view
         };
         let message = seen.as_str().unwrap_or_default();
-        let mut routed = message;
+        let mut passed_on = message;
         let mut next = router.otherwise.map_or(Next::On, Next::To);
         for rule in &router.rules {
             let rest = match &rule.fits {
@@ -102,14 +102,14 @@ impl Walk<'_> {
             };
             if let Some(rest) = rest {
                 if rule.strip {
-                    routed = rest.trim();
+                    passed_on = rest.trim();
                 }
                 next = Next::To(rule.target);
                 break;
             }
         }
         Ok(Done {
-            update: Map::from_iter([(key::ROUTED_MESSAGE.to_owned(), routed.into())]),
+            update: Map::from_iter([(key::ROUTED_MESSAGE.to_owned(), passed_on.into())]),
             next,
         })
     }
@@ -146,7 +146,7 @@ impl Walk<'_> {
     ) -> Result<Done, Halt> {
         let inner = self.asker(node, tally).subgraph(subgraph, self.view())?;
         Ok(Done {
-            update: inner.update(subgraph, self.path(), &self.stage.graph().keys)?,
+            update: inner.update(subgraph, self.path(), &self.scene.graph().keys)?,
             next: Next::On,
         })
     }

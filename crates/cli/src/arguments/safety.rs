@@ -31,7 +31,8 @@ Examples:
 const HEADING: &str = "Safety";
 
 /// How careful to be in one command. Each option narrows what the configuration allows.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, Args, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct SafetyOptions {
     /// A safety profile (see `agents safety list`), or a file that holds one
     #[arg(long, value_name = "PROFILE|FILE", help_heading = HEADING)]

@@ -245,6 +245,10 @@ Examples:
 /// The files of which there is a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaOf {
+    /// The file of an actor, for `actor add`
+    Actor,
+    /// The file of an MCP server, for `mcp add`
+    Mcp,
     /// The file of a tool, for `tool add`
     Tool,
     /// The file of a skill, for `skill add`

@@ -29,6 +29,9 @@ pub(crate) struct TurnOptions {
     pub(crate) rule: Vec<String>,
     #[command(flatten)]
     pub(crate) safety: SafetyOptions,
+    /// An MCP server, the tools of which may be called too; may be repeated
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) mcp: Vec<String>,
     /// The most that this session may cost, in US dollars
     #[arg(long, value_name = "USD")]
     pub(crate) max_cost: Option<String>,

@@ -5,7 +5,6 @@
 
 mod told;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use cleveragents_models::{CancellationToken, Catalogue, ModelName};
 use cleveragents_process::Cancel;
 use cleveragents_tools::Gate;
 
+use super::toolbox::{Equipment, Needs, Toolbox};
 use super::tooling::{self, InForce, Terminal};
 use crate::arguments::TurnOptions;
 use crate::context::Context;
@@ -39,8 +39,8 @@ pub(crate) struct Conversation<'c> {
     tools: ToolService,
     turns: TurnService,
     gate: Gate,
-    /// What models are told of the skills they have.
-    skills: Option<String>,
+    /// Tools of skills and servers, which run as long as the conversation.
+    equipment: Equipment,
     safety: InForce,
 }
 
@@ -74,15 +74,19 @@ impl<'c> Conversation<'c> {
         // A rule that cannot be read is told before anything is asked.
         tooling::rules(context, &tools, &options.rule)?;
         let safety = tooling::in_force(context, &options.safety)?;
-        let (registry, skills) = tooling::equipped(context, &tools, &options.skill)?;
+        let needs = Needs {
+            skills: options.skill.iter().cloned().collect(),
+            servers: options.mcp.iter().cloned().collect(),
+        };
+        let equipment = Toolbox::new(context)?.equip(&needs)?;
         Ok(Self {
             context,
             max_cost,
             catalogue,
             turns: TurnService::new(engine, sessions.clone()),
             sessions,
-            gate: Gate::new(registry),
-            skills,
+            gate: Gate::new(Arc::clone(&equipment.registry)),
+            equipment,
             tools,
             safety,
             options,
@@ -188,7 +192,7 @@ impl<'c> Conversation<'c> {
                 rules: &rules,
                 workspace: workspace.as_ref(),
                 approver: &terminal,
-                deferred: &BTreeSet::new(),
+                deferred: &self.equipment.deferred,
             },
             scopes: self.scopes(session),
             redactor: self.catalogue.redactor(),
@@ -212,7 +216,7 @@ impl<'c> Conversation<'c> {
     fn system(&self, workspace: Option<&SandboxWorkspace>) -> Vec<String> {
         let redactor = self.catalogue.redactor();
         let mut system = vec![instructions(workspace)];
-        let others = self.skills.clone().into_iter();
+        let others = self.equipment.announcement().into_iter();
         let others = others.chain(workspace.and_then(project_instructions));
         system.extend(others.map(|text| redactor.text(&text).into_owned()));
         system
@@ -240,7 +244,7 @@ fn own_sandbox(session: SessionId) -> String {
     format!("session-{session}").to_ascii_lowercase()
 }
 
-fn amount(text: &str) -> Result<MicroUsd, CommandError> {
+pub(crate) fn amount(text: &str) -> Result<MicroUsd, CommandError> {
     let dollars: Option<f64> = text.trim_start_matches('$').parse().ok();
     dollars
         .and_then(MicroUsd::from_usd_rounded_up)

@@ -1,5 +1,6 @@
 //! The commands, one module per group.
 
+pub(crate) mod actor;
 pub(crate) mod chat;
 pub(crate) mod cleanup;
 pub(crate) mod config;
@@ -8,10 +9,12 @@ pub(crate) mod db;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod init;
+pub(crate) mod mcp;
 pub(crate) mod model;
 pub(crate) mod permission;
 pub(crate) mod project;
 pub(crate) mod resource;
+pub(crate) mod run;
 pub(crate) mod safety;
 pub(crate) mod sandbox;
 pub(crate) mod schema;
@@ -19,6 +22,7 @@ pub(crate) mod session;
 pub(crate) mod skill;
 pub(crate) mod system;
 pub(crate) mod tool;
+pub(crate) mod toolbox;
 pub(crate) mod tooling;
 
 use std::io::{IsTerminal, Read as _, Write};
@@ -29,8 +33,8 @@ use cleveragents_domain::Code;
 use serde_json::json;
 
 use crate::arguments::{
-    Arguments, Cleanup, Command, Config, Db, Model, ModelKey, Permission, Project, Resource,
-    ResourceType, Safety, Sandbox, Session, Skill, Tool,
+    Actor, ActorContext, Arguments, Cleanup, Command, Config, Db, Mcp, Model, ModelKey, Permission,
+    Project, Resource, ResourceType, Run, Safety, Sandbox, Session, Skill, Tool,
 };
 use crate::context::Context;
 use crate::output::{CommandError, Report};
@@ -48,6 +52,32 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Config(Config::Set { .. }) => "config set",
         Command::Config(Config::Unset { .. }) => "config unset",
         Command::Config(Config::List) => "config list",
+        Command::Actor(Actor::Add { .. }) => "actor add",
+        Command::Actor(Actor::List { .. }) => "actor list",
+        Command::Actor(Actor::Show { .. }) => "actor show",
+        Command::Actor(Actor::Update { .. }) => "actor update",
+        Command::Actor(Actor::Remove { .. }) => "actor remove",
+        Command::Actor(Actor::SetDefault { .. }) => "actor set-default",
+        Command::Actor(Actor::Run(_)) => "actor run",
+        Command::Actor(Actor::Graph { .. }) => "actor graph",
+        Command::Actor(Actor::Context(ActorContext::List)) => "actor context list",
+        Command::Actor(Actor::Context(ActorContext::Show { .. })) => "actor context show",
+        Command::Actor(Actor::Context(ActorContext::Clear { .. })) => "actor context clear",
+        Command::Actor(Actor::Context(ActorContext::Remove { .. })) => "actor context remove",
+        Command::Actor(Actor::Context(ActorContext::Export { .. })) => "actor context export",
+        Command::Actor(Actor::Context(ActorContext::Import { .. })) => "actor context import",
+        Command::Mcp(Mcp::Add(_)) => "mcp add",
+        Command::Mcp(Mcp::Import { .. }) => "mcp import",
+        Command::Mcp(Mcp::List) => "mcp list",
+        Command::Mcp(Mcp::Show { .. }) => "mcp show",
+        Command::Mcp(Mcp::Test { .. }) => "mcp test",
+        Command::Mcp(Mcp::Login { .. }) => "mcp login",
+        Command::Mcp(Mcp::Remove { .. }) => "mcp remove",
+        Command::Run(Run::List(_)) => "run list",
+        Command::Run(Run::Show { .. }) => "run show",
+        Command::Run(Run::Resume(_)) => "run resume",
+        Command::Run(Run::Cancel { .. }) => "run cancel",
+        Command::Run(Run::Replay { .. }) => "run replay",
         Command::Chat(_) => "chat",
         Command::Session(Session::Create(_)) => "session create",
         Command::Session(Session::List(_)) => "session list",
@@ -137,6 +167,9 @@ pub(crate) fn run(
         Command::Info => system::info(context)?,
         Command::Diagnostics(arguments) => diagnostics::run(context, &arguments)?,
         Command::Config(command) => config::show(context, &command)?,
+        Command::Actor(command) => return actor::run(context, command),
+        Command::Mcp(command) => mcp::run(context, command)?,
+        Command::Run(command) => run::run(context, command)?,
         Command::Chat(arguments) => chat::run(context, arguments)?,
         Command::Session(command) => return session::run(context, command, is_markdown),
         Command::Resource(command) => return resource::run(context, command),

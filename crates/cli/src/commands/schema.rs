@@ -8,6 +8,8 @@ use super::write_document;
 /// Writes a schema to standard output, and nothing else.
 pub(super) fn run(of: SchemaOf) -> Result<(), CommandError> {
     let schema = match of {
+        SchemaOf::Actor => cleveragents_actors::schema(),
+        SchemaOf::Mcp => cleveragents_mcp::schema(),
         SchemaOf::Tool => cleveragents_tools::custom::schema(),
         SchemaOf::Skill => cleveragents_skills::collection::schema(),
         SchemaOf::Models => cleveragents_models::file_schema(),

@@ -176,26 +176,3 @@ pub(crate) fn registry(context: &Context, tools: &ToolService) -> Result<Arc<Reg
     }
     Ok(Arc::new(callable.registry))
 }
-
-/// The tools that can be called with some skills, and what a model is told of these.
-pub(crate) fn equipped(
-    context: &Context,
-    tools: &ToolService,
-    skills: &[String],
-) -> Result<(Arc<Registry>, Option<String>), CommandError> {
-    let registry = registry(context, tools)?;
-    if skills.is_empty() {
-        return Ok((registry, None));
-    }
-    let variables = context.variables();
-    let equipped = context.skills()?.equip(skills, &registry, &variables)?;
-    for server in equipped.servers() {
-        let name = &server.server.name;
-        let warning = format!("warning: the server {name} of a skill is not connected to here\n");
-        // Nobody may be there to read it.
-        let _told = std::io::stderr().write_all(visible_lines(&warning).as_bytes());
-    }
-    let announcement = equipped.announcement(None);
-    let announcement = (!announcement.is_empty()).then_some(announcement);
-    Ok((Arc::new(equipped.registry), announcement))
-}

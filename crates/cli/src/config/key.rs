@@ -79,7 +79,7 @@ pub struct Key {
 pub mod keys;
 
 /// Every key, in the order shown to people.
-pub static KEYS: [&Key; 21] = [
+pub static KEYS: [&Key; 27] = [
     &keys::FORMAT,
     &keys::DATABASE_URL,
     &keys::AUTOMATION_PROFILE,
@@ -94,6 +94,12 @@ pub static KEYS: [&Key; 21] = [
     &keys::SAFETY_ALLOW_TOOLS,
     &keys::SAFETY_MAX_CALLS,
     &keys::SAFETY_APPROVE_WRITES,
+    &keys::ACTOR_GENERAL,
+    &keys::ACTOR_STRATEGY,
+    &keys::ACTOR_EXECUTION,
+    &keys::ACTOR_ESTIMATION,
+    &keys::ACTOR_INVARIANT,
+    &keys::ACTOR_REVIEW,
     &keys::MODEL_DEFAULT,
     &keys::MODEL_FALLBACK,
     &keys::MODEL_RETRIES,

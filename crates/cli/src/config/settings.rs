@@ -22,6 +22,7 @@ pub struct Settings {
     events_days: u32,
     budget_per_session: Option<MicroUsd>,
     budget_per_day: Option<MicroUsd>,
+    actor_default: Option<String>,
     model_default: Option<ModelName>,
     model_fallback: Vec<ModelName>,
     model_retries: u32,
@@ -59,6 +60,7 @@ impl Settings {
             events_days: u32::try_from(number(&keys::EVENTS_DAYS)?).unwrap_or(u32::MAX),
             budget_per_session: cents(&keys::BUDGET_SESSION_CENTS)?,
             budget_per_day: cents(&keys::BUDGET_DAY_CENTS)?,
+            actor_default: text(&keys::ACTOR_GENERAL)?,
             model_default: text(&keys::MODEL_DEFAULT)?.and_then(|name| name.parse().ok()),
             model_fallback: text(&keys::MODEL_FALLBACK)?
                 .and_then(|list| models(&list))
@@ -120,6 +122,11 @@ impl Settings {
     }
 
     /// The model that answers when nobody names one.
+    pub fn actor_default(&self) -> Option<&str> {
+        self.actor_default.as_deref()
+    }
+
+    /// The model that answers when none is named.
     pub const fn model_default(&self) -> Option<&ModelName> {
         self.model_default.as_ref()
     }

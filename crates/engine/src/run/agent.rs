@@ -12,7 +12,7 @@ use cleveragents_models::{
 use cleveragents_store::messages::{Announce, Appended};
 use cleveragents_store::sessions::NewSession;
 use cleveragents_store::{invocations, messages, sessions, turns};
-use cleveragents_tools::{CallOutcome, check_schema};
+use cleveragents_tools::{CallOutcome, check_value};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Work<'_> {
             .means
             .models
             .open(agent.model.as_deref())
-            .map_err(|error| refused(error.to_string()))?;
+            .map_err(refused)?;
         let gate = self.gate(&agent.tools, &agent.skills, &agent.mcp_servers)?;
         let mut number = 0_u32;
         let mut prompt = Some(call.prompt.clone());
@@ -280,7 +280,7 @@ fn answer(format: Option<&ResponseFormat>, text: &str) -> Result<Value, String> 
     };
     let value: Value =
         serde_json::from_str(unfenced(text)).map_err(|error| format!("it is not JSON: {error}"))?;
-    check_schema(&format.schema, &value)?;
+    check_value(&format.schema, &value)?;
     Ok(value)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cleveragents_actors::ports::RunObserver;
 use cleveragents_actors::ports::StepPath;
-use cleveragents_models::{Model, ModelError, Redactor, ToolCall};
+use cleveragents_models::{Model, Redactor, ToolCall};
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
 use cleveragents_tools::{
@@ -17,7 +17,7 @@ use crate::tool::{SandboxWorkspace, SpendScope};
 /// Opens models by name.
 pub trait ModelSource: Sync {
     /// A model; the usual one when no name is given.
-    fn open(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError>;
+    fn open(&self, name: Option<&str>) -> Result<Arc<dyn Model>, String>;
 }
 
 /// Says which tools skills and servers bring.

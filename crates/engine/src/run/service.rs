@@ -30,6 +30,8 @@ const CANDIDATES: u64 = 5;
 
 /// What a run begins with.
 pub struct RunStart {
+    /// Its id.
+    pub id: RunId,
     /// The actor.
     pub actor: Arc<Actor>,
     /// The hash of its file.
@@ -95,14 +97,13 @@ impl RunService {
         }
     }
 
-    /// Begins a run and does it. `begun` is told its id as soon as it is stored.
+    /// Begins a run and does it.
     pub fn start(
         &self,
         start: &RunStart,
         means: &RunMeans<'_>,
-        begun: &dyn Fn(RunId),
     ) -> Result<RunReport, RunServiceError> {
-        let id = RunId::generate();
+        let id = start.id;
         let lease = self.take(id)?;
         let new = NewRun {
             id,
@@ -128,7 +129,6 @@ impl RunService {
             sessions::insert(unit, id.session(""), &session, EventKind::SessionCreated)?;
             runs::insert(unit, &new)
         })?;
-        begun(id);
         self.drive(
             id,
             &start.actor,
@@ -274,6 +274,12 @@ impl RunService {
             }),
             other => Ok(other?),
         }
+    }
+
+    /// Says who works on a run, before anything else is taken that whoever does may hold too. The lease
+    /// itself is taken when the run is gone on with.
+    pub fn require_free(&self, id: RunId) -> Result<(), RunServiceError> {
+        self.take(id).map(drop)
     }
 
     /// The run that a person means: a whole id, or the first six or more characters of one.

@@ -62,6 +62,13 @@ impl Equipped {
         self.skills.iter().flat_map(|(_, flat)| &flat.servers)
     }
 
+    /// The names of the servers of one skill.
+    pub fn servers_of(&self, name: &str) -> Vec<String> {
+        let servers = self.flat(name).map(|flat| flat.servers.as_slice());
+        let servers = servers.unwrap_or_default().iter();
+        servers.map(|server| server.server.name.clone()).collect()
+    }
+
     /// What a model is told of the agent skills among some skills, or among all; empty for none.
     pub fn announcement(&self, names: Option<&[String]>) -> String {
         let mut agents: Vec<AgentSkill> = Vec::new();

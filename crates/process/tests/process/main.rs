@@ -9,6 +9,7 @@ mod parent;
 mod policy;
 mod starting;
 mod streams;
+mod talking;
 mod terminal;
 mod tools;
 mod writing;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         starting::TESTS,
         streams::TESTS,
         ending::TESTS,
+        talking::TESTS,
         writing::TESTS,
         network::TESTS,
         kernel::TESTS,

@@ -4,10 +4,11 @@
 #![expect(clippy::print_stdout, reason = "its report is read by the test")]
 
 use crate::harness::{Held, Sandbox};
-use cleveragents_process::{Cancel, Input, Output, run};
+use cleveragents_process::{Cancel, Input, Output, run, start};
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use std::ffi::OsString;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -34,6 +35,12 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
         "inherit" => (Input::Inherit, Output::Inherit),
         _ => (Input::Inherit, Output::Terminal),
     };
+    if *output == "talk" {
+        let started = start(invocation, Box::new(|_| {}));
+        // Until this program is killed.
+        let _unless_closed = started.map(|(_running, mut pipes)| pipes.output.read(&mut [0]));
+        return Some(0);
+    }
     let finished = run(&invocation, &Cancel::new());
     let foreground = tcgetpgrp(std::io::stdin())
         .ok()

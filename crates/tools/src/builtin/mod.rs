@@ -25,6 +25,8 @@ mod tree;
 mod walk;
 mod write;
 
+pub use paths::{Located, locate};
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -7,8 +7,9 @@
 //! between leads nowhere.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cleveragents_domain::{FileKind, FileMode, TreePath};
 use cleveragents_sandbox::{Root, Stat};
@@ -166,6 +167,29 @@ pub(super) fn target<'a>(
     place(grounds, given, last, access)?.inner(given)
 }
 
+/// A place in the sandbox, as a tool that is no part of the program needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located {
+    /// What rules can speak about.
+    pub subject: Subject,
+    /// Where it is on this machine, without a link or `..` in it at this moment.
+    pub real: PathBuf,
+}
+
+/// Finds the place in the sandbox that a path means, by names alone; links are followed.
+pub fn locate(grounds: Grounds<'_>, given: &str, access: Access) -> Result<Located, Unprepared> {
+    let place = place(grounds, given, Last::Follow, access)?;
+    let top = place.root().path();
+    let real = match &place.path {
+        Some(path) => top.join(OsStr::from_bytes(path.as_bytes())),
+        None => top.to_owned(),
+    };
+    Ok(Located {
+        subject: place.subject(access),
+        real,
+    })
+}
+
 /// Whether a path stands for the whole sandbox.
 pub(super) fn is_everything(given: Option<&str>) -> bool {
     given.is_none_or(|given| !given.starts_with('/') && names_of(given.as_bytes()).is_empty())
@@ -298,7 +322,7 @@ fn follow(
         let link = link.map_err(|error| outside(given, error.to_string()))?;
         let mut next = if link.starts_with(b"/") {
             done.clear();
-            let target = Path::new(std::ffi::OsStr::from_bytes(&link));
+            let target = Path::new(OsStr::from_bytes(&link));
             beneath(part, target).ok_or_else(|| {
                 outside(given, format!("the link `{here}` leads out of the sandbox"))
             })?

@@ -59,7 +59,8 @@ pub fn redact_value(redactor: &dyn Redact, value: &Value) -> Value {
     }
 }
 
-fn is_secret_name(name: &str) -> bool {
+/// Whether a field of this name holds a secret, by its name.
+pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('-', "_");
     name == "token" || SECRET_NAMES.iter().any(|secret| name.contains(secret))
 }

@@ -13,7 +13,7 @@ mod rules;
 pub(crate) use fence::Consent;
 pub use fence::Fence;
 pub use named::{STANDARD, Safety};
-pub use pattern::ToolPattern;
+pub use pattern::{ToolPattern, fits};
 pub use profile::{AllowList, Guards, SafetyProfile};
 pub use rule::{Effect, Rule, RuleError};
 pub use rules::{Decision, PermissionRules};

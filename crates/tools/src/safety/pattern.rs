@@ -12,7 +12,7 @@ use crate::builtin::NAMES;
 use crate::name::ToolName;
 
 /// Whether a text fits a pattern in which `*` stands for anything and `?` for one letter.
-pub(crate) fn fits(pattern: &str, text: &str) -> bool {
+pub fn fits(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
     let (mut at, mut here) = (0, 0);

@@ -56,7 +56,7 @@ fn parse_metadata(text: Option<&str>) -> Result<Metadata, SessionError> {
 }
 
 /// Reads all of standard input as one text, without the line break that ends it.
-pub(super) fn read_text(context: &Context) -> Result<String, CommandError> {
+pub(crate) fn read_text(context: &Context) -> Result<String, CommandError> {
     let limit = context.settings.max_message_bytes();
     let failure = |error: std::io::Error| unreadable("standard input", &error);
     let mut input = stdin().lock();

@@ -7,6 +7,8 @@ mod manage;
 mod search;
 mod tell;
 
+pub(crate) use append::read_text;
+
 use cleveragents_domain::{Message, Session as StoredSession};
 use cleveragents_engine::SessionError;
 use serde_json::{Value, json};

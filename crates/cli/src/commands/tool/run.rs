@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::input;
 use crate::arguments::ToolRun;
+use crate::commands::toolbox::{Needs, Toolbox};
 use crate::commands::tooling::{self, Secrets, Terminal};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
@@ -33,7 +34,12 @@ pub(super) fn run(
     arguments: &ToolRun,
 ) -> Result<Report, CommandError> {
     let secrets = Secrets::of(&context.models(None)?);
-    let (registry, _) = tooling::equipped(context, &tools, &arguments.skill)?;
+    let toolbox = Toolbox::new(context)?;
+    let equipment = toolbox.equip(&Needs {
+        skills: arguments.skill.iter().cloned().collect(),
+        servers: toolbox.server_of(&arguments.tool.name).into_iter().collect(),
+    })?;
+    let registry = Arc::clone(&equipment.registry);
     if registry.get(&arguments.tool.name).is_err()
         && let Ok(stored) = tools.find_stored(&arguments.tool.name)
     {

@@ -247,3 +247,26 @@ pub static MODEL_TOTAL_TIMEOUT_SECONDS: Key = Key {
     scope: Scope::Person,
     description: "The longest call of a model with all its attempts, in seconds",
 };
+
+macro_rules! default_actors {
+    ($($constant:ident = $role:literal, $variable:literal, $description:literal;)+) => {$(
+        #[doc = $description]
+        pub static $constant: Key = Key {
+            name: concat!("actor.default.", $role),
+            kind: Kind::Name,
+            default: Fallback::Automatic,
+            variable: $variable,
+            scope: Scope::Person,
+            description: $description,
+        };
+    )+};
+}
+
+default_actors! {
+    ACTOR_GENERAL = "general", "CLEVERAGENTS_ACTOR_DEFAULT_GENERAL", "The actor that runs when nobody names one";
+    ACTOR_STRATEGY = "strategy", "CLEVERAGENTS_ACTOR_DEFAULT_STRATEGY", "The actor that thinks plans out";
+    ACTOR_EXECUTION = "execution", "CLEVERAGENTS_ACTOR_DEFAULT_EXECUTION", "The actor that carries plans out";
+    ACTOR_ESTIMATION = "estimation", "CLEVERAGENTS_ACTOR_DEFAULT_ESTIMATION", "The actor that says what a plan will take";
+    ACTOR_INVARIANT = "invariant", "CLEVERAGENTS_ACTOR_DEFAULT_INVARIANT", "The actor that brings invariants together";
+    ACTOR_REVIEW = "review", "CLEVERAGENTS_ACTOR_DEFAULT_REVIEW", "The actor that looks at results";
+}

@@ -1,0 +1,261 @@
+//! The rules of a graph as a whole: it has a beginning and an end, every node can be reached, and the
+//! branches of a parallel node meet. Each rule is one walk along the edges.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::file::{Complaint, Place};
+use crate::graph::{Edge, Key, Node, NodeIndex, NodeKind};
+use crate::state::Reducer;
+
+/// A graph that is not checked yet.
+pub(super) struct Draft {
+    /// The nodes; one more than the file has when somebody goes to `end`.
+    pub(super) nodes: Vec<Node>,
+    /// Where they stand in the file.
+    pub(super) places: Vec<Place>,
+    /// Where a run begins.
+    pub(super) entry: NodeIndex,
+    /// The exits that the file names, with the place where it does.
+    pub(super) exits: Vec<(NodeIndex, Place)>,
+}
+
+/// The nodes with their exits, and with the ways to the joins that files need not write.
+pub(super) fn finish(mut draft: Draft) -> Result<Vec<Node>, Complaint> {
+    for (exit, _) in &draft.exits {
+        draft.nodes[exit.0 as usize].is_exit = true;
+    }
+    draft.join_branches()?;
+    draft.find_exits()?;
+    draft.check_reach()?;
+    Ok(draft.nodes)
+}
+
+/// Where a run may go from a node, failures aside.
+fn ways(node: &Node) -> Vec<NodeIndex> {
+    let mut ways: Vec<NodeIndex> = node.edges.iter().map(|edge| edge.target).collect();
+    match &node.kind {
+        NodeKind::Conditional(node) => {
+            ways.extend(node.conditions.iter().map(|(_, target)| *target));
+            ways.extend(node.otherwise);
+        }
+        NodeKind::Router(node) => {
+            ways.extend(node.rules.iter().map(|rule| rule.target));
+            ways.extend(node.otherwise);
+        }
+        // What is between the branches and the join is its own affair.
+        NodeKind::Parallel(node) => ways.push(node.join),
+        _ => {}
+    }
+    ways
+}
+
+/// Whether a node comes to a stand when nothing of its own decides.
+fn is_open(node: &Node) -> bool {
+    let decides = match &node.kind {
+        NodeKind::Conditional(node) => node.otherwise.is_some(),
+        NodeKind::Router(node) => node.otherwise.is_some(),
+        NodeKind::Parallel(_) => true,
+        _ => false,
+    };
+    !decides && node.edges.is_empty()
+}
+
+impl Draft {
+    fn node(&self, index: NodeIndex) -> &Node {
+        &self.nodes[index.0 as usize]
+    }
+
+    fn node_mut(&mut self, index: NodeIndex) -> &mut Node {
+        &mut self.nodes[index.0 as usize]
+    }
+
+    fn place(&self, index: NodeIndex) -> Place {
+        let place = self.places.get(index.0 as usize);
+        place.copied().unwrap_or(Place { line: 1, column: 1 })
+    }
+
+    /// Walks each branch up to its join. Where a branch stops short of it, it goes there.
+    fn join_branches(&mut self) -> Result<(), Complaint> {
+        // Which walk came by last: nothing has to be cleared between them.
+        let mut seen = vec![0_u32; self.nodes.len()];
+        let mut walk = 0;
+        for number in 0..self.places.len() {
+            let NodeKind::Parallel(parallel) = &self.nodes[number].kind else {
+                continue;
+            };
+            let (branches, join) = (parallel.branches.clone(), parallel.join);
+            for branch in branches {
+                walk += 1;
+                self.join_branch(number, branch, join, &mut seen, walk)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn join_branch(
+        &mut self,
+        parallel: usize,
+        branch: NodeIndex,
+        join: NodeIndex,
+        seen: &mut [u32],
+        walk: u32,
+    ) -> Result<(), Complaint> {
+        let wrong = |draft: &Self, at: NodeIndex, what: &str| {
+            let message = format!(
+                "a branch of `{}` {what} before it comes to `{}`",
+                draft.nodes[parallel].id,
+                draft.node(join).id
+            );
+            let fix = format!(
+                "let `{}` lead to `{}`",
+                draft.node(at).id,
+                draft.node(join).id
+            );
+            Complaint::rule(draft.place(at), message, fix)
+        };
+        let mut meets = false;
+        let mut ahead = vec![branch];
+        while let Some(index) = ahead.pop() {
+            if index == join {
+                meets = true;
+                continue;
+            }
+            if index.0 as usize == parallel {
+                return Err(wrong(self, branch, "leads back to it"));
+            }
+            if std::mem::replace(&mut seen[index.0 as usize], walk) == walk {
+                continue;
+            }
+            if self.node(index).is_exit || self.places.len() == index.0 as usize {
+                return Err(wrong(self, index, "ends the run"));
+            }
+            if is_open(self.node(index)) {
+                self.node_mut(index).edges.push(Edge {
+                    target: join,
+                    condition: None,
+                });
+            }
+            ahead.extend(ways(self.node(index)));
+            ahead.extend(self.node(index).on_error);
+        }
+        if meets {
+            Ok(())
+        } else {
+            Err(wrong(self, branch, "goes round in a circle"))
+        }
+    }
+
+    /// Without a word about it, a run ends where nothing follows.
+    fn find_exits(&mut self) -> Result<(), Complaint> {
+        let stops = |node: &Node| ways(node).is_empty();
+        let named = !self.exits.is_empty();
+        let last = self.places.len();
+        for number in 0..self.nodes.len() {
+            if self.nodes[number].is_exit || !stops(&self.nodes[number]) {
+                continue;
+            }
+            // The node for `end` is an exit whatever the file names.
+            if named && number < last {
+                let message = format!(
+                    "nothing follows the node `{}`, and it is no exit",
+                    self.nodes[number].id
+                );
+                let fix = "add `next: …`, or name it in `exit_nodes`";
+                return Err(Complaint::rule(self.places[number], message, fix));
+            }
+            self.nodes[number].is_exit = true;
+        }
+        if self.nodes.iter().any(|node| node.is_exit) {
+            return Ok(());
+        }
+        let message = "the graph has no end: every node leads to another";
+        let fix = "name the last node in `exit_nodes`, or give it `exit: true`";
+        Err(Complaint::rule(self.place(self.entry), message, fix))
+    }
+
+    fn check_reach(&self) -> Result<(), Complaint> {
+        let mut seen = vec![false; self.nodes.len()];
+        let mut ahead = vec![self.entry];
+        while let Some(index) = ahead.pop() {
+            if std::mem::replace(&mut seen[index.0 as usize], true) {
+                continue;
+            }
+            let node = self.node(index);
+            ahead.extend(node.on_error);
+            if let NodeKind::Parallel(parallel) = &node.kind {
+                ahead.extend(&parallel.branches);
+            }
+            // A run does not go on after an exit.
+            if !node.is_exit {
+                ahead.extend(ways(node));
+            }
+        }
+        for (exit, place) in &self.exits {
+            if !seen[exit.0 as usize] {
+                let message = format!("the exit `{}` cannot be reached", self.node(*exit).id);
+                let fix = "let a node lead to it";
+                return Err(Complaint::rule(*place, message, fix));
+            }
+        }
+        match seen.iter().position(|seen| !seen) {
+            None => {}
+            Some(number) => {
+                let node = &self.nodes[number];
+                let message = format!("nothing leads to the node `{}`", node.id);
+                let fix = "let another node lead to it with `next`, or leave it out";
+                let index = NodeIndex(u32::try_from(number).unwrap_or(u32::MAX));
+                return Err(Complaint::rule(self.place(index), message, fix));
+            }
+        }
+        if seen
+            .iter()
+            .zip(&self.nodes)
+            .any(|(seen, node)| *seen && node.is_exit)
+        {
+            return Ok(());
+        }
+        let message = "no end of the graph can be reached";
+        let fix = "let a node lead to an exit";
+        Err(Complaint::rule(self.place(self.entry), message, fix))
+    }
+}
+
+/// Warns of branches that write the same key, of which only the last update stays.
+pub(super) fn same_output(
+    nodes: &[Node],
+    keys: &BTreeMap<String, Key>,
+    mut warn: impl FnMut(String),
+) {
+    for node in nodes {
+        let NodeKind::Parallel(parallel) = &node.kind else {
+            continue;
+        };
+        let mut written = BTreeSet::new();
+        for branch in &parallel.branches {
+            let Some(output) = nodes.get(branch.0 as usize).and_then(output) else {
+                continue;
+            };
+            let is_joined = keys
+                .get(output)
+                .is_some_and(|key| key.reducer != Reducer::Replace);
+            if !is_joined && !written.insert(output) {
+                warn(format!(
+                    "several branches of `{}` write `{output}`, and only the last stays: give each its \
+                     own `output`, or say `state: {{{output}: append}}`",
+                    node.id
+                ));
+                break;
+            }
+        }
+    }
+}
+
+/// The key that a node writes its answer to.
+fn output(node: &Node) -> Option<&str> {
+    match &node.kind {
+        NodeKind::Agent(node) => Some(&node.output),
+        NodeKind::Tool(node) => Some(&node.output),
+        NodeKind::Map(node) => Some(&node.output),
+        _ => None,
+    }
+}

@@ -1,0 +1,160 @@
+//! What decides where a run goes: conditions in all their forms, checks, rules of routers.
+
+use serde_json::Value;
+
+use super::Compiler;
+use super::argument::{expression, is_key};
+use super::graph::Targets;
+use crate::expression::Expression;
+use crate::file::{At, CHECK, CONDITION, Complaint, Fields, RULE, Tree, list, text};
+use crate::graph::{ConditionalNode, Fits, NodeIndex, RouterNode, RouterRule};
+
+impl<'c> Compiler<'c> {
+    /// A condition: an expression, or a map that compares a key with a value.
+    pub(super) fn condition(&self, tree: &'c At<Tree>) -> Result<Expression, Complaint> {
+        match &tree.value {
+            Tree::Map(_) => {
+                let fields = self.open(tree, &CONDITION)?;
+                fields.word("type", &[("context_value", ())])?;
+                let key = text(fields.needed("context_value", "a condition")?)?;
+                let value = fields.needed("equals", "a condition")?;
+                compared(&key, &value.value.json())
+            }
+            // `condition: true` and `condition: false` are expressions too.
+            Tree::Bool(value) => expression(&At::new(value.to_string(), tree.place)),
+            _ => expression(&text(tree)?),
+        }
+    }
+
+    pub(super) fn conditional(
+        &self,
+        fields: &Fields<'c>,
+        targets: &Targets<'_>,
+    ) -> Result<ConditionalNode, Complaint> {
+        let mut conditions = Vec::new();
+        if let Some(tree) = fields.get("if") {
+            let then = text(fields.needed("then", "a conditional node with `if`")?)?;
+            conditions.push((self.condition(tree)?, targets.find(&then)?));
+        }
+        for check in fields.get("conditions").map_or(Ok(&[][..]), list)? {
+            let check = self.open(check, &CHECK)?;
+            let target = text(check.needed("route_to", "a check")?)?;
+            let holds = self.condition(check.needed("check", "a check")?)?;
+            conditions.push((holds, targets.find(&target)?));
+        }
+        if conditions.is_empty() {
+            let message = "the conditional node has nothing to check";
+            let fix = "add `if: …` with `then: …`, or `conditions: [{check: …, route_to: …}]`";
+            return Err(Complaint::rule(fields.place, message, fix));
+        }
+        Ok(ConditionalNode {
+            conditions,
+            otherwise: targets.field(fields, "otherwise")?,
+        })
+    }
+
+    pub(super) fn router(
+        &self,
+        fields: &Fields<'c>,
+        targets: &Targets<'_>,
+    ) -> Result<RouterNode, Complaint> {
+        let rules = list(fields.needed("rules", "a router")?)?;
+        Ok(RouterNode {
+            message: fields
+                .text("message")?
+                .map(|text| expression(&text))
+                .transpose()?,
+            rules: rules
+                .iter()
+                .map(|rule| self.rule(rule, targets))
+                .collect::<Result<_, _>>()?,
+            otherwise: targets.field(fields, "otherwise")?,
+        })
+    }
+
+    fn rule(&self, tree: &'c At<Tree>, targets: &Targets<'_>) -> Result<RouterRule, Complaint> {
+        let fields = self.open(tree, &RULE)?;
+        let target: NodeIndex = targets.find(&text(fields.needed("target", "a rule")?)?)?;
+        let mut fits = Vec::new();
+        for (field, kind) in SEARCHES {
+            if let Some(text) = fields.text(field)? {
+                fits.push(kind(text.value));
+            }
+        }
+        if let Some(kind) = fields.word("type", SEARCHES)? {
+            fits.push(kind(
+                text(fields.needed("value", "a rule with a `type`")?)?.value,
+            ));
+        } else if let Some(value) = fields.text("value")? {
+            let message = "nothing says how the `value` is looked for";
+            let fix = "add `type: prefix`, `contains`, `suffix` or `equals`";
+            return Err(Complaint::rule(value.place, message, fix));
+        }
+        if let Some(tree) = fields.get("condition") {
+            fits.push(self.rule_condition(tree)?);
+        }
+        if fits.len() > 1 {
+            let message = "a rule looks for one thing";
+            let fix = "make one rule of each";
+            return Err(Complaint::rule(fields.place, message, fix));
+        }
+        Ok(RouterRule {
+            fits: fits.pop().unwrap_or(Fits::Always),
+            target,
+            strip: fields.flag("strip")?.unwrap_or(true),
+        })
+    }
+
+    /// The old form of a rule compares the text, or a key of the state, with a value.
+    fn rule_condition(&self, tree: &'c At<Tree>) -> Result<Fits, Complaint> {
+        if matches!(tree.value, Tree::Map(_)) {
+            let fields = self.open(tree, &CONDITION)?;
+            if fields.get("context_value").is_none()
+                && let Some(value) = fields.text("equals")?
+            {
+                return Ok(Fits::Equals(value.value));
+            }
+        }
+        Ok(Fits::Check(self.condition(tree)?))
+    }
+}
+
+type Search = fn(String) -> Fits;
+
+const SEARCHES: &[(&str, Search)] = &[
+    ("prefix", Fits::Prefix),
+    ("contains", Fits::Contains),
+    ("suffix", Fits::Suffix),
+    ("equals", Fits::Equals),
+];
+
+/// Compares a key of the state with a value. A key that nobody set is equal to nothing.
+fn compared(key: &At<String>, value: &Value) -> Result<Expression, Complaint> {
+    let path = &key.value;
+    if !path.split('.').all(is_key) {
+        let message = format!("`{path}` is not a key of the state");
+        let fix = "write a key, such as `status` or `review.score`";
+        return Err(Complaint::rule(key.place, message, fix));
+    }
+    let text = format!("{path} is defined and {path} == {}", literal(value));
+    expression(&At::new(text, key.place))
+}
+
+/// A value as expressions write it.
+fn literal(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(literal).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, value)| format!("{}: {}", Value::String(name.clone()), literal(value)))
+                .collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,464 @@
+//! A graph: its nodes, the ways between them, its keys and limits.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use cleveragents_domain::{MicroUsd, nearest};
+
+use super::argument::key;
+use super::check::{self, Draft};
+use super::node::{Around, Kind, seconds};
+use super::resolver::Trail;
+use super::{Compiler, Settings};
+use crate::file::{
+    At, Complaint, EDGE, Fields, KEY, LIMITS, NODE, ROUTE, Tree, list, map, meant, text, unexpected,
+};
+use crate::graph::{
+    Agent, Edge, FunctionNode, Graph, Key, Limits, Node, NodeIndex, NodeKind, ResponseFormat,
+};
+use crate::state::Reducer;
+
+/// The most that a failed node is repeated.
+const MOST_RETRIES: u64 = 100;
+
+/// The nodes of a graph by their ids.
+pub(super) struct Targets<'a> {
+    index: HashMap<&'a str, NodeIndex>,
+    /// Whether somebody goes to `end` though no node is called so.
+    goes_to_end: Cell<bool>,
+}
+
+impl Targets<'_> {
+    /// The node of this id.
+    pub(super) fn find(&self, id: &At<String>) -> Result<NodeIndex, Complaint> {
+        if let Some(index) = self.index.get(id.value.as_str()) {
+            return Ok(*index);
+        }
+        if is_sign(&id.value, "end") {
+            self.goes_to_end.set(true);
+            return Ok(index_of(self.index.len()));
+        }
+        let message = format!("there is no node `{}`", id.value);
+        let known = self.index.keys().copied();
+        // Ids are in no order here; the first of equals is to be the same every time.
+        let mut near = nearest::all(&id.value, known, 8);
+        near.sort();
+        let fix = meant(&id.value, near.iter().map(String::as_str), || {
+            "add it to `nodes`, or name another".to_owned()
+        });
+        Err(Complaint::rule(id.place, message, fix))
+    }
+
+    /// The node that a field names.
+    pub(super) fn field(
+        &self,
+        fields: &Fields<'_>,
+        name: &str,
+    ) -> Result<Option<NodeIndex>, Complaint> {
+        fields.text(name)?.map(|id| self.find(&id)).transpose()
+    }
+}
+
+/// Whether an id is the sign for the beginning or the end of a graph: `end`, `END`, `__end__`.
+fn is_sign(id: &str, sign: &str) -> bool {
+    id.trim_matches('_').eq_ignore_ascii_case(sign)
+}
+
+fn index_of(number: usize) -> NodeIndex {
+    // A file of a megabyte has fewer nodes.
+    NodeIndex(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// A graph of one node, without limits of its own.
+pub(super) fn of_one(id: &str, kind: NodeKind) -> Graph {
+    Graph {
+        nodes: vec![Node {
+            id: id.into(),
+            kind,
+            edges: Vec::new(),
+            is_exit: true,
+            timeout: None,
+            retries: 0,
+            on_error: None,
+        }],
+        entry: NodeIndex(0),
+        keys: BTreeMap::new(),
+        limits: Limits::of_nodes(1),
+    }
+}
+
+impl<'c> Compiler<'c> {
+    /// The graph of an actor.
+    pub(super) fn graph(&self, fields: &Fields<'c>, trail: &Trail<'_>) -> Result<Graph, Complaint> {
+        let route = self.route(fields)?;
+        let drafts = self.drafts(&route)?;
+        let targets = targets(&drafts)?;
+        let defaults = self.defaults(fields)?;
+        let around = Around {
+            targets: &targets,
+            defaults: &defaults,
+            trail,
+        };
+        let mut nodes = Vec::with_capacity(drafts.len() + 1);
+        for (id, fields) in &drafts {
+            nodes.push(self.draft(id, fields, &around)?);
+        }
+        let entry = self.edges(&route, &targets, &mut nodes)?;
+        let mut exits = Vec::new();
+        for id in route.texts("exit_nodes")? {
+            exits.push((targets.find(&id)?, id.place));
+        }
+        for (number, (_, fields)) in drafts.iter().enumerate() {
+            if fields.flag("exit")? == Some(true) {
+                exits.push((index_of(number), fields.place_of("exit")));
+            }
+        }
+        if targets.goes_to_end.get() {
+            // Not an exit that the file declares: other nodes may still end by themselves.
+            nodes.push(end());
+        }
+        let entry = match route.text("entry_node")? {
+            Some(id) => targets.find(&id)?,
+            None => entry.unwrap_or(NodeIndex(0)),
+        };
+        let draft = Draft {
+            places: drafts.iter().map(|(id, _)| id.place).collect(),
+            nodes,
+            entry,
+            exits,
+        };
+        let mut nodes = check::finish(draft)?;
+        check::same_output(&nodes, &self.keys_of(fields, &route)?, |message| {
+            self.warn(route.place, &message);
+        });
+        answer_in_form(&mut nodes, &defaults);
+        Ok(Graph {
+            limits: self.limits(&route, self.limits(fields, Limits::of_nodes(nodes.len()))?)?,
+            nodes,
+            entry,
+            keys: self.keys_of(fields, &route)?,
+        })
+    }
+
+    fn keys_of(
+        &self,
+        fields: &Fields<'c>,
+        route: &Fields<'c>,
+    ) -> Result<BTreeMap<String, Key>, Complaint> {
+        let mut keys = self.keys(fields)?;
+        keys.extend(self.keys(route)?);
+        Ok(keys)
+    }
+
+    /// Where the nodes are: here, in `route`, or in `graph_descriptor`.
+    fn route(&self, fields: &Fields<'c>) -> Result<Fields<'c>, Complaint> {
+        let given = fields
+            .get("route")
+            .or_else(|| fields.get("graph_descriptor"));
+        let Some(tree) = given else {
+            return Ok(fields.clone());
+        };
+        if fields.get("nodes").is_some() {
+            let message = "the nodes stand in two places";
+            let fix = "leave `nodes` or `route` out";
+            return Err(Complaint::rule(fields.place_of("nodes"), message, fix));
+        }
+        match &tree.value {
+            Tree::Map(_) => self.open(tree, &ROUTE),
+            _ => {
+                let name = text(tree)?;
+                let found = self.local.get(name.value.as_str());
+                found.map(|local| local.fields.clone()).ok_or_else(|| {
+                    let message = format!("there is no route `{}`", name.value);
+                    let fix = meant(&name.value, self.local.keys().copied(), || {
+                        "add it to `routes`".to_owned()
+                    });
+                    Complaint::rule(name.place, message, fix)
+                })
+            }
+        }
+    }
+
+    /// The nodes as they are written, each with its id.
+    fn drafts(&self, route: &Fields<'c>) -> Result<Vec<(At<String>, Fields<'c>)>, Complaint> {
+        let tree = route.get("nodes").ok_or_else(|| {
+            let message = "the graph has no nodes";
+            Complaint::rule(route.place, message, "add `nodes:` with a node a line")
+        })?;
+        let mut drafts = Vec::new();
+        match &tree.value {
+            Tree::Map(nodes) => {
+                for (id, node) in nodes {
+                    let fields = self.open(node, &NODE)?;
+                    if fields.get("id").is_some() {
+                        let message = format!("the node `{}` has two ids", id.value);
+                        let place = fields.place_of("id");
+                        return Err(Complaint::rule(place, message, "leave `id` out"));
+                    }
+                    drafts.push((id.clone(), fields));
+                }
+            }
+            Tree::List(nodes) => {
+                for node in nodes {
+                    let fields = self.open(node, &NODE)?;
+                    drafts.push((text(fields.needed("id", "a node")?)?, fields));
+                }
+            }
+            _ => {
+                let fix = "write `nodes:` and the ids beneath it";
+                return Err(unexpected(tree, "a map or a list of nodes", fix));
+            }
+        }
+        if drafts.is_empty() {
+            let message = "the graph has no nodes";
+            return Err(Complaint::rule(tree.place, message, "add a node"));
+        }
+        Ok(drafts)
+    }
+
+    fn draft(
+        &self,
+        id: &At<String>,
+        fields: &Fields<'c>,
+        around: &Around<'_>,
+    ) -> Result<Node, Complaint> {
+        let kind = Kind::of(fields)?;
+        let retries = match fields.count("retries")? {
+            None => 0,
+            Some(count) if count.value <= MOST_RETRIES => {
+                u32::try_from(count.value).unwrap_or_default()
+            }
+            Some(count) => {
+                let message = format!("{} repetitions are too many", count.value);
+                let fix = format!("write a number up to {MOST_RETRIES}");
+                return Err(Complaint::rule(count.place, message, fix));
+            }
+        };
+        Ok(Node {
+            id: id.value.as_str().into(),
+            kind: self.node(&id.value, kind, fields, around)?,
+            edges: self.next(fields, around.targets)?,
+            is_exit: false,
+            timeout: seconds(fields, "timeout_seconds")?,
+            retries,
+            on_error: around.targets.field(fields, "on_error")?,
+        })
+    }
+
+    /// The edges that a node names itself.
+    fn next(&self, fields: &Fields<'c>, targets: &Targets<'_>) -> Result<Vec<Edge>, Complaint> {
+        let Some(tree) = fields.get("next") else {
+            return Ok(Vec::new());
+        };
+        let one = std::slice::from_ref(tree);
+        let items = match &tree.value {
+            Tree::List(items) => items,
+            _ => one,
+        };
+        let mut edges = Vec::with_capacity(items.len());
+        for item in items {
+            edges.push(match &item.value {
+                Tree::Map(_) => {
+                    let edge = self.open(item, &EDGE)?;
+                    if edge.get("source").is_some() {
+                        let message = "what comes next begins here";
+                        let place = edge.place_of("source");
+                        return Err(Complaint::rule(place, message, "leave it out"));
+                    }
+                    self.edge(&edge, targets)?
+                }
+                _ => Edge {
+                    target: targets.find(&text(item)?)?,
+                    condition: None,
+                },
+            });
+        }
+        Ok(edges)
+    }
+
+    fn edge(&self, edge: &Fields<'c>, targets: &Targets<'_>) -> Result<Edge, Complaint> {
+        Ok(Edge {
+            target: targets.find(&text(edge.needed("target", "an edge")?)?)?,
+            condition: edge
+                .get("condition")
+                .map(|tree| self.condition(tree))
+                .transpose()?,
+        })
+    }
+
+    /// Puts the edges of the list at their nodes. One from `start` says where a run begins.
+    fn edges(
+        &self,
+        route: &Fields<'c>,
+        targets: &Targets<'_>,
+        nodes: &mut [Node],
+    ) -> Result<Option<NodeIndex>, Complaint> {
+        let mut entry = None;
+        for tree in route.get("edges").map_or(Ok(&[][..]), list)? {
+            let fields = self.open(tree, &EDGE)?;
+            let source = text(fields.needed("source", "an edge")?)?;
+            let edge = self.edge(&fields, targets)?;
+            if is_sign(&source.value, "start") && !targets.index.contains_key(&*source.value) {
+                if entry.is_some() || edge.condition.is_some() {
+                    let message = "a run begins at one node";
+                    let fix = "begin with a conditional node that chooses";
+                    return Err(Complaint::rule(source.place, message, fix));
+                }
+                entry = Some(edge.target);
+                continue;
+            }
+            let source = targets.find(&source)?;
+            if let Some(node) = nodes.get_mut(source.0 as usize) {
+                node.edges.push(edge);
+            }
+        }
+        Ok(entry)
+    }
+
+    /// The keys of the state.
+    pub(super) fn keys(&self, fields: &Fields<'c>) -> Result<BTreeMap<String, Key>, Complaint> {
+        let mut keys = BTreeMap::new();
+        for (name, tree) in fields.get("state").map_or(Ok(&[][..]), map)? {
+            let (reducer, initial) = match &tree.value {
+                Tree::Map(_) => {
+                    let entry = self.open(tree, &KEY)?;
+                    let reducer = entry.word("reducer", REDUCERS)?;
+                    let initial = entry.get("initial").map(|tree| tree.value.json());
+                    (reducer.unwrap_or_default(), initial)
+                }
+                _ => (reducer(&text(tree)?)?, None),
+            };
+            keys.insert(key(name.clone())?, Key { reducer, initial });
+        }
+        Ok(keys)
+    }
+
+    /// What a run may take; what is not said is as in `otherwise`.
+    pub(super) fn limits(
+        &self,
+        fields: &Fields<'c>,
+        otherwise: Limits,
+    ) -> Result<Limits, Complaint> {
+        let Some(tree) = fields.get("limits") else {
+            return Ok(otherwise);
+        };
+        let limits = self.open(tree, &LIMITS)?;
+        let positive = |name: &str| match limits.count(name)? {
+            Some(count) if count.value == 0 => {
+                let message = format!("with `{name}: 0` nothing could run");
+                Err(Complaint::rule(count.place, message, "write 1 or more"))
+            }
+            count => Ok(count.map(|count| count.value)),
+        };
+        let max_cost = match limits.number("max_cost")? {
+            None => None,
+            Some(dollars) => {
+                let cost = MicroUsd::from_usd_rounded_up(dollars.value).ok_or_else(|| {
+                    let message =
+                        format!("a limit of {} US dollars is not possible", dollars.value);
+                    Complaint::rule(dollars.place, message, "write it like 0.50")
+                })?;
+                Some(cost)
+            }
+        };
+        Ok(Limits {
+            max_steps: positive("max_steps")?.unwrap_or(otherwise.max_steps),
+            max_depth: positive("max_depth")?.map_or(otherwise.max_depth, |depth| {
+                u32::try_from(depth).unwrap_or(u32::MAX)
+            }),
+            max_model_calls: limits
+                .count("max_model_calls")?
+                .map(|count| count.value)
+                .or(otherwise.max_model_calls),
+            max_tool_calls: limits
+                .count("max_tool_calls")?
+                .map(|count| count.value)
+                .or(otherwise.max_tool_calls),
+            timeout: seconds(&limits, "timeout_seconds")?.or(otherwise.timeout),
+            max_cost: max_cost.or(otherwise.max_cost),
+        })
+    }
+}
+
+const REDUCERS: &[(&str, Reducer)] = &[
+    ("replace", Reducer::Replace),
+    ("append", Reducer::Append),
+    ("merge", Reducer::Merge),
+    ("sum", Reducer::Sum),
+];
+
+fn reducer(word: &At<String>) -> Result<Reducer, Complaint> {
+    let found = REDUCERS.iter().find(|(known, _)| *known == word.value);
+    found.map(|(_, reducer)| *reducer).ok_or_else(|| {
+        let message = format!("there is no reducer `{}`", word.value);
+        let fix = meant(
+            &word.value,
+            REDUCERS.iter().map(|(known, _)| *known),
+            || "it can be: replace, append, merge, sum".to_owned(),
+        );
+        Complaint::rule(word.place, message, fix)
+    })
+}
+
+/// The ids of the nodes, each of which is there once and fits into the path of a step.
+fn targets<'d>(drafts: &'d [(At<String>, Fields<'_>)]) -> Result<Targets<'d>, Complaint> {
+    let mut index = HashMap::with_capacity(drafts.len());
+    for (number, (id, _)) in drafts.iter().enumerate() {
+        let fits = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
+        if id.value.is_empty() || id.value.len() > 100 || !id.value.chars().all(fits) {
+            let message = format!("`{}` cannot be the id of a node", id.value);
+            let fix = "write letters, digits, `_`, `-` and `.`, at most 100";
+            return Err(Complaint::rule(id.place, message, fix));
+        }
+        if let Some(other) = index.insert(id.value.as_str(), index_of(number)) {
+            let line = drafts
+                .get(other.0 as usize)
+                .map_or(0, |(id, _)| id.place.line);
+            let message = format!("the node `{}` is here and at line {line}", id.value);
+            return Err(Complaint::rule(
+                id.place,
+                message,
+                "give one of them another id",
+            ));
+        }
+    }
+    Ok(Targets {
+        index,
+        goes_to_end: Cell::new(false),
+    })
+}
+
+/// The node that stands for the end where a file goes to `end` and has no such node.
+fn end() -> Node {
+    Node {
+        id: "end".into(),
+        kind: NodeKind::Function(FunctionNode { set: Vec::new() }),
+        edges: Vec::new(),
+        is_exit: false,
+        timeout: None,
+        retries: 0,
+        on_error: None,
+    }
+}
+
+/// The form of the graph's answer is that of the agents it ends with.
+fn answer_in_form(nodes: &mut [Node], defaults: &Settings) {
+    let Some((name, schema, strict)) = &defaults.response_format else {
+        return;
+    };
+    for node in nodes.iter_mut().filter(|node| node.is_exit) {
+        if let NodeKind::Agent(asked) = &mut node.kind
+            && asked.agent.response_format.is_none()
+        {
+            asked.agent = Arc::new(Agent {
+                response_format: Some(ResponseFormat {
+                    name: name.clone().unwrap_or_else(|| "answer".to_owned()),
+                    schema: schema.clone(),
+                    strict: *strict,
+                }),
+                ..Agent::clone(&asked.agent)
+            });
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! Compiling: from an [`ActorFile`] to an [`Actor`] in which every reference is resolved and nothing can
+//! be wrong any more.
+
+mod agent;
+mod argument;
+mod check;
+mod flow;
+mod function;
+mod graph;
+mod node;
+mod resolver;
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::Map;
+
+pub use resolver::{Resolver, Supply, Trail, Unresolved};
+
+use crate::file::{
+    ActorFile, At, Complaint, DEFINITION, Fields, FileError, Place, ROUTE, Section, TOP, Tree, map,
+    meant,
+};
+use crate::graph::{
+    Actor, ActorKind, Agent, AgentNode, Graph, Limits, Node, NodeIndex, NodeKind, Role, ToolNode,
+};
+use agent::Settings;
+use resolver::canonical;
+
+/// The key of the state that gets an answer when the file names none.
+pub(crate) const OUTPUT: &str = "output";
+
+/// Compiles an actor.
+pub fn compile(file: &ActorFile, resolver: &dyn Resolver) -> Result<Arc<Actor>, FileError> {
+    let name = file.name.to_string();
+    compile_file(file, resolver, &Trail::begin(&name))
+}
+
+/// Compiles an actor that another one refers to: for resolvers.
+pub fn compile_within(
+    file: &ActorFile,
+    resolver: &dyn Resolver,
+    trail: &Trail<'_>,
+) -> Result<Arc<Actor>, FileError> {
+    let name = file.name.to_string();
+    compile_file(file, resolver, &trail.then("", &name))
+}
+
+fn compile_file(
+    file: &ActorFile,
+    resolver: &dyn Resolver,
+    trail: &Trail<'_>,
+) -> Result<Arc<Actor>, FileError> {
+    Compiler::new(file, resolver)
+        .and_then(|compiler| compiler.compile(trail))
+        .map(Arc::new)
+        .map_err(|complaint| complaint.in_file(&file.file))
+}
+
+/// What is known while a file is compiled.
+struct Compiler<'c> {
+    file: &'c ActorFile,
+    name: String,
+    resolver: &'c dyn Resolver,
+    top: Fields<'c>,
+    /// The actors and routes of the file.
+    local: HashMap<&'c str, Local<'c>>,
+    /// Those of them that are compiled already, and those from elsewhere.
+    found: RefCell<HashMap<String, Found>>,
+    /// Tools, skills and servers that are known to exist.
+    supplies: RefCell<HashSet<(Supply, String)>>,
+    warnings: RefCell<Vec<String>>,
+}
+
+/// An actor or a route of the file.
+struct Local<'c> {
+    name: &'c At<String>,
+    fields: Fields<'c>,
+    kind: ActorKind,
+}
+
+/// What a name refers to.
+#[derive(Clone)]
+enum Found {
+    /// A model with its settings.
+    Agent(Arc<Agent>),
+    /// Something that runs by itself.
+    Actor(Arc<Actor>),
+}
+
+impl<'c> Compiler<'c> {
+    fn new(file: &'c ActorFile, resolver: &'c dyn Resolver) -> Result<Self, Complaint> {
+        // The warnings of the top were given when the file was read.
+        let top = Fields::open(&file.top, &TOP, &mut Vec::new())?;
+        let mut compiler = Self {
+            file,
+            name: file.name.to_string(),
+            resolver,
+            top,
+            local: HashMap::new(),
+            found: RefCell::default(),
+            supplies: RefCell::default(),
+            warnings: RefCell::new(file.warnings.clone()),
+        };
+        for field in ["actors", "instances"] {
+            compiler.add_local(field, &DEFINITION)?;
+        }
+        compiler.add_local("routes", &ROUTE)?;
+        Ok(compiler)
+    }
+
+    fn add_local(
+        &mut self,
+        field: &'static str,
+        section: &'static Section,
+    ) -> Result<(), Complaint> {
+        let Some(tree) = self.top.get(field) else {
+            return Ok(());
+        };
+        for (name, definition) in map(tree)? {
+            if field == "routes" {
+                refuse_streams(definition)?;
+            }
+            let fields = self.open(definition, section)?;
+            let kind = if field == "routes" {
+                ActorKind::Graph
+            } else {
+                kind_of(&fields)?
+            };
+            let local = Local { name, fields, kind };
+            if let Some(other) = self.local.insert(&name.value, local) {
+                let message = format!(
+                    "`{}` is defined here and at line {}",
+                    name.value, other.name.place.line
+                );
+                let fix = "actors, instances and routes of a file have different names";
+                return Err(Complaint::rule(name.place, message, fix));
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, tree: &'c At<Tree>, section: &'static Section) -> Result<Fields<'c>, Complaint> {
+        Fields::open(tree, section, &mut self.warnings.borrow_mut())
+    }
+
+    fn warn(&self, place: Place, message: &str) {
+        let line = place.line;
+        self.warnings
+            .borrow_mut()
+            .push(format!("line {line}: {message}"));
+    }
+
+    fn compile(self, trail: &Trail<'_>) -> Result<Actor, Complaint> {
+        let (kind, graph) = self.entry(trail)?;
+        let top = &self.top;
+        let role = top.word("role_hint", ROLES)?;
+        let context = match top.get("global_context") {
+            None => Map::new(),
+            Some(tree) => {
+                map(tree)?;
+                match tree.value.json() {
+                    serde_json::Value::Object(context) => context,
+                    _ => Map::new(),
+                }
+            }
+        };
+        let actor = Actor {
+            name: self.name.clone(),
+            kind,
+            description: top
+                .text("description")?
+                .map(|text| text.value)
+                .unwrap_or_default(),
+            version: top.text("version")?.map(|text| text.value),
+            role,
+            is_unsafe: self.file.header.is_unsafe || top.flag("unsafe")?.unwrap_or(false),
+            graph,
+            context,
+            warnings: Vec::new(),
+        };
+        agent::check_role(&actor, &mut self.warnings.borrow_mut());
+        Ok(Actor {
+            warnings: self.warnings.into_inner(),
+            ..actor
+        })
+    }
+
+    /// What a run of the file begins with.
+    fn entry(&self, trail: &Trail<'_>) -> Result<(ActorKind, Graph), Complaint> {
+        if let Some(name) = &self.file.header.default_actor {
+            let Some(local) = self.local.get(name.value.as_str()) else {
+                let message = format!("there is no actor or route `{}` in this file", name.value);
+                let fix = meant(&name.value, self.local.keys().copied(), || {
+                    "add it to `actors`".to_owned()
+                });
+                return Err(Complaint::rule(name.place, message, fix));
+            };
+            return self.entry_of(local, trail);
+        }
+        let is_own = ["type", "nodes", "route", "graph_descriptor"]
+            .iter()
+            .any(|field| self.top.get(field).is_some());
+        if is_own || self.local.is_empty() {
+            let kind = kind_of(&self.top)?;
+            return Ok((
+                kind,
+                self.body(&self.top, kind, trail, self.file.name.name())?,
+            ));
+        }
+        // Without a word about it, the only route, or else the only actor.
+        let mut routes = self
+            .local
+            .values()
+            .filter(|local| is_route(&self.top, local));
+        if let (Some(only), None) = (routes.next(), routes.next()) {
+            return self.entry_of(only, trail);
+        }
+        if self.local.len() == 1
+            && let Some(only) = self.local.values().next()
+        {
+            return self.entry_of(only, trail);
+        }
+        let message = "the file has several actors, and none is said to be the first";
+        let fix = "add `cleveragents: {default_actor: NAME}`";
+        Err(Complaint::rule(self.top.place, message, fix))
+    }
+
+    fn entry_of(
+        &self,
+        local: &Local<'c>,
+        trail: &Trail<'_>,
+    ) -> Result<(ActorKind, Graph), Complaint> {
+        let trail = trail.then(&self.name, &local.name.value);
+        let graph = self.body(&local.fields, local.kind, &trail, &local.name.value)?;
+        Ok((local.kind, graph))
+    }
+
+    /// The graph of an actor, whatever it is.
+    fn body(
+        &self,
+        fields: &Fields<'c>,
+        kind: ActorKind,
+        trail: &Trail<'_>,
+        id: &str,
+    ) -> Result<Graph, Complaint> {
+        if kind != ActorKind::Graph {
+            agent::refuse_graph_fields(fields, kind)?;
+        }
+        match kind {
+            ActorKind::Graph => self.graph(fields, trail),
+            ActorKind::Llm => {
+                let agent = match self.agent_of(fields, trail, id)? {
+                    Found::Agent(agent) => agent,
+                    // All of it is somebody else's.
+                    Found::Actor(actor) => {
+                        let subgraph = crate::graph::SubgraphNode {
+                            actor,
+                            input: None,
+                            output: None,
+                        };
+                        return Ok(self.single(fields, id, NodeKind::Subgraph(subgraph))?);
+                    }
+                };
+                let node = AgentNode {
+                    agent,
+                    prompt: None,
+                    output: OUTPUT.to_owned(),
+                };
+                self.single(fields, id, NodeKind::Agent(node))
+            }
+            ActorKind::Tool => {
+                let node = ToolNode {
+                    calls: self.tool_calls(fields)?,
+                    output: OUTPUT.to_owned(),
+                };
+                self.single(fields, id, NodeKind::Tool(node))
+            }
+        }
+    }
+
+    /// A graph of one node.
+    fn single(&self, fields: &Fields<'c>, id: &str, kind: NodeKind) -> Result<Graph, Complaint> {
+        Ok(Graph {
+            nodes: vec![Node {
+                id: id.into(),
+                kind,
+                edges: Vec::new(),
+                is_exit: true,
+                timeout: None,
+                retries: 0,
+                on_error: None,
+            }],
+            entry: NodeIndex(0),
+            keys: self.keys(fields)?,
+            limits: self.limits(fields, Limits::of_nodes(1))?,
+        })
+    }
+
+    /// The actor of a name: one of this file, or one from elsewhere.
+    fn refer(&self, name: &At<String>, trail: &Trail<'_>) -> Result<Found, Complaint> {
+        let key = name.value.as_str();
+        if let Some(found) = self.found.borrow().get(key) {
+            return Ok(found.clone());
+        }
+        let objected =
+            |why: String| Complaint::rule(name.place, why, "let one of them do without the other");
+        let found = if let Some(local) = self.local.get(key) {
+            if let Some(why) = trail.objection(&self.name, key) {
+                return Err(objected(why));
+            }
+            self.local_found(local, &trail.then(&self.name, key))?
+        } else {
+            let whole = canonical(key);
+            if let Some(why) = trail.objection("", &whole) {
+                return Err(objected(why));
+            }
+            let actor = self
+                .resolver
+                .actor(key, trail)
+                .map_err(|unresolved| self.unresolved(name, unresolved))?;
+            agent_inside(&actor).map_or(Found::Actor(actor), Found::Agent)
+        };
+        self.found
+            .borrow_mut()
+            .insert(name.value.clone(), found.clone());
+        Ok(found)
+    }
+
+    fn local_found(&self, local: &Local<'c>, trail: &Trail<'_>) -> Result<Found, Complaint> {
+        let id = &local.name.value;
+        if local.kind == ActorKind::Llm {
+            agent::refuse_graph_fields(&local.fields, local.kind)?;
+            return self.agent_of(&local.fields, trail, id);
+        }
+        let graph = self.body(&local.fields, local.kind, trail, id)?;
+        Ok(Found::Actor(Arc::new(Actor {
+            name: format!("{}:{id}", self.name),
+            kind: local.kind,
+            description: local
+                .fields
+                .text("description")?
+                .map(|text| text.value)
+                .unwrap_or_default(),
+            version: None,
+            role: None,
+            is_unsafe: false,
+            graph,
+            // A part of the file sees what the whole sees.
+            context: self.context_of_file(),
+            warnings: Vec::new(),
+        })))
+    }
+
+    fn context_of_file(&self) -> Map<String, serde_json::Value> {
+        let value = self.top.get("global_context").map(|tree| tree.value.json());
+        match value {
+            Some(serde_json::Value::Object(context)) => context,
+            _ => Map::new(),
+        }
+    }
+
+    fn unresolved(&self, name: &At<String>, unresolved: Unresolved) -> Complaint {
+        match unresolved {
+            Unresolved::Missing(mut nearest) => {
+                let here = self.local.keys().copied();
+                let best = cleveragents_domain::nearest::best(&name.value, here);
+                nearest.splice(0..0, best);
+                let fix = nearest.first().map_or_else(
+                    || "add it to `actors`, or register it with `agents actor add`".to_owned(),
+                    |nearest| format!("did you mean `{nearest}`?"),
+                );
+                let message = format!("there is no actor `{}`", name.value);
+                Complaint::rule(name.place, message, fix)
+            }
+            Unresolved::Broken(why) => {
+                let message = format!("the actor `{}` cannot be used: {why}", name.value);
+                Complaint::rule(name.place, message, "correct that actor first")
+            }
+        }
+    }
+
+    /// Says that a tool, skill or server of this name does not exist, if so.
+    fn require(&self, kind: Supply, name: &At<String>) -> Result<(), Complaint> {
+        let key = (kind, name.value.clone());
+        if self.supplies.borrow().contains(&key) {
+            return Ok(());
+        }
+        match self.resolver.find(kind, &name.value) {
+            Ok(()) => {
+                self.supplies.borrow_mut().insert(key);
+                Ok(())
+            }
+            Err(nearest) => {
+                let what = kind.as_str();
+                let message = format!("there is no {what} `{}`", name.value);
+                let fix = match (nearest.first(), kind) {
+                    (Some(nearest), _) => format!("did you mean `{nearest}`?"),
+                    (None, Supply::Tool) => "`agents tool list` shows those there are".to_owned(),
+                    (None, Supply::Skill) => "`agents skill list` shows those there are".to_owned(),
+                    (None, Supply::McpServer) => {
+                        "`agents mcp list` shows those there are".to_owned()
+                    }
+                };
+                Err(Complaint::rule(name.place, message, fix))
+            }
+        }
+    }
+
+    /// What the file as a whole says about models: it holds where nothing else is said.
+    fn defaults(&self, fields: &Fields<'c>) -> Result<Settings, Complaint> {
+        let of_graph = self.settings(fields)?;
+        Ok(of_graph.or(self.settings(&self.top)?))
+    }
+}
+
+const ROLES: &[(&str, Role)] = &[
+    ("strategy", Role::Strategy),
+    ("execution", Role::Execution),
+    ("estimation", Role::Estimation),
+    ("invariant_reconciliation", Role::InvariantReconciliation),
+    ("review", Role::Review),
+];
+
+const KINDS: &[(&str, ActorKind)] = &[
+    ("llm", ActorKind::Llm),
+    ("agent", ActorKind::Llm),
+    ("tool", ActorKind::Tool),
+    ("graph", ActorKind::Graph),
+];
+
+/// What an actor is: what it says, or what its fields say.
+fn kind_of(fields: &Fields<'_>) -> Result<ActorKind, Complaint> {
+    if let Some(kind) = fields.word("type", KINDS)? {
+        return Ok(kind);
+    }
+    let is_graph = ["nodes", "route", "graph_descriptor"]
+        .iter()
+        .any(|field| fields.get(field).is_some());
+    Ok(if is_graph {
+        ActorKind::Graph
+    } else {
+        ActorKind::Llm
+    })
+}
+
+fn is_route(top: &Fields<'_>, local: &Local<'_>) -> bool {
+    let routes = top.get("routes").and_then(|tree| map(tree).ok());
+    routes.is_some_and(|routes| routes.iter().any(|(name, _)| name == local.name))
+}
+
+/// A route of the type `stream` is told apart before its fields are looked at.
+fn refuse_streams(route: &At<Tree>) -> Result<(), Complaint> {
+    for (name, value) in map(route)? {
+        if name.value == "type"
+            && let Tree::Text(kind) = &value.value
+            && kind == "stream"
+        {
+            return Err(Complaint::rule(
+                value.place,
+                "stream routes are not supported",
+                "write a graph: `nodes` with `next`, `parallel` for several things at a time",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The model of an actor that is nothing but one. One with values of its own for templates runs by
+/// itself, so that it sees them.
+fn agent_inside(actor: &Actor) -> Option<Arc<Agent>> {
+    match (&actor.graph.nodes[..], actor.kind) {
+        (
+            [
+                Node {
+                    kind: NodeKind::Agent(node),
+                    ..
+                },
+            ],
+            ActorKind::Llm,
+        ) if actor.context.is_empty() => Some(Arc::clone(&node.agent)),
+        _ => None,
+    }
+}

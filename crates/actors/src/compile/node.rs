@@ -1,0 +1,480 @@
+//! One node: which kind it is, which fields it may have, and what it does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::agent::{Settings, is_about_models};
+use super::argument::{argument, arguments, expression, key, template};
+use super::function::function;
+use super::graph::Targets;
+use super::resolver::{Supply, Trail};
+use super::{Compiler, Found, OUTPUT};
+use crate::expression::Expression;
+use crate::file::{At, Complaint, Fields, NODE, TOOL_CALL, Tree, list, text, unexpected};
+use crate::graph::{
+    Actor, AgentNode, Argument, FunctionNode, MapNode, NodeKind, ParallelNode, SubgraphNode,
+    ToolCall, ToolNode,
+};
+
+/// The longest that a node or a run may be given.
+pub(super) const LONGEST_SECONDS: f64 = 30.0 * 24.0 * 60.0 * 60.0;
+
+/// How many items of a map are worked on at the same time when the file does not say.
+const USUAL_CONCURRENCY: usize = 4;
+
+/// The most things at the same time.
+const MOST_CONCURRENCY: u64 = 256;
+
+/// What a node does, before its fields are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Agent,
+    Tool,
+    Conditional,
+    Subgraph,
+    Router,
+    Function,
+    Map,
+    Parallel,
+}
+
+const KINDS: &[(&str, Kind)] = &[
+    ("agent", Kind::Agent),
+    ("llm", Kind::Agent),
+    ("tool", Kind::Tool),
+    ("conditional", Kind::Conditional),
+    ("subgraph", Kind::Subgraph),
+    ("message_router", Kind::Router),
+    ("router", Kind::Router),
+    ("function", Kind::Function),
+    ("map", Kind::Map),
+    ("parallel", Kind::Parallel),
+];
+
+/// Fields that tell the kind of a node that has no `type`.
+const TELLING: &[(&str, Kind)] = &[
+    ("parallel", Kind::Parallel),
+    ("over", Kind::Map),
+    ("rules", Kind::Router),
+    ("conditions", Kind::Conditional),
+    ("if", Kind::Conditional),
+    ("actor_ref", Kind::Subgraph),
+    ("function", Kind::Function),
+    ("set", Kind::Function),
+    ("prompt", Kind::Agent),
+    ("actor", Kind::Agent),
+    ("model", Kind::Agent),
+    ("system_prompt", Kind::Agent),
+    ("tools", Kind::Tool),
+];
+
+impl Kind {
+    /// As files call it.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Tool => "tool",
+            Self::Conditional => "conditional",
+            Self::Subgraph => "subgraph",
+            Self::Router => "message_router",
+            Self::Function => "function",
+            Self::Map => "map",
+            Self::Parallel => "parallel",
+        }
+    }
+
+    /// What a node says it is, or what its fields say.
+    pub(super) fn of(fields: &Fields<'_>) -> Result<Self, Complaint> {
+        let kind = match fields.word("type", KINDS)? {
+            Some(kind) => kind,
+            None => {
+                let found = TELLING
+                    .iter()
+                    .find(|(field, _)| fields.get(field).is_some());
+                let Some((_, kind)) = found else {
+                    let message = "nothing says what the node does";
+                    let fix = "add `type: agent`, or a field that tells, such as `prompt: …`";
+                    return Err(Complaint::rule(fields.place, message, fix));
+                };
+                *kind
+            }
+        };
+        for (field, written) in fields.written() {
+            if !kind.has(field) {
+                let message = format!(
+                    "`{}` does not belong to a node of the type `{}`",
+                    written.value,
+                    kind.word()
+                );
+                let fix = "leave it out, or write another `type`";
+                return Err(Complaint::rule(written.place, message, fix));
+            }
+        }
+        Ok(kind)
+    }
+
+    /// Whether a node of this kind may have a field.
+    fn has(self, field: &str) -> bool {
+        const ALL: &[&str] = &[
+            "id",
+            "type",
+            "description",
+            "next",
+            "exit",
+            "timeout_seconds",
+            "retries",
+            "on_error",
+        ];
+        if ALL.contains(&field) {
+            return true;
+        }
+        let own: &[&str] = match self {
+            Self::Agent => {
+                return is_about_models(field) || matches!(field, "actor" | "prompt" | "output");
+            }
+            Self::Tool => &["tools", "arguments", "input", "output"],
+            Self::Conditional => &["conditions", "if", "then", "otherwise"],
+            Self::Subgraph => &["actor_ref", "actor", "input", "output", "prompt"],
+            Self::Router => &["rules", "message", "otherwise"],
+            Self::Function => &["function", "set", "input", "output"],
+            Self::Map => &[
+                "over",
+                "item",
+                "each",
+                "concurrency",
+                "output",
+                "keep_failures",
+            ],
+            Self::Parallel => &["parallel", "join", "concurrency"],
+        };
+        own.contains(&field)
+    }
+}
+
+/// What is around a node.
+pub(super) struct Around<'a> {
+    pub(super) targets: &'a Targets<'a>,
+    pub(super) defaults: &'a Settings,
+    pub(super) trail: &'a Trail<'a>,
+}
+
+impl<'c> Compiler<'c> {
+    /// What a node does.
+    pub(super) fn node(
+        &self,
+        id: &str,
+        kind: Kind,
+        fields: &Fields<'c>,
+        around: &Around<'_>,
+    ) -> Result<NodeKind, Complaint> {
+        Ok(match kind {
+            Kind::Agent => self.agent_node(id, fields, around)?,
+            Kind::Tool => NodeKind::Tool(ToolNode {
+                calls: self.tool_calls(fields)?,
+                output: output(fields)?,
+            }),
+            Kind::Conditional => NodeKind::Conditional(self.conditional(fields, around.targets)?),
+            Kind::Router => NodeKind::Router(self.router(fields, around.targets)?),
+            Kind::Subgraph => {
+                let name = match fields.text("actor_ref")? {
+                    Some(name) => name,
+                    None => text(fields.needed("actor", "a subgraph").map_err(|_| {
+                        let message = "the subgraph names no actor";
+                        Complaint::malformed(fields.place, message, "add `actor_ref: …`")
+                    })?)?,
+                };
+                let actor = match self.refer(&name, around.trail)? {
+                    Found::Actor(actor) => actor,
+                    Found::Agent(agent) => self.alone(&name, agent),
+                };
+                NodeKind::Subgraph(self.subgraph(actor, fields)?)
+            }
+            Kind::Function => NodeKind::Function(self.function(fields)?),
+            Kind::Map => NodeKind::Map(self.map_node(id, fields, around)?),
+            Kind::Parallel => NodeKind::Parallel(self.parallel(fields, around.targets)?),
+        })
+    }
+
+    fn agent_node(
+        &self,
+        id: &str,
+        fields: &Fields<'c>,
+        around: &Around<'_>,
+    ) -> Result<NodeKind, Complaint> {
+        match self.agent_in(fields, around.defaults, around.trail, id)? {
+            Found::Agent(agent) => Ok(NodeKind::Agent(AgentNode {
+                agent,
+                prompt: self.template(fields, "prompt")?,
+                output: output(fields)?,
+            })),
+            Found::Actor(actor) => Ok(NodeKind::Subgraph(self.subgraph(actor, fields)?)),
+        }
+    }
+
+    /// A model as an actor, for a subgraph that names one.
+    fn alone(&self, name: &At<String>, agent: Arc<crate::graph::Agent>) -> Arc<Actor> {
+        let node = AgentNode {
+            agent,
+            prompt: None,
+            output: OUTPUT.to_owned(),
+        };
+        Arc::new(Actor {
+            name: name.value.clone(),
+            kind: crate::graph::ActorKind::Llm,
+            description: String::new(),
+            version: None,
+            role: None,
+            is_unsafe: false,
+            graph: super::graph::of_one(&name.value, NodeKind::Agent(node)),
+            context: self.context_of_file(),
+            warnings: Vec::new(),
+        })
+    }
+
+    fn subgraph(&self, actor: Arc<Actor>, fields: &Fields<'c>) -> Result<SubgraphNode, Complaint> {
+        let mut input = match fields.get("input") {
+            None => None,
+            Some(tree) if matches!(tree.value, Tree::Map(_)) => Some(self.updates(tree)?),
+            Some(tree) => Some(vec![("input".to_owned(), argument(tree)?)]),
+        };
+        if let Some(prompt) = fields.get("prompt") {
+            text(prompt)?;
+            input
+                .get_or_insert_default()
+                .push(("input".to_owned(), argument(prompt)?));
+        }
+        let output = match fields.get("output") {
+            None => None,
+            Some(tree) if matches!(tree.value, Tree::Map(_)) => Some(self.outputs(tree)?),
+            Some(tree) => {
+                let answer = expression(&At::new(OUTPUT.to_owned(), tree.place))?;
+                Some(vec![(key(text(tree)?)?, Argument::Value(answer))])
+            }
+        };
+        Ok(SubgraphNode {
+            actor,
+            input,
+            output,
+        })
+    }
+
+    /// Keys here and values there. A bare word is a key there: nobody takes the same text every time.
+    fn outputs(&self, tree: &'c At<Tree>) -> Result<Vec<(String, Argument)>, Complaint> {
+        crate::file::map(tree)?
+            .iter()
+            .map(|(name, value)| {
+                let taken = match &value.value {
+                    Tree::Text(word) if super::argument::is_key(word) => {
+                        Argument::Value(expression(&At::new(word.clone(), value.place))?)
+                    }
+                    _ => argument(value)?,
+                };
+                Ok((key(name.clone())?, taken))
+            })
+            .collect()
+    }
+
+    /// The calls of a tool node or actor.
+    pub(super) fn tool_calls(&self, fields: &Fields<'c>) -> Result<Vec<ToolCall>, Complaint> {
+        let shared = fields.get("arguments").or_else(|| fields.get("input"));
+        let shared = match shared {
+            None => Argument::Plain(serde_json::json!({})),
+            Some(tree) => {
+                arguments(tree)?;
+                argument(tree)?
+            }
+        };
+        let tree = fields.needed("tools", "a tool node")?;
+        let one = std::slice::from_ref(tree);
+        let items = match &tree.value {
+            Tree::List(items) => items,
+            _ => one,
+        };
+        let mut calls = Vec::new();
+        for item in items {
+            let (name, arguments) = match &item.value {
+                Tree::Map(_) => {
+                    let call = self.open(item, &TOOL_CALL)?;
+                    let name = text(call.needed("tool", "a tool")?)?;
+                    let own = call.get("arguments").map(argument).transpose()?;
+                    (name, own.unwrap_or_else(|| shared.clone()))
+                }
+                _ => (text(item)?, shared.clone()),
+            };
+            if name.value.contains('*') {
+                let message = format!("`{}` is a pattern, and one tool is called", name.value);
+                return Err(Complaint::rule(name.place, message, "name the tool"));
+            }
+            self.require(Supply::Tool, &name)?;
+            calls.push(ToolCall {
+                tool: name.value,
+                arguments,
+            });
+        }
+        if calls.is_empty() {
+            let message = "no tool is called";
+            return Err(Complaint::rule(tree.place, message, "add `tool: NAME`"));
+        }
+        Ok(calls)
+    }
+
+    fn function(&self, fields: &Fields<'c>) -> Result<FunctionNode, Complaint> {
+        let mut set = match fields.get("set") {
+            None => Vec::new(),
+            Some(tree) => self.updates(tree)?,
+        };
+        if let Some(name) = fields.text("function")? {
+            let value = function(&name, fields.text("input")?.as_ref())?;
+            set.push((output(fields)?, Argument::Value(value)));
+        }
+        if set.is_empty() {
+            let message = "the function node does nothing";
+            let fix = "add `set: {key: value}`, or `function: …`";
+            return Err(Complaint::rule(fields.place, message, fix));
+        }
+        Ok(FunctionNode { set })
+    }
+
+    fn map_node(
+        &self,
+        id: &str,
+        fields: &Fields<'c>,
+        around: &Around<'_>,
+    ) -> Result<MapNode, Complaint> {
+        let over: Expression = expression(&text(fields.needed("over", "a map")?)?)?;
+        let item = match fields.text("item")? {
+            None => "item".to_owned(),
+            Some(written) => key(written)?,
+        };
+        let each = fields.needed("each", "a map")?;
+        let each = match &each.value {
+            Tree::Text(name) => {
+                let name = At::new(name.clone(), each.place);
+                match self.refer(&name, around.trail)? {
+                    Found::Actor(actor) => NodeKind::Subgraph(SubgraphNode {
+                        actor,
+                        input: None,
+                        output: Some(vec![(
+                            OUTPUT.to_owned(),
+                            Argument::Value(expression(&At::new(OUTPUT.to_owned(), name.place))?),
+                        )]),
+                    }),
+                    Found::Agent(agent) => NodeKind::Agent(AgentNode {
+                        agent,
+                        prompt: Some(template(&At::new(format!("{{{{ {item} }}}}"), name.place))?),
+                        output: OUTPUT.to_owned(),
+                    }),
+                }
+            }
+            Tree::Map(_) => {
+                let inner = self.open(each, &NODE)?;
+                let kind = Kind::of(&inner)?;
+                if !matches!(
+                    kind,
+                    Kind::Agent | Kind::Tool | Kind::Function | Kind::Subgraph
+                ) {
+                    let message = format!("a map cannot do a `{}` for each item", kind.word());
+                    let fix = "use an agent, a tool, a function or a subgraph";
+                    return Err(Complaint::rule(each.place, message, fix));
+                }
+                for field in ["next", "exit", "on_error", "retries", "timeout_seconds"] {
+                    if inner.get(field).is_some() {
+                        let message = format!("`{field}` belongs to the map, not to its items");
+                        let place = inner.place_of(field);
+                        return Err(Complaint::rule(place, message, "move it up"));
+                    }
+                }
+                self.node(id, kind, &inner, around)?
+            }
+            _ => return Err(unexpected(each, "an actor or a node", "write `each: {…}`")),
+        };
+        Ok(MapNode {
+            over,
+            item,
+            each: Box::new(each),
+            concurrency: concurrency(fields)?.unwrap_or(USUAL_CONCURRENCY),
+            output: output(fields)?,
+            keeps_failures: fields.flag("keep_failures")?.unwrap_or(false),
+        })
+    }
+
+    fn parallel(
+        &self,
+        fields: &Fields<'c>,
+        targets: &Targets<'_>,
+    ) -> Result<ParallelNode, Complaint> {
+        let tree = fields.needed("parallel", "a parallel node")?;
+        let names = list(tree)?
+            .iter()
+            .map(text)
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut branches = Vec::new();
+        for name in &names {
+            let branch = targets.find(name)?;
+            if branches.contains(&branch) {
+                let message = format!("the branch `{}` is named twice", name.value);
+                return Err(Complaint::rule(
+                    name.place,
+                    message,
+                    "leave one of them out",
+                ));
+            }
+            branches.push(branch);
+        }
+        if branches.is_empty() {
+            let message = "nothing is done in parallel";
+            return Err(Complaint::rule(
+                tree.place,
+                message,
+                "name the nodes that begin",
+            ));
+        }
+        let join = fields.needed("join", "a parallel node").map_err(|_| {
+            let message = "nothing says where the branches meet";
+            Complaint::rule(fields.place, message, "add `join: NODE`")
+        })?;
+        let join = text(join)?;
+        let target = targets.find(&join)?;
+        if branches.contains(&target) {
+            let message = format!("`{}` cannot be a branch and the join", join.value);
+            return Err(Complaint::rule(join.place, message, "name another node"));
+        }
+        Ok(ParallelNode {
+            concurrency: concurrency(fields)?.unwrap_or(branches.len()),
+            branches,
+            join: target,
+        })
+    }
+}
+
+/// The key that gets the answer.
+fn output(fields: &Fields<'_>) -> Result<String, Complaint> {
+    fields
+        .text("output")?
+        .map_or_else(|| Ok(OUTPUT.to_owned()), key)
+}
+
+fn concurrency(fields: &Fields<'_>) -> Result<Option<usize>, Complaint> {
+    let Some(count) = fields.count("concurrency")? else {
+        return Ok(None);
+    };
+    if !(1..=MOST_CONCURRENCY).contains(&count.value) {
+        let message = format!("{} things at the same time are not possible", count.value);
+        let fix = format!("write a number from 1 to {MOST_CONCURRENCY}");
+        return Err(Complaint::rule(count.place, message, fix));
+    }
+    Ok(usize::try_from(count.value).ok())
+}
+
+/// A time in seconds.
+pub(super) fn seconds(fields: &Fields<'_>, name: &str) -> Result<Option<Duration>, Complaint> {
+    let Some(seconds) = fields.number(name)? else {
+        return Ok(None);
+    };
+    if !(seconds.value > 0.0 && seconds.value <= LONGEST_SECONDS) {
+        let message = format!("a timeout of {} seconds is not possible", seconds.value);
+        let fix = "write a number of seconds above 0 and up to 30 days";
+        return Err(Complaint::rule(seconds.place, message, fix));
+    }
+    Ok(Some(Duration::from_secs_f64(seconds.value)))
+}

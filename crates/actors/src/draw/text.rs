@@ -1,0 +1,134 @@
+//! A drawing for terminals: a tree from the first node on. A node that was drawn already is named with
+//! an arrow, so loops and joins end there.
+
+use std::fmt::Write as _;
+
+use super::{Way, WayKind, about, shortened, title, ways};
+use crate::graph::{Actor, Graph, NodeIndex, NodeKind};
+
+/// The longest condition that is drawn.
+const LONGEST: usize = 60;
+
+/// Draws an actor for a terminal.
+pub fn text(actor: &Actor) -> String {
+    let mut drawing = Drawing {
+        graph: &actor.graph,
+        seen: vec![false; actor.graph.nodes.len()],
+        joins: vec![false; actor.graph.nodes.len()],
+        lines: shortened(&title(actor), 200),
+    };
+    drawing.lines.push('\n');
+    drawing.draw();
+    drawing.lines
+}
+
+struct Drawing<'a> {
+    graph: &'a Graph,
+    seen: Vec<bool>,
+    /// Nodes that are drawn where branches join, wherever else they are come by.
+    joins: Vec<bool>,
+    lines: String,
+}
+
+/// A line that is still to be drawn, with what is beneath it.
+struct Pending {
+    way: Way,
+    /// What stands before lines beneath the parent.
+    prefix: String,
+    is_last: bool,
+    is_first: bool,
+}
+
+impl Drawing<'_> {
+    /// Not recursive: a chain of 10,000 nodes is as deep as it is long.
+    fn draw(&mut self) {
+        let mut ahead = vec![Pending {
+            way: Way {
+                target: self.graph.entry,
+                label: None,
+                kind: WayKind::Plain,
+            },
+            prefix: String::new(),
+            is_last: true,
+            is_first: true,
+        }];
+        while let Some(pending) = ahead.pop() {
+            let target = pending.way.target;
+            let number = target.0 as usize;
+            let is_elsewhere = self.joins[number] && pending.way.kind != WayKind::Join;
+            if is_elsewhere || std::mem::replace(&mut self.seen[number], true) {
+                self.line(&pending, true);
+                continue;
+            }
+            self.line(&pending, false);
+            let below = self.below(target);
+            // A chain stays in its column.
+            let prefix = match (pending.is_first, pending.is_last) {
+                (true, _) => String::new(),
+                (false, true) => pending.prefix + "   ",
+                (false, false) if pending.way.kind == WayKind::Branch => pending.prefix + "║  ",
+                (false, false) => pending.prefix + "│  ",
+            };
+            let count = below.len();
+            let chains = count == 1 && below[0].label.is_none();
+            for (number, way) in below.into_iter().enumerate().rev() {
+                ahead.push(Pending {
+                    way,
+                    prefix: prefix.clone(),
+                    is_last: number + 1 == count,
+                    is_first: chains && pending.is_first,
+                });
+            }
+        }
+    }
+
+    /// The ways from a node; after branches, the join, which is drawn last.
+    fn below(&mut self, index: NodeIndex) -> Vec<Way> {
+        let node = &self.graph.nodes[index.0 as usize];
+        let mut below = ways(node);
+        if let NodeKind::Parallel(parallel) = &node.kind {
+            self.joins[parallel.join.0 as usize] = true;
+            below.push(Way {
+                target: parallel.join,
+                label: Some("then".to_owned()),
+                kind: WayKind::Join,
+            });
+        }
+        below
+    }
+
+    fn line(&mut self, pending: &Pending, was_seen: bool) {
+        let node = &self.graph.nodes[pending.way.target.0 as usize];
+        let sign = match (pending.is_first, pending.is_last, pending.way.kind) {
+            (true, ..) => "",
+            (_, _, WayKind::Branch) => "╠═ ",
+            (_, _, WayKind::Join) => "╚═ ",
+            (_, true, _) => "└─ ",
+            (_, false, _) => "├─ ",
+        };
+        let mut line = format!("{}{sign}", pending.prefix);
+        if let Some(label) = &pending.way.label {
+            let label = shortened(label, LONGEST);
+            // Writing to a string does not fail.
+            let _ = match label.as_str() {
+                "then" | "else" | "on error" => write!(line, "{label}: "),
+                _ => write!(line, "[{label}] "),
+            };
+        }
+        if was_seen {
+            let _ = write!(line, "→ {}", node.id);
+        } else {
+            let (kind, detail) = about(self.graph, node);
+            let _ = write!(line, "{} ({kind}", node.id);
+            if !detail.is_empty() {
+                let _ = write!(line, " {}", shortened(&detail, LONGEST));
+            }
+            line.push(')');
+            if node.is_exit {
+                line.push_str(" ■");
+            }
+        }
+        self.lines.push_str(&line);
+        self.lines.push('\n');
+    }
+}

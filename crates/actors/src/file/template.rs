@@ -1,0 +1,287 @@
+//! `prompts`, `templates` and `instances`: parts of a file that are written once and used in several
+//! places, each time with other values.
+//!
+//! A place to fill is `{{ name }}`, where `name` is a parameter; every other `{{ … }}` is left for the
+//! run. Uses are replaced by what they stand for right after parsing, so nothing later knows of them.
+
+use super::error::{Complaint, meant};
+use super::fields::{Fields, list, map, text};
+use super::tables::{PROMPT, PROMPT_USE};
+use super::tree::{At, Place, Tree};
+
+/// Templates inside templates.
+const DEEPEST: usize = 16;
+
+/// What uses may add to a file, in values.
+const MOST_ADDED: usize = 50_000;
+
+/// Fields whose values are data: a `template` in there is none.
+const DATA: &[&str] = &[
+    "arguments",
+    "args",
+    "parameters",
+    "params",
+    "with",
+    "global_context",
+    "options",
+    "set",
+    "input",
+    "output",
+    "response_format",
+    "initial",
+    "state",
+    "prompts",
+    "templates",
+];
+
+/// Replaces every use of a prompt or a template in a file.
+pub(super) fn replace_uses(top: &mut At<Tree>) -> Result<(), Complaint> {
+    let Tree::Map(fields) = &top.value else {
+        return Ok(());
+    };
+    let named = |wanted: &str| {
+        let field = fields.iter().find(|(name, _)| name.value == wanted);
+        field.map(|(_, value)| value.clone())
+    };
+    let uses = Uses {
+        prompts: named("prompts"),
+        templates: named("templates"),
+    };
+    let mut left = MOST_ADDED;
+    let Tree::Map(fields) = &mut top.value else {
+        return Ok(());
+    };
+    for (name, value) in fields {
+        if !DATA.contains(&name.value.as_str()) {
+            uses.walk(&name.value, value, 0, &mut left)?;
+        }
+    }
+    Ok(())
+}
+
+struct Uses {
+    prompts: Option<At<Tree>>,
+    templates: Option<At<Tree>>,
+}
+
+impl Uses {
+    fn walk(
+        &self,
+        field: &str,
+        tree: &mut At<Tree>,
+        depth: usize,
+        left: &mut usize,
+    ) -> Result<(), Complaint> {
+        let is_prompt = matches!(field, "prompt" | "system_prompt" | "instructions");
+        if is_prompt && matches!(tree.value, Tree::Map(_)) {
+            *tree = self.prompt(tree)?;
+            return Ok(());
+        }
+        match &mut tree.value {
+            Tree::List(items) => items
+                .iter_mut()
+                .try_for_each(|item| self.walk("", item, depth, left)),
+            Tree::Map(fields) => {
+                if fields.iter().any(|(name, _)| name.value == "template") {
+                    let made = self.instance(fields, tree.place, left)?;
+                    *tree = made;
+                    if depth >= DEEPEST {
+                        return Err(Complaint::rule(
+                            tree.place,
+                            "templates stand in each other without end",
+                            "let no template use itself",
+                        ));
+                    }
+                    return self.walk(field, tree, depth + 1, left);
+                }
+                for (name, value) in fields {
+                    if !DATA.contains(&name.value.as_str()) {
+                        self.walk(&name.value, value, depth, left)?;
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The text that a use of a prompt stands for.
+    fn prompt(&self, tree: &At<Tree>) -> Result<At<Tree>, Complaint> {
+        let used = Fields::open(tree, &PROMPT_USE, &mut Vec::new())?;
+        let name = text(used.needed("prompt", "a use of a prompt")?)?;
+        let found = find(self.prompts.as_ref(), &name, "prompt")?;
+        let (body, parameters) = match &found.value {
+            Tree::Map(_) => {
+                let prompt = Fields::open(found, &PROMPT, &mut Vec::new())?;
+                (
+                    prompt.needed("template", "a prompt")?,
+                    prompt.get("parameters"),
+                )
+            }
+            _ => (found, None),
+        };
+        let filling = Filling::new(parameters, used.get("with"), &name)?;
+        text(body)?;
+        Ok(filling.fill(body))
+    }
+
+    /// The fields of a template with those that stand beside its use, which win.
+    fn instance(
+        &self,
+        fields: &[(At<String>, At<Tree>)],
+        place: Place,
+        left: &mut usize,
+    ) -> Result<At<Tree>, Complaint> {
+        let mut name = None;
+        let mut with = None;
+        let mut own = Vec::new();
+        for (field, value) in fields {
+            match field.value.as_str() {
+                "template" => name = Some(text(value)?),
+                "with" | "parameters" | "params" => with = Some(value),
+                _ => own.push((field.clone(), value.clone())),
+            }
+        }
+        let Some(name) = name else {
+            return Ok(At::new(Tree::Map(fields.to_vec()), place));
+        };
+        let template = find(self.templates.as_ref(), &name, "template")?;
+        let mut parameters = None;
+        let mut body = Vec::new();
+        for (field, value) in map(template)? {
+            if field.value == "parameters" {
+                parameters = Some(value);
+            } else if !own.iter().any(|(other, _)| other.value == field.value) {
+                body.push((field.clone(), value.clone()));
+            }
+        }
+        let filling = Filling::new(parameters, with, &name)?;
+        let mut made = filling.fill(&At::new(Tree::Map(body), place));
+        if let Tree::Map(fields) = &mut made.value {
+            fields.extend(own);
+        }
+        match left.checked_sub(made.value.size()) {
+            Some(rest) => *left = rest,
+            None => {
+                let message = format!("templates add more than {MOST_ADDED} values to the file");
+                return Err(Complaint::rule(name.place, message, "use them less often"));
+            }
+        }
+        Ok(made)
+    }
+}
+
+fn find<'t>(
+    known: Option<&'t At<Tree>>,
+    name: &At<String>,
+    kind: &str,
+) -> Result<&'t At<Tree>, Complaint> {
+    let known = known.map_or(Ok(&[][..]), map)?;
+    let found = known.iter().find(|(other, _)| other.value == name.value);
+    found.map(|(_, value)| value).ok_or_else(|| {
+        let names = known.iter().map(|(other, _)| other.value.as_str());
+        let fix = meant(&name.value, names, || format!("write it in `{kind}s`"));
+        let message = format!("there is no {kind} `{}`", name.value);
+        Complaint::rule(name.place, message, fix)
+    })
+}
+
+/// The values of parameters.
+struct Filling<'t> {
+    values: Vec<(&'t str, &'t Tree)>,
+}
+
+impl<'t> Filling<'t> {
+    fn new(
+        declared: Option<&'t At<Tree>>,
+        given: Option<&'t At<Tree>>,
+        whose: &At<String>,
+    ) -> Result<Self, Complaint> {
+        let given = given.map_or(Ok(&[][..]), map)?;
+        let mut values: Vec<(&str, &Tree)> = given
+            .iter()
+            .map(|(name, value)| (name.value.as_str(), &value.value))
+            .collect();
+        let Some(declared) = declared else {
+            return Ok(Self { values });
+        };
+        let nothing = &Tree::Null;
+        let declared: Vec<(&str, &Tree)> = match &declared.value {
+            Tree::Map(fields) => fields
+                .iter()
+                .map(|(name, default)| (name.value.as_str(), &default.value))
+                .collect(),
+            _ => list(declared)?
+                .iter()
+                .filter_map(|item| match &item.value {
+                    Tree::Text(name) => Some((name.as_str(), nothing)),
+                    _ => None,
+                })
+                .collect(),
+        };
+        for (name, _) in given {
+            if !declared.iter().any(|(other, _)| *other == name.value) {
+                let message = format!("`{}` has no parameter `{}`", whose.value, name.value);
+                let known = declared.iter().map(|(other, _)| *other);
+                let fix = meant(&name.value, known, || "leave it out".to_owned());
+                return Err(Complaint::rule(name.place, message, fix));
+            }
+        }
+        for (name, default) in declared {
+            if values.iter().any(|(other, _)| *other == name) {
+                continue;
+            }
+            if *default == Tree::Null {
+                let message = format!("the parameter `{name}` of `{}` is not given", whose.value);
+                let fix = format!("add `with: {{{name}: …}}`");
+                return Err(Complaint::rule(whose.place, message, fix));
+            }
+            values.push((name, default));
+        }
+        Ok(Self { values })
+    }
+
+    fn value(&self, name: &str) -> Option<&'t Tree> {
+        let found = self.values.iter().find(|(other, _)| *other == name);
+        found.map(|(_, value)| *value)
+    }
+
+    fn fill(&self, tree: &At<Tree>) -> At<Tree> {
+        let value = match &tree.value {
+            Tree::Text(text) => self.fill_text(text),
+            Tree::List(items) => Tree::List(items.iter().map(|item| self.fill(item)).collect()),
+            Tree::Map(fields) => Tree::Map(
+                fields
+                    .iter()
+                    .map(|(name, value)| (name.clone(), self.fill(value)))
+                    .collect(),
+            ),
+            other => other.clone(),
+        };
+        At::new(value, tree.place)
+    }
+
+    /// A text that is nothing but one place becomes the value itself, whatever its type.
+    fn fill_text(&self, text: &str) -> Tree {
+        let mut filled = String::new();
+        let mut rest = text;
+        while let Some(start) = rest.find("{{") {
+            let Some(end) = rest[start..].find("}}").map(|end| start + end + 2) else {
+                break;
+            };
+            let name = rest[start + 2..end - 2].trim();
+            filled.push_str(&rest[..start]);
+            match self.value(name) {
+                Some(value) if rest.len() == text.len() && start == 0 && end == text.len() => {
+                    return value.clone();
+                }
+                Some(Tree::Text(value)) => filled.push_str(value),
+                Some(value) => filled.push_str(&value.json().to_string()),
+                None => filled.push_str(&rest[start..end]),
+            }
+            rest = &rest[end..];
+        }
+        filled.push_str(rest);
+        Tree::Text(filled)
+    }
+}

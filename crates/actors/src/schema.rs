@@ -1,0 +1,103 @@
+//! The JSON schema of actor files, made from the tables that their reader uses.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::file::{Field, Form, Section, TOP, Use};
+
+/// The JSON schema of an actor file in any of its shapes, for editors.
+pub fn schema() -> Value {
+    let mut definitions = BTreeMap::new();
+    let top = reference(&TOP, &mut definitions);
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "an actor of CleverAgents",
+        "allOf": [top, {"required": ["name"]}],
+        "$defs": definitions,
+    })
+}
+
+type Definitions = BTreeMap<String, Value>;
+
+/// A reference to the schema of a section, which is added when it is not there yet.
+fn reference(section: &'static Section, definitions: &mut Definitions) -> Value {
+    let key: String = section
+        .title
+        .chars()
+        .filter(|letter| *letter != '`')
+        .map(|letter| if letter == ' ' { '_' } else { letter })
+        .collect();
+    if !definitions.contains_key(&key) {
+        // Sections may stand in each other.
+        definitions.insert(key.clone(), Value::Null);
+        let mut properties = Map::new();
+        for field in section.fields() {
+            let Some(property) = property(field, definitions) else {
+                continue;
+            };
+            for name in std::iter::once(&field.name).chain(field.aliases) {
+                properties.insert((*name).to_owned(), property.clone());
+            }
+        }
+        let made = json!({
+            "type": "object",
+            "properties": properties,
+            "additionalProperties": false,
+        });
+        definitions.insert(key.clone(), made);
+    }
+    json!({"$ref": format!("#/$defs/{key}")})
+}
+
+/// The schema of a field; none for those that are refused.
+fn property(field: &Field, definitions: &mut Definitions) -> Option<Value> {
+    if matches!(field.usage, Use::Refused(..)) {
+        return None;
+    }
+    let mut made = form(&field.form, definitions);
+    // Nothing behind the colon is the same as no field.
+    if !matches!(field.form, Form::Any) {
+        made = json!({"anyOf": [made, {"type": "null"}]});
+    }
+    made["description"] = field.about.into();
+    Some(made)
+}
+
+fn form(form: &Form, definitions: &mut Definitions) -> Value {
+    let mut any = |forms: &[Form]| {
+        let all: Vec<Value> = forms
+            .iter()
+            .map(|one| self::form(one, definitions))
+            .collect();
+        json!({"anyOf": all})
+    };
+    match form {
+        Form::Text => json!({"type": ["string", "number"]}),
+        Form::Texts => json!({"anyOf": [
+            {"type": "string"},
+            {"type": "array", "items": {"type": "string"}},
+        ]}),
+        Form::Number => or_variable(json!({"type": "number"})),
+        Form::Count => or_variable(json!({"type": "integer", "minimum": 0})),
+        Form::Flag => or_variable(json!({"type": "boolean"})),
+        Form::Any => json!({}),
+        Form::Values => json!({"type": "object"}),
+        Form::Words(words) => or_variable(json!({"enum": words})),
+        Form::One(section) => reference(section, definitions),
+        Form::Each(section) => {
+            json!({"type": "array", "items": reference(section, definitions)})
+        }
+        Form::Named(section) => {
+            json!({"type": "object", "additionalProperties": reference(section, definitions)})
+        }
+        Form::AnyOf(forms) => any(forms),
+        Form::NamedAnyOf(forms) => json!({"type": "object", "additionalProperties": any(forms)}),
+        Form::EachAnyOf(forms) => json!({"type": "array", "items": any(forms)}),
+    }
+}
+
+/// Every value may be a variable, or the place of a template.
+fn or_variable(made: Value) -> Value {
+    json!({"anyOf": [made, {"type": "string", "pattern": r"^(\$\{.*\}|\{\{.*\}\})$"}]})
+}

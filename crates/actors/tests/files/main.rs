@@ -1,0 +1,7 @@
+//! Actor files: read, compiled, drawn, refused.
+
+mod broken;
+mod drawings;
+mod examples;
+mod good;
+mod support;

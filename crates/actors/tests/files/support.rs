@@ -1,0 +1,119 @@
+//! A small world for files to refer to.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cleveragents_actors::graph::NodeIndex;
+use cleveragents_actors::{
+    Actor, FileError, Graph, Node, NodeKind, Resolver, Supply, Trail, Unresolved, compile,
+    compile_within, read,
+};
+use cleveragents_domain::nearest;
+
+/// The tools, skills and servers there are.
+const TOOLS: &[&str] = &[
+    "builtin/file-read",
+    "builtin/file-write",
+    "builtin/git-diff",
+    "builtin/shell",
+    "builtin/ask-user",
+];
+const SKILLS: &[&str] = &["local/file-ops"];
+const SERVERS: &[&str] = &["local/github"];
+
+/// Other actors by name, each with the text of its file.
+pub(crate) struct World<'w>(pub(crate) &'w [(&'w str, &'w str)]);
+
+impl Resolver for World<'_> {
+    fn actor(&self, name: &str, trail: &Trail<'_>) -> Result<Arc<Actor>, Unresolved> {
+        let whole = if name.contains('/') {
+            name.to_owned()
+        } else {
+            format!("local/{name}")
+        };
+        let model = |text: &str| compile_within(&file(text)?, self, trail);
+        if ["openai/", "scripted/"]
+            .iter()
+            .any(|provider| name.starts_with(provider))
+        {
+            let text = format!("name: local/model\ntype: llm\nmodel: {name}\n");
+            return model(&text).map_err(|error| Unresolved::Broken(error.to_string()));
+        }
+        let Some((_, text)) = self.0.iter().find(|(known, _)| *known == whole) else {
+            let known = self.0.iter().map(|(known, _)| *known);
+            return Err(Unresolved::Missing(nearest::all(name, known, 3)));
+        };
+        model(text).map_err(|error| Unresolved::Broken(error.to_string()))
+    }
+
+    fn find(&self, kind: Supply, name: &str) -> Result<(), Vec<String>> {
+        let known = match kind {
+            Supply::Tool => TOOLS,
+            Supply::Skill => SKILLS,
+            Supply::McpServer => SERVERS,
+        };
+        let fits = |known: &str| match name.split_once('*') {
+            Some((before, after)) => known.starts_with(before) && known.ends_with(after),
+            None => known == name,
+        };
+        if known.iter().any(|known| fits(known)) {
+            return Ok(());
+        }
+        Err(nearest::all(name, known.iter().copied(), 3))
+    }
+}
+
+fn file(text: &str) -> Result<cleveragents_actors::ActorFile, FileError> {
+    let variables = |name: &str| match name {
+        "PROVIDER" => Some("openai".to_owned()),
+        "WARMTH" => Some("0.5".to_owned()),
+        _ => None,
+    };
+    read(text, Path::new("actor.yaml"), &variables)
+}
+
+/// Reads and compiles a file.
+pub(crate) fn actor_in(text: &str, world: &World<'_>) -> Result<Arc<Actor>, FileError> {
+    compile(&file(text)?, world)
+}
+
+/// Reads and compiles a file that refers to no other.
+pub(crate) fn try_actor(text: &str) -> Result<Arc<Actor>, FileError> {
+    actor_in(text, &World(&[]))
+}
+
+/// Reads and compiles a file in which nothing is wrong.
+pub(crate) fn actor(text: &str) -> Arc<Actor> {
+    try_actor(text).unwrap_or_else(|error| panic!("{error}: {}", error.fix))
+}
+
+/// A node by its id.
+pub(crate) fn node<'a>(graph: &'a Graph, id: &str) -> &'a Node {
+    let found = graph.nodes.iter().find(|node| &*node.id == id);
+    found.unwrap_or_else(|| panic!("no node {id}"))
+}
+
+/// The id of a node.
+pub(crate) fn id(graph: &Graph, index: NodeIndex) -> &str {
+    &graph.nodes[index.0 as usize].id
+}
+
+/// Where the edges of a node lead.
+pub(crate) fn next<'a>(graph: &'a Graph, of: &str) -> Vec<&'a str> {
+    let edges = &node(graph, of).edges;
+    edges.iter().map(|edge| id(graph, edge.target)).collect()
+}
+
+/// The ids of the exits.
+pub(crate) fn exits(graph: &Graph) -> Vec<&str> {
+    let exits = graph.nodes.iter().filter(|node| node.is_exit);
+    exits.map(|node| &*node.id).collect()
+}
+
+/// The agent of a node that asks one.
+pub(crate) fn agent<'a>(graph: &'a Graph, id: &str) -> &'a cleveragents_actors::Agent {
+    match &node(graph, id).kind {
+        NodeKind::Agent(node) => &node.agent,
+        other => panic!("{id} is {other:?}"),
+    }
+}

@@ -1,0 +1,243 @@
+//! What runs are done with here: an executor that answers by rule, a log in memory, and a run of both.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cleveragents_actors::ports::{
+    AgentCall, Answer, Failure, FailureKind, LogError, RunObserver, Step, Taken, ToolStep,
+};
+use cleveragents_actors::{Actor, Executor, Outcome, Run, RunError, State, StepLog};
+use cleveragents_domain::{MicroUsd, TokenUsage, Tokens};
+use cleveragents_process::Cancel;
+use serde_json::{Map, Value, json};
+
+/// Answers every question with the question in brackets, and every call with its arguments.
+#[derive(Default)]
+pub(crate) struct Echo {
+    /// What was asked: path, number and attempt.
+    pub(crate) calls: Mutex<Vec<(String, usize, u32)>>,
+    /// Failures to come, by path, or by path and number of the call as in `a#0!1`; each is given once.
+    pub(crate) failures: Mutex<HashMap<String, Vec<Failure>>>,
+    /// The number of the call, from 0, before which the machine breaks.
+    pub(crate) breaks_at: Option<usize>,
+    pub(crate) begun: AtomicUsize,
+    /// What is done before an answer.
+    pub(crate) before: Option<Before>,
+    /// What was asked of agents.
+    pub(crate) asked: Mutex<Vec<Asked>>,
+}
+
+type Before = Box<dyn Fn(&str) + Sync + Send>;
+
+/// A question as an agent got it.
+pub(crate) struct Asked {
+    pub(crate) path: String,
+    pub(crate) is_streamed: bool,
+    pub(crate) messages: usize,
+    pub(crate) system: Option<String>,
+}
+
+impl Echo {
+    pub(crate) fn failing(path: &str, failures: Vec<Failure>) -> Self {
+        let echo = Self::default();
+        echo.failures
+            .lock()
+            .expect("not poisoned")
+            .insert(path.to_owned(), failures);
+        echo
+    }
+
+    fn begin(&self, path: &str, number: usize, attempt: u32) -> Result<(), Failure> {
+        if let Some(before) = &self.before {
+            before(path);
+        }
+        let begun = self.begun.fetch_add(1, Ordering::SeqCst);
+        if self.breaks_at == Some(begun) {
+            return Err(failure(FailureKind::Broken, "the machine broke"));
+        }
+        let mut failures = self.failures.lock().expect("not poisoned");
+        for name in [path, &format!("{path}!{number}")] {
+            if let Some(waiting) = failures.get_mut(name)
+                && !waiting.is_empty()
+            {
+                return Err(waiting.remove(0));
+            }
+        }
+        let call = (path.to_owned(), number, attempt);
+        self.calls.lock().expect("not poisoned").push(call);
+        Ok(())
+    }
+
+    /// The paths of what was asked, in order.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let mut paths: Vec<String> = self
+            .calls
+            .lock()
+            .expect("not poisoned")
+            .iter()
+            .map(|(path, ..)| path.clone())
+            .collect();
+        paths.sort();
+        paths
+    }
+}
+
+impl Executor for Echo {
+    fn agent(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
+        self.asked.lock().expect("not poisoned").push(Asked {
+            path: call.path.to_owned(),
+            is_streamed: call.is_streamed,
+            messages: call.messages.len(),
+            system: call.system.clone(),
+        });
+        self.begin(call.path, 0, call.attempt)?;
+        Ok(Answer {
+            value: Value::String(format!("[{}]", call.prompt)),
+            taken: model_call(),
+        })
+    }
+
+    fn tool(&self, step: &ToolStep<'_>) -> Result<Answer, Failure> {
+        self.begin(step.path, step.number, step.attempt)?;
+        Ok(Answer {
+            value: json!({"tool": step.tool, "arguments": step.arguments}),
+            taken: Taken {
+                tool_calls: 1,
+                ..Taken::default()
+            },
+        })
+    }
+}
+
+pub(crate) fn model_call() -> Taken {
+    Taken {
+        usage: TokenUsage {
+            input_tokens: Tokens(10),
+            output_tokens: Tokens(2),
+            cost_micro_usd: MicroUsd(7),
+        },
+        model_calls: 1,
+        tool_calls: 0,
+    }
+}
+
+pub(crate) fn failure(kind: FailureKind, message: &str) -> Failure {
+    Failure {
+        kind,
+        message: message.to_owned(),
+        taken: Taken::default(),
+    }
+}
+
+/// Remembers in memory. No path may be written twice.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pub(crate) known: HashMap<String, Step>,
+    pub(crate) written: Mutex<Vec<Step>>,
+    /// After so many records, the disk is full.
+    pub(crate) full_at: Option<usize>,
+}
+
+impl Memory {
+    pub(crate) fn of(steps: &[Step]) -> Self {
+        Self {
+            known: steps
+                .iter()
+                .map(|step| (step.path.clone(), step.clone()))
+                .collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn into_steps(self) -> Vec<Step> {
+        self.written.into_inner().expect("not poisoned")
+    }
+}
+
+impl StepLog for Memory {
+    fn recall(&self, path: &str) -> Option<Step> {
+        self.known.get(path).cloned()
+    }
+
+    fn record(&self, step: &Step) -> Result<(), LogError> {
+        let mut written = self.written.lock().expect("not poisoned");
+        if self.full_at.is_some_and(|full| written.len() >= full) {
+            return Err(LogError("the disk is full".to_owned()));
+        }
+        let is_new = !self.known.contains_key(&step.path)
+            && written.iter().all(|other| other.path != step.path);
+        assert!(is_new, "{} is written twice", step.path);
+        written.push(step.clone());
+        Ok(())
+    }
+}
+
+/// Counts what is told.
+#[derive(Default)]
+pub(crate) struct Told {
+    pub(crate) started: Mutex<Vec<String>>,
+    pub(crate) recalled: Mutex<Vec<String>>,
+    pub(crate) finished: Mutex<Vec<String>>,
+}
+
+impl RunObserver for Told {
+    fn started(&self, path: &str, _kind: &str) {
+        self.started
+            .lock()
+            .expect("not poisoned")
+            .push(path.to_owned());
+    }
+
+    fn finished(&self, step: &Step, is_recalled: bool) {
+        let list = if is_recalled {
+            &self.recalled
+        } else {
+            &self.finished
+        };
+        list.lock().expect("not poisoned").push(step.path.clone());
+    }
+}
+
+pub(crate) fn state(values: Value) -> State {
+    match values {
+        Value::Object(values) => State::new(values),
+        _ => panic!("a map of values is wanted"),
+    }
+}
+
+/// Runs an actor with all of this.
+pub(crate) fn run(
+    actor: &Actor,
+    input: &State,
+    executor: &dyn Executor,
+    log: &dyn StepLog,
+) -> Result<Outcome, RunError> {
+    Run {
+        actor,
+        input: input.clone(),
+        context: Map::new(),
+        limits: None,
+        executor,
+        log,
+        observer: &Told::default(),
+        cancel: &Cancel::new(),
+    }
+    .go()
+}
+
+/// Runs an actor from nothing, and gives its outcome and the paths of its steps as they were written.
+pub(crate) fn run_new(actor: &Actor, input: Value) -> (Outcome, Vec<Step>) {
+    let log = Memory::default();
+    let outcome = run(actor, &state(input), &Echo::default(), &log).expect("the run succeeds");
+    (outcome, log.into_steps())
+}
+
+/// Runs an actor that fails, from nothing.
+pub(crate) fn run_failing(actor: &Actor, input: Value, executor: &Echo) -> RunError {
+    run(actor, &state(input), executor, &Memory::default()).expect_err("the run fails")
+}
+
+pub(crate) fn paths(steps: &[Step]) -> Vec<&str> {
+    steps.iter().map(|step| step.path.as_str()).collect()
+}

@@ -1,0 +1,235 @@
+//! The graphs that are interrupted everywhere: some by hand, and any that chance puts together.
+
+use cleveragents_actors::{Actor, NodeKind, Reducer};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::draft::{Draft, agent, function, map, subgraph, tool};
+
+/// Every graph by hand, with a name and what it begins with.
+pub(crate) fn by_hand() -> Vec<(&'static str, Actor, Value)> {
+    vec![
+        ("reviewers", reviewers(), json!({"input": "a change"})),
+        ("a loop", counting_loop(5), json!({})),
+        ("three deep", three_deep(), json!({"input": "q"})),
+        (
+            "a map of a hundred",
+            hundred(),
+            json!({"numbers": (0..100).collect::<Vec<_>>()}),
+        ),
+    ]
+}
+
+/// A draft, three reviewers at the same time, and a judge.
+pub(crate) fn reviewers() -> Actor {
+    let mut draft = Draft::new(&["write", "fan", "safety", "style", "tests", "judge"])
+        .does("write", agent("write {{ input }}", "text"))
+        .edge("write", "fan")
+        .parallel("fan", &["safety", "style", "tests"], "judge")
+        .does("judge", agent("judge {{ reviews | join(', ') }}", "output"))
+        .exit("judge")
+        .key("reviews", Reducer::Append, Value::Null)
+        .key("score", Reducer::Sum, json!(0))
+        .key("facts", Reducer::Merge, Value::Null);
+    for id in ["safety", "style", "tests"] {
+        draft = draft
+            .does(id, agent(&format!("{id} of {{{{ text }}}}"), "reviews"))
+            .edge(id, "judge");
+    }
+    draft.actor()
+}
+
+/// Counts, with a call of a tool each time.
+pub(crate) fn counting_loop(times: u32) -> Actor {
+    Draft::new(&["count", "call", "again", "done"])
+        .does("count", function(&[("n", "1")]))
+        .edge("count", "call")
+        .does("call", tool("local/count", &[("n", "n")], "calls"))
+        .edge("call", "again")
+        .conditional("again", &[(&format!("n < {times}"), "count")], Some("done"))
+        .does("done", function(&[("output", "n")]))
+        .exit("done")
+        .key("n", Reducer::Sum, json!(0))
+        .key("calls", Reducer::Append, Value::Null)
+        .actor()
+}
+
+/// An agent, inside a subgraph, inside a subgraph, inside a subgraph, between functions.
+pub(crate) fn three_deep() -> Actor {
+    let mut actor = Draft::new(&["ask"])
+        .does("ask", agent("{{ input }}", "output"))
+        .exit("ask")
+        .actor();
+    for level in 0..3 {
+        actor = Draft::new(&["before", "inner", "after"])
+            .does(
+                "before",
+                function(&[("input", &format!("input ~ {level}"))]),
+            )
+            .edge("before", "inner")
+            .does("inner", subgraph(actor))
+            .edge("inner", "after")
+            .does("after", function(&[("trace", &format!("'{level}'"))]))
+            .exit("after")
+            .key("trace", Reducer::Append, Value::Null)
+            .actor();
+    }
+    actor
+}
+
+/// A question for each of a hundred items, eight at a time, then a sum.
+fn hundred() -> Actor {
+    Draft::new(&["ask", "sum"])
+        .does(
+            "ask",
+            map("numbers", agent("{{ item }}", "x"), "answers", 8),
+        )
+        .edge("ask", "sum")
+        .does("sum", function(&[("output", "answers | join('')")]))
+        .exit("sum")
+        .actor()
+}
+
+/// A piece of a graph that chance puts together.
+#[derive(Debug, Clone)]
+pub(crate) enum Piece {
+    Add,
+    Ask,
+    Call,
+    Loop(Vec<Self>),
+    Fan(Vec<Vec<Self>>),
+    Sub(Vec<Self>),
+    Each(u8, Vec<Self>),
+}
+
+pub(crate) fn pieces() -> impl Strategy<Value = Vec<Piece>> {
+    let leaf = prop_oneof![Just(Piece::Add), Just(Piece::Ask), Just(Piece::Call)];
+    let piece = leaf.prop_recursive(3, 12, 3, |inner| {
+        let some = || prop::collection::vec(inner.clone(), 1..3);
+        prop_oneof![
+            some().prop_map(Piece::Loop),
+            prop::collection::vec(some(), 1..4).prop_map(Piece::Fan),
+            some().prop_map(Piece::Sub),
+            (0..4_u8, some()).prop_map(|(items, body)| Piece::Each(items, body)),
+        ]
+    });
+    prop::collection::vec(piece, 1..4)
+}
+
+/// The actor of pieces that are done one after the other. All keys are joined, so that nothing that is
+/// lost, or done twice, stays hidden.
+pub(crate) fn actor_of(pieces: &[Piece]) -> Actor {
+    let mut plan = Plan::default();
+    let (first, last) = plan.sequence(pieces);
+    let end = plan.add("end", function(&[]));
+    plan.connect(&last, &end);
+    let ids: Vec<&str> = plan.nodes.iter().map(|(id, _)| id.as_str()).collect();
+    let mut draft = Draft::new(&ids)
+        .exit(&end)
+        .key("n", Reducer::Sum, json!(0))
+        .key("said", Reducer::Append, Value::Null)
+        .key("called", Reducer::Append, Value::Null)
+        .key("many", Reducer::Append, Value::Null);
+    draft.graph.entry = draft.at(&first);
+    for (id, kind) in plan.nodes.drain(..).collect::<Vec<_>>() {
+        draft = match kind {
+            Work::Kind(kind) => draft.does(&id, kind),
+            Work::Fan(branches, join) => {
+                let branches: Vec<&str> = branches.iter().map(String::as_str).collect();
+                draft.parallel(&id, &branches, &join)
+            }
+        };
+    }
+    for (from, condition, to) in &plan.edges {
+        draft = match condition {
+            None => draft.edge(from, to),
+            Some(condition) => draft.edge_if(from, condition, to),
+        };
+    }
+    draft.limit(|limits| limits.max_steps = 1_000_000).actor()
+}
+
+enum Work {
+    Kind(NodeKind),
+    Fan(Vec<String>, String),
+}
+
+/// Nodes and edges while they are laid out.
+#[derive(Default)]
+struct Plan {
+    nodes: Vec<(String, Work)>,
+    edges: Vec<(String, Option<String>, String)>,
+}
+
+impl Plan {
+    fn add(&mut self, name: &str, kind: NodeKind) -> String {
+        let id = format!("{name}{}", self.nodes.len());
+        self.nodes.push((id.clone(), Work::Kind(kind)));
+        id
+    }
+
+    fn connect(&mut self, from: &str, to: &str) {
+        self.edges.push((from.to_owned(), None, to.to_owned()));
+    }
+
+    /// Lays pieces out one after the other; gives the first and the last node.
+    fn sequence(&mut self, pieces: &[Piece]) -> (String, String) {
+        let mut ends: Option<(String, String)> = None;
+        for piece in pieces {
+            let (first, last) = self.piece(piece);
+            ends = Some(match ends {
+                None => (first, last),
+                Some((begin, end)) => {
+                    self.connect(&end, &first);
+                    (begin, last)
+                }
+            });
+        }
+        ends.expect("at least one piece")
+    }
+
+    fn piece(&mut self, piece: &Piece) -> (String, String) {
+        let single = |id: String| (id.clone(), id);
+        match piece {
+            Piece::Add => single(self.add("add", function(&[("n", "1")]))),
+            Piece::Ask => single(self.add("ask", agent("{{ n }}", "said"))),
+            Piece::Call => single(self.add("call", tool("local/t", &[("n", "n")], "called"))),
+            Piece::Sub(body) => single(self.add("sub", subgraph(actor_of(body)))),
+            Piece::Each(items, body) => {
+                let list = format!("{:?}", (0..*items).collect::<Vec<_>>());
+                let kind = map(&list, subgraph(actor_of(body)), "many", 2);
+                single(self.add("each", kind))
+            }
+            Piece::Loop(body) => {
+                // Every loop goes round three times, by a counter of its own.
+                let counter = format!("turn{}", self.nodes.len());
+                let begin = self.add("begin", function(&[(&counter, "0")]));
+                let (first, last) = self.sequence(body);
+                let count = self.add("turn", function(&[(&counter, &format!("{counter} + 1"))]));
+                let after = self.add("after", function(&[]));
+                self.connect(&begin, &first);
+                self.connect(&last, &count);
+                let again = Some(format!("{counter} < 3"));
+                self.edges.push((count.clone(), again, first));
+                self.connect(&count, &after);
+                (begin, after)
+            }
+            Piece::Fan(branches) => {
+                let fan = format!("fan{}", self.nodes.len());
+                let place = self.nodes.len();
+                self.nodes.push((fan.clone(), Work::Kind(function(&[]))));
+                let ends: Vec<_> = branches
+                    .iter()
+                    .map(|branch| self.sequence(branch))
+                    .collect();
+                let join = self.add("join", function(&[]));
+                for (_, last) in &ends {
+                    self.connect(last, &join);
+                }
+                let firsts = ends.into_iter().map(|(first, _)| first).collect();
+                self.nodes[place].1 = Work::Fan(firsts, join.clone());
+                (fan, join)
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `actor`: models, tools and graphs of them, and runs of them.
+
+mod contexts;
+pub(crate) mod launch;
+mod manage;
+mod show;
+mod watcher;
+
+use std::path::Path;
+
+use cleveragents_domain::Code;
+use cleveragents_engine::{ActorService, FoundActor, Register};
+
+use super::toolbox::Toolbox;
+use super::{read_definition, write_document};
+use crate::arguments::{Actor, Drawing};
+use crate::context::Context;
+use crate::output::{CommandError, Report};
+
+pub(super) fn run(context: &Context, command: Actor) -> Result<Option<Report>, CommandError> {
+    let actors = ActorService::new(context.engine()?);
+    let report = match command {
+        Actor::Add { file, update } => {
+            let register = if update {
+                Register::Update
+            } else {
+                Register::New
+            };
+            manage::add(context, &actors, "actor add", &file.config, register)?
+        }
+        Actor::Update { file } => manage::update(context, &actors, &file.config)?,
+        Actor::List { custom } => manage::list(context, &actors, custom)?,
+        Actor::Show { actor } => show::run(context, &actors, &actor.name)?,
+        Actor::Remove { actor, yes } => manage::remove(context, &actors, &actor.name, yes)?,
+        Actor::SetDefault { actor, role } => {
+            manage::set_default(context, &actors, &actor.name, role)?
+        }
+        Actor::Run(arguments) => launch::run(context, &actors, *arguments)?,
+        Actor::Graph {
+            name,
+            config,
+            drawing,
+            output,
+        } => {
+            let toolbox = Toolbox::new(context)?;
+            let found = found(
+                context,
+                &actors,
+                &toolbox,
+                name.as_deref(),
+                config.as_deref(),
+            )?;
+            let drawn = match drawing {
+                Drawing::Text => cleveragents_actors::draw::text(&found.actor),
+                Drawing::Mermaid => cleveragents_actors::draw::mermaid(&found.actor),
+                Drawing::Svg => cleveragents_actors::draw::svg(&found.actor),
+            };
+            return draw(&drawn, output.as_deref());
+        }
+        Actor::Context(command) => return contexts::run(context, command),
+    };
+    Ok(Some(report))
+}
+
+fn draw(drawn: &str, output: Option<&Path>) -> Result<Option<Report>, CommandError> {
+    let Some(path) = output else {
+        return write_document(drawn.as_bytes()).map(|()| None);
+    };
+    write_file(path, drawn.as_bytes())?;
+    Ok(Some(
+        Report::new("actor graph")
+            .data(serde_json::json!({"file": path.display().to_string(), "bytes": drawn.len()}))
+            .ok(format!("Written to {}", path.display())),
+    ))
+}
+
+/// Writes a file that the person named.
+fn write_file(path: &Path, content: &[u8]) -> Result<(), CommandError> {
+    std::fs::write(path, content).map_err(|error| {
+        let message = format!("`{}` cannot be written", path.display());
+        CommandError::new(Code::FileAccess, message)
+            .caused_by(&error)
+            .with_hint("check the path, and that you may write there")
+    })
+}
+
+/// The actor that is meant: that of a file, or a registered one.
+fn found(
+    context: &Context,
+    actors: &ActorService,
+    toolbox: &Toolbox,
+    name: Option<&str>,
+    config: Option<&Path>,
+) -> Result<FoundActor, CommandError> {
+    let variables = context.variables();
+    let world = toolbox.world(&variables);
+    match (config, name) {
+        (Some(config), _) => {
+            let (text, source) = read_actor(context, config)?;
+            Ok(actors.compile(&text, &source, world)?)
+        }
+        (None, Some(name)) => Ok(actors.find(name, world)?),
+        (None, None) => {
+            let default = context.settings.actor_default();
+            let Some(name) = default else {
+                return Err(CommandError::usage("no actor is named").with_hint(
+                    "name one, or one for always: `agents actor set-default NAME`; `agents actor list` shows what there is",
+                ));
+            };
+            Ok(actors.find(name, world)?)
+        }
+    }
+}
+
+/// The text of an actor's file, and where it is.
+fn read_actor(context: &Context, config: &Path) -> Result<(String, String), CommandError> {
+    let text = read_definition(config, "the file of an actor", Code::MalformedActor)?;
+    let base = context.environment.working_folder();
+    let file = base.unwrap_or_else(|| Path::new("/")).join(config);
+    Ok((text, file.display().to_string()))
+}

@@ -1,0 +1,195 @@
+//! `actor context`: named conversations that runs go on with.
+
+use std::path::Path;
+
+use cleveragents_domain::Code;
+use cleveragents_engine::{ContextService, read_context};
+use serde_json::json;
+
+use super::write_file;
+use crate::arguments::{ActorContext, WhichContext};
+use crate::commands::conversation::short;
+use crate::commands::{confirm, counted, read_definition, write_document};
+use crate::context::Context;
+use crate::output::{Align, CommandError, Panel, Report, Table};
+
+pub(super) fn run(
+    context: &Context,
+    command: ActorContext,
+) -> Result<Option<Report>, CommandError> {
+    let contexts = ContextService::new(context.engine()?, context.sessions()?);
+    let report = match command {
+        ActorContext::List => list(&contexts)?,
+        ActorContext::Show { name } => show(&contexts, &name)?,
+        ActorContext::Clear { which } => clear(&contexts, &which)?,
+        ActorContext::Remove { which } => remove(&contexts, &which)?,
+        ActorContext::Export { name, output } => {
+            return export(&contexts, &name, output.as_deref());
+        }
+        ActorContext::Import { file, name } => import(&contexts, &file, name)?,
+    };
+    Ok(Some(report))
+}
+
+fn list(contexts: &ContextService) -> Result<Report, CommandError> {
+    let all = contexts.list()?;
+    let table = Table::new("Contexts")
+        .column("Name", Align::Left)
+        .column("Messages", Align::Right)
+        .column("Changed", Align::Left)
+        .empty("There is no context; `agents actor run --context NAME` makes one")
+        .rows(all.iter().map(|context| {
+            vec![
+                context.name.as_str().into(),
+                context.messages.into(),
+                context.updated_at.into(),
+            ]
+        }));
+    let entries: Vec<_> = all
+        .iter()
+        .map(|context| {
+            json!({
+                "name": context.name,
+                "messages": context.messages,
+                "session": context.session,
+                "created": context.created_at,
+                "updated": context.updated_at,
+            })
+        })
+        .collect();
+    Ok(Report::new("actor context list")
+        .data(json!({"contexts": entries, "summary": {"total": all.len()}}))
+        .table(table)
+        .ok(format!("{} listed", counted(all.len(), "context"))))
+}
+
+fn show(contexts: &ContextService, name: &str) -> Result<Report, CommandError> {
+    let found = contexts.get(name)?;
+    let exported = contexts.export(name)?;
+    let table = Table::new("Messages")
+        .column("Role", Align::Left)
+        .column("Content", Align::Left)
+        .empty("Nothing was said yet")
+        .rows(exported.messages.iter().map(|message| {
+            vec![
+                message.role.as_str().into(),
+                short(&message.content, 200).into(),
+            ]
+        }));
+    Ok(Report::new("actor context show")
+        .data(json!({
+            "name": found.name,
+            "created": found.created_at,
+            "updated": found.updated_at,
+            "messages": exported.messages,
+        }))
+        .panel(
+            Panel::new("Context")
+                .row("Name", found.name)
+                .row("Messages", found.messages)
+                .row("Created", found.created_at)
+                .row("Changed", found.updated_at),
+        )
+        .table(table)
+        .ok("Context loaded"))
+}
+
+/// The names that are meant.
+fn meant(contexts: &ContextService, which: &WhichContext) -> Result<Vec<String>, CommandError> {
+    Ok(match &which.name {
+        Some(name) => vec![contexts.get(name)?.name],
+        None => contexts
+            .list()?
+            .into_iter()
+            .map(|found| found.name)
+            .collect(),
+    })
+}
+
+fn clear(contexts: &ContextService, which: &WhichContext) -> Result<Report, CommandError> {
+    let names = meant(contexts, which)?;
+    confirm(
+        &format!("Take all messages out of {}?", names.join(", ")),
+        which.yes || names.is_empty(),
+    )?;
+    let mut cleared = Vec::new();
+    for name in names {
+        let messages = contexts.clear(&name)?;
+        cleared.push(json!({"name": name, "messages": messages}));
+    }
+    let count = cleared.len();
+    Ok(Report::new("actor context clear")
+        .data(json!({"cleared": cleared}))
+        .ok(format!("{} cleared", counted(count, "context"))))
+}
+
+fn remove(contexts: &ContextService, which: &WhichContext) -> Result<Report, CommandError> {
+    let names = meant(contexts, which)?;
+    confirm(
+        &format!("Remove {} with all that was said?", names.join(", ")),
+        which.yes || names.is_empty(),
+    )?;
+    for name in &names {
+        contexts.remove(name)?;
+    }
+    Ok(Report::new("actor context remove")
+        .data(json!({"removed": names}))
+        .ok(format!("{} removed", counted(names.len(), "context"))))
+}
+
+fn export(
+    contexts: &ContextService,
+    name: &str,
+    output: Option<&Path>,
+) -> Result<Option<Report>, CommandError> {
+    let exported = contexts.export(name)?;
+    let is_yaml = output
+        .and_then(Path::extension)
+        .is_some_and(|ending| ending == "yaml" || ending == "yml");
+    let unwritable =
+        |why: String| CommandError::internal("the context cannot be written").with_hint(why);
+    let text = if is_yaml {
+        serde_saphyr::to_string(&exported).map_err(|error| unwritable(error.to_string()))?
+    } else {
+        let text = serde_json::to_string_pretty(&exported);
+        text.map_err(|error| unwritable(error.to_string()))? + "\n"
+    };
+    let Some(path) = output else {
+        return write_document(text.as_bytes()).map(|()| None);
+    };
+    write_file(path, text.as_bytes())?;
+    Ok(Some(
+        Report::new("actor context export")
+            .data(json!({
+                "name": exported.name,
+                "messages": exported.messages.len(),
+                "file": path.display().to_string(),
+            }))
+            .ok(format!(
+                "{} written to {}",
+                counted(exported.messages.len(), "message"),
+                path.display()
+            )),
+    ))
+}
+
+fn import(
+    contexts: &ContextService,
+    file: &Path,
+    name: Option<String>,
+) -> Result<Report, CommandError> {
+    let text = read_definition(file, "the file of a context", Code::MalformedContext)?;
+    let mut exported = read_context(&text)?;
+    if let Some(name) = name {
+        exported.name = name;
+    }
+    let imported = contexts.import(&exported)?;
+    Ok(Report::new("actor context import")
+        .data(json!({"name": imported.name, "messages": imported.messages}))
+        .panel(
+            Panel::new("Context")
+                .row("Name", imported.name)
+                .row("Messages", imported.messages),
+        )
+        .ok("Context imported"))
+}

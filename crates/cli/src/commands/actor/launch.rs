@@ -1,0 +1,452 @@
+//! `actor run` and `run resume`: what a run works with is put together here, from the options of the
+//! command or from those that the run keeps.
+
+use std::sync::Arc;
+
+use cleveragents_actors::Actor;
+use cleveragents_domain::{Code, RunId};
+use cleveragents_engine::{
+    ActorService, Bundle, ContextService, Doubt, ExportedMessage, RunMeans, RunReport, RunService,
+    RunServiceError, RunStart, SandboxWorkspace, SpendScope, ToolSources as _, instructions,
+    project_instructions, read_context,
+};
+use cleveragents_models::CancellationToken;
+use cleveragents_process::Cancel;
+use cleveragents_tools::ToolPattern;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::watcher::Watcher;
+use super::{found, write_file};
+use crate::arguments::{ActorRun, RunGround, RunResume};
+use crate::commands::conversation::amount;
+use crate::commands::session::read_text;
+use crate::commands::toolbox::{Equipment, Models, Toolbox};
+use crate::commands::tooling::{self, Terminal};
+use crate::commands::{read_definition, run as runs};
+use crate::context::Context;
+use crate::output::{Cell, CommandError, Panel, Report};
+
+/// How a run was asked to run, kept with it for whoever goes on with it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Kept {
+    ground: RunGround,
+    skills: Vec<String>,
+    servers: Vec<String>,
+    tools: Vec<String>,
+    temperature: Option<f64>,
+    /// The conversation to which the answer is added.
+    context: Option<String>,
+    prompt: Option<String>,
+}
+
+pub(super) fn run(
+    context: &Context,
+    actors: &ActorService,
+    arguments: ActorRun,
+) -> Result<Report, CommandError> {
+    let (name, prompt) = asked(context, &arguments)?;
+    let toolbox = Toolbox::new(context)?;
+    let config = arguments.config.as_deref();
+    let found = found(context, actors, &toolbox, name.as_deref(), config)?;
+    if found.actor.is_unsafe && !arguments.allow_unsafe {
+        let message = format!("the file of `{}` says `unsafe: true`", found.actor.name);
+        return Err(CommandError::new(Code::UnsafeActor, message)
+            .with_hint("look at it with `agents actor show`, and repeat the command with --unsafe when you trust it"));
+    }
+    let catalogue = context.models(arguments.record.as_deref())?;
+    let redactor = catalogue.redactor();
+    let prompt = prompt.map(|prompt| redactor.text(&prompt).into_owned());
+    let contexts = ContextService::new(context.engine()?, context.sessions()?);
+    let mut input = object(arguments.input.as_deref(), "--input")?;
+    if let Some(prompt) = &prompt {
+        input.insert("input".to_owned(), json!(prompt));
+    }
+    if let Some(said) = earlier(&contexts, &arguments)? {
+        input.insert("messages".to_owned(), Value::Array(said));
+    }
+    let Value::Object(input) = redactor.value(&Value::Object(input)) else {
+        return Err(CommandError::internal("the input is no object"));
+    };
+    let kept = Kept {
+        ground: arguments.ground.clone(),
+        skills: arguments.skill.clone(),
+        servers: arguments.mcp.clone(),
+        tools: arguments.tool.clone(),
+        temperature: arguments.temperature,
+        context: arguments.context.clone(),
+        prompt: prompt.clone(),
+    };
+    let start = RunStart {
+        id: RunId::generate(),
+        actor: Arc::clone(&found.actor),
+        actor_hash: found.hash.clone(),
+        definitions: json!(found.bundle),
+        input,
+        context: pairs(&arguments.set)?,
+        options: json!(kept),
+    };
+    let launch = Launch {
+        context,
+        toolbox: &toolbox,
+        catalogue: &catalogue,
+        kept: &kept,
+        doubt: Doubt::Ask,
+        is_stream: arguments.stream,
+        command: "actor run",
+    };
+    let service = RunService::new(context.engine()?, context.sessions()?);
+    let done = launch.go(start.id, &found.actor, |means| service.start(&start, means))?;
+    let report = launch.report(&found.actor, &done)?;
+    if let Some(path) = &arguments.output {
+        write_file(path, text(&done.report.outcome.output).as_bytes())?;
+        return Ok(report.info(format!("the answer is in {}", path.display())));
+    }
+    Ok(report)
+}
+
+pub(in crate::commands) fn resume(
+    context: &Context,
+    service: &RunService,
+    arguments: &RunResume,
+) -> Result<Report, CommandError> {
+    let run = service.resolve(&arguments.run.run)?;
+    let kept: Kept = serde_json::from_value(run.options.clone()).map_err(|error| {
+        CommandError::internal("the options of the run cannot be read").caused_by(&error)
+    })?;
+    service.require_free(run.id)?;
+    let toolbox = Toolbox::new(context)?;
+    let actor = stored(context, service, &toolbox, run.id)?;
+    let catalogue = context.models(None)?;
+    let doubt = match (arguments.redo, arguments.skip) {
+        (true, _) => Doubt::Redo,
+        (_, true) => Doubt::Skip,
+        _ => Doubt::Ask,
+    };
+    let launch = Launch {
+        context,
+        toolbox: &toolbox,
+        catalogue: &catalogue,
+        kept: &kept,
+        doubt,
+        is_stream: arguments.stream,
+        command: "run resume",
+    };
+    let done = launch.go(run.id, &actor, |means| {
+        service.resume(run.id, &actor, means)
+    })?;
+    launch.report(&actor, &done)
+}
+
+/// The actor of a run, as its files were when the run began.
+pub(in crate::commands) fn stored_actor(
+    context: &Context,
+    service: &RunService,
+    run: RunId,
+) -> Result<Arc<Actor>, CommandError> {
+    stored(context, service, &Toolbox::new(context)?, run)
+}
+
+fn stored(
+    context: &Context,
+    service: &RunService,
+    toolbox: &Toolbox,
+    run: RunId,
+) -> Result<Arc<Actor>, CommandError> {
+    let bundle: Bundle = serde_json::from_value(service.definitions(run)?).map_err(|error| {
+        CommandError::internal("the files of the run cannot be read").caused_by(&error)
+    })?;
+    let variables = context.variables();
+    let actors = ActorService::new(context.engine()?);
+    Ok(actors.from_bundle(&bundle, toolbox.world(&variables))?)
+}
+
+/// The actor and the prompt that are meant.
+fn asked(
+    context: &Context,
+    arguments: &ActorRun,
+) -> Result<(Option<String>, Option<String>), CommandError> {
+    let (name, prompt) = match (&arguments.name, &arguments.prompt, &arguments.asked) {
+        // With a file the only word is the prompt.
+        (Some(word), None, None) if arguments.config.is_some() => (None, Some(word.clone())),
+        (name, prompt, asked) => (name.clone(), prompt.clone().or_else(|| asked.clone())),
+    };
+    let prompt = match prompt.as_deref() {
+        Some("-") => Some(read_text(context)?),
+        other => other.map(str::to_owned),
+    };
+    if prompt.is_none() && arguments.input.is_none() {
+        return Err(CommandError::usage("nothing is asked").with_hint(
+            "add a prompt: `agents actor run NAME 'PROMPT'`, `-` for standard input, or --input JSON",
+        ));
+    }
+    Ok((name, prompt))
+}
+
+/// What was said before, in the context that is gone on with or in the file of one.
+fn earlier(
+    contexts: &ContextService,
+    arguments: &ActorRun,
+) -> Result<Option<Vec<Value>>, CommandError> {
+    if let Some(name) = &arguments.context {
+        return Ok(Some(contexts.said(name)?));
+    }
+    let Some(file) = &arguments.load_context else {
+        return Ok(None);
+    };
+    let text = read_definition(file, "the file of a context", Code::MalformedContext)?;
+    let said = read_context(&text)?.messages;
+    Ok(Some(said.iter().map(|message| json!(message)).collect()))
+}
+
+fn object(text: Option<&str>, option: &str) -> Result<Map<String, Value>, CommandError> {
+    let Some(text) = text else {
+        return Ok(Map::new());
+    };
+    match serde_json::from_str(text) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(
+            CommandError::usage(format!("{option} is not a JSON object"))
+                .with_hint("write it like {\"key\": \"value\"}"),
+        ),
+        Err(error) => Err(
+            CommandError::usage(format!("{option} is not JSON: {error}"))
+                .with_hint("write it like {\"key\": \"value\"}"),
+        ),
+    }
+}
+
+/// Values given one by one: JSON where they are JSON, otherwise text.
+fn pairs(given: &[String]) -> Result<Map<String, Value>, CommandError> {
+    given
+        .iter()
+        .map(|pair| match pair.split_once('=') {
+            Some((key, value)) if !key.is_empty() => {
+                let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
+                Ok((key.to_owned(), value))
+            }
+            _ => Err(CommandError::usage(format!("`{pair}` is not KEY=VALUE"))
+                .with_hint("write it like --set team=core")),
+        })
+        .collect()
+}
+
+/// A run that came to its end.
+struct Done {
+    report: RunReport,
+    sandbox: Option<String>,
+    seconds: f64,
+}
+
+/// Everything around a run.
+struct Launch<'a> {
+    context: &'a Context,
+    toolbox: &'a Toolbox,
+    catalogue: &'a cleveragents_models::Catalogue,
+    kept: &'a Kept,
+    doubt: Doubt,
+    is_stream: bool,
+    command: &'static str,
+}
+
+impl Launch<'_> {
+    fn go(
+        &self,
+        id: RunId,
+        actor: &Actor,
+        drive: impl FnOnce(&RunMeans<'_>) -> Result<RunReport, RunServiceError>,
+    ) -> Result<Done, CommandError> {
+        let (context, ground) = (self.context, &self.kept.ground);
+        let max_cost = ground.max_cost.as_deref().map(amount).transpose()?;
+        let mut needs = self.toolbox.needs(actor);
+        needs.skills.extend(self.kept.skills.iter().cloned());
+        needs.servers.extend(self.kept.servers.iter().cloned());
+        let equipment = self.toolbox.equip(&needs)?;
+        let safety = tooling::in_force(context, &ground.safety)?;
+        let tools = &self.toolbox.tools;
+        let rules = tooling::rules(context, tools, &ground.rule)?;
+        let own = |_: &str| format!("run-{id}").to_ascii_lowercase();
+        let (sandbox, project) = (ground.sandbox.as_deref(), ground.project.as_deref());
+        let workspace = tooling::workspace(context, sandbox, project, own)?;
+        let mut extra = Vec::new();
+        for pattern in &self.kept.tools {
+            let pattern: ToolPattern = pattern.parse()?;
+            let fitting = equipment.registry.list().map(|spec| spec.name.clone());
+            extra.extend(fitting.filter(|name| pattern.matches(name)));
+        }
+        let missing = |code| move |why: String| CommandError::new(code, why);
+        for skill in &self.kept.skills {
+            let tools = equipment.skill(skill);
+            extra.extend(tools.map_err(missing(Code::SkillNotFound))?);
+        }
+        for server in &self.kept.servers {
+            let tools = equipment.server(server);
+            extra.extend(tools.map_err(missing(Code::McpUnreachable))?);
+        }
+        let (cancel, stop) = (Cancel::new(), CancellationToken::new());
+        let terminal = Terminal::new(tools.clone(), &cancel);
+        let watcher = Watcher::new(context.printer, self.is_stream);
+        let limit = [
+            max_cost,
+            safety.guards.total_cost(&safety.profile),
+            context.settings.budget_per_session(),
+        ];
+        let means = RunMeans {
+            models: &Models {
+                catalogue: self.catalogue,
+                usual: context.settings.model_default(),
+            },
+            registry: &equipment.registry,
+            sources: &equipment,
+            deferred: &equipment.deferred,
+            extra_tools: &extra,
+            mode: tooling::mode(ground.read_only),
+            profile: &safety.profile,
+            guards: &safety.guards,
+            rules: &rules,
+            workspace: workspace.as_ref(),
+            approver: &terminal,
+            scopes: vec![
+                SpendScope {
+                    name: format!("run {id}"),
+                    limit: limit.into_iter().flatten().min(),
+                },
+                tooling::day_scope(context),
+            ],
+            instructions: self.instructions(workspace.as_ref(), &equipment),
+            temperature: self.kept.temperature,
+            redactor: self.catalogue.redactor(),
+            watcher: &watcher,
+            cancel: &cancel,
+            doubt: self.doubt,
+        };
+        let signals = tooling::stop_on_signals(&cancel, &stop)?;
+        let driven = drive(&means);
+        signals.close();
+        watcher.end();
+        let report = driven?;
+        self.remember(&report)?;
+        Ok(Done {
+            report,
+            sandbox: workspace
+                .as_ref()
+                .map(SandboxWorkspace::name)
+                .map(str::to_owned),
+            seconds: watcher.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// The standing instructions: ours, those of skills named for the whole run, of the code that is
+    /// worked on.
+    fn instructions(
+        &self,
+        workspace: Option<&SandboxWorkspace>,
+        equipment: &Equipment,
+    ) -> Vec<String> {
+        let redactor = self.catalogue.redactor();
+        let mut all = vec![instructions(workspace)];
+        let others = equipment.disclosure(&self.kept.skills).into_iter();
+        let others = others.chain(workspace.and_then(project_instructions));
+        all.extend(others.map(|text| redactor.text(&text).into_owned()));
+        all
+    }
+
+    /// Adds the question and the answer to the conversation that the run went on with.
+    fn remember(&self, report: &RunReport) -> Result<(), CommandError> {
+        let Some(name) = &self.kept.context else {
+            return Ok(());
+        };
+        let said = [
+            ("user", self.kept.prompt.clone().unwrap_or_default()),
+            ("assistant", text(&report.outcome.output)),
+        ];
+        let said: Vec<ExportedMessage> = said
+            .into_iter()
+            .filter(|(_, content)| !content.trim().is_empty())
+            .map(|(role, content)| ExportedMessage {
+                role: role.to_owned(),
+                content,
+            })
+            .collect();
+        let contexts = ContextService::new(self.context.engine()?, self.context.sessions()?);
+        Ok(contexts.add(name, &said)?)
+    }
+
+    fn report(&self, actor: &Actor, done: &Done) -> Result<Report, CommandError> {
+        let outcome = &done.report.outcome;
+        let service = RunService::new(self.context.engine()?, self.context.sessions()?);
+        let stored = service.get(done.report.run)?;
+        let usage = outcome.taken.usage;
+        let answer = text(&outcome.output);
+        let shown = Report::new(self.command)
+            .data(json!({
+                "actor_run": {
+                    "actor": actor.name,
+                    "type": actor.kind,
+                    "temperature": self.kept.temperature,
+                    "skill": self.kept.skills,
+                    "run": done.report.run,
+                },
+                "run": runs::summary(&stored),
+                "response": {
+                    "text": answer,
+                    "value": outcome.output,
+                    "state": outcome.state,
+                },
+                "sandbox": done.sandbox,
+                "usage": {
+                    "tokens": usage.input_tokens.0 + usage.output_tokens.0,
+                    "input_tokens": usage.input_tokens,
+                    "output_tokens": usage.output_tokens,
+                    "cost": usage.cost_micro_usd.as_usd(),
+                    "duration_s": done.seconds,
+                    "model_calls": outcome.taken.model_calls,
+                    "tool_calls": outcome.taken.tool_calls,
+                    "steps": outcome.steps,
+                    "steps_done_before": outcome.recalled,
+                },
+            }))
+            .panel(
+                Panel::new("Actor Run")
+                    .row("Actor", actor.name.clone())
+                    .row("Run", Cell::Id(done.report.run.to_string()))
+                    .row("Sandbox", done.sandbox.clone()),
+            );
+        let shown = if self.is_stream && self.context.printer.format().is_human() {
+            shown
+        } else {
+            shown.text(answer)
+        };
+        let shown = shown.panel(
+            Panel::new("Usage")
+                .row("Steps", outcome.steps)
+                .row(
+                    "Done before",
+                    (outcome.recalled > 0).then_some(outcome.recalled),
+                )
+                .row("Model calls", outcome.taken.model_calls)
+                .row("Tool calls", outcome.taken.tool_calls)
+                .row("Input tokens", usage.input_tokens.0)
+                .row("Output tokens", usage.output_tokens.0)
+                .row("Cost", usage.cost_micro_usd)
+                .row("Seconds", format!("{:.1}", done.seconds)),
+        );
+        let shown = match &done.sandbox {
+            Some(name) => shown.info(format!(
+                "see what changed with `agents sandbox diff {name}`, take it with `agents sandbox apply {name}`"
+            )),
+            None => shown,
+        };
+        Ok(shown.ok("Actor run completed"))
+    }
+}
+
+/// An answer as text.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => serde_json::to_string_pretty(other).unwrap_or_else(|_| other.to_string()),
+    }
+}

@@ -1,0 +1,94 @@
+//! What people see of a run while it goes on.
+
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use cleveragents_actors::ports::{RunObserver, Step, StepPath};
+use cleveragents_engine::RunWatcher;
+use cleveragents_models::ToolCall;
+use cleveragents_tools::CallOutcome;
+
+use crate::commands::conversation::{called_line, calling_line, short};
+use crate::output::{Printer, visible_lines};
+
+/// Watches a run, and shows it as it happens where somebody looks.
+pub(super) struct Watcher {
+    started: Instant,
+    /// Whether the answer is shown as it comes.
+    streams: bool,
+    /// Whether steps and calls are told on standard error.
+    tells: bool,
+    has_text: AtomicBool,
+    tool_calls: AtomicU64,
+}
+
+impl Watcher {
+    pub(super) fn new(printer: Printer, is_stream: bool) -> Self {
+        let is_human = printer.format().is_human();
+        Self {
+            started: Instant::now(),
+            streams: is_stream && is_human,
+            tells: is_human && (is_stream || printer.shows_progress()),
+            has_text: AtomicBool::new(false),
+            tool_calls: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Ends the line of the answer, so that what follows stands on its own.
+    pub(super) fn end(&self) {
+        if self.has_text.swap(false, Ordering::Relaxed) {
+            // Whoever closed the pipe does not want to see it.
+            let _closed = writeln!(std::io::stdout());
+        }
+    }
+
+    fn tell(&self, line: &str) {
+        if self.tells {
+            self.end();
+            let _closed = writeln!(std::io::stderr(), "{}", visible_lines(line));
+        }
+    }
+}
+
+impl RunObserver for Watcher {
+    fn started(&self, path: &StepPath, kind: &str) {
+        self.tell(&format!("· {path} ({kind})"));
+    }
+
+    fn finished(&self, step: &Step, is_recalled: bool) {
+        let how = match (&step.error, is_recalled) {
+            (Some(error), _) => format!("✗ {}", short(error, 200)),
+            (None, true) => "✓ done before".to_owned(),
+            (None, false) => "✓".to_owned(),
+        };
+        self.tell(&format!("  {} {how}", step.path));
+    }
+
+    fn watches(&self) -> bool {
+        self.tells
+    }
+}
+
+impl RunWatcher for Watcher {
+    fn text(&self, _path: &StepPath, piece: &str) {
+        if self.streams {
+            self.has_text.store(true, Ordering::Relaxed);
+            let mut out = std::io::stdout().lock();
+            let _closed = write!(out, "{}", visible_lines(piece)).and_then(|()| out.flush());
+        }
+    }
+
+    fn calling(&self, path: &StepPath, tool: &ToolCall) {
+        self.tool_calls.fetch_add(1, Ordering::Relaxed);
+        self.tell(&format!("  {path} {}", calling_line(tool)));
+    }
+
+    fn called(&self, path: &StepPath, tool: &ToolCall, outcome: &CallOutcome) {
+        self.tell(&format!("  {path}{}", called_line(tool, outcome)));
+    }
+}

@@ -1,0 +1,182 @@
+//! `mcp add` and `mcp import`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cleveragents_domain::Code;
+use cleveragents_engine::{McpService, Outcome, Register, hide_secrets};
+use cleveragents_mcp::{Hidden, McpError, ServerDefinition, ToolFilter, ToolOverride};
+use serde_json::{Value, json};
+
+use super::show;
+use crate::arguments::McpAdd;
+use crate::commands::{counted, read_definition};
+use crate::context::Context;
+use crate::output::{CommandError, Panel, Report};
+
+pub(super) fn add(
+    context: &Context,
+    service: &McpService,
+    arguments: &McpAdd,
+) -> Result<Report, CommandError> {
+    let (servers, source) = match &arguments.config {
+        Some(config) => {
+            let (text, path) = text(context, config)?;
+            (cleveragents_mcp::read(&text, Path::new(&path))?, path)
+        }
+        None => (vec![from_flags(arguments)?], "command line".to_owned()),
+    };
+    let new = New {
+        command: "mcp add",
+        servers: &servers,
+        source: &source,
+        is_update: arguments.update,
+        warnings: &[],
+    };
+    new.register(context, service)
+}
+
+pub(super) fn import(
+    context: &Context,
+    service: &McpService,
+    file: &Path,
+    is_update: bool,
+) -> Result<Report, CommandError> {
+    let (text, source) = text(context, file)?;
+    let imported = cleveragents_mcp::import(&text, Path::new(&source))?;
+    let redactor = context.models(None)?.redactor();
+    let mut warnings = imported.warnings;
+    let mut servers = imported.servers;
+    for server in &mut servers {
+        for name in hide_secrets(server, &redactor) {
+            warnings.push(format!(
+                "a key of `{}` is not kept: set the variable `{name}` before you use the server",
+                server.name
+            ));
+        }
+    }
+    let new = New {
+        command: "mcp import",
+        servers: &servers,
+        source: &source,
+        is_update,
+        warnings: &warnings,
+    };
+    new.register(context, service)
+}
+
+/// The text of a file, and where it is.
+fn text(context: &Context, file: &Path) -> Result<(String, String), CommandError> {
+    let text = read_definition(file, "the file of servers", Code::MalformedMcp)?;
+    let base = context.environment.working_folder();
+    let path = base.unwrap_or_else(|| Path::new("/")).join(file);
+    Ok((text, path.display().to_string()))
+}
+
+fn from_flags(arguments: &McpAdd) -> Result<ServerDefinition, CommandError> {
+    let name = arguments.name.clone().unwrap_or_default();
+    let mut definition = match (&arguments.url, arguments.command.split_first()) {
+        (Some(url), _) => ServerDefinition::http(&name, url),
+        (None, Some((program, rest))) => {
+            let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+            ServerDefinition::stdio(&name, program, &rest)
+        }
+        (None, None) => {
+            return Err(
+                CommandError::usage("a server needs a program or an address").with_hint(
+                    "write `agents mcp add NAME -- COMMAND …`, or `agents mcp add NAME --url URL`",
+                ),
+            );
+        }
+    };
+    definition.env = pairs(&arguments.env, "--env")?;
+    definition.headers = pairs(&arguments.header, "--header")?;
+    definition.tool_filter = ToolFilter {
+        include: arguments.include.clone(),
+        exclude: arguments.exclude.clone(),
+    };
+    if arguments.read_only {
+        let looks = ToolOverride {
+            read_only: Some(true),
+            ..ToolOverride::default()
+        };
+        definition.overrides.insert("*".to_owned(), looks);
+    }
+    definition.checked().map_err(|broken| {
+        let error = McpError::Invalid {
+            server: name,
+            message: broken.message,
+            fix: broken.fix,
+        };
+        error.into()
+    })
+}
+
+fn pairs(given: &[String], option: &str) -> Result<BTreeMap<String, Hidden>, CommandError> {
+    given
+        .iter()
+        .map(|pair| match pair.split_once('=') {
+            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), Hidden::new(value))),
+            // The value may be a key, so it is not repeated.
+            _ => Err(CommandError::usage(format!("{option} wants NAME=VALUE"))
+                .with_hint(format!("write it like {option} 'TOKEN=${{MY_TOKEN}}'"))),
+        })
+        .collect()
+}
+
+/// Servers that are to be registered.
+struct New<'a> {
+    command: &'static str,
+    servers: &'a [ServerDefinition],
+    source: &'a str,
+    is_update: bool,
+    warnings: &'a [String],
+}
+
+impl New<'_> {
+    fn register(&self, context: &Context, service: &McpService) -> Result<Report, CommandError> {
+        let register = if self.is_update {
+            Register::Update
+        } else {
+            Register::New
+        };
+        let redactor = context.models(None)?.redactor();
+        let added = service.add(self.servers, self.source, register, &redactor)?;
+        let entries: Vec<Value> = added
+            .iter()
+            .map(|added| {
+                let mut entry = show::summary(&added.definition, &added.stored);
+                entry["outcome"] = json!(added.outcome);
+                entry
+            })
+            .collect();
+        let data = json!({"mcp_servers": entries, "warnings": self.warnings});
+        let mut report = Report::new(self.command).data(data);
+        for added in &added {
+            report = report.panel(
+                Panel::new("MCP Server")
+                    .row("Name", added.definition.name.clone())
+                    .row("Transport", show::transport(&added.definition))
+                    .row("Where", show::place(&added.definition))
+                    .row(
+                        "Outcome",
+                        if added.outcome == Outcome::Updated {
+                            "replaced"
+                        } else {
+                            "new"
+                        },
+                    ),
+            );
+        }
+        for warning in self.warnings {
+            report = report.warn(warning.clone());
+        }
+        if let [only] = self.servers {
+            report = report.info(format!(
+                "see whether it works: `agents mcp test {}`",
+                only.name
+            ));
+        }
+        Ok(report.ok(format!("{} registered", counted(added.len(), "server"))))
+    }
+}

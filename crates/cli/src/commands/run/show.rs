@@ -1,0 +1,134 @@
+//! `run show`: a run step by step.
+
+use cleveragents_domain::RunState;
+use cleveragents_engine::{RunService, RunView, StepView};
+use serde_json::{Value, json};
+
+use super::{state_cell, summary};
+use crate::commands::conversation::short;
+use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
+
+/// So much of what a step changed is shown on a line.
+const SHOWN: usize = 80;
+
+pub(super) fn run(runs: &RunService, reference: &str) -> Result<Report, CommandError> {
+    let view = runs.view(runs.resolve(reference)?.id)?;
+    let run = &view.run;
+    let is_left = run.state == RunState::Running && view.owner.is_none();
+    let mut details = Panel::new("Run")
+        .row("Id", Cell::Id(run.id.to_string()))
+        .row("Actor", run.actor.clone())
+        .row("State", state_cell(run.state))
+        .row("Worked on by", view.owner.clone())
+        .row("Attempts", run.attempts)
+        .row("Began", run.started_at)
+        .row("Ended", run.ended_at)
+        .row("Cost", run.usage.cost_micro_usd)
+        .row("Model calls", run.model_calls)
+        .row("Tool calls", run.tool_calls);
+    if let Some(error) = &run.error {
+        details = details.row("Error", Cell::Bad(error.clone()));
+    }
+    let mut report = Report::new("run show")
+        .data(data(&view))
+        .panel(details)
+        .table(steps(&view.steps));
+    if let Some(result) = &run.result {
+        report = report.text(text(&result["output"]));
+    }
+    if is_left {
+        report = report.warn(format!(
+            "nobody works on it any more: go on with `agents run resume {}`",
+            run.id
+        ));
+    } else if matches!(
+        run.state,
+        RunState::Waiting | RunState::Failed | RunState::Cancelled
+    ) {
+        report = report.info(format!("go on with `agents run resume {}`", run.id));
+    }
+    Ok(report.ok("Run loaded"))
+}
+
+fn steps(steps: &[StepView]) -> Table {
+    Table::new("Steps")
+        .column("#", Align::Right)
+        .column("Step", Align::Left)
+        .column("Kind", Align::Left)
+        .column("Took", Align::Right)
+        .column("Changes", Align::Left)
+        .column("Next", Align::Left)
+        .empty("No step is finished yet")
+        .rows(steps.iter().map(|view| {
+            let step = &view.step;
+            let changes = match &step.error {
+                Some(error) => Cell::Bad(short(error, SHOWN)),
+                None => short(&changes(&step.update), SHOWN).into(),
+            };
+            vec![
+                view.number.into(),
+                step.path.as_str().into(),
+                step.kind.as_str().into(),
+                Cell::Seconds(seconds(step.started_ms, step.ended_ms)),
+                changes,
+                step.next.clone().into(),
+            ]
+        }))
+}
+
+/// What a step changed, on a line.
+fn changes(update: &serde_json::Map<String, Value>) -> String {
+    let parts: Vec<String> = update
+        .iter()
+        // The conversation grows with every answer, which stands in its own key too.
+        .filter(|(key, _)| *key != "messages")
+        .map(|(key, value)| format!("{key} = {}", text(value)))
+        .collect();
+    parts.join(", ")
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a duration for people needs no more digits"
+)]
+fn seconds(started: u64, ended: u64) -> f64 {
+    ended.saturating_sub(started) as f64 / 1e3
+}
+
+fn data(view: &RunView) -> Value {
+    let run = &view.run;
+    json!({
+        "run": summary(run),
+        "owner": view.owner,
+        "input": run.input,
+        "options": run.options,
+        "result": run.result,
+        "steps": view.steps.iter().map(|view| {
+            let step = &view.step;
+            json!({
+                "number": view.number,
+                "path": step.path,
+                "kind": step.kind,
+                "update": step.update,
+                "next": step.next,
+                "error": step.error,
+                "duration_s": seconds(step.started_ms, step.ended_ms),
+                "usage": {
+                    "tokens": step.taken.usage.input_tokens.0 + step.taken.usage.output_tokens.0,
+                    "cost_usd": step.taken.usage.cost_micro_usd.as_usd(),
+                    "model_calls": step.taken.model_calls,
+                    "tool_calls": step.taken.tool_calls,
+                },
+                "stored": view.stored_at,
+            })
+        }).collect::<Vec<_>>(),
+    })
+}

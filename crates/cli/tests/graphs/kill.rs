@@ -1,0 +1,149 @@
+//! `kill -9` at random instants of runs of every shape: whoever goes on finds every finished step, does
+//! none of them again, and comes to the same state as a run that nobody disturbed.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use cleveragents_testkit::{Dice, proof_size};
+use serde_json::Value;
+
+use super::world::{SHAPES, Shape, World, files};
+
+/// What a run came to, without what differs from run to run.
+#[derive(Debug, PartialEq)]
+struct Came {
+    result: Value,
+    /// The update and the next node of each step.
+    steps: BTreeMap<String, (Value, Value)>,
+    files: BTreeMap<String, String>,
+}
+
+fn came(world: &World, run: &str, folder: Option<&std::path::Path>) -> Came {
+    // A call that was cut off after its effect, and made again, finds its file there.
+    let shown = world
+        .show(run)
+        .to_string()
+        .replace("replaced `", "created `");
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    let steps = shown["steps"].as_array().expect("steps");
+    Came {
+        result: shown["result"].clone(),
+        steps: steps
+            .iter()
+            .map(|step| {
+                let path = step["path"].as_str().expect("a path").to_owned();
+                (path, (step["update"].clone(), step["next"].clone()))
+            })
+            .collect(),
+        files: folder.map(files).unwrap_or_default(),
+    }
+}
+
+/// The rows of the steps of a run, whole.
+fn rows(world: &World, run: &str) -> Vec<Vec<String>> {
+    world.ask(&format!(
+        "SELECT number, path, step, stored_at FROM run_steps WHERE run_id = '{run}' ORDER BY number"
+    ))
+}
+
+/// The shape, undisturbed: what it comes to and how long that takes.
+fn undisturbed(world: &World, shape: Shape) -> (Came, Duration) {
+    let sandbox = shape.has_sandbox.then(|| world.sandbox());
+    let name = sandbox.as_ref().map(|(name, _)| name.as_str());
+    let begun = Instant::now();
+    let output = world
+        .start(&World::arguments(shape, name))
+        .wait_with_output()
+        .expect("it ends");
+    let took = begun.elapsed();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shape:?}: {told}");
+    let run = world.newest().expect("a run")["id"].clone();
+    let folder = sandbox.as_ref().map(|(_, folder)| folder.as_path());
+    (came(world, run.as_str().expect("an id"), folder), took)
+}
+
+fn kill_after(world: &World, arguments: &[String], wait: Duration) {
+    let mut child = world.start(arguments);
+    std::thread::sleep(wait);
+    child.kill().expect("a program that is not reaped");
+    child.wait().expect("a killed program is reaped");
+}
+
+/// The first thing that differs.
+fn difference(came: &Came, expected: &Came) -> String {
+    if came.result != expected.result {
+        return format!("{}\ninstead of\n{}", came.result, expected.result);
+    }
+    let steps = expected.steps.iter();
+    let step = steps.map(|(path, step)| (path, came.steps.get(path), step));
+    let other = step.into_iter().find(|(_, came, step)| *came != Some(step));
+    format!("{other:?}, or {:?}", came.files)
+}
+
+/// Kills one run of a shape at a random instant, perhaps its continuation too, and goes on with it.
+fn disturb(world: &World, shape: Shape, expected: &Came, took: Duration, dice: &mut Dice) {
+    let sandbox = shape.has_sandbox.then(|| world.sandbox());
+    let name = sandbox.as_ref().map(|(name, _)| name.as_str());
+    let folder = sandbox.as_ref().map(|(_, folder)| folder.as_path());
+    let before = world.newest().map(|run| run["id"].clone());
+    let instant = |dice: &mut Dice| {
+        let micros = u64::try_from(took.as_micros()).expect("a short run");
+        Duration::from_micros(dice.roll(micros + micros / 8 + 1))
+    };
+    let wait = instant(dice);
+    let here = format!("{} killed after {wait:?} of {took:?}", shape.actor);
+    kill_after(world, &World::arguments(shape, name), wait);
+    let Some(run) = world
+        .newest()
+        .filter(|run| Some(&run["id"]) != before.as_ref())
+    else {
+        // It had not begun.
+        return;
+    };
+    let id = run["id"].as_str().expect("an id").to_owned();
+    let resume: Vec<String> = ["--format", "json", "run", "resume", &id, "--redo"]
+        .map(str::to_owned)
+        .into();
+    let mut known = rows(world, &id);
+    if run["state"] == "running" && dice.once_in(3) {
+        kill_after(world, &resume, instant(dice));
+        let now = rows(world, &id);
+        assert_eq!(now[..known.len()], known, "{here}: steps were changed");
+        known = now;
+    }
+    if world.show(&id)["run"]["state"] == "running" {
+        let answer = world.run(&["run", "resume", &id, "--redo"]);
+        assert_eq!(answer.code, Some(0), "{here}: {answer:?}");
+    }
+    let now = rows(world, &id);
+    assert_eq!(now[..known.len()], known, "{here}: steps were changed");
+    let came = came(world, &id, folder);
+    assert!(came == *expected, "{here}: {}", difference(&came, expected));
+    let twice = world.ask(&format!(
+        "SELECT call_id, count(*) FROM tool_invocations invocation JOIN sessions session \
+         ON session.session_id = invocation.session_id WHERE session.owner = 'run {id}' \
+         AND outcome = 'succeeded' GROUP BY call_id HAVING count(*) > 1"
+    ));
+    assert!(twice.is_empty(), "{here}: calls succeeded twice: {twice:?}");
+    let turns = world.ask(&format!(
+        "SELECT turn.session_id, count(*) FROM turns turn JOIN sessions session \
+         ON session.session_id = turn.session_id WHERE session.owner = 'run {id}' \
+         GROUP BY turn.session_id HAVING count(*) > 1 OR min(turn.state) <> 'complete'"
+    ));
+    assert!(turns.is_empty(), "{here}: questions asked twice: {turns:?}");
+}
+
+#[test]
+fn a_run_killed_at_any_instant_comes_to_the_same_end() {
+    let world = World::new();
+    let mut dice = Dice::seeded(5);
+    for shape in SHAPES {
+        let (expected, took) = undisturbed(&world, shape);
+        assert!(expected.result["output"].is_string(), "{expected:?}");
+        for _ in 0..proof_size(4, 100) {
+            disturb(&world, shape, &expected, took, &mut dice);
+        }
+    }
+    world.agents.assert_sound();
+}

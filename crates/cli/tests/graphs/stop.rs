@@ -1,0 +1,190 @@
+//! Ends of runs: limits, cancellation from another terminal, failing nodes, and calls in doubt.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::world::World;
+
+fn error(answer: &cleveragents_testkit::Answer) -> Value {
+    answer.json()["data"]["error"].clone()
+}
+
+/// Waits until something is true of the newest run.
+fn wait_for(world: &World, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    let begun = Instant::now();
+    loop {
+        if let Some(run) = world.newest() {
+            let shown = world.show(run["id"].as_str().expect("an id"));
+            if is_so(&shown) {
+                return shown;
+            }
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn defect_8656_a_loop_without_an_end_is_ended_by_its_limit() {
+    let world = World::new();
+    world.add(
+        "name: local/round\ntype: graph\ndescription: d\nlimits: {max_steps: 50}\nstate: {n: sum}\n\
+         nodes:\n  a: {set: {n: 1}, next: b}\n  b: {set: {n: 1}, next: a}\n  c: {set: {output: x}}\n\
+         edges:\n- {from: b, to: c, when: 'n > 1000000'}\n",
+    );
+    let answer = world.run(&["actor", "run", "local/round", "go"]);
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    let error = error(&answer);
+    assert_eq!(error["code"], "CA-1023");
+    assert_eq!(error["details"]["limit"], "max_steps");
+    let run = world.newest().expect("a run");
+    assert_eq!(
+        (&run["state"], &run["steps"]),
+        (&"failed".into(), &50.into())
+    );
+}
+
+const SLOW: &str = "
+name: local/slow
+type: graph
+description: d
+nodes:
+  first: {set: {a: 1}, next: wait}
+  wait: {tool: builtin/shell, arguments: {command: 'sleep 300'}, next: last}
+  last: {set: {output: done}}
+";
+
+#[test]
+fn a_run_is_cancelled_from_another_terminal_with_all_it_started() {
+    let world = World::new();
+    world.add(SLOW);
+    let (name, _) = world.sandbox();
+    let arguments = [
+        "--format",
+        "json",
+        "actor",
+        "run",
+        "local/slow",
+        "x",
+        "--sandbox",
+        &name,
+    ];
+    let child = world.start(&arguments.map(str::to_owned));
+    let shown = wait_for(&world, "the first step", |shown| {
+        shown["steps"]
+            .as_array()
+            .is_some_and(|steps| !steps.is_empty())
+    });
+    let run = shown["run"]["id"].as_str().expect("an id").to_owned();
+    let busy = world.run(&["run", "resume", &run]);
+    assert_eq!(busy.code, Some(4), "{busy:?}");
+    assert_eq!(error(&busy)["code"], "CA-1026");
+    let cancelled = world.agents.data(&["run", "cancel", &run]);
+    assert_eq!(cancelled["is_over"], false);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1));
+    let shown = world.show(&run);
+    assert_eq!(shown["run"]["state"], "cancelled");
+    assert_eq!(shown["run"]["error_code"], "CA-1024");
+    assert_eq!(shown["owner"], Value::Null);
+}
+
+#[test]
+fn the_time_limit_of_a_node_ends_its_command() {
+    let world = World::new();
+    world.add(&SLOW.replace(
+        "next: last}\n  last",
+        "timeout_seconds: 0.5, on_error: last}\n  last",
+    ));
+    let (name, _) = world.sandbox();
+    let data = world
+        .agents
+        .data(&["actor", "run", "local/slow", "x", "--sandbox", &name]);
+    assert_eq!(data["response"]["text"], "done");
+    let state = &data["response"]["state"];
+    assert_eq!(state["error"]["node"], "wait", "{state}");
+}
+
+#[test]
+fn a_failed_run_is_gone_on_with_when_the_cause_is_gone() {
+    let world = World::new();
+    world.add(
+        "name: local/two\ntype: graph\ndescription: d\nnodes:\n  \
+         first: {set: {n: 1}, next: ask}\n  \
+         ask: {model: scripted/later.yaml, prompt: '{{ input }}'}\n",
+    );
+    let answer = world.run(&["actor", "run", "local/two", "x"]);
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert_eq!(error(&answer)["code"], "CA-1022");
+    let run = error(&answer)["details"]["run"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let script = "answers:\n- text: now\n";
+    std::fs::write(world.agents.work().join("later.yaml"), script).expect("a file");
+    let answer = world.run(&["run", "resume", &run]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let data = answer.json()["data"].clone();
+    assert_eq!(data["response"]["text"], "now");
+    assert_eq!(data["usage"]["steps_done_before"], 1);
+    assert_eq!(data["run"]["attempts"], 2);
+}
+
+#[test]
+fn a_call_that_was_cut_off_is_asked_about_and_never_made_twice_by_itself() {
+    let world = World::new();
+    world.add(
+        "name: local/once\ntype: graph\ndescription: d\nnodes:\n  \
+         act: {tool: builtin/shell, arguments: {command: 'echo x >> log.txt; sleep 300'}, next: last}\n  \
+         last: {set: {output: done}}\n",
+    );
+    let (name, folder) = world.sandbox();
+    let arguments = [
+        "--format",
+        "json",
+        "actor",
+        "run",
+        "local/once",
+        "x",
+        "--sandbox",
+        &name,
+    ];
+    let mut child = world.start(&arguments.map(str::to_owned));
+    let begun = Instant::now();
+    while !folder.join("log.txt").exists() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "the command runs"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().expect("a program that is not reaped");
+    child.wait().expect("a killed program is reaped");
+    let run = world.newest().expect("a run")["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let asked = world.run(&["run", "resume", &run]);
+    assert_eq!(asked.code, Some(5), "{asked:?}");
+    assert_eq!(error(&asked)["code"], "CA-1027");
+    assert_eq!(world.show(&run)["run"]["state"], "waiting");
+    let skipped = world.run(&["run", "resume", &run, "--skip"]);
+    assert_eq!(skipped.code, Some(0), "{skipped:?}");
+    let log = std::fs::read_to_string(folder.join("log.txt")).expect("a file");
+    assert_eq!(log, "x\n", "it took effect once");
+}
+
+#[test]
+fn an_answer_that_does_not_fit_its_format_is_asked_for_again() {
+    let world = World::new();
+    let script = "answers:\n- text: four\n- text: '{\"score\": 4}'\n";
+    std::fs::write(world.agents.work().join("score.yaml"), script).expect("a file");
+    world.add(
+        "name: local/score\ntype: llm\ndescription: d\nmodel: scripted/score.yaml\nresponse_format:\n  \
+         type: object\n  properties: {score: {type: integer}}\n  required: [score]\n",
+    );
+    let data = world.agents.data(&["actor", "run", "local/score", "x"]);
+    assert_eq!(data["response"]["value"]["score"], 4);
+    assert_eq!(data["usage"]["model_calls"], 2);
+}

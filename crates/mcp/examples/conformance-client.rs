@@ -1,0 +1,173 @@
+//! A client for the official conformance suite: connects to the address that the suite gives, signs
+//! in when asked to, and calls every tool it finds. `scripts/mcp-conformance` runs it.
+
+#[path = "../tests/mcp/support.rs"]
+#[expect(dead_code, reason = "the tests use the rest")]
+mod support;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use cleveragents_mcp::{
+    Auth, FileTokens, McpError, OAuth, Options, Protocol, ServerDefinition, Servers,
+};
+use cleveragents_tools::{CallOutcome, FailureKind, Source};
+use reqwest::Url;
+use serde_json::{Map, Value, json};
+use support::Desk;
+
+/// The document about clients that the suite knows.
+const METADATA: &str = "https://conformance-test.local/client-metadata.json";
+
+#[expect(clippy::print_stderr, reason = "the suite shows it")]
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Some(code) = cleveragents_process::stage_main(&arguments) {
+        return code.into();
+    }
+    let Some(url) = std::env::args()
+        .next_back()
+        .filter(|last| last.starts_with("http"))
+    else {
+        eprintln!("usage: conformance-client URL");
+        return ExitCode::from(2);
+    };
+    match run(&url) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(url: &str) -> Result<(), McpError> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = Options::new(folder.path());
+    options.tokens = Some(Arc::new(FileTokens::new(folder.path())));
+    options.most_offered = usize::MAX;
+    let definition = definition(url);
+    let servers = Servers::new(options.clone()).expect("a runtime");
+    servers.add(definition.clone(), None)?;
+    signing_in(&servers, || servers.connect("suite").map(drop))?;
+    let desk = Desk::new(&servers.offer(), None).answering(&[""; 64]);
+    for (tool, arguments) in calls(&desk) {
+        signing_in(&servers, || match desk.call(&tool, &arguments) {
+            CallOutcome::Failed(failed) if failed.kind == FailureKind::HumanNeeded => {
+                Err(McpError::Authorization {
+                    server: "suite".to_owned(),
+                    why: failed.message,
+                    challenge: None,
+                })
+            }
+            _ => Ok(()),
+        })?;
+    }
+    servers.shutdown();
+    Ok(())
+}
+
+/// Does something, and signs in when that is asked for, a few times at most.
+fn signing_in(
+    servers: &Servers,
+    mut action: impl FnMut() -> Result<(), McpError>,
+) -> Result<(), McpError> {
+    for _ in 0..3 {
+        match action() {
+            Err(McpError::Authorization { .. }) => servers.login("suite", visit)?,
+            other => return other,
+        }
+    }
+    action()
+}
+
+/// What to call: what the suite says, or every tool there is.
+fn calls(desk: &Desk) -> Vec<(String, Value)> {
+    let tools = desk.gate.registry().list();
+    let tools = tools.filter(|tool| tool.source == Source::Mcp && tool.name.namespace() != "mcp");
+    let all: Vec<_> = tools
+        .map(|tool| (tool.name.clone(), sample(&tool.input_schema)))
+        .collect();
+    let context = context();
+    let Some(wanted) = context.get("toolCalls").and_then(Value::as_array) else {
+        return all
+            .into_iter()
+            .map(|(name, arguments)| (name.to_string(), arguments))
+            .collect();
+    };
+    wanted
+        .iter()
+        .filter_map(|one| {
+            let raw = one.get("name")?.as_str()?;
+            let mut arguments = one.get("arguments").cloned().unwrap_or_else(|| json!({}));
+            if let Value::Object(fields) = &mut arguments {
+                // Nothing is said by leaving it out; our gate takes `null` for a value.
+                fields.retain(|_, value| !value.is_null());
+            }
+            Some((format!("suite/{raw}"), arguments))
+        })
+        .collect()
+}
+
+/// What the suite wants us to know.
+fn context() -> Value {
+    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
+    serde_json::from_str(&context).unwrap_or_default()
+}
+
+fn definition(url: &str) -> ServerDefinition {
+    let mut definition = ServerDefinition::http("suite", url);
+    definition.protocol = match std::env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").as_deref() {
+        Ok("2026-07-28") => Protocol::V2026,
+        Ok("2025-11-25" | "2025-06-18" | "2025-03-26") => Protocol::V2025,
+        _ => Protocol::Auto,
+    };
+    let context = context();
+    let text = |name: &str| context.get(name).and_then(Value::as_str).map(str::to_owned);
+    let oauth = OAuth {
+        client_id: text("client_id"),
+        client_secret: text("client_secret").map(cleveragents_mcp::Hidden::new),
+        client_metadata_url: Some(METADATA.to_owned()),
+        ..OAuth::default()
+    };
+    definition.auth = Some(Auth { oauth: Some(oauth) });
+    definition
+}
+
+/// Does what a person with a browser does: visits the address and goes where it is sent.
+fn visit(url: &Url) {
+    let url = url.clone();
+    std::thread::spawn(move || {
+        let provider = rustls::crypto::ring::default_provider();
+        let _unless_done = provider.install_default();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let client = reqwest::Client::builder()
+                .no_proxy()
+                .build()
+                .expect("a client");
+            let visited = client.get(url).send().await;
+            drop(visited);
+        });
+    });
+}
+
+/// Arguments that fit a schema.
+fn sample(schema: &Value) -> Value {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let fields = properties.into_iter().flatten().map(|(name, schema)| {
+        let first = schema.get("enum").and_then(|values| values.get(0)).cloned();
+        let value = first.unwrap_or_else(|| match schema.get("type").and_then(Value::as_str) {
+            Some("number" | "integer") => json!(5),
+            Some("boolean") => json!(true),
+            Some("array") => json!([]),
+            Some("object") => sample(schema),
+            _ => json!("sample"),
+        });
+        (name.clone(), value)
+    });
+    Value::Object(fields.collect::<Map<_, _>>())
+}

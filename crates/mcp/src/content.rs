@@ -1,0 +1,115 @@
+//! From what a server answers to what a tool says.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use cleveragents_tools::{Answer, Body, Call, Failure, FailureKind, ToolSpec};
+use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
+
+use crate::link::bounded;
+use crate::paths::Rewriter;
+
+/// Pictures that models can be shown.
+const PICTURES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// Turns a result into an answer.
+pub(crate) fn answer(
+    result: CallToolResult,
+    spec: &ToolSpec,
+    rewriter: &Rewriter,
+    call: &mut Call<'_>,
+) -> Result<Answer, Failure> {
+    if result.is_error == Some(true) {
+        let told: Vec<String> = result.content.iter().map(described).collect();
+        let told = rewriter.back(&told.join("\n"));
+        let told = if told.trim().is_empty() {
+            "the tool failed and did not say why".to_owned()
+        } else {
+            bounded(&told)
+        };
+        return Err(Failure::new(told));
+    }
+    if spec.output_schema.is_some() {
+        let Some(mut value) = result.structured_content else {
+            let message = "the tool promised a structured answer and gave none";
+            return Err(Failure::of(FailureKind::BadOutput, message));
+        };
+        rewriter.back_in(&mut value);
+        return Ok(Answer {
+            body: Body::Json(value),
+            ..Answer::written()
+        });
+    }
+    if let [ContentBlock::Image(image)] = result.content.as_slice() {
+        let known = PICTURES.iter().find(|known| **known == image.mime_type);
+        if let (Some(known), Ok(bytes)) = (known, STANDARD.decode(&image.data)) {
+            call.output.bytes(&bytes);
+            return Ok(Answer {
+                media_type: Some(known),
+                ..Answer::written()
+            });
+        }
+    }
+    let says_something = result.content.iter().any(|block| match block {
+        ContentBlock::Text(text) => !text.text.is_empty(),
+        _ => true,
+    });
+    if let (false, Some(mut value)) = (says_something, result.structured_content) {
+        rewriter.back_in(&mut value);
+        return Ok(Answer {
+            body: Body::Json(value),
+            ..Answer::written()
+        });
+    }
+    for (index, block) in result.content.iter().enumerate() {
+        if index > 0 {
+            call.output.text("\n");
+        }
+        call.output.text(&rewriter.back(&described(block)));
+    }
+    Ok(Answer::written())
+}
+
+/// A block of content as text.
+pub(crate) fn described(block: &ContentBlock) -> String {
+    match block {
+        ContentBlock::Text(text) => text.text.clone(),
+        ContentBlock::Image(image) => attachment("picture", &image.mime_type, &image.data),
+        ContentBlock::Audio(audio) => attachment("sound", &audio.mime_type, &audio.data),
+        ContentBlock::Resource(embedded) => resource(&embedded.resource),
+        ContentBlock::ResourceLink(link) => linked(link),
+        _ => "[content of a kind that is not known]".to_owned(),
+    }
+}
+
+/// The content of a resource as text.
+pub(crate) fn resource(contents: &ResourceContents) -> String {
+    match contents {
+        ResourceContents::TextResourceContents { uri, text, .. } => {
+            format!("[resource {uri}]\n{text}")
+        }
+        ResourceContents::BlobResourceContents {
+            uri,
+            mime_type,
+            blob,
+            ..
+        } => {
+            let kind = mime_type.as_deref().unwrap_or("bytes");
+            format!("[resource {uri}]\n{}", attachment("file", kind, blob))
+        }
+        _ => "[a resource of a kind that is not known]".to_owned(),
+    }
+}
+
+/// A resource that is only named.
+pub(crate) fn linked(link: &Resource) -> String {
+    let kind = link.mime_type.as_deref().unwrap_or("unknown kind");
+    let about = link.description.as_deref().unwrap_or_default();
+    format!("[resource {} `{}`, {kind}] {about}", link.uri, link.name)
+}
+
+fn attachment(what: &str, kind: &str, data: &str) -> String {
+    format!(
+        "[a {what}, {kind}, {} bytes, not shown]",
+        data.len() / 4 * 3
+    )
+}

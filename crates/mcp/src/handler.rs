@@ -1,0 +1,152 @@
+//! [`Handler`]: what we answer a server that asks or tells us something by itself.
+
+#![expect(
+    deprecated,
+    reason = "roots and log messages are what servers of the older protocol use"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use reqwest::Url;
+use rmcp::ClientHandler;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ElicitationCapability, ErrorData, FormElicitationCapability, Implementation, JsonRpcMessage,
+    ListRootsResult, ProtocolVersion, Root, RootsCapabilities, ServerNotification,
+    UrlElicitationCapability,
+};
+use rmcp::service::{RequestContext, RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::sync::Notify;
+
+use crate::callers::Callers;
+
+/// What a server has told us about its lists.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// Whether the list of tools we have is of yesterday.
+    is_stale: AtomicBool,
+    /// Rung when it becomes so.
+    pub(crate) bell: Notify,
+}
+
+impl News {
+    pub(crate) fn tell(&self) {
+        self.is_stale.store(true, Ordering::SeqCst);
+        self.bell.notify_one();
+    }
+
+    /// Whether the list has to be asked for again; from now on it counts as asked for.
+    pub(crate) fn take(&self) -> bool {
+        self.is_stale.swap(false, Ordering::SeqCst)
+    }
+}
+
+/// Our side of a connection.
+pub(crate) struct Handler {
+    pub(crate) callers: Arc<Callers>,
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        let mut roots = RootsCapabilities::default();
+        roots.list_changed = Some(true);
+        capabilities.roots = Some(roots);
+        capabilities.elicitation = Some(
+            ElicitationCapability::new()
+                .with_form(FormElicitationCapability::default())
+                .with_url(UrlElicitationCapability::default()),
+        );
+        let this = Implementation::new("cleveragents", env!("CARGO_PKG_VERSION"))
+            .with_title("CleverAgents");
+        ClientConfig::new(capabilities, this).with_protocol_version(ProtocolVersion::V_2025_11_25)
+    }
+
+    async fn list_roots(
+        &self,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ListRootsResult, ErrorData> {
+        let roots = self.callers.roots();
+        let roots = roots
+            .iter()
+            .filter_map(|folder| Url::from_directory_path(folder).ok())
+            .map(|url| Root::new(url.as_str().trim_end_matches('/')))
+            .collect();
+        Ok(ListRootsResult::new(roots))
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let declined = || ElicitResult::new(ElicitationAction::Decline);
+        let Some(answered) = self.callers.ask(request) else {
+            return Ok(declined());
+        };
+        // The caller may go away without answering.
+        Ok(answered
+            .await
+            .unwrap_or_else(|_| ElicitResult::new(ElicitationAction::Cancel)))
+    }
+}
+
+/// A transport that hears what a server tells by itself before the answer that comes after it: a
+/// list that changed counts from then on, and a word for the log is there when its call ends.
+pub(crate) struct Hearing<T> {
+    pub(crate) inner: T,
+    pub(crate) callers: Arc<Callers>,
+    pub(crate) news: Arc<News>,
+}
+
+impl<T> Hearing<T> {
+    fn hear(&self, notification: &ServerNotification) {
+        match notification {
+            ServerNotification::ToolListChangedNotification(_) => self.news.tell(),
+            ServerNotification::ProgressNotification(progress) => {
+                let progress = &progress.params;
+                let total = progress.total.map(|total| format!(" of {total}"));
+                self.callers.note(&format!(
+                    "progress {}{}: {}",
+                    progress.progress,
+                    total.unwrap_or_default(),
+                    progress.message.as_deref().unwrap_or_default()
+                ));
+            }
+            ServerNotification::LoggingMessageNotification(message) => {
+                let message = &message.params;
+                let text = match &message.data {
+                    serde_json::Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                self.callers.note(&format!("{:?}: {text}", message.level));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Hearing<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.inner.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let message = self.inner.receive().await?;
+        if let JsonRpcMessage::Notification(notification) = &message {
+            self.hear(&notification.notification);
+        }
+        Some(message)
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.inner.close().await
+    }
+}

@@ -1,0 +1,141 @@
+//! Servers over HTTP: one client per connection, TLS by our own choice, no redirect, and errors that
+//! name no secret.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::auth::{AuthClient, AuthError};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, InsufficientScopeError, StreamableHttpClientTransportConfig,
+};
+
+use crate::definition::ServerDefinition;
+use crate::error::McpError;
+use crate::expand::{Reached, is_this_machine};
+use crate::link::bounded;
+use crate::oauth::{self, TokenStore};
+use crate::post::Bounded;
+use crate::stdio::{LONGEST_MESSAGE, with_sources};
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(20);
+
+pub(crate) type HttpTransport = StreamableHttpClientTransport<AuthClient<Bounded>>;
+
+/// A client for one address.
+pub(crate) fn client(server: &str, url: &Url) -> Result<Client, McpError> {
+    let failed = |why: String| McpError::Unreachable {
+        server: server.to_owned(),
+        why,
+        log: String::new(),
+    };
+    let mut builder = Client::builder()
+        .tls_backend_preconfigured(tls(url.scheme() == "https").map_err(failed)?)
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        // A redirect would carry secrets to a place that nobody configured.
+        .redirect(Policy::none())
+        .user_agent(concat!("cleveragents/", env!("CARGO_PKG_VERSION")));
+    if is_this_machine(url) {
+        builder = builder.no_proxy();
+    }
+    builder
+        .build()
+        .map_err(|error| failed(with_sources(&error.without_url())))
+}
+
+fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
+    let mut roots = rustls::RootCertStore::empty();
+    if is_secure {
+        // A certificate that cannot be read is no reason to trust none.
+        let (_added, _ignored) =
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            return Err("the system has no root certificates to trust".to_owned());
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
+/// A transport to a server. It shows the token that is kept for it, and gets a new one when that is
+/// over.
+pub(crate) async fn transport(
+    definition: &ServerDefinition,
+    reached: Reached,
+    tokens: Option<Arc<dyn TokenStore>>,
+) -> Result<HttpTransport, McpError> {
+    let Reached::Http { url, headers } = reached else {
+        return Err(McpError::NotFound(definition.name.clone()));
+    };
+    let client = client(&definition.name, &url)?;
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
+    config.custom_headers = header_map(definition, headers)?;
+    config.max_sse_event_size = LONGEST_MESSAGE;
+    let manager = oauth::manager(definition, &url, client.clone(), tokens).await?;
+    let client = AuthClient::new(Bounded(client), manager);
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+fn header_map(
+    definition: &ServerDefinition,
+    headers: Vec<(String, String)>,
+) -> Result<HashMap<HeaderName, HeaderValue>, McpError> {
+    headers
+        .into_iter()
+        .map(|(name, value)| {
+            let wrong = || McpError::Invalid {
+                server: definition.name.clone(),
+                message: format!("its header `{name}` cannot be sent"),
+                fix: "check the name, and the value for line breaks".to_owned(),
+            };
+            let key = HeaderName::try_from(&name).map_err(|_| wrong())?;
+            let mut value = HeaderValue::try_from(&value).map_err(|_| wrong())?;
+            value.set_sensitive(true);
+            Ok((key, value))
+        })
+        .collect()
+}
+
+/// Why a request was not answered. Whoever is to sign in is told so, whatever lies around it.
+pub(crate) fn failed(server: &str, error: &(dyn std::error::Error + 'static)) -> McpError {
+    let wanted = |why: &str, challenge: Option<&str>| McpError::Authorization {
+        server: server.to_owned(),
+        why: why.to_owned(),
+        challenge: challenge.map(str::to_owned),
+    };
+    let mut deepest = error;
+    let mut next = Some(error);
+    while let Some(this) = next {
+        if let Some(asked) = this.downcast_ref::<AuthRequiredError>() {
+            return wanted("it demands a sign-in", Some(&asked.www_authenticate_header));
+        }
+        if let Some(asked) = this.downcast_ref::<InsufficientScopeError>() {
+            let why = "what you are known for does not suffice";
+            return wanted(why, Some(&asked.www_authenticate_header));
+        }
+        if let Some(AuthError::AuthorizationRequired) = this.downcast_ref() {
+            return wanted("it demands a sign-in", None);
+        }
+        deepest = this;
+        next = this.source();
+    }
+    let why = bounded(&deepest.to_string());
+    if why.contains("HTTP 401") || why.contains("HTTP 403") {
+        return wanted("it refuses what it knows of you", None);
+    }
+    McpError::Unreachable {
+        server: server.to_owned(),
+        why,
+        log: String::new(),
+    }
+}

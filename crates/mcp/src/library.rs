@@ -1,0 +1,433 @@
+//! Our own tools about servers: their resources and prompts, and a search among tools that are too
+//! many to be told all.
+
+use std::sync::{Arc, Weak};
+
+use cleveragents_domain::MicroUsd;
+use cleveragents_tools::{
+    Answer, Body, Call, Capability, Category, Failure, Ground, Grounds, Permit, Prepared, Source,
+    Subject, Tool, ToolName, ToolSpec, Unprepared,
+};
+use rmcp::model::{GetPromptRequestParams, PaginatedRequestParams, ReadResourceRequestParams};
+use serde_json::{Map, Value, json};
+
+use crate::content;
+use crate::link::bounded;
+use crate::naming::OWN;
+use crate::server::{Refused, Server};
+use crate::tool::{CallAsker, McpTool, failure};
+
+/// So many entries of a list are told.
+const MOST_LISTED: usize = 200;
+/// So many pages of a list are asked for.
+const MOST_PAGES: usize = 20;
+/// So many tools a search tells.
+const MOST_FOUND: usize = 8;
+
+/// What one of our tools does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    ListResources,
+    ReadResource,
+    ListPrompts,
+    GetPrompt,
+}
+
+/// One of our tools about the resources and prompts of servers.
+struct Library {
+    spec: ToolSpec,
+    action: Action,
+    servers: Vec<Weak<Server>>,
+}
+
+/// The tools about resources and prompts, as far as one of the servers has some.
+pub(crate) fn tools(servers: &[Arc<Server>]) -> Vec<Arc<dyn Tool>> {
+    let has = |wanted: fn(&crate::Listing) -> bool| -> Vec<&Arc<Server>> {
+        servers
+            .iter()
+            .filter(|server| server.listing().is_some_and(|listing| wanted(&listing)))
+            .collect()
+    };
+    let resources = has(|listing| listing.has_resources);
+    let prompts = has(|listing| listing.has_prompts);
+    let all = [
+        (Action::ListResources, &resources),
+        (Action::ReadResource, &resources),
+        (Action::ListPrompts, &prompts),
+        (Action::GetPrompt, &prompts),
+    ];
+    all.into_iter()
+        .filter(|(_, servers)| !servers.is_empty())
+        .map(|(action, servers)| Arc::new(Library::new(action, servers)) as Arc<dyn Tool>)
+        .collect()
+}
+
+fn own(short: &str) -> ToolName {
+    format!("{OWN}/{short}")
+        .parse()
+        .expect("the names of our own tools are well formed")
+}
+
+fn spec(short: &str, description: &str, input_schema: Value) -> ToolSpec {
+    ToolSpec {
+        name: own(short),
+        description: description.to_owned(),
+        source: Source::Mcp,
+        category: Category::External,
+        ground: Ground::Nothing,
+        input_schema,
+        output_schema: None,
+        capability: Capability::reads(),
+        resources: Vec::new(),
+        timeout: cleveragents_tools::DEFAULT_TIMEOUT,
+        cost: MicroUsd(0),
+    }
+}
+
+impl Library {
+    fn new(action: Action, servers: &[&Arc<Server>]) -> Self {
+        let names: Vec<&str> = servers
+            .iter()
+            .map(|server| server.definition.name.as_str())
+            .collect();
+        let (short, description, field) = match action {
+            Action::ListResources => (
+                "list-resources",
+                "Lists what an MCP server has to read, and the patterns of addresses it knows.",
+                None,
+            ),
+            Action::ReadResource => (
+                "read-resource",
+                "Reads something that an MCP server has, by its address (`uri`).",
+                Some(("uri", json!({"type": "string", "minLength": 1}))),
+            ),
+            Action::ListPrompts => (
+                "list-prompts",
+                "Lists the prepared texts of an MCP server and the arguments they take.",
+                None,
+            ),
+            Action::GetPrompt => (
+                "get-prompt",
+                "Gives a prepared text of an MCP server, with arguments put in.",
+                Some(("name", json!({"type": "string", "minLength": 1}))),
+            ),
+        };
+        let mut properties = Map::new();
+        properties.insert(
+            "server".to_owned(),
+            json!({"type": "string", "enum": names}),
+        );
+        let mut required = vec!["server"];
+        if let Some((name, schema)) = field {
+            properties.insert(name.to_owned(), schema);
+            required.push(name);
+        }
+        if action == Action::GetPrompt {
+            let schema = json!({"type": "object", "additionalProperties": {"type": "string"}});
+            properties.insert("arguments".to_owned(), schema);
+        }
+        let schema = json!({
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false,
+        });
+        Self {
+            spec: spec(short, description, schema),
+            action,
+            servers: servers
+                .iter()
+                .map(|server| Arc::downgrade(server))
+                .collect(),
+        }
+    }
+}
+
+impl Tool for Library {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        arguments: Value,
+        _grounds: Grounds<'a>,
+    ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
+        let text = |name: &str| {
+            let value = arguments.get(name).and_then(Value::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        let wanted = text("server");
+        let server = self
+            .servers
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|server| server.definition.name == wanted)
+            .ok_or_else(|| Unprepared::Arguments(format!("there is no server `{wanted}`")))?;
+        let what = match self.action {
+            Action::ReadResource => text("uri"),
+            Action::GetPrompt => text("name"),
+            Action::ListResources | Action::ListPrompts => String::new(),
+        };
+        let given = arguments.get("arguments").and_then(Value::as_object);
+        Ok(Box::new(Wanted {
+            action: self.action,
+            server,
+            what,
+            arguments: given.cloned().unwrap_or_default(),
+        }))
+    }
+}
+
+/// A call that waits for permission.
+struct Wanted {
+    action: Action,
+    server: Arc<Server>,
+    what: String,
+    arguments: Map<String, Value>,
+}
+
+impl Prepared for Wanted {
+    fn subjects(&self) -> Vec<Subject> {
+        let server = &self.server.definition.name;
+        vec![Subject::Text(format!("{server} {}", self.what))]
+    }
+
+    fn run(self: Box<Self>, _permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure> {
+        let name = self.server.definition.name.clone();
+        let Self {
+            action,
+            server,
+            what,
+            arguments,
+        } = *self;
+        let text = {
+            let mut asker = CallAsker::new(call, &name, &[]);
+            server.ask(&mut asker, move |_, link| async move {
+                match action {
+                    Action::ListResources => resources(&link.service).await,
+                    Action::ReadResource => {
+                        let params = ReadResourceRequestParams::new(what);
+                        let read = link.service.read_resource(params).await?;
+                        let parts: Vec<String> =
+                            read.contents.iter().map(content::resource).collect();
+                        Ok(parts.join("\n"))
+                    }
+                    Action::ListPrompts => prompts(&link.service).await,
+                    Action::GetPrompt => {
+                        let params = GetPromptRequestParams::new(what).with_arguments(arguments);
+                        let prompt = link.service.get_prompt(params).await?;
+                        let parts = prompt.messages.iter().map(|message| {
+                            let text = content::described(&message.content);
+                            format!("[{:?}]\n{text}", message.role)
+                        });
+                        Ok(parts.collect::<Vec<_>>().join("\n"))
+                    }
+                }
+            })
+        };
+        let text: String = text.map_err(|why| failure(&name, why))?;
+        call.output.text(&text);
+        Ok(Answer::written())
+    }
+}
+
+type Service = crate::link::Service;
+
+async fn resources(service: &Service) -> Result<String, Refused> {
+    let mut lines = Vec::new();
+    let mut cursor = None;
+    for _ in 0..MOST_PAGES {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        let page = service.list_resources(Some(params)).await?;
+        lines.extend(
+            page.resources
+                .iter()
+                .map(|one| bounded(&content::linked(one))),
+        );
+        cursor = page.next_cursor;
+        if cursor.is_none() || lines.len() > MOST_LISTED {
+            break;
+        }
+    }
+    // A server need not have patterns.
+    if let Ok(page) = service.list_resource_templates(None).await {
+        lines.extend(page.resource_templates.iter().map(|one| {
+            let about = one.description.as_deref().unwrap_or_default();
+            bounded(&format!(
+                "[pattern {} `{}`] {about}",
+                one.uri_template, one.name
+            ))
+        }));
+    }
+    Ok(told(lines))
+}
+
+async fn prompts(service: &Service) -> Result<String, Refused> {
+    let mut lines = Vec::new();
+    let mut cursor = None;
+    for _ in 0..MOST_PAGES {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        let page = service.list_prompts(Some(params)).await?;
+        lines.extend(page.prompts.iter().map(|prompt| {
+            let arguments = prompt.arguments.iter().flatten().map(|argument| {
+                let optional = if argument.required == Some(true) {
+                    ""
+                } else {
+                    "?"
+                };
+                format!("{}{optional}", argument.name)
+            });
+            let arguments = arguments.collect::<Vec<_>>().join(", ");
+            let about = prompt.description.as_deref().unwrap_or_default();
+            bounded(&format!("`{}` ({arguments}) {about}", prompt.name))
+        }));
+        cursor = page.next_cursor;
+        if cursor.is_none() || lines.len() > MOST_LISTED {
+            break;
+        }
+    }
+    Ok(told(lines))
+}
+
+fn told(mut lines: Vec<String>) -> String {
+    let count = lines.len();
+    lines.truncate(MOST_LISTED);
+    if count > MOST_LISTED {
+        lines.push(format!("… and {} more", count - MOST_LISTED));
+    }
+    if lines.is_empty() {
+        return "nothing".to_owned();
+    }
+    lines.join("\n")
+}
+
+/// Finds tools that models are not told of.
+pub(crate) struct SearchTool {
+    spec: ToolSpec,
+    tools: Vec<Arc<McpTool>>,
+}
+
+impl SearchTool {
+    pub(crate) fn new(tools: Vec<Arc<McpTool>>) -> Self {
+        let description = format!(
+            "Finds tools of MCP servers by words. There are {} that are not listed here; those it \
+             finds can be called by their names.",
+            tools.len()
+        );
+        let schema = json!({
+            "type": "object",
+            "properties": {"query": {
+                "type": "string",
+                "minLength": 1,
+                "description": "What the tool should do, in a few words.",
+            }},
+            "required": ["query"],
+            "additionalProperties": false,
+        });
+        Self {
+            spec: spec("search-tools", &description, schema),
+            tools,
+        }
+    }
+
+    /// The tools that fit best, the best first. A word in the name counts more than one in the
+    /// description; what counts the same is in the order of names.
+    fn find(&self, query: &str) -> Vec<&McpTool> {
+        let query: Vec<String> = words(query);
+        let mut found: Vec<(u32, &McpTool)> = self
+            .tools
+            .iter()
+            .filter_map(|tool| {
+                let name = tool.spec().name.to_string();
+                let (in_name, about) = (words(&name), words(tool.description_alone()));
+                let score: u32 = query
+                    .iter()
+                    .map(|word| {
+                        let begins = |other: &&String| other.starts_with(word.as_str());
+                        if in_name.contains(word) {
+                            8
+                        } else if in_name.iter().any(|other| begins(&other)) {
+                            5
+                        } else if about.contains(word) {
+                            3
+                        } else {
+                            u32::from(about.iter().any(|other| begins(&other)))
+                        }
+                    })
+                    .sum();
+                (score > 0).then_some((score, &**tool))
+            })
+            .collect();
+        found.sort_by(|one, other| {
+            let names = || one.1.spec().name.cmp(&other.1.spec().name);
+            other.0.cmp(&one.0).then_with(names)
+        });
+        found
+            .into_iter()
+            .take(MOST_FOUND)
+            .map(|(_, tool)| tool)
+            .collect()
+    }
+}
+
+/// The words of a text, in lower case.
+fn words(text: &str) -> Vec<String> {
+    text.split(|letter: char| !letter.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect()
+}
+
+impl Tool for SearchTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        arguments: Value,
+        _grounds: Grounds<'a>,
+    ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
+        let query = arguments.get("query").and_then(Value::as_str);
+        Ok(Box::new(Searching {
+            search: self,
+            query: query.unwrap_or_default().to_owned(),
+        }))
+    }
+}
+
+struct Searching<'a> {
+    search: &'a SearchTool,
+    query: String,
+}
+
+impl Prepared for Searching<'_> {
+    fn subjects(&self) -> Vec<Subject> {
+        vec![Subject::Text(self.query.clone())]
+    }
+
+    fn run(self: Box<Self>, _permit: Permit, _call: &mut Call<'_>) -> Result<Answer, Failure> {
+        let found: Vec<Value> = self
+            .search
+            .find(&self.query)
+            .into_iter()
+            .map(|tool| {
+                let spec = tool.spec();
+                json!({
+                    "name": spec.name.wire_name(),
+                    "description": spec.description,
+                    "input_schema": spec.input_schema,
+                })
+            })
+            .collect();
+        let note = found
+            .is_empty()
+            .then(|| "no tool fits; try other words".to_owned());
+        Ok(Answer {
+            body: Body::Json(Value::Array(found)),
+            ..Answer::written()
+        }
+        .noting(note))
+    }
+}

@@ -1,0 +1,388 @@
+//! Signing in to servers over HTTP through a browser, and the tokens that come of it.
+//!
+//! The authorisation code flow with PKCE, at whatever authorisation server the MCP server names. All
+//! requests go through our own client: encrypted unless both ends are this very machine, never
+//! redirected, answers bounded.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fs_err as fs;
+use futures_util::StreamExt as _;
+use reqwest::{Client, Url};
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationRequest, CredentialStore, OAuthHttpClient,
+    OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest, OAuthState, StoredCredentials,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use crate::definition::{OAuth, ServerDefinition};
+use crate::error::McpError;
+use crate::expand::{self, Reached, is_this_machine};
+use crate::http;
+use crate::link::bounded;
+use crate::post;
+use crate::servers::Options;
+use crate::stdio::with_sources;
+
+/// The longest answer of an authorisation server.
+const LONGEST_ANSWER: usize = 1 << 20;
+/// How long one request to it may take.
+const REQUEST: Duration = Duration::from_secs(30);
+/// How long the person has to sign in.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// Where tokens are kept, one text for each server. The text is a secret.
+pub trait TokenStore: Send + Sync {
+    /// The text that was kept for a server.
+    fn load(&self, server: &str) -> io::Result<Option<String>>;
+    /// Keeps a text for a server, in place of an earlier one.
+    fn save(&self, server: &str, text: &str) -> io::Result<()>;
+    /// Forgets the text of a server.
+    fn clear(&self, server: &str) -> io::Result<()>;
+}
+
+/// Tokens in files that nobody else may read.
+#[derive(Debug, Clone)]
+pub struct FileTokens {
+    folder: PathBuf,
+}
+
+impl FileTokens {
+    /// Tokens in this folder, which is made when the first is kept.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+        }
+    }
+
+    fn file(&self, server: &str) -> PathBuf {
+        self.folder.join(format!("{server}.token.json"))
+    }
+}
+
+impl TokenStore for FileTokens {
+    fn load(&self, server: &str) -> io::Result<Option<String>> {
+        match fs::read_to_string(self.file(server)) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn save(&self, server: &str, text: &str) -> io::Result<()> {
+        use fs_err::os::unix::fs::OpenOptionsExt as _;
+        use std::io::Write as _;
+        use std::os::unix::fs::DirBuilderExt as _;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.folder)?;
+        let file = self.file(server);
+        let new = self
+            .folder
+            .join(format!(".{server}.{}.new", std::process::id()));
+        // A file of an interrupted attempt may have other rights.
+        let _unless_there = fs::remove_file(&new);
+        let mut opened = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)?;
+        opened.write_all(text.as_bytes())?;
+        opened.sync_all()?;
+        fs::rename(new, file)
+    }
+
+    fn clear(&self, server: &str) -> io::Result<()> {
+        match fs::remove_file(self.file(server)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The tokens of one server, as the SDK wants them.
+struct Kept {
+    server: String,
+    tokens: Arc<dyn TokenStore>,
+}
+
+fn store_failed(error: impl std::fmt::Display) -> AuthError {
+    AuthError::CredentialStoreError(error.to_string())
+}
+
+#[async_trait::async_trait]
+impl CredentialStore for Kept {
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        let text = self.tokens.load(&self.server).map_err(store_failed)?;
+        // What cannot be read is as good as nothing: the person signs in again.
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        let text = serde_json::to_string(&credentials).map_err(store_failed)?;
+        self.tokens.save(&self.server, &text).map_err(store_failed)
+    }
+
+    async fn clear(&self) -> Result<(), AuthError> {
+        self.tokens.clear(&self.server).map_err(store_failed)
+    }
+}
+
+/// Requests to authorisation servers.
+struct Guarded {
+    client: Client,
+    is_local: bool,
+}
+
+impl OAuthHttpClient for Guarded {
+    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        Box::pin(async move {
+            let failed = |text: String| -> OAuthHttpClientError { io::Error::other(text).into() };
+            let request = reqwest::Request::try_from(request.request)?;
+            let is_here = is_this_machine(request.url());
+            if request.url().scheme() != "https" && !(is_here && self.is_local) {
+                return Err(failed(
+                    "an address of the sign-in is not encrypted".to_owned(),
+                ));
+            }
+            if is_here && !self.is_local {
+                return Err(failed(
+                    "a server elsewhere names an address on this machine".to_owned(),
+                ));
+            }
+            let sent = tokio::time::timeout(REQUEST, self.client.execute(request)).await?;
+            let response = sent.map_err(reqwest::Error::without_url)?;
+            let mut answer = ::http::Response::builder().status(response.status());
+            for (name, value) in response.headers() {
+                answer = answer.header(name, value);
+            }
+            let mut body = Vec::new();
+            let mut pieces = response.bytes_stream();
+            while let Some(piece) = pieces.next().await {
+                let piece = piece.map_err(reqwest::Error::without_url)?;
+                if body.len() + piece.len() > LONGEST_ANSWER {
+                    return Err(failed("an answer of the sign-in is too long".to_owned()));
+                }
+                body.extend_from_slice(&piece);
+            }
+            Ok(answer.body(body)?)
+        })
+    }
+}
+
+fn failed(server: &str, what: &str, error: &AuthError) -> McpError {
+    McpError::Authorization {
+        server: server.to_owned(),
+        why: bounded(&format!("{what}: {}", with_sources(error))),
+        challenge: None,
+    }
+}
+
+/// What proves to a server who we are, with the tokens that are kept for it.
+pub(crate) async fn manager(
+    definition: &ServerDefinition,
+    url: &Url,
+    client: Client,
+    tokens: Option<Arc<dyn TokenStore>>,
+) -> Result<AuthorizationManager, McpError> {
+    let server = &definition.name;
+    let guarded = Guarded {
+        client,
+        is_local: is_this_machine(url),
+    };
+    let made =
+        AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(guarded)).await;
+    let mut manager = made.map_err(|error| failed(server, "signing in", &error))?;
+    let Some(tokens) = tokens else {
+        return Ok(manager);
+    };
+    let is_known = tokens.load(server).is_ok_and(|text| text.is_some());
+    manager.set_credential_store(Kept {
+        server: server.clone(),
+        tokens,
+    });
+    if is_known {
+        let begun = manager.initialize_from_store().await;
+        begun.map_err(|error| failed(server, "using the kept token", &error))?;
+    }
+    Ok(manager)
+}
+
+/// Signs in to a server: has the person visit an address, waits until the browser comes back to this
+/// machine, and keeps the token. `challenge` is what the server said when it demanded the sign-in, as
+/// in [`McpError::Authorization`]. `open` shows the address; it may open a browser too.
+pub fn login(
+    definition: &ServerDefinition,
+    options: &Options,
+    challenge: Option<&str>,
+    open: impl Fn(&Url),
+) -> Result<(), McpError> {
+    let unchecked = definition.clone();
+    let definition = unchecked
+        .clone()
+        .checked()
+        .map_err(|broken| unchecked.invalid(broken))?;
+    let invalid = |message: &str, fix: &str| McpError::Invalid {
+        server: definition.name.clone(),
+        message: message.to_owned(),
+        fix: fix.to_owned(),
+    };
+    let reached = expand::reached(&definition, &options.variables, &options.folder)?;
+    let Reached::Http { url, .. } = reached else {
+        let message = "it is a program, and programs ask for no sign-in";
+        return Err(invalid(message, "give it what it needs in `env`"));
+    };
+    let Some(tokens) = options.tokens.clone() else {
+        return Err(invalid(
+            "there is no place for its token",
+            "give one in the options",
+        ));
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| invalid(&error.to_string(), "try again"))?;
+    let signing = Signing {
+        definition: &definition,
+        url: &url,
+        options,
+        challenge,
+    };
+    runtime.block_on(signing.sign_in(tokens, &open))
+}
+
+/// What is signed in to, and how.
+struct Signing<'a> {
+    definition: &'a ServerDefinition,
+    url: &'a Url,
+    options: &'a Options,
+    challenge: Option<&'a str>,
+}
+
+impl Signing<'_> {
+    async fn sign_in(
+        &self,
+        tokens: Arc<dyn TokenStore>,
+        open: &dyn Fn(&Url),
+    ) -> Result<(), McpError> {
+        let server = &self.definition.name;
+        let here = |error: io::Error| McpError::Authorization {
+            server: server.clone(),
+            why: format!("the browser cannot come back to this machine: {error}"),
+            challenge: None,
+        };
+        let wanted = self.wanted();
+        let port = wanted.redirect_port.unwrap_or(0);
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(here)?;
+        let port = listener.local_addr().map_err(here)?.port();
+        let back = format!("http://127.0.0.1:{port}/callback");
+        let client = http::client(server, self.url)?;
+        let manager = manager(self.definition, self.url, client, Some(Arc::clone(&tokens))).await?;
+        let kept = tokens.load(server).ok().flatten();
+        let kept = kept.and_then(|text| serde_json::from_str::<StoredCredentials>(&text).ok());
+        let known = kept.map(|kept| kept.granted_scopes).unwrap_or_default();
+        let mut state = OAuthState::Unauthorized(manager);
+        let request = self.request(&wanted, &back, known)?;
+        let started = state.start_authorization(request).await;
+        started.map_err(|error| failed(server, "asking how to sign in", &error))?;
+        let address = state.get_authorization_url().await;
+        let address = address.map_err(|error| failed(server, "asking how to sign in", &error))?;
+        open(&expand::safe_url(server, &address)?);
+        let came_back = tokio::time::timeout(PATIENCE, browser(&listener, port)).await;
+        let came_back = came_back.map_err(|_| McpError::Timeout {
+            server: server.clone(),
+            what: "see you sign in",
+            seconds: PATIENCE.as_secs_f64(),
+        })?;
+        let finished = state.handle_callback_url(&came_back.map_err(here)?).await;
+        finished.map_err(|error| failed(server, "signing in", &error))
+    }
+
+    fn wanted(&self) -> OAuth {
+        let auth = self.definition.auth.as_ref();
+        auth.and_then(|auth| auth.oauth.clone()).unwrap_or_default()
+    }
+
+    /// What is asked for: what the definition says, or what the server asks for beside what it knows
+    /// us for already.
+    fn request(
+        &self,
+        wanted: &OAuth,
+        back: &str,
+        known: Vec<String>,
+    ) -> Result<AuthorizationRequest, McpError> {
+        let mut request = AuthorizationRequest::new(back).with_client_name("CleverAgents");
+        let more = self.challenge.and_then(post::scope).unwrap_or_default();
+        let mut scopes = known;
+        for scope in wanted
+            .scopes
+            .iter()
+            .map(String::as_str)
+            .chain(more.split(' '))
+        {
+            if !scope.is_empty() && !scopes.iter().any(|one| one == scope) {
+                scopes.push(scope.to_owned());
+            }
+        }
+        request = if scopes.is_empty() {
+            request.with_initial_scope_selection()
+        } else {
+            request.with_scopes(scopes)
+        };
+        if let Some(challenge) = self.challenge {
+            request = request.with_challenge(challenge);
+        }
+        if let Some(id) = &wanted.client_id {
+            request = request.with_preregistered_client(id.clone());
+            if let Some(secret) = &wanted.client_secret {
+                let variables = &self.options.variables;
+                let secret = expand::value(self.definition, variables, secret.expose())?;
+                request = request.with_client_secret(secret);
+            }
+        }
+        if let Some(url) = &wanted.client_metadata_url {
+            request = request.with_client_metadata_url(url.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// Waits for the browser and gives the address it came back to.
+async fn browser(listener: &TcpListener, port: u16) -> io::Result<String> {
+    const LONGEST: usize = 16 << 10;
+    loop {
+        let (mut stream, _) = listener.accept().await?;
+        let mut read = Vec::new();
+        let mut piece = [0; 1024];
+        while read.len() < LONGEST && !read.windows(4).any(|end| end == b"\r\n\r\n") {
+            let wait = tokio::time::timeout(REQUEST, stream.read(&mut piece)).await;
+            match wait {
+                Ok(Ok(count)) if count > 0 => read.extend_from_slice(&piece[..count]),
+                _ => break,
+            }
+        }
+        let text = String::from_utf8_lossy(&read);
+        let target = text.split_whitespace().nth(1).unwrap_or_default();
+        let is_it = text.starts_with("GET ") && target.starts_with("/callback?");
+        let (status, words) = if is_it {
+            ("200 OK", "You are back. This page can be closed.")
+        } else {
+            ("404 Not Found", "Nothing is here.")
+        };
+        let answer = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\
+             connection: close\r\n\r\n{words}",
+            words.len()
+        );
+        // A browser that does not wait for the page has come back all the same.
+        let _unless_gone = stream.write_all(answer.as_bytes()).await;
+        if is_it {
+            return Ok(format!("http://127.0.0.1:{port}{target}"));
+        }
+    }
+}

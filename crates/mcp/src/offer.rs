@@ -1,0 +1,124 @@
+//! [`Offer`]: the tools of all servers at one moment.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cleveragents_tools::{Tool, ToolName};
+
+use crate::error::McpError;
+use crate::library::{self, SearchTool};
+use crate::naming;
+use crate::server::Server;
+use crate::servers::Servers;
+use crate::tool::McpTool;
+
+/// A tool that cannot be offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The server.
+    pub server: String,
+    /// What the server calls it.
+    pub tool: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// The tools of all servers at one moment.
+pub struct Offer {
+    /// The tools, by name.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Those that models are not told of unless they search: too many to be told all.
+    pub deferred: BTreeSet<ToolName>,
+    /// Those that cannot be offered.
+    pub left_out: Vec<LeftOut>,
+    /// Servers that could not be reached.
+    pub failed: Vec<(String, McpError)>,
+}
+
+impl Offer {
+    /// Whether a model is not told of a tool unless it searches.
+    pub fn is_deferred(&self, name: &ToolName) -> bool {
+        self.deferred.contains(name)
+    }
+}
+
+impl Servers {
+    /// The tools of all servers. Those whose tools are not known yet are asked, all at a time.
+    pub fn offer(&self) -> Offer {
+        self.offer_of(|_| true)
+    }
+
+    /// The tools of some servers.
+    pub fn offer_of(&self, wanted: impl Fn(&str) -> bool) -> Offer {
+        let failed = self.prepare(&wanted);
+        let mut tools: Vec<Arc<McpTool>> = Vec::new();
+        let mut left_out = Vec::new();
+        let mut servers = self.all();
+        servers.retain(|server| wanted(&server.definition.name));
+        for server in &servers {
+            let definition = &server.definition;
+            let Some(listing) = server.listing() else {
+                continue;
+            };
+            let all: Vec<&str> = listing
+                .tools
+                .iter()
+                .map(|tool| tool.name.as_str())
+                .collect();
+            let names = naming::names(&definition.name, &all);
+            let mut seen = BTreeSet::new();
+            for listed in &listing.tools {
+                let mut leave_out = |why: String| {
+                    left_out.push(LeftOut {
+                        server: definition.name.clone(),
+                        tool: listed.name.chars().take(100).collect(),
+                        why,
+                    });
+                };
+                if !definition.tool_filter.wants(&listed.name) {
+                    continue;
+                }
+                if !seen.insert(&listed.name) {
+                    leave_out("the server lists it twice".to_owned());
+                    continue;
+                }
+                let Some(name) = names.get(&listed.name) else {
+                    leave_out("its name cannot be made one of ours".to_owned());
+                    continue;
+                };
+                match McpTool::new(server, name.clone(), listed) {
+                    Ok(tool) => tools.push(Arc::new(tool)),
+                    Err(why) => leave_out(why),
+                }
+            }
+        }
+        self.assemble(&servers, tools, left_out, failed)
+    }
+
+    fn assemble(
+        &self,
+        servers: &[Arc<Server>],
+        mut tools: Vec<Arc<McpTool>>,
+        left_out: Vec<LeftOut>,
+        failed: Vec<(String, McpError)>,
+    ) -> Offer {
+        tools.sort_by(|one, other| one.spec().name.cmp(&other.spec().name));
+        let deferred = if tools.len() > self.most_offered() {
+            tools.iter().map(|tool| tool.spec().name.clone()).collect()
+        } else {
+            BTreeSet::new()
+        };
+        let mut offered = library::tools(servers);
+        if !deferred.is_empty() {
+            offered.push(Arc::new(SearchTool::new(tools.clone())));
+        }
+        offered.extend(tools.into_iter().map(|tool| tool as Arc<dyn Tool>));
+        offered.sort_by(|one, other| one.spec().name.cmp(&other.spec().name));
+        Offer {
+            tools: offered,
+            deferred,
+            left_out,
+            failed,
+        }
+    }
+}

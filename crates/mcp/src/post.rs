@@ -1,0 +1,268 @@
+//! [`Bounded`]: requests over HTTP whose answers are cut off when they are too long. The SDK bounds
+//! the events of a stream, and not a plain answer.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::stream::{BoxStream, StreamExt as _};
+use reqwest::header::{
+    ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use reqwest::{Client, Response, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
+    StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::{Sse, SseStream};
+
+use crate::link::bounded;
+use crate::stdio::{LONGEST_MESSAGE, Message};
+
+const SESSION: &str = "mcp-session-id";
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+/// The longest answer that is only an error.
+const LONGEST_ERROR: usize = 64 << 10;
+
+/// A client whose answers are bounded.
+#[derive(Clone)]
+pub(crate) struct Bounded(pub(crate) Client);
+
+type Problem = StreamableHttpError<reqwest::Error>;
+
+fn unexpected(text: impl Into<String>) -> Problem {
+    StreamableHttpError::UnexpectedServerResponse(Cow::Owned(text.into()))
+}
+
+impl StreamableHttpClient for Bounded {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Problem> {
+        let mut request = self
+            .0
+            .post(uri.as_ref())
+            .header(ACCEPT, format!("{EVENTS}, {JSON}"));
+        if let Some(token) = auth_header {
+            request = request.bearer_auth(token);
+        }
+        for (name, value) in custom_headers {
+            request = request.header(name, value);
+        }
+        let has_session = session_id.is_some();
+        if let Some(session) = session_id {
+            request = request.header(SESSION, session.as_ref());
+        }
+        let response = request.json(&message).send().await?;
+        answered(&message, has_session, response).await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Problem> {
+        let ended = self
+            .0
+            .delete_session(uri, session_id, auth_header, custom_headers);
+        ended.await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Problem> {
+        self.0
+            .get_stream_with_max_sse_event_size(
+                uri,
+                session_id,
+                last_event_id,
+                auth_header,
+                custom_headers,
+                LONGEST_MESSAGE,
+            )
+            .await
+    }
+}
+
+/// Understands an answer.
+async fn answered(
+    message: &ClientJsonRpcMessage,
+    has_session: bool,
+    response: Response,
+) -> Result<StreamableHttpPostResponse, Problem> {
+    let status = response.status();
+    challenged(&response)?;
+    if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+        return Ok(StreamableHttpPostResponse::Accepted);
+    }
+    if status == StatusCode::NOT_FOUND && has_session {
+        return Err(StreamableHttpError::SessionExpired);
+    }
+    let is_request = matches!(message, ClientJsonRpcMessage::Request(_));
+    let text = |name: &str| {
+        let value = response.headers().get(name)?;
+        value.to_str().ok().map(str::to_owned)
+    };
+    let session = text(SESSION);
+    let kind = text(CONTENT_TYPE.as_str()).unwrap_or_default();
+    if !status.is_success() {
+        return refused(message, has_session, response).await;
+    }
+    if !is_request && response.content_length() == Some(0) {
+        return Ok(StreamableHttpPostResponse::Accepted);
+    }
+    if kind.starts_with(EVENTS) {
+        let events = SseStream::from_bytes_stream(bounded_events(response)).boxed();
+        return Ok(StreamableHttpPostResponse::Sse(events, session));
+    }
+    if kind.starts_with(JSON) {
+        let body = whole(response, LONGEST_MESSAGE).await?;
+        let mut message = Message::default();
+        message.see(&body).map_err(unexpected)?;
+        return match serde_json::from_slice(&body) {
+            Ok(parsed) => Ok(StreamableHttpPostResponse::Json(parsed, session)),
+            Err(_) if !is_request => Ok(StreamableHttpPostResponse::Accepted),
+            Err(error) => Err(unexpected(format!("its answer is none: {error}"))),
+        };
+    }
+    Err(StreamableHttpError::UnexpectedContentType(Some(kind)))
+}
+
+/// Whether the server wants to know who we are, or more of us than it knows.
+fn challenged(response: &Response) -> Result<(), Problem> {
+    let Some(challenge) = response.headers().get(WWW_AUTHENTICATE) else {
+        return Ok(());
+    };
+    let challenge = challenge.to_str().unwrap_or_default().to_owned();
+    match response.status() {
+        StatusCode::UNAUTHORIZED => Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(
+            challenge,
+        ))),
+        StatusCode::FORBIDDEN => {
+            let scope = scope(&challenge);
+            Err(StreamableHttpError::InsufficientScope(
+                InsufficientScopeError::new(challenge, scope),
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a challenge asks us to be known for.
+pub(crate) fn scope(challenge: &str) -> Option<String> {
+    let (_, rest) = challenge.split_once("scope=")?;
+    Some(match rest.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next().unwrap_or_default().to_owned(),
+        None => rest.split([',', ' ']).next().unwrap_or_default().to_owned(),
+    })
+}
+
+/// An answer that is an error.
+async fn refused(
+    message: &ClientJsonRpcMessage,
+    has_session: bool,
+    response: Response,
+) -> Result<StreamableHttpPostResponse, Problem> {
+    let status = response.status();
+    let retry = response.headers().get(RETRY_AFTER);
+    let retry = retry
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned);
+    let is_unknown = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        return Err(HttpStatusError::new(status.as_u16(), retry).into());
+    }
+    let body = whole(response, LONGEST_ERROR).await.unwrap_or_default();
+    let told = match serde_json::from_slice(&body) {
+        Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
+        _ => None,
+    };
+    // A server of the older protocol refuses what it does not know in its own way.
+    if let ClientJsonRpcMessage::Request(request) = message
+        && matches!(request.request, ClientRequest::DiscoverRequest(_))
+        && !has_session
+        && status.is_client_error()
+        && !is_unknown
+    {
+        let error = told.map_or_else(
+            || ErrorData::invalid_request(format!("HTTP {status}"), None),
+            |told| told.error,
+        );
+        let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
+        return Ok(StreamableHttpPostResponse::Json(answer, None));
+    }
+    match told {
+        Some(told) if !is_unknown => Ok(StreamableHttpPostResponse::Json(
+            ServerJsonRpcMessage::Error(told),
+            None,
+        )),
+        _ if status.is_server_error() => Err(HttpStatusError::new(status.as_u16(), retry).into()),
+        _ => {
+            let said = bounded(&String::from_utf8_lossy(&body));
+            Err(unexpected(format!("HTTP {status}: {said}")))
+        }
+    }
+}
+
+/// The whole of an answer, unless it is too long.
+async fn whole(response: Response, longest: usize) -> Result<Vec<u8>, Problem> {
+    let mut body = Vec::new();
+    let mut pieces = response.bytes_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece?;
+        if body.len() + piece.len() > longest {
+            let most = longest >> 20;
+            return Err(unexpected(format!("its answer has more than {most} MiB")));
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
+}
+
+/// The pieces of a stream of events, until one event is too long.
+fn bounded_events(
+    response: Response,
+) -> impl futures_util::Stream<Item = Result<bytes::Bytes, std::io::Error>> + Send {
+    let mut event = 0_usize;
+    let mut line = Message::default();
+    let mut is_over = false;
+    response
+        .bytes_stream()
+        .map(move |piece| {
+            let piece = piece.map_err(|error| std::io::Error::other(error.without_url()))?;
+            for part in piece.split_inclusive(|byte| *byte == b'\n') {
+                // An empty line ends an event.
+                event = if part.trim_ascii().is_empty() && part.len() <= 2 {
+                    0
+                } else {
+                    event + part.len()
+                };
+            }
+            line.see(&piece).map_err(std::io::Error::other)?;
+            if event > LONGEST_MESSAGE {
+                return Err(std::io::Error::other("it sent an event that is too long"));
+            }
+            Ok(piece)
+        })
+        .take_while(move |piece| {
+            // The error itself is passed on, nothing after it.
+            let goes_on = !is_over;
+            is_over = piece.is_err();
+            std::future::ready(goes_on)
+        })
+}

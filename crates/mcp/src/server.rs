@@ -1,0 +1,490 @@
+//! [`Server`]: one server over its whole life: started when it is needed, by one task whoever asks,
+//! stopped when nobody needs it, started again after a crash.
+//!
+//! The state is behind a lock that is held for a few instructions only, never while anything is
+//! awaited. A request counts as in flight from before its connection is looked for until its answer is
+//! there, under the same lock that decides on idleness: a busy server is never stopped. Every task
+//! belongs to the tracker of the [`Servers`](crate::Servers) and ends with it.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rmcp::service::ServiceError;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::callers::{CALLER, Callers, Event};
+use crate::definition::ServerDefinition;
+use crate::error::McpError;
+use crate::expand;
+use crate::handler::News;
+use crate::link::{Link, Making};
+use crate::listing::Listing;
+use crate::servers::Options;
+
+/// How often a connection is looked after.
+const ROUND: Duration = Duration::from_millis(250);
+/// Changes of lists that come in a row are one.
+const DEBOUNCE: Duration = Duration::from_millis(200);
+/// How often a waiting caller looks whether it is cancelled.
+const GLANCE: Duration = Duration::from_millis(10);
+
+type Outcome = Result<Arc<Link>, McpError>;
+
+/// A connection that is there, or on its way.
+#[derive(Clone)]
+struct Attempt {
+    number: usize,
+    outcome: watch::Receiver<Option<Outcome>>,
+}
+
+impl Attempt {
+    /// Whether there was a connection, and it died.
+    fn has_crashed(&self) -> bool {
+        matches!(&*self.outcome.borrow(), Some(Ok(link)) if link.is_dead())
+    }
+
+    /// Whether a new one is needed.
+    fn is_over(&self) -> bool {
+        match &*self.outcome.borrow() {
+            None => false,
+            Some(Ok(link)) => link.is_dead(),
+            Some(Err(_)) => true,
+        }
+    }
+}
+
+struct State {
+    attempt: Option<Attempt>,
+    in_flight: usize,
+    used: Instant,
+    listing: Option<Arc<Listing>>,
+    has_crashed: bool,
+    challenge: Option<String>,
+}
+
+/// What the servers share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) options: Arc<Options>,
+    pub(crate) runtime: Handle,
+    pub(crate) tracker: TaskTracker,
+}
+
+/// One server.
+pub(crate) struct Server {
+    pub(crate) definition: Arc<ServerDefinition>,
+    shared: Shared,
+    callers: Arc<Callers>,
+    news: Arc<News>,
+    closing: CancellationToken,
+    starts: AtomicUsize,
+    state: Mutex<State>,
+}
+
+/// Why a request was given up.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum GivenUp {
+    /// The caller does not want it any more.
+    Cancelled,
+    /// The time is over.
+    TimedOut,
+    /// The server could not do it.
+    Failed(McpError),
+}
+
+impl From<McpError> for GivenUp {
+    fn from(error: McpError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A caller of a server, as [`Server::ask`] needs it.
+pub(crate) trait Asker {
+    /// How long the answer may take from now on.
+    fn time_left(&self) -> Duration;
+    /// Whether the answer is not wanted any more.
+    fn is_cancelled(&self) -> bool;
+    /// The folders of the sandbox.
+    fn roots(&self) -> Vec<PathBuf>;
+    /// Takes in a message for the log.
+    fn note(&mut self, text: &str);
+    /// Answers a question for a person.
+    fn elicit(&mut self, question: &rmcp::model::ElicitRequestParams) -> rmcp::model::ElicitResult;
+}
+
+/// A request in flight, until it is dropped.
+struct InFlight(Arc<Server>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.in_flight -= 1;
+        state.used = Instant::now();
+    }
+}
+
+impl Server {
+    pub(crate) fn new(
+        definition: ServerDefinition,
+        known: Option<Listing>,
+        shared: Shared,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            definition: Arc::new(definition),
+            shared,
+            callers: Arc::default(),
+            news: Arc::default(),
+            closing: CancellationToken::new(),
+            starts: AtomicUsize::new(0),
+            state: Mutex::new(State {
+                attempt: None,
+                in_flight: 0,
+                used: Instant::now(),
+                listing: known.map(Arc::new),
+                has_crashed: false,
+                challenge: None,
+            }),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many connections were begun.
+    pub(crate) fn starts(&self) -> usize {
+        self.starts.load(Ordering::SeqCst)
+    }
+
+    /// What it offers, as far as that is known.
+    pub(crate) fn listing(&self) -> Option<Arc<Listing>> {
+        self.lock().listing.clone()
+    }
+
+    /// Whether there is a connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.current().is_some()
+    }
+
+    fn current(&self) -> Option<Arc<Link>> {
+        let attempt = self.lock().attempt.clone()?;
+        let outcome = attempt.outcome.borrow();
+        match &*outcome {
+            Some(Ok(link)) if !link.is_dead() => Some(Arc::clone(link)),
+            _ => None,
+        }
+    }
+
+    /// The end of what the running server wrote to standard error.
+    pub(crate) fn log(&self) -> String {
+        self.current().map(|link| link.log()).unwrap_or_default()
+    }
+
+    fn closed(&self) -> McpError {
+        McpError::Unreachable {
+            server: self.definition.name.clone(),
+            why: "it was shut down".to_owned(),
+            log: String::new(),
+        }
+    }
+
+    /// Begins a request: finds the connection, or has one made, and counts as in flight.
+    fn enter(self: &Arc<Self>) -> Result<(InFlight, Attempt), McpError> {
+        let mut state = self.lock();
+        if self.closing.is_cancelled() {
+            return Err(self.closed());
+        }
+        let attempt = match &state.attempt {
+            Some(attempt) if !attempt.is_over() => attempt.clone(),
+            earlier => {
+                let has_crashed = earlier.as_ref().is_some_and(Attempt::has_crashed);
+                state.has_crashed |= has_crashed;
+                if state.has_crashed && !self.definition.auto_restart {
+                    return Err(McpError::Unreachable {
+                        server: self.definition.name.clone(),
+                        why: "it has crashed, and `auto_restart` is off".to_owned(),
+                        log: String::new(),
+                    });
+                }
+                let attempt = self.begin();
+                state.attempt = Some(attempt.clone());
+                attempt
+            }
+        };
+        state.in_flight += 1;
+        Ok((InFlight(Arc::clone(self)), attempt))
+    }
+
+    /// Has a connection made by a task of its own, so that a caller that goes away takes nothing
+    /// with it.
+    fn begin(self: &Arc<Self>) -> Attempt {
+        let number = self.starts.fetch_add(1, Ordering::SeqCst);
+        let (tell, outcome) = watch::channel(None);
+        let this = Arc::clone(self);
+        let task = async move {
+            let opened = tokio::select! {
+                () = this.closing.cancelled() => Err(this.closed()),
+                opened = this.open() => opened,
+            };
+            let link = opened.as_ref().ok().cloned();
+            // Nobody may wait for it any more.
+            let _unless_gone = tell.send(Some(opened));
+            if let Some(link) = link {
+                this.look_after(number, &link).await;
+            }
+        };
+        self.shared.tracker.spawn_on(task, &self.shared.runtime);
+        Attempt { number, outcome }
+    }
+
+    async fn open(&self) -> Outcome {
+        let options = &self.shared.options;
+        let reached = expand::reached(&self.definition, &options.variables, &options.folder)?;
+        // News of an earlier connection mean nothing to this one.
+        self.news.take();
+        let making = Making {
+            definition: Arc::clone(&self.definition),
+            reached,
+            callers: Arc::clone(&self.callers),
+            news: Arc::clone(&self.news),
+            tokens: options.tokens.clone(),
+        };
+        let time = self.definition.startup_timeout();
+        let opening = async {
+            let link = Link::open(making).await?;
+            match link.list().await {
+                Ok(listing) => {
+                    let mut state = self.lock();
+                    state.listing = Some(Arc::new(listing));
+                    state.used = Instant::now();
+                    Ok(Arc::new(link))
+                }
+                Err(error) => {
+                    link.close().await;
+                    Err(error)
+                }
+            }
+        };
+        let opened = timeout(time, Box::pin(opening)).await;
+        opened.unwrap_or_else(|_| {
+            Err(McpError::Timeout {
+                server: self.definition.name.clone(),
+                what: "come up",
+                seconds: time.as_secs_f64(),
+            })
+        })
+    }
+
+    /// Looks after a connection until its end: idleness, news, crashes, shutdown.
+    async fn look_after(&self, number: usize, link: &Arc<Link>) {
+        let hearing = Arc::clone(link);
+        let ended = CancellationToken::new();
+        let heard = ended.clone();
+        self.shared.tracker.spawn_on(
+            async move {
+                tokio::select! {
+                    () = heard.cancelled() => {}
+                    () = hearing.hear_news() => {}
+                }
+            },
+            &self.shared.runtime,
+        );
+        loop {
+            tokio::select! {
+                () = self.closing.cancelled() => break,
+                () = sleep(ROUND) => {}
+                () = self.news.bell.notified() => {
+                    tokio::select! {
+                        () = self.closing.cancelled() => break,
+                        () = sleep(DEBOUNCE) => {}
+                    }
+                    self.refresh_if_stale(link).await;
+                }
+            }
+            if self.is_to_end(number, link) {
+                break;
+            }
+        }
+        ended.cancel();
+        link.close().await;
+    }
+
+    /// Whether a connection is dead or idle. From then on nobody gets it any more.
+    fn is_to_end(&self, number: usize, link: &Link) -> bool {
+        let mut state = self.lock();
+        let is_dead = link.is_dead();
+        let is_idle = state.in_flight == 0
+            && self
+                .definition
+                .idle_timeout()
+                .is_some_and(|most| state.used.elapsed() >= most);
+        if !is_dead && !is_idle {
+            return false;
+        }
+        state.has_crashed |= is_dead;
+        if state
+            .attempt
+            .as_ref()
+            .is_some_and(|one| one.number == number)
+        {
+            state.attempt = None;
+        }
+        true
+    }
+
+    async fn refresh_if_stale(&self, link: &Link) {
+        if !self.news.take() {
+            return;
+        }
+        // A list that cannot be had leaves the old one; calls of changed tools fail by themselves.
+        if let Ok(Ok(listing)) = timeout(self.definition.timeout(), link.list()).await {
+            self.lock().listing = Some(Arc::new(listing));
+        }
+    }
+
+    /// The connection of an attempt, and a list of tools that is not of yesterday.
+    async fn link(&self, mut attempt: Attempt) -> Outcome {
+        let outcome = attempt.outcome.wait_for(Option::is_some).await;
+        let outcome = outcome.map_or_else(|_| None, |outcome| outcome.clone());
+        let link = outcome.unwrap_or_else(|| Err(self.closed()))?;
+        self.refresh_if_stale(&link).await;
+        Ok(link)
+    }
+
+    /// Connects, unless there is a connection.
+    pub(crate) async fn connect(self: &Arc<Self>) -> Result<Arc<Listing>, McpError> {
+        let (_in_flight, attempt) = self.enter()?;
+        let linked = self.link(attempt).await;
+        if let Err(error) = &linked {
+            self.remember_challenge(error);
+        }
+        linked?;
+        Ok(self.listing().unwrap_or_default())
+    }
+
+    fn remember_challenge(&self, error: &McpError) {
+        if let McpError::Authorization { challenge, .. } = error {
+            self.lock().challenge.clone_from(challenge);
+        }
+    }
+
+    /// What it said when it last demanded a sign-in.
+    pub(crate) fn challenge(&self) -> Option<String> {
+        self.lock().challenge.clone()
+    }
+
+    /// Forgets the connection; the next request makes a new one.
+    pub(crate) fn reconnect(&self) {
+        let mut state = self.lock();
+        state.challenge = None;
+        let Some(attempt) = state.attempt.take() else {
+            return;
+        };
+        if let Some(Ok(link)) = &*attempt.outcome.borrow() {
+            // Whoever looks after it sees it closed.
+            link.service.cancellation_token().cancel();
+        }
+    }
+
+    /// Asks the server something and waits for the answer on this thread, which answers the
+    /// questions that come meanwhile. `request` is made on the connection.
+    pub(crate) fn ask<T, F, R>(
+        self: &Arc<Self>,
+        asker: &mut dyn Asker,
+        request: F,
+    ) -> Result<T, GivenUp>
+    where
+        T: Send + 'static,
+        F: FnOnce(Arc<Self>, Arc<Link>) -> R + Send + 'static,
+        R: Future<Output = Result<T, Refused>> + Send,
+    {
+        let roots = asker.roots();
+        // Before the connection: a server may ask for the roots while it begins.
+        let waiting = self.callers.add(roots.clone());
+        let (in_flight, attempt) = self.enter()?;
+        let slot = Arc::new(Mutex::new(None));
+        let answer = Arc::clone(&slot);
+        let teller = waiting.teller.clone();
+        let this = Arc::clone(self);
+        let work = async move {
+            let answered = match this.link(attempt).await {
+                Err(error) => Err(error),
+                Ok(link) => {
+                    this.callers.tell_roots(&link, &roots).await;
+                    match request(Arc::clone(&this), Arc::clone(&link)).await {
+                        Ok(value) => Ok(value),
+                        Err(Refused::Here(error)) => Err(error),
+                        Err(Refused::There(error)) => Err(link.failed(error).await),
+                    }
+                }
+            };
+            *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answered);
+            drop(in_flight);
+            // A caller that is gone needs no word.
+            let _unless_gone = teller.send(Event::Done);
+        };
+        let task = self
+            .shared
+            .tracker
+            .spawn_on(CALLER.scope(waiting.number, work), &self.shared.runtime);
+        loop {
+            // Looked at first: what it said before it ended is there by then.
+            let is_over = task.is_finished();
+            match waiting.next(asker.time_left().min(GLANCE)) {
+                Some(Event::Note(text)) => asker.note(&text),
+                Some(Event::Elicit(question, reply)) => {
+                    // A server that has gone away needs no answer.
+                    let _unless_gone = reply.send(asker.elicit(&question));
+                }
+                Some(Event::Done) => break,
+                None if is_over => break,
+                None => {}
+            }
+            let given_up = if asker.is_cancelled() {
+                GivenUp::Cancelled
+            } else if asker.time_left().is_zero() {
+                GivenUp::TimedOut
+            } else {
+                continue;
+            };
+            // Dropping a request tells the server that it is cancelled.
+            task.abort();
+            return Err(given_up);
+        }
+        let answered = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match answered {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(error)) => {
+                self.remember_challenge(&error);
+                Err(error.into())
+            }
+            None => Err(self.closed().into()),
+        }
+    }
+
+    /// Ends everything; what was in flight fails.
+    pub(crate) fn close(&self) {
+        let _state = self.lock();
+        self.closing.cancel();
+    }
+}
+
+/// Why a request was not answered.
+pub(crate) enum Refused {
+    /// We did not even ask.
+    Here(McpError),
+    /// The server or the connection failed.
+    There(ServiceError),
+}
+
+impl From<ServiceError> for Refused {
+    fn from(error: ServiceError) -> Self {
+        Self::There(error)
+    }
+}

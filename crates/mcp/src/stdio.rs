@@ -1,0 +1,249 @@
+//! A server that is a program: starting it, its pipes, and a bound on what it may say at once.
+//!
+//! The process crate supervises the program, so nothing of it outlives us. What it says goes through
+//! [`Bounded`], which ends the connection when one message is too long or holds too many values,
+//! before any of it is understood: memory stays bounded whatever a server says.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+
+use cleveragents_process::{Invocation, Running};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::unix::pipe;
+
+use crate::error::McpError;
+use crate::expand::Reached;
+
+/// The longest message.
+pub(crate) const LONGEST_MESSAGE: usize = 16 << 20;
+/// The most values in one message. Each takes far more memory than the two letters it may be.
+const MOST_VALUES: usize = 1 << 20;
+/// So much of the end of standard error is kept.
+const TAIL: usize = 8 << 10;
+
+/// The end of what a server writes to standard error.
+#[derive(Debug, Default)]
+pub(crate) struct Tail(Mutex<VecDeque<u8>>);
+
+impl Tail {
+    fn push(&self, bytes: &[u8]) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(&bytes[bytes.len().saturating_sub(TAIL)..]);
+        let excess = kept.len().saturating_sub(TAIL);
+        kept.drain(..excess);
+    }
+
+    /// It as text.
+    pub(crate) fn text(&self) -> String {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (front, back) = kept.as_slices();
+        String::from_utf8_lossy(&[front, back].concat())
+            .trim()
+            .to_owned()
+    }
+}
+
+/// Why a connection was ended from our side.
+pub(crate) type Fault = Arc<OnceLock<String>>;
+
+/// A program that runs, and how it is talked to.
+pub(crate) struct Program {
+    pub(crate) running: Running,
+    pub(crate) input: pipe::Sender,
+    pub(crate) output: Bounded<pipe::Receiver>,
+    pub(crate) tail: Arc<Tail>,
+    pub(crate) fault: Fault,
+}
+
+/// Starts the program of a server.
+pub(crate) async fn start(server: &str, reached: Reached) -> Result<Program, McpError> {
+    let failed = |why: String| McpError::Unreachable {
+        server: server.to_owned(),
+        why,
+        log: String::new(),
+    };
+    let Reached::Program {
+        program,
+        arguments,
+        environment,
+        folder,
+    } = reached
+    else {
+        return Err(failed("it is not a program".to_owned()));
+    };
+    let mut invocation = Invocation::new(program, folder);
+    invocation.arguments = arguments.into_iter().map(Into::into).collect();
+    for (name, value) in environment {
+        invocation.environment.retain(|(other, _)| *other != *name);
+        invocation.environment.push((name.into(), value.into()));
+    }
+    let tail = Arc::new(Tail::default());
+    let heard = Arc::clone(&tail);
+    let errors = Box::new(move |bytes: &[u8]| heard.push(bytes));
+    // Starting waits for the program to be there, a few milliseconds.
+    let started =
+        tokio::task::spawn_blocking(move || cleveragents_process::start(invocation, errors));
+    let (running, pipes) = started
+        .await
+        .map_err(|error| failed(error.to_string()))?
+        .map_err(|error| failed(with_sources(&error)))?;
+    let fault = Fault::default();
+    let opened = |error: io::Error| failed(format!("its pipes cannot be opened: {error}"));
+    let input = pipe::Sender::from_owned_fd(OwnedFd::from(pipes.input)).map_err(opened)?;
+    let output = pipe::Receiver::from_owned_fd(OwnedFd::from(pipes.output)).map_err(opened)?;
+    Ok(Program {
+        running,
+        input,
+        output: Bounded::new(output, Arc::clone(&fault)),
+        tail,
+        fault,
+    })
+}
+
+/// An error with everything beneath it.
+pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
+        source = inner.source();
+    }
+    text
+}
+
+/// A reader that fails when one line is too long, or holds too many JSON values.
+pub(crate) struct Bounded<R> {
+    inner: R,
+    message: Message,
+    fault: Fault,
+}
+
+impl<R> Bounded<R> {
+    pub(crate) fn new(inner: R, fault: Fault) -> Self {
+        Self {
+            inner,
+            message: Message::default(),
+            fault,
+        }
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        match Pin::new(&mut self.inner).poll_read(context, buffer) {
+            Poll::Ready(Ok(())) => {
+                let this = &mut *self;
+                match this.message.see(&buffer.filled()[before..]) {
+                    Ok(()) => Poll::Ready(Ok(())),
+                    Err(why) => {
+                        let why = this.fault.get_or_init(|| why);
+                        Poll::Ready(Err(io::Error::other(why.clone())))
+                    }
+                }
+            }
+            other => other,
+        }
+    }
+}
+
+/// What is known of the message that is being read.
+#[derive(Debug, Default)]
+pub(crate) struct Message {
+    bytes: usize,
+    values: usize,
+    in_text: bool,
+    is_escaped: bool,
+}
+
+impl Message {
+    /// Looks at the next bytes.
+    pub(crate) fn see(&mut self, bytes: &[u8]) -> Result<(), String> {
+        for &byte in bytes {
+            if byte == b'\n' {
+                *self = Self::default();
+                continue;
+            }
+            self.bytes += 1;
+            if self.in_text {
+                if self.is_escaped {
+                    self.is_escaped = false;
+                } else if byte == b'\\' {
+                    self.is_escaped = true;
+                } else if byte == b'"' {
+                    self.in_text = false;
+                }
+            } else {
+                match byte {
+                    b'"' => self.in_text = true,
+                    b',' | b'[' | b'{' => self.values += 1,
+                    _ => {}
+                }
+            }
+        }
+        if self.bytes > LONGEST_MESSAGE {
+            return Err(format!(
+                "it sent a message of more than {} MiB, and was stopped",
+                LONGEST_MESSAGE >> 20
+            ));
+        }
+        if self.values > MOST_VALUES {
+            return Err(format!(
+                "it sent a message of more than {MOST_VALUES} values, and was stopped"
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST_MESSAGE, MOST_VALUES, Message, Tail};
+
+    #[test]
+    fn a_long_message_is_refused_and_many_short_ones_are_not() {
+        let mut message = Message::default();
+        let piece = vec![b'x'; 1 << 20];
+        for _ in 0..LONGEST_MESSAGE >> 20 {
+            message.see(&piece).expect("just short enough");
+        }
+        assert!(message.see(b"x").is_err());
+        let mut message = Message::default();
+        for _ in 0..64 {
+            message.see(&piece).expect("short");
+            message.see(b"\n").expect("short");
+        }
+    }
+
+    #[test]
+    fn values_are_counted_outside_of_texts_only() {
+        let mut message = Message::default();
+        let commas = vec![b','; MOST_VALUES];
+        message.see(br#"{"a":"\""#).expect("a text begins");
+        message.see(&commas).expect("in a text");
+        message.see(br#"","b":["#).expect("the text ends");
+        assert!(message.see(&commas).is_err());
+    }
+
+    #[test]
+    fn only_the_end_of_a_log_is_kept() {
+        let tail = Tail::default();
+        for number in 0..10_000 {
+            tail.push(format!("line {number}\n").as_bytes());
+        }
+        let text = tail.text();
+        assert!(text.len() <= super::TAIL && text.ends_with("line 9999"));
+    }
+}

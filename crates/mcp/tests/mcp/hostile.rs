@@ -1,0 +1,273 @@
+//! Servers that behave badly: the call ends clearly, memory stays bounded, nothing escapes the gate,
+//! and the others go on.
+
+use std::time::Duration;
+
+use crate::support::{Bench, eventually, lives};
+use crate::tests;
+use serde_json::json;
+
+tests![
+    a_huge_answer_ends_the_call_and_not_us,
+    an_answer_of_too_many_values_ends_the_call,
+    endless_progress_does_not_prolong_a_call,
+    a_server_that_never_answers_is_given_up_and_told,
+    a_cancelled_call_ends_at_once_and_is_told,
+    garbage_and_chatter_are_ignored,
+    a_server_that_exits_at_once_is_told_with_its_words,
+    a_server_that_closes_its_output_is_ended,
+    a_server_that_never_begins_is_given_up,
+    a_line_without_end_is_cut_off,
+    ten_thousand_tools_are_deferred,
+    pages_without_end_come_to_one,
+    names_that_clash_stay_apart_and_out_of_ours,
+    instructions_in_descriptions_are_marked_and_cut,
+    bad_schemas_leave_a_tool_out_and_keep_the_others,
+    a_tool_that_changed_is_not_called,
+    answers_that_nobody_asked_for_are_ignored,
+    a_program_that_is_not_there_is_told,
+];
+
+/// The most memory this process ever had, in MiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("read");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1));
+    kib.and_then(|kib| kib.parse::<u64>().ok())
+        .expect("a number")
+        >> 10
+}
+
+fn a_huge_answer_ends_the_call_and_not_us() {
+    let bench = Bench::with("normal");
+    bench.add("modern");
+    let desk = bench.desk();
+    // What is long and within bounds arrives.
+    assert!(
+        desk.ok("normal/huge", &json!({"mib": 4}))
+            .starts_with("xxx")
+    );
+    let before = peak();
+    let why = desk.fails("normal/huge", &json!({"mib": 200}));
+    assert!(why.contains("more than 16 MiB"), "{why}");
+    assert!(
+        peak() < before.max(100) + 100,
+        "{before} MiB became {} MiB",
+        peak()
+    );
+    // The others never noticed, and it comes back itself.
+    assert_eq!(desk.ok("modern/echo", &json!({"text": "x"})), "x");
+    assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+    bench.servers.shutdown();
+    bench.assert_nothing_left();
+}
+
+fn an_answer_of_too_many_values_ends_the_call() {
+    let bench = Bench::with("normal");
+    let why = bench.desk().fails("normal/values", &json!({}));
+    assert!(why.contains("values"), "{why}");
+}
+
+fn with_timeout(seconds: f64) -> Bench {
+    let bench = Bench::new();
+    let mut definition = bench.definition("normal");
+    definition.timeout_seconds = seconds;
+    bench.servers.add(definition, None).expect("added");
+    bench
+}
+
+fn endless_progress_does_not_prolong_a_call() {
+    let bench = with_timeout(0.5);
+    let desk = bench.desk();
+    let why = desk.fails("normal/progress", &json!({}));
+    assert!(why.contains("in time"), "{why}");
+    let logs = desk.ledger.logs.lock().expect("not poisoned").concat();
+    assert!(
+        logs.contains("still at it") && logs.len() <= 64 << 10,
+        "{}",
+        logs.len()
+    );
+}
+
+fn a_server_that_never_answers_is_given_up_and_told() {
+    let bench = with_timeout(0.3);
+    let desk = bench.desk();
+    let why = desk.fails("normal/never", &json!({}));
+    assert!(why.contains("in time"), "{why}");
+    eventually("the server is told", || bench.path("cancelled").exists());
+    assert_eq!(bench.pids().len(), 1);
+}
+
+fn a_cancelled_call_ends_at_once_and_is_told() {
+    let bench = Bench::with("normal");
+    let desk = bench.desk();
+    std::thread::scope(|scope| {
+        let stuck = scope.spawn(|| desk.fails("normal/never", &json!({})));
+        std::thread::sleep(Duration::from_millis(50));
+        desk.cancel.cancel();
+        let why = stuck.join().expect("no panic");
+        assert!(why.contains("cancelled"), "{why}");
+    });
+    eventually("the server is told", || bench.path("cancelled").exists());
+}
+
+fn garbage_and_chatter_are_ignored() {
+    for scenario in ["garbage", "chatter"] {
+        let bench = Bench::with(scenario);
+        let said = bench
+            .desk()
+            .ok(&format!("{scenario}/echo"), &json!({"text": "x"}));
+        assert_eq!(said, "x");
+    }
+}
+
+fn a_server_that_exits_at_once_is_told_with_its_words() {
+    let bench = Bench::with("exit");
+    let error = bench.servers.connect("exit").expect_err("it exits");
+    let cleveragents_mcp::McpError::Unreachable { why, log, .. } = error else {
+        panic!("{error}");
+    };
+    assert!(why.contains("exit code 3"), "{why}");
+    assert_eq!(log, "I do not want to");
+}
+
+fn a_server_that_closes_its_output_is_ended() {
+    let bench = Bench::with("closed");
+    bench
+        .servers
+        .connect("closed")
+        .expect_err("it says nothing");
+    bench.assert_nothing_left();
+}
+
+fn a_server_that_never_begins_is_given_up() {
+    let bench = Bench::new();
+    let mut definition = bench.definition("silent");
+    definition.startup_timeout_seconds = 0.5;
+    bench.servers.add(definition, None).expect("added");
+    bench.add("normal");
+    let offer = bench.servers.offer();
+    assert_eq!(offer.failed.len(), 1);
+    assert!(offer.failed[0].1.to_string().contains("within 0.5 seconds"));
+    assert!(
+        offer
+            .tools
+            .iter()
+            .any(|tool| tool.spec().name.to_string() == "normal/echo")
+    );
+    let silent = bench.pids();
+    eventually("only one lives", || {
+        silent.iter().filter(|pid| lives(pid)).count() == 1
+    });
+}
+
+fn a_line_without_end_is_cut_off() {
+    let bench = Bench::with("line");
+    let before = peak();
+    let error = bench.servers.connect("line").expect_err("it never ends");
+    assert!(error.to_string().contains("more than 16 MiB"), "{error}");
+    assert!(peak() < before.max(100) + 100);
+    bench.assert_nothing_left();
+}
+
+fn ten_thousand_tools_are_deferred() {
+    let bench = Bench::with("many");
+    let offer = bench.servers.offer();
+    assert_eq!(offer.deferred.len(), 10_000);
+    assert!(offer.left_out.is_empty());
+}
+
+fn pages_without_end_come_to_one() {
+    let bench = Bench::with("pages");
+    let listing = bench.servers.connect("pages").expect("connected");
+    assert!(listing.cut && listing.tools.len() <= 10_000);
+}
+
+fn names_that_clash_stay_apart_and_out_of_ours() {
+    let bench = Bench::new();
+    let mut definition = bench.definition("clash");
+    "builtin".clone_into(&mut definition.name);
+    bench.servers.add(definition, None).expect("added");
+    let offer = bench.servers.offer();
+    let names: Vec<String> = offer
+        .tools
+        .iter()
+        .map(|tool| tool.spec().name.to_string())
+        .filter(|name| !name.starts_with("mcp/"))
+        .collect();
+    let wanted = [
+        "mcp-builtin/builtin-file-read",
+        "mcp-builtin/echo",
+        "mcp-builtin/echo-2",
+        "mcp-builtin/echo-3",
+        "mcp-builtin/file-read",
+        "mcp-builtin/tool",
+    ];
+    assert_eq!(names, wanted);
+    assert_eq!(offer.left_out.len(), 1, "{:?}", offer.left_out);
+    let desk = bench.desk();
+    assert_eq!(desk.ok("mcp-builtin/echo-3", &json!({})), "called Echo");
+    assert_eq!(
+        desk.ok("mcp-builtin/file-read", &json!({})),
+        "called file-read"
+    );
+}
+
+fn instructions_in_descriptions_are_marked_and_cut() {
+    let bench = Bench::with("evil");
+    let offer = bench.servers.offer();
+    for tool in offer
+        .tools
+        .iter()
+        .filter(|tool| tool.spec().name.namespace() == "evil")
+    {
+        let description = &tool.spec().description;
+        assert!(description.contains("not instructions"), "{description}");
+        assert!(description.len() < 3 << 10);
+        assert!(
+            !description
+                .chars()
+                .any(|letter| letter.is_control() && letter != '\n')
+        );
+    }
+}
+
+fn bad_schemas_leave_a_tool_out_and_keep_the_others() {
+    let bench = Bench::with("schemas");
+    let offer = bench.servers.offer();
+    let mut left: Vec<&str> = offer.left_out.iter().map(|one| one.tool.as_str()).collect();
+    left.sort_unstable();
+    assert_eq!(left, ["half", "long", "remote", "wrong"]);
+    assert_eq!(bench.desk().ok("schemas/good", &json!({})), "called good");
+}
+
+fn a_tool_that_changed_is_not_called() {
+    let bench = Bench::with("normal");
+    let desk = bench.desk();
+    assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+    desk.ok("normal/change", &json!({}));
+    let why = desk.fails("normal/echo", &json!({"text": "x"}));
+    assert!(why.contains("changed") && why.contains("not made"), "{why}");
+    // Whoever looks again sees the new one.
+    let again = bench.desk();
+    again.refused("normal/echo", &json!({"text": "x"}));
+    assert_eq!(
+        again.ok("normal/echo", &json!({"text": "y", "password": "z"})),
+        "y"
+    );
+}
+
+fn answers_that_nobody_asked_for_are_ignored() {
+    let bench = Bench::with("normal");
+    let desk = bench.desk();
+    assert_eq!(desk.ok("normal/twice", &json!({})), "one");
+    assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+}
+
+fn a_program_that_is_not_there_is_told() {
+    let bench = Bench::new();
+    let definition = cleveragents_mcp::ServerDefinition::stdio("gone", "no-such-program", &[]);
+    bench.servers.add(definition, None).expect("added");
+    let error = bench.servers.connect("gone").expect_err("not there");
+    assert!(error.to_string().contains("no-such-program"), "{error}");
+}

@@ -1,0 +1,73 @@
+//! Servers that behave well and badly, over real pipes and sockets. The tests have a `main` of their
+//! own, because the process crate starts this very program again as the supervisor of a server.
+
+mod hostile;
+mod life;
+mod network;
+mod peers;
+mod speaking;
+mod support;
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+/// A test and its name.
+type Test = (&'static str, fn());
+
+/// Names functions as tests.
+macro_rules! tests {
+    ($($test:ident),+ $(,)?) => {
+        /// The tests of this module.
+        pub(crate) const TESTS: &[$crate::Test] = &[$((stringify!($test), $test)),+];
+    };
+}
+use tests;
+
+#[expect(
+    clippy::print_stdout,
+    reason = "a test runner tells how the tests went"
+)]
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Some(code) = cleveragents_process::stage_main(&arguments) {
+        return code.into();
+    }
+    if let Some(code) = life::parent(&arguments) {
+        return code;
+    }
+    let wanted: Vec<String> = arguments[1..]
+        .iter()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    let mut failed = 0;
+    for (name, test) in [
+        speaking::TESTS,
+        life::TESTS,
+        hostile::TESTS,
+        network::TESTS,
+        peers::TESTS,
+    ]
+    .concat()
+    {
+        if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part)) {
+            continue;
+        }
+        if arguments.iter().any(|argument| argument == "--list") {
+            println!("{name}: test");
+            continue;
+        }
+        let outcome = catch_unwind(test);
+        println!(
+            "test {name} ... {}",
+            if outcome.is_ok() { "ok" } else { "FAILED" }
+        );
+        failed += u32::from(outcome.is_err());
+    }
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        println!("{failed} failed");
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,379 @@
+//! Servers over HTTP: a small one on this machine, which behaves well and badly, and demands a
+//! sign-in.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::support::{Bench, Desk};
+use crate::tests;
+use cleveragents_mcp::{FileTokens, Hidden, McpError, Options, ServerDefinition, Servers};
+use reqwest::Url;
+use serde_json::{Value, json};
+
+tests![
+    a_server_over_http_is_called,
+    headers_are_sent_and_never_shown,
+    a_long_answer_over_http_ends_the_call,
+    an_endless_event_over_http_ends_the_call,
+    other_machines_need_encryption,
+    signing_in_gets_a_token_that_is_kept_and_renewed,
+    a_server_that_is_not_there_is_told,
+];
+
+/// A request as the server saw it.
+#[derive(Debug, Clone)]
+struct Seen {
+    method: String,
+    path: String,
+    authorization: String,
+    body: String,
+}
+
+/// How the server behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Plain,
+    Long,
+    Endless,
+    Guarded,
+}
+
+/// A small server on this machine.
+struct Site {
+    url: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Site {
+    fn new(manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let url = format!("http://127.0.0.1:{port}");
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (base, log) = (url.clone(), Arc::clone(&seen));
+        let tokens = Arc::new(AtomicUsize::new(0));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (base, log, tokens) = (base.clone(), Arc::clone(&log), Arc::clone(&tokens));
+                std::thread::spawn(move || {
+                    let request = read_request(&stream);
+                    log.lock().expect("not poisoned").push(request.clone());
+                    // A client that went away is no concern of ours.
+                    let _unless_gone = answer(&stream, manner, &base, &request, &tokens);
+                });
+            }
+        });
+        Self { url, seen }
+    }
+
+    fn definition(&self) -> ServerDefinition {
+        ServerDefinition::http("site", format!("{}/mcp", self.url))
+    }
+
+    fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().expect("not poisoned").clone()
+    }
+}
+
+fn read_request(stream: &TcpStream) -> Seen {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    let _unless_gone = reader.read_line(&mut line);
+    let mut words = line.split_whitespace().map(str::to_owned);
+    let (method, path) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
+    let (mut length, mut authorization) = (0, String::new());
+    loop {
+        let mut header = String::new();
+        if reader.read_line(&mut header).unwrap_or(0) <= 2 {
+            break;
+        }
+        let (name, value) = header.split_once(':').unwrap_or_default();
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.trim().parse().unwrap_or(0),
+            "authorization" => value.trim().clone_into(&mut authorization),
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    let _unless_gone = reader.read_exact(&mut body);
+    Seen {
+        method,
+        path,
+        authorization,
+        body: String::from_utf8_lossy(&body).into_owned(),
+    }
+}
+
+fn send(mut stream: &TcpStream, status: &str, headers: &str, body: &str) -> std::io::Result<()> {
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n{headers}\r\n{body}",
+        body.len()
+    )
+}
+
+fn json_answer(stream: &TcpStream, value: &Value) -> std::io::Result<()> {
+    send(
+        stream,
+        "200 OK",
+        "content-type: application/json\r\n",
+        &value.to_string(),
+    )
+}
+
+fn answer(
+    stream: &TcpStream,
+    manner: Manner,
+    base: &str,
+    request: &Seen,
+    tokens: &AtomicUsize,
+) -> std::io::Result<()> {
+    let path = request.path.split('?').next().unwrap_or_default();
+    match path {
+        "/mcp" => {}
+        "/.well-known/oauth-protected-resource" => {
+            let metadata =
+                json!({"resource": format!("{base}/mcp"), "authorization_servers": [base]});
+            return json_answer(stream, &metadata);
+        }
+        "/.well-known/oauth-authorization-server" => {
+            return json_answer(
+                stream,
+                &json!({
+                    "issuer": base,
+                    "authorization_endpoint": format!("{base}/authorize"),
+                    "token_endpoint": format!("{base}/token"),
+                    "registration_endpoint": format!("{base}/register"),
+                    "response_types_supported": ["code"],
+                    "code_challenge_methods_supported": ["S256"],
+                }),
+            );
+        }
+        "/register" => {
+            let asked: Value = serde_json::from_str(&request.body).unwrap_or_default();
+            let registered = json!({"client_id": "us", "redirect_uris": asked["redirect_uris"]});
+            return send(
+                stream,
+                "201 Created",
+                "content-type: application/json\r\n",
+                &registered.to_string(),
+            );
+        }
+        "/authorize" => {
+            let url = Url::parse(&format!("{base}{}", request.path)).expect("an address");
+            let get = |name: &str| {
+                let found = url.query_pairs().find(|(key, _)| key == name);
+                found
+                    .map(|(_, value)| value.into_owned())
+                    .unwrap_or_default()
+            };
+            let mut back = Url::parse(&get("redirect_uri")).expect("an address");
+            back.query_pairs_mut()
+                .append_pair("code", "c0de")
+                .append_pair("state", &get("state"));
+            return send(stream, "302 Found", &format!("location: {back}\r\n"), "");
+        }
+        "/token" => {
+            let number = tokens.fetch_add(1, Ordering::SeqCst);
+            return json_answer(
+                stream,
+                &json!({
+                    "access_token": format!("token-{number}"),
+                    "refresh_token": "again",
+                    "token_type": "Bearer",
+                    // The first is over at once.
+                    "expires_in": if number == 0 { 1 } else { 3600 },
+                }),
+            );
+        }
+        _ => return send(stream, "404 Not Found", "", ""),
+    }
+    if request.method != "POST" {
+        return send(stream, "405 Method Not Allowed", "", "");
+    }
+    if manner == Manner::Guarded && !request.authorization.starts_with("Bearer token-") {
+        let metadata = format!("{base}/.well-known/oauth-protected-resource");
+        let header = format!("www-authenticate: Bearer resource_metadata=\"{metadata}\"\r\n");
+        return send(stream, "401 Unauthorized", &header, "");
+    }
+    speak(stream, manner, &request.body)
+}
+
+fn speak(mut stream: &TcpStream, manner: Manner, body: &str) -> std::io::Result<()> {
+    let message: Value = serde_json::from_str(body).unwrap_or_default();
+    let id = &message["id"];
+    let done = |result: Value| {
+        json_answer(
+            stream,
+            &json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        )
+    };
+    match message["method"].as_str().unwrap_or_default() {
+        "initialize" => done(json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "site", "version": "1"},
+        })),
+        "tools/list" => done(json!({"tools": [{
+            "name": "say",
+            "inputSchema": {"type": "object"},
+            "annotations": {"readOnlyHint": true},
+        }]})),
+        "tools/call" if manner == Manner::Long => {
+            let head = format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\""
+            );
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n{head}"
+            )?;
+            let piece = vec![b'x'; 1 << 20];
+            (0..200).try_for_each(|_| stream.write_all(&piece))
+        }
+        "tools/call" if manner == Manner::Endless => {
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+            )?;
+            let line = format!("data: {}\n", "x".repeat(1 << 16));
+            loop {
+                stream.write_all(line.as_bytes())?;
+            }
+        }
+        "tools/call" => done(json!({"content": [{"type": "text", "text": "said"}]})),
+        method if method.starts_with("notifications/") => send(stream, "202 Accepted", "", ""),
+        _ => {
+            let error = json!({"code": -32601, "message": "unknown"});
+            json_answer(stream, &json!({"jsonrpc": "2.0", "id": id, "error": error}))
+        }
+    }
+}
+
+fn desk(site: &Site) -> (Bench, Desk) {
+    let bench = Bench::new();
+    bench.servers.add(site.definition(), None).expect("added");
+    let desk = bench.desk();
+    (bench, desk)
+}
+
+fn a_server_over_http_is_called() {
+    let site = Site::new(Manner::Plain);
+    let (_bench, desk) = desk(&site);
+    assert_eq!(desk.ok("site/say", &json!({})), "said");
+}
+
+fn headers_are_sent_and_never_shown() {
+    let site = Site::new(Manner::Plain);
+    let bench = Bench::new();
+    let mut definition = site.definition();
+    let headers = &mut definition.headers;
+    headers.insert("Authorization".to_owned(), Hidden::new("Bearer s3cret"));
+    assert!(!format!("{definition:?}").contains("s3cret"));
+    bench.servers.add(definition, None).expect("added");
+    bench.servers.connect("site").expect("connected");
+    let seen = site.seen();
+    assert!(
+        seen.iter().all(|one| one.authorization == "Bearer s3cret"),
+        "{seen:?}"
+    );
+}
+
+fn a_long_answer_over_http_ends_the_call() {
+    let site = Site::new(Manner::Long);
+    let (_bench, desk) = desk(&site);
+    let why = desk.fails("site/say", &json!({}));
+    assert!(why.contains("more than 16 MiB"), "{why}");
+}
+
+fn an_endless_event_over_http_ends_the_call() {
+    let site = Site::new(Manner::Endless);
+    let bench = Bench::new();
+    let mut definition = site.definition();
+    definition.timeout_seconds = 20.0;
+    bench.servers.add(definition, None).expect("added");
+    let why = bench.desk().fails("site/say", &json!({}));
+    assert!(!why.contains("in time"), "{why}");
+}
+
+fn other_machines_need_encryption() {
+    let bench = Bench::new();
+    for (name, url) in [
+        ("far", "http://example.com/mcp"),
+        ("odd", "ftp://localhost/x"),
+    ] {
+        let definition = ServerDefinition::http(name, url);
+        bench.servers.add(definition, None).expect("added");
+        let error = bench.servers.connect(name).expect_err("it is refused");
+        assert!(matches!(error, McpError::Invalid { .. }), "{error}");
+    }
+}
+
+fn signing_in_gets_a_token_that_is_kept_and_renewed() {
+    let site = Site::new(Manner::Guarded);
+    let bench = Bench::new();
+    let mut options = Options::new(bench.folder.path());
+    let home = bench.path("tokens");
+    options.tokens = Some(Arc::new(FileTokens::new(&home)));
+    let servers = Servers::new(options.clone()).expect("a runtime");
+    servers.add(site.definition(), None).expect("added");
+    let error = servers.connect("site").expect_err("it wants to know us");
+    assert!(matches!(error, McpError::Authorization { .. }), "{error}");
+    servers.login("site", browse).expect("signed in");
+    // The first token is over at once: it was renewed by itself.
+    servers.connect("site").expect("connected");
+    let seen = site.seen();
+    let token = seen
+        .iter()
+        .rev()
+        .find(|one| one.path == "/mcp" && one.method == "POST");
+    assert_eq!(token.expect("a call").authorization, "Bearer token-1");
+    let file = home.join("site.token.json");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&file.metadata().expect("kept").permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    // Another program finds it there.
+    let again = Servers::new(options).expect("a runtime");
+    again.add(site.definition(), None).expect("added");
+    again.connect("site").expect("the token is kept");
+    let exchange = seen
+        .iter()
+        .find(|one| one.path == "/token")
+        .expect("an exchange");
+    assert!(exchange.body.contains("code_verifier="), "{exchange:?}");
+}
+
+/// Visits an address and goes where it is sent, as a browser does.
+fn browse(url: &Url) {
+    let mut url = url.clone();
+    std::thread::spawn(move || {
+        for _ in 0..2 {
+            let port = url.port().expect("a port");
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+            let target = format!("{}?{}", url.path(), url.query().unwrap_or_default());
+            write!(stream, "GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("sent");
+            let mut page = String::new();
+            stream.read_to_string(&mut page).expect("read");
+            let Some((_, rest)) = page.split_once("location: ") else {
+                return;
+            };
+            let next = rest.lines().next().unwrap_or_default();
+            url = Url::parse(next).expect("an address");
+        }
+    });
+}
+
+fn a_server_that_is_not_there_is_told() {
+    let bench = Bench::new();
+    let closed = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = closed.local_addr().expect("an address").port();
+    drop(closed);
+    let definition = ServerDefinition::http("gone", format!("http://127.0.0.1:{port}/mcp"));
+    bench.servers.add(definition, None).expect("added");
+    let error = bench.servers.connect("gone").expect_err("nobody is there");
+    assert!(matches!(error, McpError::Unreachable { .. }), "{error}");
+}

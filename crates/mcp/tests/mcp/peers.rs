@@ -1,0 +1,215 @@
+//! Servers that others wrote. Run by `scripts/mcp-peers`, which installs them; without the folder
+//! that `CLEVERAGENTS_MCP_PEERS` names there is nothing to do.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "the figures are what the script is run for"
+)]
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::support::{Bench, Desk, Folder, lives};
+use crate::tests;
+use cleveragents_mcp::ServerDefinition;
+use cleveragents_tools::Source;
+use serde_json::json;
+
+tests![
+    peers_are_listed_filtered_and_called,
+    peers_that_crash_in_a_call_come_back,
+    peers_connect_in_the_time_of_the_slowest,
+];
+
+fn folder() -> Option<PathBuf> {
+    std::env::var_os("CLEVERAGENTS_MCP_PEERS").map(PathBuf::from)
+}
+
+fn node(peers: &Path, name: &str, package: &str, more: &[&str]) -> ServerDefinition {
+    let script = peers.join(format!(
+        "node_modules/@modelcontextprotocol/{package}/dist/index.js"
+    ));
+    let script = script.display().to_string();
+    let arguments = [&[script.as_str()], more].concat();
+    ServerDefinition::stdio(name, "node", &arguments)
+}
+
+fn python(peers: &Path, name: &str, program: &str) -> ServerDefinition {
+    let program = peers.join("venv/bin").join(program).display().to_string();
+    ServerDefinition::stdio(name, program, &[])
+}
+
+/// The processes that run one of the peers for us: their command lines hold this mark.
+fn processes(mark: &str) -> Vec<String> {
+    let entries = std::fs::read_dir("/proc").expect("processes").flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        .filter(|pid| {
+            std::fs::read(format!("/proc/{pid}/environ"))
+                .is_ok_and(|text| String::from_utf8_lossy(&text).contains(mark))
+        })
+        .collect()
+}
+
+/// A bench whose servers carry a mark in their environment.
+fn marked(name: &str) -> (Bench, String) {
+    let mark = format!("PEERS_{name}_{}", std::process::id());
+    (Bench::new(), mark)
+}
+
+fn add(bench: &Bench, mark: &str, mut definition: ServerDefinition) {
+    let value = cleveragents_mcp::Hidden::new("1");
+    definition.env.insert(mark.to_owned(), value);
+    bench.servers.add(definition, None).expect("added");
+}
+
+fn peers_are_listed_filtered_and_called() {
+    let Some(peers) = folder() else { return };
+    let (bench, mark) = marked("LISTED");
+    let inside = bench
+        .folder
+        .path()
+        .canonicalize()
+        .expect("a folder")
+        .join("work");
+    std::fs::create_dir(&inside).expect("made");
+    std::fs::write(inside.join("a.txt"), "hello").expect("written");
+    run_git(&inside);
+    let allowed = inside.display().to_string();
+    add(
+        &bench,
+        &mark,
+        node(&peers, "everything", "server-everything", &[]),
+    );
+    let mut files = node(&peers, "files", "server-filesystem", &[&allowed]);
+    files.tool_filter.exclude = vec!["move_*".to_owned()];
+    add(&bench, &mark, files);
+    add(&bench, &mark, python(&peers, "git", "mcp-server-git"));
+    add(&bench, &mark, python(&peers, "time", "mcp-server-time"));
+    let offer = bench.servers.offer();
+    assert!(offer.failed.is_empty(), "{:?}", offer.failed);
+    println!("left out: {:?}", offer.left_out);
+    for (name, listing) in bench.servers.connect_all() {
+        let listing = listing.expect("connected");
+        let (tools, protocol) = (listing.tools.len(), &listing.protocol);
+        println!("{name}: {tools} tools, protocol {protocol}");
+    }
+    let desk = Desk::new(&offer, Some(Folder::new(&inside))).answering(&[]);
+    let names: Vec<String> = desk
+        .gate
+        .registry()
+        .list()
+        .filter(|tool| tool.source == Source::Mcp)
+        .map(|tool| tool.name.to_string())
+        .collect();
+    assert!(
+        names.contains(&"files/read_text_file".to_owned()),
+        "{names:?}"
+    );
+    assert!(!names.contains(&"files/move_file".to_owned()));
+    let echoed = desk.ok("everything/echo", &json!({"message": "hi"}));
+    assert!(echoed.contains("hi"), "{echoed}");
+    let text = desk.ok("files/read_text_file", &json!({"path": "a.txt"}));
+    assert!(text.contains("hello"), "{text}");
+    let (kind, _) = desk.refused("files/read_text_file", &json!({"path": "/etc/passwd"}));
+    assert_eq!(kind, "outside_sandbox");
+    desk.ok(
+        "files/write_file",
+        &json!({"path": "b.txt", "content": "new"}),
+    );
+    assert_eq!(
+        std::fs::read_to_string(inside.join("b.txt")).expect("written"),
+        "new"
+    );
+    let status = desk.ok("git/git_status", &json!({"repo_path": "."}));
+    assert!(status.contains("b.txt"), "{status}");
+    let now = desk.ok("time/get_current_time", &json!({"timezone": "UTC"}));
+    assert!(now.contains("UTC"), "{now}");
+    assert_eq!(processes(&mark).len(), 4);
+    bench.servers.shutdown();
+    assert!(processes(&mark).is_empty());
+}
+
+fn run_git(folder: &Path) {
+    let mut invocation = cleveragents_process::Invocation::new("git", folder);
+    invocation.arguments = ["init", "-q"].map(Into::into).to_vec();
+    let done = cleveragents_process::run(&invocation, &cleveragents_process::Cancel::new());
+    assert!(done.expect("git runs").ending.is_success());
+}
+
+fn peers_that_crash_in_a_call_come_back() {
+    let Some(peers) = folder() else { return };
+    let (bench, mark) = marked("CRASH");
+    add(
+        &bench,
+        &mark,
+        node(&peers, "everything", "server-everything", &[]),
+    );
+    let desk = bench.desk();
+    let first = processes(&mark);
+    std::thread::scope(|scope| {
+        let long = json!({"duration": 60, "steps": 60});
+        let tool = "everything/trigger-long-running-operation";
+        let stuck = scope.spawn(move || desk.fails(tool, &long));
+        // Whether the call is on its way yet cannot be seen from here: it is killed until it is hit.
+        while !stuck.is_finished() {
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            for pid in processes(&mark) {
+                kill(&pid);
+            }
+        }
+        let why = stuck.join().expect("no panic");
+        assert!(why.contains("cannot be reached"), "{why}");
+    });
+    assert!(!first.iter().any(|pid| lives(pid)));
+    let echoed = bench
+        .desk()
+        .ok("everything/echo", &json!({"message": "again"}));
+    assert!(echoed.contains("again"), "{echoed}");
+    bench.servers.shutdown();
+    assert!(processes(&mark).is_empty());
+}
+
+fn kill(pid: &str) {
+    let number: i32 = pid.parse().expect("a number");
+    let pid = rustix::process::Pid::from_raw(number).expect("a process");
+    // It may be gone by now.
+    let _unless_gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+}
+
+fn peers_connect_in_the_time_of_the_slowest() {
+    let Some(peers) = folder() else { return };
+    let make = |number: usize| {
+        let name = format!("peer-{number}");
+        match number % 3 {
+            0 => node(&peers, &name, "server-everything", &[]),
+            1 => python(&peers, &name, "mcp-server-time"),
+            _ => python(&peers, &name, "mcp-server-git"),
+        }
+    };
+    let mut alone = Vec::new();
+    for number in 0..3 {
+        let bench = Bench::new();
+        bench.servers.add(make(number), None).expect("added");
+        let begun = Instant::now();
+        bench
+            .servers
+            .connect(&format!("peer-{number}"))
+            .expect("connected");
+        alone.push(begun.elapsed());
+    }
+    let bench = Bench::new();
+    for number in 0..10 {
+        bench.servers.add(make(number), None).expect("added");
+    }
+    let begun = Instant::now();
+    let outcomes = bench.servers.connect_all();
+    let together = begun.elapsed();
+    assert!(
+        outcomes.iter().all(|(_, outcome)| outcome.is_ok()),
+        "{outcomes:?}"
+    );
+    let slowest = alone.iter().max().expect("three");
+    println!("one at a time: {alone:?}; ten at a time: {together:?}; slowest alone: {slowest:?}");
+}

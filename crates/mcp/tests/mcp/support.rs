@@ -1,0 +1,341 @@
+//! What the tests share: servers written by hand, and a desk from which their tools are called
+//! through the gate.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use cleveragents_domain::{CheckpointNumber, MicroUsd, ToolInvocationId};
+use cleveragents_mcp::{McpError, Offer, Options, ServerDefinition, Servers};
+use cleveragents_process::{Cancel, Finished, Stream};
+use cleveragents_sandbox::{Git, Root};
+use cleveragents_tools::ports::{
+    Approval, ApprovalRequest, Approver, Attribution, Begun, Budget, BudgetRefusal, Captured,
+    Command, Ended, Ledger, OutputPage, Part, PartPath, PortError, Question, Redact, RefusedCall,
+    Reply, Reservation, Scope, Spending, Window, Workspace,
+};
+use cleveragents_tools::{
+    CallContext, CallOutcome, CallRequest, Gate, Guards, PermissionRules, Phase, PlanMode,
+    Registry, SafetyProfile, Slot,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Waits until something holds; for what other processes do.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(
+            begun.elapsed() < Duration::from_mins(1),
+            "{what} did not come about"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process lives, zombies not counted.
+pub(crate) fn lives(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !stat
+            .rsplit(')')
+            .next()
+            .unwrap_or("")
+            .trim_start()
+            .starts_with('Z')
+    })
+}
+
+/// Servers written by hand, and where they leave their traces.
+pub(crate) struct Bench {
+    pub(crate) folder: TempDir,
+    pub(crate) servers: Servers,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let servers = Servers::new(Options::new(folder.path())).expect("a runtime");
+        Self { folder, servers }
+    }
+
+    /// One server with this scenario, called as its scenario.
+    pub(crate) fn with(scenario: &str) -> Self {
+        let bench = Self::new();
+        bench.add(scenario);
+        bench
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What is needed to start a server.
+    pub(crate) fn definition(&self, scenario: &str) -> ServerDefinition {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
+        let mut definition = ServerDefinition::stdio(scenario, "python3", &[script, scenario]);
+        for (name, file) in [("PIDS", "pids"), ("CANCELLED", "cancelled")] {
+            let file = self.path(file).display().to_string();
+            definition
+                .env
+                .insert(name.to_owned(), cleveragents_mcp::Hidden::new(file));
+        }
+        definition
+    }
+
+    pub(crate) fn add(&self, scenario: &str) {
+        let definition = self.definition(scenario);
+        self.servers
+            .add(definition, None)
+            .expect("a good definition");
+    }
+
+    /// The ids of all processes that were ever started as servers.
+    pub(crate) fn pids(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.path("pids")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// No server lives any more.
+    pub(crate) fn assert_nothing_left(&self) {
+        for pid in self.pids() {
+            assert!(!lives(&pid), "{pid} lives");
+        }
+    }
+
+    pub(crate) fn desk(&self) -> Desk {
+        Desk::new(&self.servers.offer(), None)
+    }
+}
+
+pub(crate) fn broken() -> PortError {
+    PortError::new(McpError::NotFound("in tests".to_owned()))
+}
+
+/// A sandbox of one part.
+pub(crate) struct Folder {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) captures: Mutex<usize>,
+}
+
+impl Folder {
+    pub(crate) fn new(path: &Path) -> Self {
+        let part = Part {
+            alias: "app".to_owned(),
+            root: Arc::new(Root::open(path).expect("a folder")),
+            is_read_only: false,
+        };
+        Self {
+            parts: vec![part],
+            captures: Mutex::default(),
+        }
+    }
+}
+
+impl Workspace for Folder {
+    fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+    fn bound(&self, _slot: &Slot, _named: Option<&str>) -> Result<Option<&Part>, PortError> {
+        Ok(None)
+    }
+    fn has_checkpoints(&self) -> bool {
+        true
+    }
+    fn checkpoint(&self, _reason: &str) -> Result<CheckpointNumber, PortError> {
+        Ok(CheckpointNumber(1))
+    }
+    fn capture_paths(&self, _: Attribution<'_>, _: &[PartPath]) -> Result<Captured, PortError> {
+        Ok(Captured::default())
+    }
+    fn capture_all(&self, _by: Attribution<'_>) -> Result<Captured, PortError> {
+        *self.captures.lock().expect("not poisoned") += 1;
+        Ok(Captured::default())
+    }
+    fn exec(
+        &self,
+        _command: &Command,
+        _hear: &dyn Fn(Stream, &[u8]),
+        _cancel: &Cancel,
+    ) -> Result<Finished, PortError> {
+        Err(broken())
+    }
+    fn git(&self, _alias: &str) -> Result<Option<Git>, PortError> {
+        Ok(None)
+    }
+}
+
+/// Remembers the logs of calls.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pub(crate) logs: Mutex<Vec<String>>,
+}
+
+impl Ledger for Memory {
+    fn begin(&self, _begun: &Begun<'_>) -> Result<(), PortError> {
+        Ok(())
+    }
+    fn finish(&self, ended: &mut Ended<'_>) -> Result<(), PortError> {
+        let mut logs = self.logs.lock().expect("not poisoned");
+        logs.push(ended.log.to_owned());
+        Ok(())
+    }
+    fn refuse(&self, _refused: &RefusedCall<'_>) -> Result<(), PortError> {
+        Ok(())
+    }
+    fn output(
+        &self,
+        _scope: &Scope,
+        _invocation: ToolInvocationId,
+        _window: Window,
+    ) -> Result<Option<OutputPage>, PortError> {
+        Ok(None)
+    }
+}
+
+/// A person who answers from a list, or nobody.
+#[derive(Default)]
+pub(crate) struct Person {
+    pub(crate) is_there: bool,
+    pub(crate) replies: Mutex<Vec<String>>,
+    pub(crate) asked: Mutex<Vec<String>>,
+}
+
+impl Approver for Person {
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
+        let mut asked = self.asked.lock().expect("not poisoned");
+        asked.push(format!("approve {}", request.tool));
+        if self.is_there {
+            Approval::Once
+        } else {
+            Approval::NobodyThere
+        }
+    }
+    fn question(&self, question: &Question<'_>) -> Reply {
+        let mut asked = self.asked.lock().expect("not poisoned");
+        asked.push(question.text.to_owned());
+        let mut replies = self.replies.lock().expect("not poisoned");
+        if !self.is_there {
+            Reply::NobodyThere
+        } else if replies.is_empty() {
+            Reply::Declined
+        } else {
+            Reply::Text(replies.remove(0))
+        }
+    }
+}
+
+struct Free;
+
+impl Reservation for Free {
+    fn settle(self: Box<Self>, _cost: MicroUsd) -> Result<(), PortError> {
+        Ok(())
+    }
+}
+
+impl Budget for Free {
+    fn reserve(&self, _: &Spending<'_>) -> Result<Box<dyn Reservation + '_>, BudgetRefusal> {
+        Ok(Box::new(Self))
+    }
+}
+
+struct NoSecrets;
+
+impl Redact for NoSecrets {
+    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        text.into()
+    }
+}
+
+/// From where tools are called.
+pub(crate) struct Desk {
+    pub(crate) gate: Gate,
+    pub(crate) folder: Option<Folder>,
+    pub(crate) person: Person,
+    pub(crate) ledger: Memory,
+    pub(crate) profile: SafetyProfile,
+    pub(crate) mode: PlanMode,
+    pub(crate) cancel: Cancel,
+}
+
+impl Desk {
+    pub(crate) fn new(offer: &Offer, folder: Option<Folder>) -> Self {
+        let mut registry = Registry::with_builtins();
+        for tool in &offer.tools {
+            registry
+                .add(Arc::clone(tool))
+                .expect("a tool that can be had");
+        }
+        Self {
+            gate: Gate::new(Arc::new(registry)),
+            folder,
+            person: Person::default(),
+            ledger: Memory::default(),
+            profile: SafetyProfile {
+                require_sandbox: false,
+                require_checkpoints: false,
+                ..SafetyProfile::default()
+            },
+            mode: PlanMode::Normal(Phase::Session),
+            cancel: Cancel::new(),
+        }
+    }
+
+    pub(crate) fn answering(mut self, replies: &[&str]) -> Self {
+        self.person.is_there = true;
+        self.person.replies = Mutex::new(replies.iter().map(|&text| text.to_owned()).collect());
+        self
+    }
+
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> CallOutcome {
+        let request = CallRequest {
+            call_id: "call".to_owned(),
+            tool: tool.to_owned(),
+            arguments: arguments.to_string(),
+        };
+        let context = CallContext {
+            scope: &Scope::default(),
+            mode: self.mode,
+            profile: &self.profile,
+            guards: &Guards::default(),
+            rules: &PermissionRules::default(),
+            workspace: self
+                .folder
+                .as_ref()
+                .map(|folder| -> &dyn Workspace { folder }),
+            approver: &self.person,
+            budget: &Free,
+            ledger: &self.ledger,
+            redactor: &NoSecrets,
+            cancel: &self.cancel,
+            shown_bytes: 64 << 10,
+        };
+        self.gate
+            .call(&request, &context)
+            .expect("nothing is broken")
+    }
+
+    /// A call that must succeed, and what it said.
+    pub(crate) fn ok(&self, tool: &str, arguments: &Value) -> String {
+        match self.call(tool, arguments) {
+            CallOutcome::Succeeded(done) => format!("{}{}", done.shown.head, done.shown.tail),
+            other => panic!("{tool}: {}", other.for_model()),
+        }
+    }
+
+    /// A call that must fail, and why.
+    pub(crate) fn fails(&self, tool: &str, arguments: &Value) -> String {
+        match self.call(tool, arguments) {
+            CallOutcome::Failed(failed) => failed.message,
+            other => panic!("{tool}: {}", other.for_model()),
+        }
+    }
+
+    /// A call that must be refused, and why.
+    pub(crate) fn refused(&self, tool: &str, arguments: &Value) -> (&'static str, String) {
+        match self.call(tool, arguments) {
+            CallOutcome::Refused(refusal) => (refusal.reason.kind(), refusal.reason.to_string()),
+            other => panic!("{tool}: {}", other.for_model()),
+        }
+    }
+}

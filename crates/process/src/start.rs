@@ -1,0 +1,152 @@
+//! [`start`]: a program that goes on while we talk to it, such as a server on its standard streams.
+//! A thread of its own does for it what [`run`](crate::run) does for a command, to the same end:
+//! nothing of it is left when it is stopped, dropped, or when this very process is killed.
+
+use crate::cancel::Cancel;
+use crate::error::ProcessError;
+use crate::invocation::{Invocation, Output};
+use crate::launch::Piped;
+use crate::outcome::{Finished, Stream};
+use crate::run::{Attempt, Purpose};
+use std::io::{self, PipeReader, PipeWriter};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Who hears the standard error of a started program, piece by piece.
+pub type Errors = Box<dyn Fn(&[u8]) + Send>;
+
+/// A program that runs. Dropping it kills the program with everything it started.
+#[derive(Debug)]
+pub struct Running {
+    cancel: Cancel,
+    ended: Receiver<()>,
+    keeper: Option<JoinHandle<Result<Finished, ProcessError>>>,
+}
+
+/// Our ends of the pipes of a program.
+#[derive(Debug)]
+pub struct Pipes {
+    /// What is written here the program reads. It sees the end when this is dropped.
+    pub input: PipeWriter,
+    /// What the program writes.
+    pub output: PipeReader,
+}
+
+/// Starts a program and returns once it runs. Its `input` is a pipe, whatever the invocation says,
+/// its output too; what it writes to standard error goes to `errors` and is not kept.
+pub fn start(mut invocation: Invocation, errors: Errors) -> Result<(Running, Pipes), ProcessError> {
+    // A session of its own, as for captured commands.
+    invocation.output = Output::Capture;
+    invocation.limits.output_bytes = 0;
+    let open = || -> io::Result<_> { Ok((io::pipe()?, io::pipe()?)) };
+    let cannot = |step: &str, source| ProcessError::CannotStart {
+        program: invocation.program.clone(),
+        step: step.to_owned(),
+        source,
+    };
+    let ((read_there, input), (output, written_there)) =
+        open().map_err(|error| cannot("opening its streams", error))?;
+    let piped = Piped {
+        input: read_there,
+        output: written_there,
+    };
+    let cancel = Cancel::new();
+    let (started, starts) = mpsc::sync_channel(1);
+    let (ends, ended) = mpsc::sync_channel(1);
+    let keeper = Keeper {
+        invocation: invocation.clone(),
+        piped,
+        errors,
+        cancel: cancel.clone(),
+        started,
+        ends,
+    };
+    let thread = thread::Builder::new()
+        .name("process-keeper".to_owned())
+        .spawn(move || keeper.keep())
+        .map_err(|error| cannot("starting its keeper", error))?;
+    let mut running = Running {
+        cancel,
+        ended,
+        keeper: Some(thread),
+    };
+    if starts.recv().is_err() {
+        // The keeper has ended without ever saying that the program runs.
+        return match running.join() {
+            Some(Err(error)) => Err(error),
+            _ => Err(cannot("running it", io::ErrorKind::Other.into())),
+        };
+    }
+    Ok((running, Pipes { input, output }))
+}
+
+/// What the thread of a program needs.
+struct Keeper {
+    invocation: Invocation,
+    piped: Piped,
+    errors: Errors,
+    cancel: Cancel,
+    started: SyncSender<()>,
+    ends: SyncSender<()>,
+}
+
+impl Keeper {
+    fn keep(self) -> Result<Finished, ProcessError> {
+        let Self {
+            invocation,
+            piped,
+            errors,
+            cancel,
+            started,
+            ends,
+        } = self;
+        let _told_by_its_end = ends;
+        let hear = |_: Stream, bytes: &[u8]| errors(bytes);
+        let tell = || {
+            // Nobody waits when the starter is gone.
+            let _unless_gone = started.try_send(());
+        };
+        let mut attempt = Attempt::new(&invocation, &cancel)?;
+        attempt.tap = Some(&hear);
+        attempt.piped = Some(piped).into();
+        attempt.started = Some(&tell);
+        attempt.run(Purpose::Command)
+    }
+}
+
+impl Running {
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.keeper.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Gives it so much time to end by itself, kills what is left then, and returns when nothing of
+    /// it is left. Drop the input before: most programs end when there is nothing more to read.
+    pub fn stop(mut self, grace: Duration) -> Result<Finished, ProcessError> {
+        // Either way of ending says the same: the keeper is done, or the time is over.
+        let _ended_or_not = self.ended.recv_timeout(grace);
+        self.cancel.cancel();
+        self.join()
+            .unwrap_or_else(|| unreachable!("only stopping takes the keeper away"))
+    }
+
+    fn join(&mut self) -> Option<Result<Finished, ProcessError>> {
+        let keeper = self.keeper.take()?;
+        Some(
+            keeper
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        )
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        if let Some(keeper) = self.keeper.take() {
+            // How it ended was not asked for.
+            let _outcome = keeper.join();
+        }
+    }
+}
