@@ -37,7 +37,10 @@ pub(super) fn run(
     let toolbox = Toolbox::new(context)?;
     let equipment = toolbox.equip(&Needs {
         skills: arguments.skill.iter().cloned().collect(),
-        servers: toolbox.server_of(&arguments.tool.name).into_iter().collect(),
+        servers: toolbox
+            .server_of(&arguments.tool.name)
+            .into_iter()
+            .collect(),
     })?;
     let registry = Arc::clone(&equipment.registry);
     if registry.get(&arguments.tool.name).is_err()
