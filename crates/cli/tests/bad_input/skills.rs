@@ -94,7 +94,7 @@ fn a_broken_file_or_folder_is_refused_with_its_place_and_what_to_do() {
             "x.yaml",
             b"name: local/x\ndescription: [\n",
             "CA-1063",
-            3,
+            2,
             "",
         ),
         (

@@ -97,6 +97,11 @@ fn source_names(flat: &Flat) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+/// Words one after the other; nothing when there are none.
+fn listed(words: &[String]) -> Option<String> {
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
 /// The service, with the folder of skills in the home.
 impl Context {
     pub(crate) fn skills(&self) -> Result<SkillService, CommandError> {
