@@ -19,8 +19,8 @@ use cleveragents_actors::ports::{
     AgentCall, Answer, Failure, FailureKind, NoLog, Taken, ToolStep, Unwatched,
 };
 use cleveragents_actors::{
-    Actor, ActorKind, Executor, Expression, Graph, Node, NodeKind, Resolver, Run, State, Supply, Trail,
-    Unresolved, compile, read,
+    Actor, ActorKind, Executor, Expression, Graph, Node, NodeKind, Resolver, Run, State, Supply,
+    Trail, Unresolved, compile, read,
 };
 use cleveragents_process::Cancel;
 use cleveragents_store::{DatabaseUrl, EngineCache, Options};
@@ -137,7 +137,7 @@ fn turns_per_second() -> anyhow::Result<f64> {
 }
 
 /// Steps of a durable run; each is a commit.
-const DURABLE_STEPS: u64 = 2_000;
+const DURABLE_STEPS: u32 = 2_000;
 
 /// Nodes of the graph that is compiled.
 const NODES: usize = 10_000;
@@ -148,7 +148,6 @@ struct Durable {
     raw: f64,
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a rate")]
 fn durable() -> anyhow::Result<Durable> {
     let mut best = Durable {
         ours: 0.0,
@@ -160,9 +159,9 @@ fn durable() -> anyhow::Result<Durable> {
         let url = DatabaseUrl::file(Path::new("bench.db"), folder.path());
         let engine = EngineCache::new(Options::default()).open(&url)?;
         let started = Instant::now();
-        let run = store::run(&engine, DURABLE_STEPS)?;
+        let run = store::run(&engine, DURABLE_STEPS.into())?;
         let seconds = started.elapsed().as_secs_f64();
-        best.ours = best.ours.max(DURABLE_STEPS as f64 / seconds);
+        best.ours = best.ours.max(f64::from(DURABLE_STEPS) / seconds);
         drop(engine);
         let mut connection = raw::open(&folder.path().join("bench.db"))?;
         connection.execute("DELETE FROM run_steps", [])?;
@@ -181,7 +180,9 @@ fn large_file(nodes: usize) -> String {
     for number in 0..nodes {
         let next = number + 1;
         let node = match number {
-            _ if next == nodes => format!("  n{number}: {{set: {{output: '{{{{ n }}}} nodes'}}}}\n"),
+            _ if next == nodes => {
+                format!("  n{number}: {{set: {{output: '{{{{ n }}}} nodes'}}}}\n")
+            }
             _ if number % 2 == 0 => {
                 format!("  n{number}: {{set: {{n: 1, note: 'at {{{{ n }}}}'}}, next: n{next}}}\n")
             }

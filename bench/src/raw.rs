@@ -72,7 +72,7 @@ pub(crate) fn commit_rate(
     connection: &mut Connection,
     run: &str,
     step: &str,
-    rows: u64,
+    rows: u32,
 ) -> anyhow::Result<f64> {
     let started = Instant::now();
     for number in 0..rows {
@@ -85,6 +85,5 @@ pub(crate) fn commit_rate(
             .execute(params![run, number, format!("raw#{number}"), step, number])?;
         transaction.commit()?;
     }
-    #[expect(clippy::cast_precision_loss, reason = "a rate")]
-    Ok(rows as f64 / started.elapsed().as_secs_f64())
+    Ok(f64::from(rows) / started.elapsed().as_secs_f64())
 }

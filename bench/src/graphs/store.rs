@@ -97,7 +97,10 @@ pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
     let sessions = SessionService::new(Arc::clone(engine), DEFAULT_MAX_CONTENT_BYTES);
     let service = RunService::new(Arc::clone(engine), sessions);
     let (registry, profile) = (Registry::empty(), SafetyProfile::default());
-    let (guards, rules) = (Guards::default(), PermissionRules::new(Vec::new(), Effect::Allow));
+    let (guards, rules) = (
+        Guards::default(),
+        PermissionRules::new(Vec::new(), Effect::Allow),
+    );
     let means = RunMeans {
         models: &Nothing,
         registry: &registry,
@@ -128,6 +131,10 @@ pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
         options: json!({}),
     };
     let report = service.start(&start, &means)?;
-    ensure!(report.outcome.steps == steps, "{} steps", report.outcome.steps);
+    ensure!(
+        report.outcome.steps == steps,
+        "{} steps",
+        report.outcome.steps
+    );
     Ok(report.run)
 }
