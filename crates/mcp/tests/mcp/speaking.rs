@@ -256,6 +256,7 @@ fn log_messages_reach_the_log() {
     desk.ok("normal/note", &json!({}));
     let logs = desk.ledger.logs.lock().expect("not poisoned").concat();
     assert!(logs.contains("remember this"), "{logs}");
+    assert!(logs.contains("progress 1 of 2: half way"), "{logs}");
 }
 
 fn variables_are_put_in_at_the_last_moment() {
