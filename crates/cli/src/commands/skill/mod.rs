@@ -16,6 +16,19 @@ use crate::arguments::Skill;
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
+/// The short name of a command.
+pub(super) const fn name(command: &Skill) -> &'static str {
+    match command {
+        Skill::Add(_) => "skill add",
+        Skill::List => "skill list",
+        Skill::Show(_) => "skill show",
+        Skill::Tools(_) => "skill tools",
+        Skill::Refresh { .. } => "skill refresh",
+        Skill::Validate { .. } => "skill validate",
+        Skill::Remove { .. } => "skill remove",
+    }
+}
+
 pub(super) fn run(context: &Context, command: Skill) -> Result<Report, CommandError> {
     let skills = context.skills()?;
     match command {
