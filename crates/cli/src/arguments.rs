@@ -63,6 +63,7 @@ fn formats() -> PossibleValuesParser {
   agents session create --name weekly          start a conversation
   agents session append weekly --role user Hi  add a message
   agents sandbox create fix --path .           work in a copy, apply it whole or not at all
+  agents actor run --config review.yaml Hello  run a graph of models and tools, step by step
   agents --format json session list            one JSON document for programs
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 a person is needed"

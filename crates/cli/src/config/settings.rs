@@ -22,7 +22,7 @@ pub struct Settings {
     events_days: u32,
     budget_per_session: Option<MicroUsd>,
     budget_per_day: Option<MicroUsd>,
-    actor_default: Option<String>,
+    actor_defaults: Vec<(&'static Key, String)>,
     model_default: Option<ModelName>,
     model_fallback: Vec<ModelName>,
     model_retries: u32,
@@ -60,7 +60,10 @@ impl Settings {
             events_days: u32::try_from(number(&keys::EVENTS_DAYS)?).unwrap_or(u32::MAX),
             budget_per_session: cents(&keys::BUDGET_SESSION_CENTS)?,
             budget_per_day: cents(&keys::BUDGET_DAY_CENTS)?,
-            actor_default: text(&keys::ACTOR_GENERAL)?,
+            actor_defaults: keys::DEFAULT_ACTORS
+                .into_iter()
+                .filter_map(|key| Some(text(key).transpose()?.map(|name| (key, name))))
+                .collect::<Result<_, _>>()?,
             model_default: text(&keys::MODEL_DEFAULT)?.and_then(|name| name.parse().ok()),
             model_fallback: text(&keys::MODEL_FALLBACK)?
                 .and_then(|list| models(&list))
@@ -121,9 +124,17 @@ impl Settings {
         self.events_days
     }
 
-    /// The model that answers when nobody names one.
+    /// The actor that runs when nobody names one.
     pub fn actor_default(&self) -> Option<&str> {
-        self.actor_default.as_deref()
+        let mut defaults = self.actor_defaults.iter();
+        let general = defaults.find(|(key, _)| key.name == keys::ACTOR_GENERAL.name)?;
+        Some(&general.1)
+    }
+
+    /// The key that makes an actor a default, of all or of a role.
+    pub fn default_key_of(&self, actor: &str) -> Option<&'static Key> {
+        let mut defaults = self.actor_defaults.iter();
+        Some(defaults.find(|(_, name)| name == actor)?.0)
     }
 
     /// The model that answers when none is named.

@@ -12,6 +12,7 @@
     reason = "steps are handed owned values, and the runner prints its result"
 )]
 
+mod actors;
 mod engine;
 mod leases;
 mod program;

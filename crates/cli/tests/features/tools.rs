@@ -31,7 +31,7 @@ fn write(file: &Path, text: &str) {
 }
 
 /// A file of a sandbox's one part.
-fn in_sandbox(world: &World, sandbox: &str, name: &str) -> PathBuf {
+pub(crate) fn in_sandbox(world: &World, sandbox: &str, name: &str) -> PathBuf {
     let data = world.agents().data(&["sandbox", "show", sandbox]);
     let folder = data["sandbox"]["parts"][0]["folder"].as_str();
     Path::new(folder.expect("a folder")).join(name)

@@ -8,6 +8,7 @@ use cleveragents_domain::{
 };
 use cleveragents_engine::{HeldLease, OpenChangeset, PlanExecutionContext};
 use cleveragents_store::Engine;
+use cleveragents_testkit::model_server::ModelServer;
 use cleveragents_testkit::{Agents, Answer, TestDatabase};
 
 /// One scenario.
@@ -17,6 +18,10 @@ pub(crate) struct World {
     pub(crate) agents: Option<Agents>,
     /// What the last command answered, in a format for programs.
     pub(crate) answer: Option<Answer>,
+    /// What programs answered that ran at the same time.
+    pub(crate) answers: Vec<Answer>,
+    /// A provider of models on loopback.
+    pub(crate) provider: Option<ModelServer>,
     /// The session that is spoken of.
     pub(crate) session: Option<String>,
     /// Bytes to be found again.

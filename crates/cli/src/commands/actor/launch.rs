@@ -47,6 +47,15 @@ pub(super) fn run(
     arguments: ActorRun,
 ) -> Result<Report, CommandError> {
     let (name, prompt) = asked(context, &arguments)?;
+    if let Some(wrong) = arguments
+        .temperature
+        .filter(|temperature| !(0.0..=2.0).contains(temperature))
+    {
+        return Err(
+            CommandError::usage(format!("a temperature of {wrong} is not possible"))
+                .with_hint("give a number from 0 to 2"),
+        );
+    }
     let toolbox = Toolbox::new(context)?;
     let config = arguments.config.as_deref();
     let found = found(context, actors, &toolbox, name.as_deref(), config)?;
@@ -170,13 +179,22 @@ fn asked(
     let (name, prompt) = match (&arguments.name, &arguments.prompt, &arguments.asked) {
         // With a file the only word is the prompt.
         (Some(word), None, None) if arguments.config.is_some() => (None, Some(word.clone())),
+        (Some(name), ..) if arguments.config.is_some() => {
+            return Err(CommandError::usage(format!(
+                "both the actor `{name}` and a file are named"
+            ))
+            .with_hint("leave out the name to run the file, or --config to run the actor"));
+        }
         (name, prompt, asked) => (name.clone(), prompt.clone().or_else(|| asked.clone())),
     };
     let prompt = match prompt.as_deref() {
         Some("-") => Some(read_text(context)?),
         other => other.map(str::to_owned),
     };
-    if prompt.is_none() && arguments.input.is_none() {
+    let is_empty = prompt
+        .as_deref()
+        .is_none_or(|prompt| prompt.trim().is_empty());
+    if is_empty && arguments.input.is_none() {
         return Err(CommandError::usage("nothing is asked").with_hint(
             "add a prompt: `agents actor run NAME 'PROMPT'`, `-` for standard input, or --input JSON",
         ));

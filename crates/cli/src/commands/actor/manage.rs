@@ -210,13 +210,15 @@ pub(super) fn remove(
         .map(|stored| stored.name.as_str())
         .find(|stored| *stored == name || stored.strip_prefix("local/") == Some(name));
     if let Some(whole) = whole {
-        if context.settings.actor_default() == Some(whole) {
+        if let Some(key) = context.settings.default_key_of(whole) {
             let error = ActorError::InUse {
                 name: whole.to_owned(),
-                by: "the configuration, as `actor.default.general`".to_owned(),
+                by: format!("the configuration, as `{}`", key.name),
             };
-            return Err(CommandError::from(error)
-                .with_hint("choose another with `agents actor set-default NAME`, or `agents config unset actor.default.general`"));
+            return Err(CommandError::from(error).with_hint(format!(
+                "choose another with `agents actor set-default NAME`, or `agents config unset {}`",
+                key.name
+            )));
         }
         confirm(&format!("Remove actor {whole}?"), yes)?;
     }

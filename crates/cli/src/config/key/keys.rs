@@ -259,7 +259,10 @@ macro_rules! default_actors {
             scope: Scope::Person,
             description: $description,
         };
-    )+};
+    )+
+        /// The keys of default actors: of all, and of each role.
+        pub static DEFAULT_ACTORS: [&Key; 6] = [$(&$constant),+];
+    };
 }
 
 default_actors! {

@@ -1,0 +1,390 @@
+//! Actors, contexts and runs: commands and files that are refused, with nothing changed.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use cleveragents_testkit::{Agents, TestDatabase, at_once};
+use serde_json::Value;
+
+use super::{agents, refuse};
+
+fn write(agents: &Agents, name: &str, text: impl AsRef<[u8]>) {
+    std::fs::write(agents.work().join(name), text).expect("a file");
+}
+
+fn add(agents: &Agents, name: &str, text: &str) {
+    let file = format!("{name}.yaml");
+    write(
+        agents,
+        &file,
+        format!("name: local/{name}\ndescription: d\n{text}"),
+    );
+    agents.data(&["actor", "add", "--config", &file]);
+}
+
+/// A home with actors, a context, a run that is complete and one that failed, and their ids.
+fn furnished() -> (Agents, String, String) {
+    let agents = agents();
+    write(&agents, "fine.yaml", "answers:\n- {when: ., text: fine}\n");
+    let model = "type: llm\nmodel: scripted/fine.yaml\n";
+    add(&agents, "good", model);
+    add(&agents, "other", model);
+    add(&agents, "wild", &format!("unsafe: true\n{model}"));
+    add(&agents, "fails", "type: llm\nmodel: scripted/nowhere.yaml\n");
+    let graph = "type: graph\nnodes: {a: {actor_ref: local/good}}\n";
+    add(&agents, "above", graph);
+    agents.data(&["actor", "set-default", "local/above"]);
+    agents.data(&["actor", "set-default", "local/wild", "--role", "review"]);
+    let answered = agents.data(&["actor", "run", "local/good", "hi", "--context", "weekly"]);
+    let failed = agents.run(&["--format", "json", "actor", "run", "local/fails", "hi"]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    let id = |value: &Value| value.as_str().expect("an id").to_owned();
+    let complete = id(&answered["run"]["id"]);
+    let failed = id(&failed.json()["data"]["error"]["details"]["run"]);
+
+    let unregistered = format!("name: local/new\n{model}");
+    write(&agents, "new.yaml", &unregistered);
+    write(
+        &agents,
+        "namespace.yaml",
+        unregistered.replace("local/new", "openai/new"),
+    );
+    write(
+        &agents,
+        "big.yaml",
+        format!("{unregistered}#{}\n", "x".repeat(2 << 20)),
+    );
+    write(&agents, "latin.yaml", b"name: local/x\ndescription: caf\xe9\n");
+    std::fs::create_dir(agents.work().join("folder")).expect("a folder");
+    (agents, complete, failed)
+}
+
+/// Every row that a command on actors and runs could change, and the configuration.
+fn stored(agents: &Agents) -> Vec<Vec<String>> {
+    let tables = [
+        "definitions",
+        "actor_contexts",
+        "runs",
+        "run_steps",
+        "sessions",
+        "messages",
+        "turns",
+        "tool_invocations",
+        "leases",
+        "budgets",
+        "reservations",
+        "events",
+    ];
+    let mut rows: Vec<Vec<String>> = tables
+        .iter()
+        .flat_map(|table| {
+            let query = format!("SELECT '{table}', * FROM {table} ORDER BY 2, 3");
+            TestDatabase::read_file(&agents.database(), &query)
+        })
+        .collect();
+    assert!(rows.len() > 8, "the home is furnished: {rows:?}");
+    rows.push(vec![
+        std::fs::read_to_string(agents.config_file()).expect("a file"),
+    ]);
+    rows
+}
+
+#[test]
+fn commands_on_actors_that_cannot_be_carried_out_are_refused() {
+    let (agents, ..) = furnished();
+    let before = stored(&agents);
+    let cases: [(&[&str], i32, &str, &str); 36] = [
+        (&["actor", "add"], 2, "CA-0101", ""),
+        (&["actor", "add", "--config", "none.yaml"], 1, "CA-0105", ""),
+        (&["actor", "add", "--config", "folder"], 1, "CA-0105", ""),
+        (
+            &["actor", "add", "--config", "good.yaml"],
+            4,
+            "CA-1002",
+            "actor update",
+        ),
+        (&["actor", "add", "--config", "big.yaml"], 2, "CA-1003", ""),
+        (
+            &["actor", "add", "--config", "latin.yaml"],
+            2,
+            "CA-0107",
+            "UTF-8",
+        ),
+        (
+            &["actor", "add", "--config", "namespace.yaml"],
+            2,
+            "CA-1004",
+            "local/",
+        ),
+        (
+            &["actor", "update", "--config", "new.yaml"],
+            3,
+            "CA-1001",
+            "actor add",
+        ),
+        (&["actor", "update", "--config", "none.yaml"], 1, "CA-0105", ""),
+        (&["actor", "list", "--custm"], 2, "CA-0101", "--custom"),
+        (&["actor", "show", "local/godo"], 3, "CA-1001", "local/good"),
+        (&["actor", "show", ""], 3, "CA-1001", "actor list"),
+        (&["actor", "show", "a b"], 3, "CA-1001", "actor list"),
+        (&["actor", "show", "nobody/gpt-5"], 3, "CA-1001", "actor list"),
+        (
+            &["actor", "remove", "local/godo", "--yes"],
+            3,
+            "CA-1001",
+            "local/good",
+        ),
+        (
+            &["actor", "remove", "local/good", "--yes"],
+            4,
+            "CA-1006",
+            "local/above",
+        ),
+        (
+            &["actor", "remove", "local/above", "--yes"],
+            4,
+            "CA-1006",
+            "actor.default.general",
+        ),
+        (
+            &["actor", "remove", "wild", "--yes"],
+            4,
+            "CA-1006",
+            "actor.default.review",
+        ),
+        (
+            &["actor", "remove", "openai/gpt-4o", "--yes"],
+            4,
+            "CA-1005",
+            "openai/gpt-4o",
+        ),
+        (&["actor", "remove", "local/other"], 5, "CA-0106", "--yes"),
+        (
+            &["actor", "set-default", "local/godo"],
+            3,
+            "CA-1001",
+            "local/good",
+        ),
+        (
+            &["actor", "set-default", "local/good", "--role", "estimation"],
+            2,
+            "CA-1008",
+            "response_format",
+        ),
+        (
+            &["actor", "set-default", "local/good", "--role", "king"],
+            2,
+            "CA-0101",
+            "",
+        ),
+        (&["actor", "graph"], 2, "CA-0101", ""),
+        (&["actor", "graph", "local/godo"], 3, "CA-1001", "local/good"),
+        (&["actor", "graph", "good", "--as", "png"], 2, "CA-0101", ""),
+        (
+            &["actor", "graph", "good", "--config", "good.yaml"],
+            2,
+            "CA-0101",
+            "",
+        ),
+        (
+            &["actor", "graph", "good", "--output", "folder"],
+            1,
+            "CA-0105",
+            "",
+        ),
+        (
+            &["actor", "graph", "good", "--output", "none/x.svg"],
+            1,
+            "CA-0105",
+            "",
+        ),
+        (
+            &["actor", "context", "show", "weekl"],
+            3,
+            "CA-1029",
+            "weekly",
+        ),
+        (&["actor", "context", "clear", "weekly"], 5, "CA-0106", "--yes"),
+        (&["actor", "context", "clear"], 2, "CA-0101", ""),
+        (
+            &["actor", "context", "remove", "none", "--yes"],
+            3,
+            "CA-1029",
+            "context list",
+        ),
+        (&["actor", "context", "export", "none"], 3, "CA-1029", ""),
+        (
+            &["actor", "context", "import", "good.yaml"],
+            2,
+            "CA-1031",
+            "context export",
+        ),
+        (
+            &["actor", "context", "import", "latin.yaml"],
+            2,
+            "CA-0107",
+            "UTF-8",
+        ),
+    ];
+    for (arguments, exit, code, hint) in cases {
+        let error = refuse(&agents, arguments).with(exit, code);
+        let told = error["hint"].as_str().unwrap_or_default();
+        assert!(told.contains(hint), "{arguments:?}: {error}");
+        assert_eq!(stored(&agents), before, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_run_that_cannot_be_begun_leaves_nothing() {
+    let (agents, ..) = furnished();
+    let before = stored(&agents);
+    let cases: [(&[&str], i32, &str, &str); 30] = [
+        (&[], 2, "CA-0101", "prompt"),
+        (&["good"], 2, "CA-0101", "prompt"),
+        (&["good", ""], 2, "CA-0101", "prompt"),
+        (&["good", "-"], 2, "CA-0101", "prompt"),
+        (&["local/godo", "hi"], 3, "CA-1001", "local/good"),
+        (&["good", "hi", "--prompt", "ho"], 2, "CA-0101", ""),
+        (&["good", "hi", "--input", "{"], 2, "CA-0101", "{\"key\""),
+        (&["good", "hi", "--input", "[1]"], 2, "CA-0101", "{\"key\""),
+        (&["good", "hi", "--set", "team"], 2, "CA-0101", "team=core"),
+        (&["good", "hi", "--set", "=x"], 2, "CA-0101", "team=core"),
+        (&["good", "hi", "--skill", "none"], 3, "CA-1061", "skill list"),
+        (&["good", "hi", "--mcp", "none"], 3, "CA-1041", "mcp list"),
+        (&["good", "hi", "--tool", "a b"], 2, "CA-0906", ""),
+        (&["good", "hi", "--tool", "builtin/none"], 2, "CA-0906", ""),
+        (&["good", "hi", "--temperature", "warm"], 2, "CA-0101", ""),
+        (&["good", "hi", "--temperature", "2.5"], 2, "CA-0101", "0 to 2"),
+        (&["good", "hi", "--temperature", "NaN"], 2, "CA-0101", "0 to 2"),
+        (&["good", "hi", "--context", "a b"], 2, "CA-1031", ""),
+        (&["good", "hi", "--load-context", "none"], 1, "CA-0105", ""),
+        (
+            &["good", "hi", "--load-context", "good.yaml"],
+            2,
+            "CA-1031",
+            "context export",
+        ),
+        (
+            &["good", "hi", "--context", "a", "--load-context", "b"],
+            2,
+            "CA-0101",
+            "",
+        ),
+        (&["wild", "hi"], 1, "CA-1007", "--unsafe"),
+        (&["good", "hi", "--sandbox", "none"], 3, "CA-0640", ""),
+        (&["good", "hi", "--project", "none"], 3, "CA-0631", ""),
+        (&["good", "hi", "--rule", "may all"], 2, "CA-0906", ""),
+        (&["good", "hi", "--max-cost", "lots"], 2, "CA-0101", "0.50"),
+        (&["good", "hi", "--safety", "none"], 3, "CA-0922", ""),
+        (&["--config", "none.yaml", "hi"], 1, "CA-0105", ""),
+        (&["--config", "latin.yaml", "hi"], 2, "CA-0107", "UTF-8"),
+        (
+            &["good", "hi", "--config", "good.yaml"],
+            2,
+            "CA-0101",
+            "--config",
+        ),
+    ];
+    for (arguments, exit, code, hint) in cases {
+        let arguments = [&["actor", "run"], arguments].concat();
+        let error = refuse(&agents, &arguments).with(exit, code);
+        let told = error["hint"].as_str().unwrap_or_default();
+        assert!(told.contains(hint), "{arguments:?}: {error}");
+        assert_eq!(stored(&agents), before, "{arguments:?}");
+    }
+}
+
+#[test]
+fn commands_on_runs_that_cannot_be_carried_out_are_refused() {
+    let (agents, complete, failed) = furnished();
+    let before = stored(&agents);
+    // Both begin with what ids of the same time have in common.
+    let common: String = complete
+        .chars()
+        .zip(failed.chars())
+        .take_while(|(one, other)| one == other)
+        .map(|(one, _)| one)
+        .collect();
+    let cases: [(&[&str], i32, &str, &str); 16] = [
+        (&["show"], 2, "CA-0101", ""),
+        (&["show", "01ZZZZZZ"], 3, "CA-1021", "run list"),
+        (&["show", "01"], 3, "CA-1021", "six or more"),
+        (&["show", ""], 3, "CA-1021", "six or more"),
+        (&["show", "nö"], 3, "CA-1021", "six or more"),
+        (&["show", &common], 3, "CA-1021", "run list"),
+        (&["resume", "01ZZZZZZ"], 3, "CA-1021", "run list"),
+        (&["resume", &complete], 4, "CA-1025", "run show"),
+        (&["resume", &failed, "--redo", "--skip"], 2, "CA-0101", ""),
+        (&["cancel", "01ZZZZZZ"], 3, "CA-1021", "run list"),
+        (&["cancel", &complete], 4, "CA-1025", "run show"),
+        (&["cancel", &failed], 4, "CA-1025", "run show"),
+        (&["replay", "01ZZZZZZ"], 3, "CA-1021", "run list"),
+        (&["replay", &failed], 4, "CA-1025", "run resume"),
+        (&["list", "--state", "done"], 2, "CA-0101", ""),
+        (&["list", "--limit", "many"], 2, "CA-0101", ""),
+    ];
+    for (arguments, exit, code, hint) in cases {
+        let arguments = [&["run"], arguments].concat();
+        let error = refuse(&agents, &arguments).with(exit, code);
+        let told = error["hint"].as_str().unwrap_or_default();
+        assert!(told.contains(hint), "{arguments:?}: {error}");
+        assert_eq!(stored(&agents), before, "{arguments:?}");
+    }
+}
+
+/// What a broken file of the corpus expects is tested where files are read; here that the program tells
+/// it with file, line and column, and registers nothing.
+#[test]
+fn every_broken_file_is_refused_with_its_place_and_what_to_do() {
+    let (agents, ..) = furnished();
+    // What some of the files refer to.
+    add(&agents, "reviewer", "type: llm\nmodel: openai/a\n");
+    add(&agents, "deep", "type: graph\nnodes: {a: {prompt: x}}\n");
+    let before = stored(&agents);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../actors/tests/broken");
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    files.sort();
+    assert!(files.len() >= 60, "only {} files", files.len());
+    let wrong = at_once(4, |thread| {
+        let mut wrong = String::new();
+        for file in files.iter().skip(thread).step_by(4) {
+            if let Err(why) = refused_at_its_place(&agents, file) {
+                writeln!(wrong, "{}: {why}", file.display()).expect("a text");
+            }
+        }
+        wrong
+    });
+    assert_eq!(wrong.concat(), "");
+    assert_eq!(stored(&agents), before, "nothing is registered");
+}
+
+/// Adds a file of the corpus, the first line of which says `# expects: LINE:COLUMN: …`.
+fn refused_at_its_place(agents: &Agents, file: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let expected = text
+        .strip_prefix("# expects: ")
+        .ok_or("it does not say what is expected")?;
+    let place: Vec<&str> = expected.splitn(3, ':').take(2).collect();
+    let path = file.to_str().ok_or("the name is not UTF-8")?;
+    let answer = agents.run(&["--format", "json", "actor", "add", "--config", path]);
+    if answer.code != Some(2) {
+        return Err(format!("{answer:?}"));
+    }
+    let error = answer.json()["data"]["error"].clone();
+    let message = error["message"].as_str().unwrap_or_default();
+    let is_placed = message.starts_with(&format!("{path}:{}: ", place.join(":")));
+    let has_details = [&error["details"]["line"], &error["details"]["column"]]
+        .iter()
+        .zip(&place)
+        .all(|(number, expected)| number.to_string() == **expected);
+    let is_coded = matches!(error["code"].as_str(), Some("CA-1003" | "CA-1004"));
+    let has_hint = error["hint"].as_str().is_some_and(|hint| !hint.is_empty());
+    if is_placed && has_details && is_coded && has_hint {
+        Ok(())
+    } else {
+        Err(format!("{error}"))
+    }
+}

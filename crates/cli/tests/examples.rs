@@ -1,0 +1,207 @@
+//! Everything that people are told to try: each file in `examples/` is run by the commands that stand in
+//! it, and the commands of the README and of the tutorial work in the order in which they stand there.
+//!
+//! A line `# run: COMMAND` in an example is a command, seen from the folder above `examples/`; a line
+//! `# type: TEXT` below it is what a person at the terminal types while it runs. Each file gets a home
+//! of its own. A file without such a line must be named by one that has them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cleveragents_testkit::{Agents, Answer};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every file below `examples/` with its content, by its path.
+fn examples() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec!["examples".to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root().join(&folder)).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let name = entry.file_name().into_string().expect("a name in UTF-8");
+            let path = format!("{folder}/{name}");
+            if entry.path().is_dir() {
+                folders.push(path);
+            } else {
+                let text = std::fs::read_to_string(entry.path()).expect("a text");
+                found.insert(path, text);
+            }
+        }
+    }
+    assert!(!found.is_empty(), "there are examples");
+    found
+}
+
+/// A home with a copy of the examples in its working folder.
+fn agents_with_examples() -> Agents {
+    let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
+    for (path, text) in examples() {
+        let place = agents.work().join(path);
+        std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
+        std::fs::write(place, text).expect("written");
+    }
+    agents
+}
+
+/// A command of an example, and what is typed while it runs.
+struct Line {
+    words: Vec<String>,
+    typed: Option<String>,
+}
+
+fn lines(path: &str, text: &str) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for line in text.lines() {
+        if let Some(command) = line.strip_prefix("# run: agents ") {
+            lines.push(Line {
+                words: words(command),
+                typed: None,
+            });
+        } else if let Some(typed) = line.strip_prefix("# type: ") {
+            let last = lines.last_mut();
+            last.expect("something runs").typed = Some(format!("{typed}\n"));
+        } else {
+            assert!(!line.starts_with("# run:"), "{path}: {line}");
+        }
+    }
+    lines
+}
+
+/// The words of a command; single quotes keep spaces in one.
+fn words(command: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (number, part) in command.split('\'').enumerate() {
+        if number % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}
+
+fn run(agents: &Agents, line: &Line) -> Answer {
+    let words = line.words.iter().map(String::as_str);
+    let arguments: Vec<&str> = ["--format", "json"].into_iter().chain(words).collect();
+    match &line.typed {
+        Some(typed) => agents.run_on_terminal(&arguments, typed),
+        None => agents.run(&arguments),
+    }
+}
+
+/// What a person wants to see of a command that answers something.
+fn answer_of(answer: &Answer, words: &[String]) -> Option<String> {
+    let data = &answer.json()["data"];
+    let answered = match (words[0].as_str(), words[1].as_str()) {
+        ("actor", "run") => &data["response"]["text"],
+        ("tool", "run") => &data["output"],
+        ("skill", "tools") => &data["tools"],
+        _ => return None,
+    };
+    Some(match answered.as_str() {
+        Some(text) => text.to_owned(),
+        None => answered.to_string(),
+    })
+}
+
+#[test]
+fn every_example_runs() {
+    let mut covered = Vec::new();
+    for (path, text) in examples() {
+        let lines = lines(&path, &text);
+        if lines.is_empty() {
+            continue;
+        }
+        let agents = agents_with_examples();
+        let mut answers = 0;
+        for line in &lines {
+            let answer = run(&agents, line);
+            let what = format!("{path}: {:?}", line.words);
+            assert_eq!(answer.code, Some(0), "{what}: {answer:?}");
+            if let Some(answered) = answer_of(&answer, &line.words) {
+                let is_empty = ["", "null", "[]", "{}"].contains(&answered.trim());
+                assert!(!is_empty, "{what}: {answer:?}");
+                answers += 1;
+            }
+            covered.extend(line.words.iter().cloned());
+        }
+        assert!(answers > 0, "{path} only prepares something");
+        covered.push(text);
+        covered.push(path);
+    }
+    for path in examples().into_keys() {
+        let is_covered = covered.iter().any(|named| {
+            let is_below = named.starts_with("examples/") && path.starts_with(named.as_str());
+            is_below || named.contains(&path)
+        });
+        assert!(is_covered, "nothing runs {path}: give it a line `# run: …`");
+    }
+}
+
+/// The shell commands below a heading of a page.
+fn commands(page: &str, heading: &str) -> String {
+    let text = std::fs::read_to_string(root().join(page)).expect("a page");
+    let (_, section) = text.split_once(heading).expect("the heading");
+    let section = section.split("\n## ").next().unwrap_or(section);
+    let blocks: Vec<&str> = section
+        .split("```sh\n")
+        .skip(1)
+        .filter_map(|block| Some(block.split_once("```")?.0))
+        .collect();
+    assert!(!blocks.is_empty(), "{page}: {heading} has commands");
+    blocks.concat()
+}
+
+/// Runs commands as a person would, one shell for all of them, up to the first that fails.
+fn shell(agents: &Agents, script: &str) -> Answer {
+    let program = Path::new(env!("CARGO_BIN_EXE_agents"));
+    let folder = program.parent().expect("a folder").display().to_string();
+    let before = std::env::var("PATH").unwrap_or_default();
+    let mut shell = Command::new("sh");
+    shell.env_clear();
+    for (name, value) in agents.command([""; 0]).get_envs() {
+        if let Some(value) = value {
+            shell.env(name, value);
+        }
+    }
+    let output = shell
+        .env("PATH", format!("{folder}:{before}"))
+        .current_dir(agents.work())
+        .args(["-euc", script])
+        .output();
+    Answer::of(&output.expect("a shell"))
+}
+
+#[test]
+fn the_actors_of_the_readme_run_in_an_empty_folder() {
+    let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
+    let answer = shell(&agents, &commands("README.md", "\n## Actors\n"));
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(answer.out.contains("Do not merge"), "{answer:?}");
+    let run = &agents.data(&["run", "list"])["runs"][0];
+    assert_eq!(run["state"], "complete");
+}
+
+#[test]
+fn the_commands_of_the_tutorial_run() {
+    let agents = agents_with_examples();
+    let page = "docs/tutorial-code-review.md";
+    let answer = shell(&agents, &commands(page, "\n## Run it\n"));
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(
+        answer.out.contains("A password would end up in the log."),
+        "{answer:?}"
+    );
+    // What the page shows of the drawing is what is drawn.
+    let text = std::fs::read_to_string(root().join(page)).expect("a page");
+    let (_, drawing) = text
+        .split_once("```text\nlocal/code-review")
+        .expect("a drawing");
+    let drawing = drawing.split_once("```").expect("its end").0;
+    let drawn = agents.run(&["actor", "graph", "local/code-review"]);
+    assert_eq!(drawn.out, format!("local/code-review{drawing}"));
+}
