@@ -30,7 +30,11 @@ fn furnished() -> (Agents, String, String) {
     add(&agents, "good", model);
     add(&agents, "other", model);
     add(&agents, "wild", &format!("unsafe: true\n{model}"));
-    add(&agents, "fails", "type: llm\nmodel: scripted/nowhere.yaml\n");
+    add(
+        &agents,
+        "fails",
+        "type: llm\nmodel: scripted/nowhere.yaml\n",
+    );
     let graph = "type: graph\nnodes: {a: {actor_ref: local/good}}\n";
     add(&agents, "above", graph);
     agents.data(&["actor", "set-default", "local/above"]);
@@ -54,7 +58,11 @@ fn furnished() -> (Agents, String, String) {
         "big.yaml",
         format!("{unregistered}#{}\n", "x".repeat(2 << 20)),
     );
-    write(&agents, "latin.yaml", b"name: local/x\ndescription: caf\xe9\n");
+    write(
+        &agents,
+        "latin.yaml",
+        b"name: local/x\ndescription: caf\xe9\n",
+    );
     std::fs::create_dir(agents.work().join("folder")).expect("a folder");
     (agents, complete, failed)
 }
@@ -122,12 +130,22 @@ fn commands_on_actors_that_cannot_be_carried_out_are_refused() {
             "CA-1001",
             "actor add",
         ),
-        (&["actor", "update", "--config", "none.yaml"], 1, "CA-0105", ""),
+        (
+            &["actor", "update", "--config", "none.yaml"],
+            1,
+            "CA-0105",
+            "",
+        ),
         (&["actor", "list", "--custm"], 2, "CA-0101", "--custom"),
         (&["actor", "show", "local/godo"], 3, "CA-1001", "local/good"),
         (&["actor", "show", ""], 3, "CA-1001", "actor list"),
         (&["actor", "show", "a b"], 3, "CA-1001", "actor list"),
-        (&["actor", "show", "nobody/gpt-5"], 3, "CA-1001", "actor list"),
+        (
+            &["actor", "show", "nobody/gpt-5"],
+            3,
+            "CA-1001",
+            "actor list",
+        ),
         (
             &["actor", "remove", "local/godo", "--yes"],
             3,
@@ -178,7 +196,12 @@ fn commands_on_actors_that_cannot_be_carried_out_are_refused() {
             "",
         ),
         (&["actor", "graph"], 2, "CA-0101", ""),
-        (&["actor", "graph", "local/godo"], 3, "CA-1001", "local/good"),
+        (
+            &["actor", "graph", "local/godo"],
+            3,
+            "CA-1001",
+            "local/good",
+        ),
         (&["actor", "graph", "good", "--as", "png"], 2, "CA-0101", ""),
         (
             &["actor", "graph", "good", "--config", "good.yaml"],
@@ -204,7 +227,12 @@ fn commands_on_actors_that_cannot_be_carried_out_are_refused() {
             "CA-1029",
             "weekly",
         ),
-        (&["actor", "context", "clear", "weekly"], 5, "CA-0106", "--yes"),
+        (
+            &["actor", "context", "clear", "weekly"],
+            5,
+            "CA-0106",
+            "--yes",
+        ),
         (&["actor", "context", "clear"], 2, "CA-0101", ""),
         (
             &["actor", "context", "remove", "none", "--yes"],
@@ -249,13 +277,28 @@ fn a_run_that_cannot_be_begun_leaves_nothing() {
         (&["good", "hi", "--input", "[1]"], 2, "CA-0101", "{\"key\""),
         (&["good", "hi", "--set", "team"], 2, "CA-0101", "team=core"),
         (&["good", "hi", "--set", "=x"], 2, "CA-0101", "team=core"),
-        (&["good", "hi", "--skill", "none"], 3, "CA-1061", "skill list"),
+        (
+            &["good", "hi", "--skill", "none"],
+            3,
+            "CA-1061",
+            "skill list",
+        ),
         (&["good", "hi", "--mcp", "none"], 3, "CA-1041", "mcp list"),
         (&["good", "hi", "--tool", "a b"], 2, "CA-0906", ""),
         (&["good", "hi", "--tool", "builtin/none"], 2, "CA-0906", ""),
         (&["good", "hi", "--temperature", "warm"], 2, "CA-0101", ""),
-        (&["good", "hi", "--temperature", "2.5"], 2, "CA-0101", "0 to 2"),
-        (&["good", "hi", "--temperature", "NaN"], 2, "CA-0101", "0 to 2"),
+        (
+            &["good", "hi", "--temperature", "2.5"],
+            2,
+            "CA-0101",
+            "0 to 2",
+        ),
+        (
+            &["good", "hi", "--temperature", "NaN"],
+            2,
+            "CA-0101",
+            "0 to 2",
+        ),
         (&["good", "hi", "--context", "a b"], 2, "CA-1031", ""),
         (&["good", "hi", "--load-context", "none"], 1, "CA-0105", ""),
         (

@@ -39,7 +39,9 @@ fn on_last_run(world: &mut World, command: &str, more: &[&str]) {
 #[when(expr = "I run the actor {string} with")]
 fn i_run_the_actor(world: &mut World, actor: String, step: &Step) {
     let input = docstring(step);
-    let arguments = ["--format", "json", "actor", "run", &actor, "--input", &input];
+    let arguments = [
+        "--format", "json", "actor", "run", &actor, "--input", &input,
+    ];
     world.answer = Some(world.agents().run(&arguments));
 }
 
@@ -170,6 +172,9 @@ fn it_was_given_a_schema(world: &mut World, field: String) {
     assert!(!received.is_empty(), "it was asked");
     for request in received {
         let format = request.json()["response_format"].clone();
-        assert_eq!(format["json_schema"]["schema"]["required"][0], field, "{format}");
+        assert_eq!(
+            format["json_schema"]["schema"]["required"][0], field,
+            "{format}"
+        );
     }
 }
