@@ -1,10 +1,13 @@
-//! Steps of the graph runner, without a store.
+//! Steps of the graph runner, without a store and with one, and the time to compile a large graph.
 //!
 //! The graph is a loop: a function node that counts, and a conditional node that goes round until the
 //! count is reached. Peers have the condition on an edge, so that one turn is two steps of ours and one
 //! of theirs; turns are compared, which is the harder measure for us.
 
+mod store;
+
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,12 +19,14 @@ use cleveragents_actors::ports::{
     AgentCall, Answer, Failure, FailureKind, NoLog, Taken, ToolStep, Unwatched,
 };
 use cleveragents_actors::{
-    Actor, ActorKind, Executor, Expression, Graph, Node, NodeKind, Run, State,
+    Actor, ActorKind, Executor, Expression, Graph, Node, NodeKind, Resolver, Run, State, Supply,
+    Trail, Unresolved, compile, read,
 };
 use cleveragents_process::Cancel;
+use cleveragents_store::{DatabaseUrl, EngineCache, Options};
 use serde_json::{Map, Value, json};
 
-use crate::Findings;
+use crate::{Findings, Row, raw};
 
 /// How often it is measured; the best counts, since noise only slows.
 const ROUNDS: usize = 5;
@@ -131,11 +136,117 @@ fn turns_per_second() -> anyhow::Result<f64> {
     Ok(best)
 }
 
+/// Steps of a durable run; each is a commit.
+const DURABLE_STEPS: u32 = 2_000;
+
+/// Nodes of the graph that is compiled.
+const NODES: usize = 10_000;
+
+/// The rate of steps with a store, and that of raw SQLite committing one row after the other.
+struct Durable {
+    ours: f64,
+    raw: f64,
+}
+
+fn durable() -> anyhow::Result<Durable> {
+    let mut best = Durable {
+        ours: 0.0,
+        raw: 0.0,
+    };
+    // Turn by turn, so that both meet the same noise.
+    for _ in 0..ROUNDS {
+        let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
+        let url = DatabaseUrl::file(Path::new("bench.db"), folder.path());
+        let engine = EngineCache::new(Options::default()).open(&url)?;
+        let started = Instant::now();
+        let run = store::run(&engine, DURABLE_STEPS.into())?;
+        let seconds = started.elapsed().as_secs_f64();
+        best.ours = best.ours.max(f64::from(DURABLE_STEPS) / seconds);
+        drop(engine);
+        let mut connection = raw::open(&folder.path().join("bench.db"))?;
+        connection.execute("DELETE FROM run_steps", [])?;
+        let step = json!({"path": "count#0", "kind": "function", "update": {"n": 1}}).to_string();
+        let rate = raw::commit_rate(&mut connection, &run.to_string(), &step, DURABLE_STEPS)?;
+        best.raw = best.raw.max(rate);
+    }
+    Ok(best)
+}
+
+/// A file with so many nodes, each with a condition or a template.
+fn large_file(nodes: usize) -> String {
+    let mut text = String::from(
+        "name: local/large\ntype: graph\ndescription: a large graph\nstate: {n: sum}\nnodes:\n",
+    );
+    for number in 0..nodes {
+        let next = number + 1;
+        let node = match number {
+            _ if next == nodes => {
+                format!("  n{number}: {{set: {{output: '{{{{ n }}}} nodes'}}}}\n")
+            }
+            _ if number % 2 == 0 => {
+                format!("  n{number}: {{set: {{n: 1, note: 'at {{{{ n }}}}'}}, next: n{next}}}\n")
+            }
+            _ => format!("  n{number}: {{if: n > {number}, then: n{next}, else: n{next}}}\n"),
+        };
+        text.push_str(&node);
+    }
+    text
+}
+
+/// Knows nothing beyond the file.
+struct Alone;
+
+impl Resolver for Alone {
+    fn actor(&self, _name: &str, _trail: &Trail<'_>) -> Result<Arc<Actor>, Unresolved> {
+        Err(Unresolved::Missing(Vec::new()))
+    }
+
+    fn find(&self, _kind: Supply, _name: &str) -> Result<(), Vec<String>> {
+        Err(Vec::new())
+    }
+}
+
+/// Milliseconds from the text of a large file to a graph that can run.
+fn compile_milliseconds() -> anyhow::Result<f64> {
+    let text = large_file(NODES);
+    let mut best = f64::MAX;
+    for _ in 0..ROUNDS {
+        let started = Instant::now();
+        let file = read(&text, Path::new("large.yaml"), &|_| None)?;
+        let actor = compile(&file, &Alone)?;
+        best = best.min(started.elapsed().as_secs_f64() * 1e3);
+        ensure!(actor.graph.nodes.len() == NODES, "nodes are missing");
+    }
+    Ok(best)
+}
+
 /// Measures the runner; the table puts the peers beside it.
 pub(crate) fn measure() -> anyhow::Result<Findings> {
+    let durable = durable()?;
+    let compile = compile_milliseconds()?;
     Ok(Findings {
-        rows: Vec::new(),
-        ours: Map::from_iter([("graph_steps".to_owned(), json!(turns_per_second()?))]),
-        counts: json!({ "turns": TURNS }),
+        rows: vec![
+            Row {
+                name: "durable steps".to_owned(),
+                ours: durable.ours,
+                other: durable.raw,
+                ratio: durable.ours / durable.raw,
+                unit: "steps/s",
+                note: "a commit each, beside raw SQLite's commits of one row".to_owned(),
+            },
+            Row {
+                name: format!("reading and compiling {NODES} nodes"),
+                ours: compile,
+                other: 100.0,
+                ratio: compile / 100.0,
+                unit: "ms",
+                note: "under 100".to_owned(),
+            },
+        ],
+        ours: Map::from_iter([
+            ("graph_steps".to_owned(), json!(turns_per_second()?)),
+            ("durable_graph_steps".to_owned(), json!(durable.ours)),
+        ]),
+        counts: json!({"turns": TURNS, "durable_steps": DURABLE_STEPS, "nodes": NODES}),
     })
 }

@@ -4,13 +4,16 @@
 //! Every figure is a rate of this run on this machine; only ratios are compared.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
+#![expect(clippy::exit, reason = "a stage ends with the code of its command")]
 
 mod graphs;
+mod mcp;
 mod raw;
 mod sandbox;
 mod sessions;
 mod turns;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
@@ -75,6 +78,15 @@ enum Bench {
         #[arg(long, default_value_t = 50_000)]
         files: usize,
     },
+    /// Calls of a tool of an MCP server, next to the official Python client
+    Mcp {
+        /// Where the rows are written
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// The folder of `scripts/mcp-peers`
+        #[arg(long)]
+        peers: PathBuf,
+    },
 }
 
 /// One comparison.
@@ -97,6 +109,15 @@ struct Findings {
 }
 
 fn main() -> anyhow::Result<()> {
+    // Servers are supervised by this program started again. The other benches start none.
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let others = ["sessions", "sandbox", "turns"];
+    let is_other = |name: &OsString| others.iter().any(|other| name == other);
+    if !arguments.get(1).is_some_and(is_other)
+        && let Some(code) = cleveragents_process::stage_main(&arguments)
+    {
+        std::process::exit(code.into());
+    }
     let (json, findings) = match Arguments::parse().bench {
         Bench::Sessions {
             json,
@@ -120,6 +141,7 @@ fn main() -> anyhow::Result<()> {
             json,
             turns::measure(&agents, codex.as_deref(), rg.as_deref(), files)?,
         ),
+        Bench::Mcp { json, peers } => (json, mcp::measure(&peers)?),
     };
     for row in &findings.rows {
         println!(

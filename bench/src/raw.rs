@@ -66,3 +66,24 @@ pub(crate) fn append_rate(
     #[expect(clippy::cast_precision_loss, reason = "a rate")]
     Ok(stored as f64 / started.elapsed().as_secs_f64())
 }
+
+/// Commits one row after the other, each the step of a run, and gives the rate.
+pub(crate) fn commit_rate(
+    connection: &mut Connection,
+    run: &str,
+    step: &str,
+    rows: u32,
+) -> anyhow::Result<f64> {
+    let started = Instant::now();
+    for number in 0..rows {
+        let transaction =
+            connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        transaction
+            .prepare_cached(
+                "INSERT INTO run_steps (run_id, number, path, step, stored_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![run, number, format!("raw#{number}"), step, number])?;
+        transaction.commit()?;
+    }
+    Ok(f64::from(rows) / started.elapsed().as_secs_f64())
+}

@@ -218,13 +218,12 @@ impl Template {
         match &self.compiled {
             None => Ok(self.text.as_ref().to_owned()),
             Some(compiled) => {
-                let environment = match compiled.environment.get() {
-                    Some(environment) => environment,
-                    None => {
-                        let mut made = environment();
-                        made.add_template_owned(ONLY, self.text.as_ref().to_owned())?;
-                        compiled.environment.get_or_init(|| made)
-                    }
+                let environment = if let Some(environment) = compiled.environment.get() {
+                    environment
+                } else {
+                    let mut made = environment();
+                    made.add_template_owned(ONLY, self.text.as_ref().to_owned())?;
+                    compiled.environment.get_or_init(|| made)
                 };
                 let template = environment.get_template(ONLY)?;
                 let mut bounded = Bounded(Vec::new());

@@ -78,12 +78,12 @@ fn form(form: &Form, definitions: &mut Definitions) -> Value {
             {"type": "string"},
             {"type": "array", "items": {"type": "string"}},
         ]}),
-        Form::Number => or_variable(json!({"type": "number"})),
-        Form::Count => or_variable(json!({"type": "integer", "minimum": 0})),
-        Form::Flag => or_variable(json!({"type": "boolean"})),
+        Form::Number => or_variable(&json!({"type": "number"})),
+        Form::Count => or_variable(&json!({"type": "integer", "minimum": 0})),
+        Form::Flag => or_variable(&json!({"type": "boolean"})),
         Form::Any => json!({}),
         Form::Values => json!({"type": "object"}),
-        Form::Words(words) => or_variable(json!({"enum": words})),
+        Form::Words(words) => or_variable(&json!({"enum": words})),
         Form::One(section) => reference(section, definitions),
         Form::Each(section) => {
             json!({"type": "array", "items": reference(section, definitions)})
@@ -98,6 +98,6 @@ fn form(form: &Form, definitions: &mut Definitions) -> Value {
 }
 
 /// Every value may be a variable, or the place of a template.
-fn or_variable(made: Value) -> Value {
+fn or_variable(made: &Value) -> Value {
     json!({"anyOf": [made, {"type": "string", "pattern": r"^(\$\{.*\}|\{\{.*\}\})$"}]})
 }

@@ -294,7 +294,7 @@ pub(crate) enum Session {
     /// Search all messages
     Search(SessionSearch),
     /// Ask a model something, and let it act on it with tools
-    Tell(SessionTell),
+    Tell(Box<SessionTell>),
 }
 
 #[derive(Debug, Args)]

@@ -48,16 +48,6 @@ impl Desk {
         }
     }
 
-    /// A folder with a `SKILL.md`.
-    fn agent(&self, place: &Path, name: &str) -> SkillSource {
-        let folder = place.join(name);
-        std::fs::create_dir_all(folder.join("scripts")).expect("made");
-        let text = format!("---\nname: {name}\ndescription: Does {name}.\n---\nDo it.\n");
-        std::fs::write(folder.join("SKILL.md"), text).expect("written");
-        std::fs::write(folder.join("scripts/go.sh"), "echo gone\n").expect("written");
-        SkillSource::Folder(folder)
-    }
-
     fn add(&self, source: &SkillSource, register: Register) -> Result<Outcome, SkillError> {
         let added = self.service.add(source, register, &nothing)?;
         Ok(added.outcome)
@@ -67,6 +57,16 @@ impl Desk {
         let known = self.service.known(&nothing).expect("known");
         known.into_iter().map(|skill| skill.name).collect()
     }
+}
+
+/// A folder with a `SKILL.md`.
+fn agent(place: &Path, name: &str) -> SkillSource {
+    let folder = place.join(name);
+    std::fs::create_dir_all(folder.join("scripts")).expect("made");
+    let text = format!("---\nname: {name}\ndescription: Does {name}.\n---\nDo it.\n");
+    std::fs::write(folder.join("SKILL.md"), text).expect("written");
+    std::fs::write(folder.join("scripts/go.sh"), "echo gone\n").expect("written");
+    SkillSource::Folder(folder)
 }
 
 fn code<T: std::fmt::Debug>(outcome: Result<T, SkillError>) -> Code {
@@ -175,11 +175,11 @@ fn what_others_need_is_neither_removed_nor_broken() {
 #[test]
 fn folders_are_added_or_found() {
     each(|desk| {
-        let added = desk.agent(&desk.path("elsewhere"), "counting");
+        let added = agent(&desk.path("elsewhere"), "counting");
         desk.add(&added, Register::New).expect("added");
-        desk.agent(&desk.path("skills"), "drawing");
+        agent(&desk.path("skills"), "drawing");
         // Registered ones stand before folders of the same name.
-        desk.agent(&desk.path("skills"), "counting");
+        agent(&desk.path("skills"), "counting");
         assert_eq!(desk.names(), ["local/counting", "local/drawing"]);
         let found = desk.service.find("counting", &nothing).expect("found");
         assert!(matches!(found.origin, SkillOrigin::Registered(_)));
@@ -296,7 +296,7 @@ fn models_are_equipped_with_what_skills_hold() {
             "name: local/a\ndescription: d\ntools: [{name: builtin/shell, override: {capability: {human_approval_required: true}}}]\nanonymous_tools: [{description: counts, command: [wc], read_only: true}]\n",
         );
         desk.add(&source, Register::New).expect("added");
-        desk.agent(&desk.path("skills"), "drawing");
+        agent(&desk.path("skills"), "drawing");
         let tools = ToolService::new(desk.database.open());
         let all = tools.registry(&nothing).expect("tools").registry;
         let names = ["a".to_owned(), "drawing".to_owned()];

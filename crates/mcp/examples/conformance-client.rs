@@ -88,6 +88,13 @@ fn calls(desk: &Desk) -> Vec<(String, Value)> {
     let all: Vec<_> = tools
         .map(|tool| (tool.name.clone(), sample(&tool.input_schema)))
         .collect();
+    // One tool of the suite wants to see the schema of another as we understood it.
+    if let [(first, _), (echo, _)] = all.as_slice()
+        && echo.short() == "json_schema_echo"
+        && let Ok(focal) = desk.gate.registry().get(&first.to_string())
+    {
+        return vec![(echo.to_string(), json!({"schema": focal.input_schema}))];
+    }
     let context = context();
     let Some(wanted) = context.get("toolCalls").and_then(Value::as_array) else {
         return all

@@ -8,11 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use cleveragents_domain::Name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::error::McpError;
 
 /// How long a server is kept without work.
 const IDLE_SECONDS: f64 = 300.0;
@@ -20,8 +17,6 @@ const IDLE_SECONDS: f64 = 300.0;
 const REQUEST_SECONDS: f64 = 120.0;
 /// How long a server may take to come up. The first start may have to download it.
 const STARTUP_SECONDS: f64 = 60.0;
-/// No time of a definition may be longer.
-const LONGEST_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
 /// A value that may be a secret or lead to one: it is stored, and never printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -233,27 +228,6 @@ const fn yes() -> bool {
     true
 }
 
-/// A rule that a definition breaks: the field, what is wrong, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
-    /// The field.
-    pub field: &'static str,
-    /// What is wrong with it.
-    pub message: String,
-    /// What to do.
-    pub fix: String,
-}
-
-impl Broken {
-    fn new(field: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self {
-            field,
-            message: message.into(),
-            fix: fix.into(),
-        }
-    }
-}
-
 impl ServerDefinition {
     /// A server that is a program.
     pub fn stdio(name: impl Into<String>, command: impl Into<String>, args: &[&str]) -> Self {
@@ -331,133 +305,5 @@ impl ServerDefinition {
                 .map(|(_, known)| known)
         };
         exact.or_else(by_pattern).cloned().unwrap_or_default()
-    }
-
-    /// Takes `local/` off the name and refuses what cannot be.
-    pub fn checked(mut self) -> Result<Self, Broken> {
-        if let Some(short) = self.name.strip_prefix("local/") {
-            self.name = short.to_owned();
-        }
-        self.check_name()?;
-        self.check_transport()?;
-        self.check_times()?;
-        for (tool, known) in &self.overrides {
-            if known.read_only == Some(true) && known.writes == Some(true) {
-                return Err(Broken::new(
-                    "overrides",
-                    format!("`{tool}` is said to be read-only and to write"),
-                    "leave out one of `read_only` and `writes`",
-                ));
-            }
-        }
-        Ok(self)
-    }
-
-    fn check_name(&self) -> Result<(), Broken> {
-        let name = &self.name;
-        let is_word = name.parse::<Name>().is_ok() && !name.contains(['/', ':', '.', '@']);
-        if is_word && name.len() <= 40 {
-            return Ok(());
-        }
-        Err(Broken::new(
-            "name",
-            format!("`{name}` cannot be the name of a server"),
-            "write up to 40 lower-case letters, digits, `_` or `-`, such as `github`",
-        ))
-    }
-
-    fn check_transport(&self) -> Result<(), Broken> {
-        match (&self.command, &self.url) {
-            (None, None) => {
-                return Err(Broken::new(
-                    "name",
-                    "the server has neither a `command` nor a `url`",
-                    "add `command: …` for a program, or `url: https://…`",
-                ));
-            }
-            (Some(_), Some(_)) => {
-                return Err(Broken::new(
-                    "url",
-                    "the server has both a `command` and a `url`",
-                    "leave one of them out",
-                ));
-            }
-            (Some(command), None) if command.trim().is_empty() => {
-                return Err(Broken::new(
-                    "command",
-                    "the `command` is empty",
-                    "name the program",
-                ));
-            }
-            _ => {}
-        }
-        let is_program = self.command.is_some();
-        if is_program != (self.transport() == Transport::Stdio) {
-            return Err(Broken::new(
-                "transport",
-                "the `transport` does not fit the rest",
-                "leave it out: `command` means `stdio`, `url` means `streamable-http`",
-            ));
-        }
-        let foreign: &[(&'static str, bool)] = if is_program {
-            &[
-                ("headers", !self.headers.is_empty()),
-                ("auth", self.auth.is_some()),
-            ]
-        } else {
-            &[
-                ("args", !self.args.is_empty()),
-                ("env", !self.env.is_empty()),
-                ("cwd", self.cwd.is_some()),
-            ]
-        };
-        match foreign.iter().find(|(_, is_there)| *is_there) {
-            Some((field, _)) => Err(Broken::new(
-                field,
-                format!("`{field}` means nothing to a server of this kind"),
-                "leave it out",
-            )),
-            None => Ok(()),
-        }
-    }
-
-    fn check_times(&self) -> Result<(), Broken> {
-        let overridden = self
-            .overrides
-            .values()
-            .filter_map(|known| known.timeout_seconds);
-        let all = [
-            ("timeout_seconds", self.timeout_seconds),
-            ("startup_timeout_seconds", self.startup_timeout_seconds),
-        ];
-        let all = all
-            .into_iter()
-            .chain(overridden.map(|seconds| ("overrides", seconds)));
-        for (field, seconds) in all {
-            if !(seconds > 0.0 && seconds <= LONGEST_SECONDS) {
-                return Err(Broken::new(
-                    field,
-                    format!("a time of {seconds} seconds is not possible"),
-                    "write a number of seconds above 0 and up to a day",
-                ));
-            }
-        }
-        let idle = self.idle_timeout_seconds;
-        if !(0.0..=LONGEST_SECONDS).contains(&idle) {
-            return Err(Broken::new(
-                "idle_timeout_seconds",
-                format!("a time of {idle} seconds is not possible"),
-                "write a number of seconds up to a day, or 0 for never",
-            ));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn invalid(&self, broken: Broken) -> McpError {
-        McpError::Invalid {
-            server: self.name.clone(),
-            message: broken.message,
-            fix: broken.fix,
-        }
     }
 }

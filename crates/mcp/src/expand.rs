@@ -28,6 +28,45 @@ pub(crate) enum Reached {
     },
 }
 
+/// The shortest value that is hidden: shorter ones are words that stand anywhere.
+const SHORTEST_SECRET: usize = 6;
+
+/// Values that must not come back from a server.
+#[derive(Clone, Default)]
+pub(crate) struct Secrets(Vec<String>);
+
+impl Secrets {
+    /// The values of `env` and `headers`, the longest first.
+    pub(crate) fn of(reached: &Reached) -> Self {
+        let entries = match reached {
+            Reached::Program { environment, .. } => environment,
+            Reached::Http { headers, .. } => headers,
+        };
+        let values = entries.iter().flat_map(|(_, value)| {
+            // A header is often a word and the secret.
+            let word = value.rsplit(' ').next().unwrap_or_default();
+            [value.clone(), word.to_owned()]
+        });
+        let mut values: Vec<String> = values
+            .filter(|value| value.len() >= SHORTEST_SECRET)
+            .collect();
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.dedup();
+        Self(values)
+    }
+
+    /// A text without them.
+    pub(crate) fn hide(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, secret| {
+            if text.contains(secret.as_str()) {
+                text.replace(secret.as_str(), "[HIDDEN]")
+            } else {
+                text
+            }
+        })
+    }
+}
+
 /// Puts the values of variables into one text.
 pub(crate) fn value(
     definition: &ServerDefinition,

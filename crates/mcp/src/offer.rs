@@ -6,8 +6,9 @@ use std::sync::Arc;
 use cleveragents_tools::{Tool, ToolName};
 
 use crate::error::McpError;
-use crate::library::{self, SearchTool};
+use crate::library;
 use crate::naming;
+use crate::search::SearchTool;
 use crate::server::Server;
 use crate::servers::Servers;
 use crate::tool::McpTool;

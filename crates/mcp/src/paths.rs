@@ -11,6 +11,7 @@ use reqwest::Url;
 use serde_json::{Map, Value};
 
 use crate::definition::{ServerDefinition, Transport};
+use crate::expand::Secrets;
 
 /// Names of arguments that are files whatever they look like.
 const NAMES: &[&str] = &[
@@ -193,6 +194,7 @@ fn snake(name: &str) -> String {
 pub(crate) struct Rewriter {
     /// The folder of each part, and what stands for it, the longest first.
     parts: Vec<(String, String)>,
+    pub(crate) secrets: Secrets,
 }
 
 impl Rewriter {
@@ -211,12 +213,15 @@ impl Rewriter {
             })
             .collect();
         parts.sort_by_key(|(folder, _)| std::cmp::Reverse(folder.len()));
-        Self { parts }
+        Self {
+            parts,
+            secrets: Secrets::default(),
+        }
     }
 
-    /// A text of a server with the sandbox's names in it.
+    /// A text of a server with the sandbox's names in it, and without our secrets.
     pub(crate) fn back(&self, text: &str) -> String {
-        let mut text = text.to_owned();
+        let mut text = self.secrets.hide(text);
         for (folder, alias) in &self.parts {
             if !text.contains(folder.as_str()) {
                 continue;

@@ -6,22 +6,20 @@
 //! there, under the same lock that decides on idleness: a busy server is never stopped. Every task
 //! belongs to the tracker of the [`Servers`](crate::Servers) and ends with it.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rmcp::service::ServiceError;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::callers::{CALLER, Callers, Event};
+use crate::callers::Callers;
 use crate::definition::ServerDefinition;
 use crate::error::McpError;
-use crate::expand;
+use crate::expand::{self, Secrets};
 use crate::handler::News;
 use crate::link::{Link, Making};
 use crate::listing::Listing;
@@ -31,14 +29,12 @@ use crate::servers::Options;
 const ROUND: Duration = Duration::from_millis(250);
 /// Changes of lists that come in a row are one.
 const DEBOUNCE: Duration = Duration::from_millis(200);
-/// How often a waiting caller looks whether it is cancelled.
-const GLANCE: Duration = Duration::from_millis(10);
 
-type Outcome = Result<Arc<Link>, McpError>;
+pub(crate) type Outcome = Result<Arc<Link>, McpError>;
 
 /// A connection that is there, or on its way.
 #[derive(Clone)]
-struct Attempt {
+pub(crate) struct Attempt {
     number: usize,
     outcome: watch::Receiver<Option<Outcome>>,
 }
@@ -66,6 +62,7 @@ struct State {
     listing: Option<Arc<Listing>>,
     has_crashed: bool,
     challenge: Option<String>,
+    secrets: Secrets,
 }
 
 /// What the servers share.
@@ -79,47 +76,16 @@ pub(crate) struct Shared {
 /// One server.
 pub(crate) struct Server {
     pub(crate) definition: Arc<ServerDefinition>,
-    shared: Shared,
-    callers: Arc<Callers>,
+    pub(crate) shared: Shared,
+    pub(crate) callers: Arc<Callers>,
     news: Arc<News>,
     closing: CancellationToken,
     starts: AtomicUsize,
     state: Mutex<State>,
 }
 
-/// Why a request was given up.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum GivenUp {
-    /// The caller does not want it any more.
-    Cancelled,
-    /// The time is over.
-    TimedOut,
-    /// The server could not do it.
-    Failed(McpError),
-}
-
-impl From<McpError> for GivenUp {
-    fn from(error: McpError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-/// A caller of a server, as [`Server::ask`] needs it.
-pub(crate) trait Asker {
-    /// How long the answer may take from now on.
-    fn time_left(&self) -> Duration;
-    /// Whether the answer is not wanted any more.
-    fn is_cancelled(&self) -> bool;
-    /// The folders of the sandbox.
-    fn roots(&self) -> Vec<PathBuf>;
-    /// Takes in a message for the log.
-    fn note(&mut self, text: &str);
-    /// Answers a question for a person.
-    fn elicit(&mut self, question: &rmcp::model::ElicitRequestParams) -> rmcp::model::ElicitResult;
-}
-
 /// A request in flight, until it is dropped.
-struct InFlight(Arc<Server>);
+pub(crate) struct InFlight(Arc<Server>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -149,6 +115,7 @@ impl Server {
                 listing: known.map(Arc::new),
                 has_crashed: false,
                 challenge: None,
+                secrets: Secrets::default(),
             }),
         })
     }
@@ -186,7 +153,7 @@ impl Server {
         self.current().map(|link| link.log()).unwrap_or_default()
     }
 
-    fn closed(&self) -> McpError {
+    pub(crate) fn closed(&self) -> McpError {
         McpError::Unreachable {
             server: self.definition.name.clone(),
             why: "it was shut down".to_owned(),
@@ -195,7 +162,7 @@ impl Server {
     }
 
     /// Begins a request: finds the connection, or has one made, and counts as in flight.
-    fn enter(self: &Arc<Self>) -> Result<(InFlight, Attempt), McpError> {
+    pub(crate) fn enter(self: &Arc<Self>) -> Result<(InFlight, Attempt), McpError> {
         let mut state = self.lock();
         if self.closing.is_cancelled() {
             return Err(self.closed());
@@ -246,6 +213,7 @@ impl Server {
     async fn open(&self) -> Outcome {
         let options = &self.shared.options;
         let reached = expand::reached(&self.definition, &options.variables, &options.folder)?;
+        self.lock().secrets = Secrets::of(&reached);
         // News of an earlier connection mean nothing to this one.
         self.news.take();
         let making = Making {
@@ -349,7 +317,7 @@ impl Server {
     }
 
     /// The connection of an attempt, and a list of tools that is not of yesterday.
-    async fn link(&self, mut attempt: Attempt) -> Outcome {
+    pub(crate) async fn link(&self, mut attempt: Attempt) -> Outcome {
         let outcome = attempt.outcome.wait_for(Option::is_some).await;
         let outcome = outcome.map_or_else(|_| None, |outcome| outcome.clone());
         let link = outcome.unwrap_or_else(|| Err(self.closed()))?;
@@ -368,7 +336,12 @@ impl Server {
         Ok(self.listing().unwrap_or_default())
     }
 
-    fn remember_challenge(&self, error: &McpError) {
+    /// What must not come back from it.
+    pub(crate) fn secrets(&self) -> Secrets {
+        self.lock().secrets.clone()
+    }
+
+    pub(crate) fn remember_challenge(&self, error: &McpError) {
         if let McpError::Authorization { challenge, .. } = error {
             self.lock().challenge.clone_from(challenge);
         }
@@ -392,99 +365,9 @@ impl Server {
         }
     }
 
-    /// Asks the server something and waits for the answer on this thread, which answers the
-    /// questions that come meanwhile. `request` is made on the connection.
-    pub(crate) fn ask<T, F, R>(
-        self: &Arc<Self>,
-        asker: &mut dyn Asker,
-        request: F,
-    ) -> Result<T, GivenUp>
-    where
-        T: Send + 'static,
-        F: FnOnce(Arc<Self>, Arc<Link>) -> R + Send + 'static,
-        R: Future<Output = Result<T, Refused>> + Send,
-    {
-        let roots = asker.roots();
-        // Before the connection: a server may ask for the roots while it begins.
-        let waiting = self.callers.add(roots.clone());
-        let (in_flight, attempt) = self.enter()?;
-        let slot = Arc::new(Mutex::new(None));
-        let answer = Arc::clone(&slot);
-        let teller = waiting.teller.clone();
-        let this = Arc::clone(self);
-        let work = async move {
-            let answered = match this.link(attempt).await {
-                Err(error) => Err(error),
-                Ok(link) => {
-                    this.callers.tell_roots(&link, &roots).await;
-                    match request(Arc::clone(&this), Arc::clone(&link)).await {
-                        Ok(value) => Ok(value),
-                        Err(Refused::Here(error)) => Err(error),
-                        Err(Refused::There(error)) => Err(link.failed(error).await),
-                    }
-                }
-            };
-            *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answered);
-            drop(in_flight);
-            // A caller that is gone needs no word.
-            let _unless_gone = teller.send(Event::Done);
-        };
-        let task = self
-            .shared
-            .tracker
-            .spawn_on(CALLER.scope(waiting.number, work), &self.shared.runtime);
-        loop {
-            // Looked at first: what it said before it ended is there by then.
-            let is_over = task.is_finished();
-            match waiting.next(asker.time_left().min(GLANCE)) {
-                Some(Event::Note(text)) => asker.note(&text),
-                Some(Event::Elicit(question, reply)) => {
-                    // A server that has gone away needs no answer.
-                    let _unless_gone = reply.send(asker.elicit(&question));
-                }
-                Some(Event::Done) => break,
-                None if is_over => break,
-                None => {}
-            }
-            let given_up = if asker.is_cancelled() {
-                GivenUp::Cancelled
-            } else if asker.time_left().is_zero() {
-                GivenUp::TimedOut
-            } else {
-                continue;
-            };
-            // Dropping a request tells the server that it is cancelled.
-            task.abort();
-            return Err(given_up);
-        }
-        let answered = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match answered {
-            Some(Ok(value)) => Ok(value),
-            Some(Err(error)) => {
-                self.remember_challenge(&error);
-                Err(error.into())
-            }
-            None => Err(self.closed().into()),
-        }
-    }
-
     /// Ends everything; what was in flight fails.
     pub(crate) fn close(&self) {
         let _state = self.lock();
         self.closing.cancel();
-    }
-}
-
-/// Why a request was not answered.
-pub(crate) enum Refused {
-    /// We did not even ask.
-    Here(McpError),
-    /// The server or the connection failed.
-    There(ServiceError),
-}
-
-impl From<ServiceError> for Refused {
-    fn from(error: ServiceError) -> Self {
-        Self::There(error)
     }
 }

@@ -72,8 +72,10 @@ impl fmt::Debug for Servers {
 impl Servers {
     /// No servers yet.
     pub fn new(options: Options) -> io::Result<Self> {
+        // One worker: a call passes through several tasks, and a second worker would only make them
+        // wake each other across threads.
         let runtime = Builder::new_multi_thread()
-            .worker_threads(2)
+            .worker_threads(1)
             .thread_name("mcp")
             .enable_all()
             .build()?;

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe;
 
 use crate::error::McpError;
-use crate::expand::Reached;
+use crate::expand::{Reached, Secrets};
 
 /// The longest message.
 pub(crate) const LONGEST_MESSAGE: usize = 16 << 20;
@@ -26,24 +26,26 @@ const MOST_VALUES: usize = 1 << 20;
 const TAIL: usize = 8 << 10;
 
 /// The end of what a server writes to standard error.
-#[derive(Debug, Default)]
-pub(crate) struct Tail(Mutex<VecDeque<u8>>);
+#[derive(Default)]
+pub(crate) struct Tail {
+    kept: Mutex<VecDeque<u8>>,
+    secrets: Secrets,
+}
 
 impl Tail {
     fn push(&self, bytes: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(&bytes[bytes.len().saturating_sub(TAIL)..]);
         let excess = kept.len().saturating_sub(TAIL);
         kept.drain(..excess);
     }
 
-    /// It as text.
+    /// It as text, without our secrets.
     pub(crate) fn text(&self) -> String {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (front, back) = kept.as_slices();
-        String::from_utf8_lossy(&[front, back].concat())
-            .trim()
-            .to_owned()
+        let text = String::from_utf8_lossy(&[front, back].concat()).into_owned();
+        self.secrets.hide(text.trim())
     }
 }
 
@@ -66,6 +68,7 @@ pub(crate) async fn start(server: &str, reached: Reached) -> Result<Program, Mcp
         why,
         log: String::new(),
     };
+    let secrets = Secrets::of(&reached);
     let Reached::Program {
         program,
         arguments,
@@ -81,7 +84,10 @@ pub(crate) async fn start(server: &str, reached: Reached) -> Result<Program, Mcp
         invocation.environment.retain(|(other, _)| *other != *name);
         invocation.environment.push((name.into(), value.into()));
     }
-    let tail = Arc::new(Tail::default());
+    let tail = Arc::new(Tail {
+        kept: Mutex::default(),
+        secrets,
+    });
     let heard = Arc::clone(&tail);
     let errors = Box::new(move |bytes: &[u8]| heard.push(bytes));
     // Starting waits for the program to be there, a few milliseconds.

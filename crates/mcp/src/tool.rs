@@ -12,13 +12,14 @@ use cleveragents_tools::{
 use rmcp::model::{CallToolRequestParams, CallToolResult, ElicitRequestParams, ElicitResult};
 use serde_json::{Map, Value};
 
+use crate::ask::{Asker, GivenUp, Refused};
 use crate::content;
 use crate::definition::{ServerDefinition, ToolOverride};
 use crate::elicit;
 use crate::error::McpError;
 use crate::listing::{Hints, Listed};
 use crate::paths::{self, Rewriter};
-use crate::server::{Asker, GivenUp, Refused, Server};
+use crate::server::Server;
 
 /// So much of a description is told to models.
 const LONGEST_DESCRIPTION: usize = 2 << 10;
@@ -211,7 +212,7 @@ impl Prepared for Ready<'_> {
         self.subjects.clone()
     }
 
-    fn run(self: Box<Self>, _permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure> {
+    fn run(mut self: Box<Self>, _permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure> {
         let touched = self.touched();
         let answered = {
             let params = CallToolRequestParams::new(self.tool.raw.clone())
@@ -229,6 +230,7 @@ impl Prepared for Ready<'_> {
         let result: CallToolResult = answered.map_err(|why| {
             failure(&self.tool.server.definition.name, why).touching(touched.clone())
         })?;
+        self.rewriter.secrets = self.tool.server.secrets();
         content::answer(result, &self.tool.spec, &self.rewriter, call)
             .map(|mut answer| {
                 answer.touched = touched.clone();

@@ -8,13 +8,15 @@
 
 pub mod agent;
 pub mod collection;
+mod flat;
 mod flatten;
 mod inside;
 mod instructions;
+mod registry;
 
 pub use agent::AgentSkill;
 pub use collection::Skill;
-pub use flatten::{
-    Definition, Flat, FlatServer, FlatTool, Library, Origin, Summary, flatten, registry,
-};
+pub use flat::{Definition, Flat, FlatServer, FlatTool, Library, Origin, Summary};
+pub use flatten::flatten;
 pub use instructions::{ALL, Instruction, ONE, instructions, instructions_in};
+pub use registry::registry;

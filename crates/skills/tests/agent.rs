@@ -179,10 +179,19 @@ fn nothing_outside_the_folder_can_be_read_or_run() {
         json!({"name": "counting", "script": "scripts/shell"}),
     ));
     assert!(told.contains("has no file"), "{told}");
-    for script in ["references/notes.md", "SKILL.md", "scripts"] {
-        let outcome = desk.call("skill/run", json!({"name": "counting", "script": script}));
-        assert!(!matches!(outcome, CallOutcome::Succeeded(_)), "{script}");
+    made.write("references/run.sh", "echo ran\n");
+    for script in ["references/run.sh", "SKILL.md", "run.sh"] {
+        let arguments = json!({"name": "counting", "script": script});
+        assert_eq!(
+            desk.refused("skill/run", arguments).0,
+            "bad_arguments",
+            "{script}"
+        );
     }
+    failed(desk.call(
+        "skill/run",
+        json!({"name": "counting", "script": "scripts"}),
+    ));
     let (_, told) = desk.refused("skill/activate", json!({"name": "conting"}));
     assert!(told.contains("did you mean `counting`?"), "{told}");
 }

@@ -359,3 +359,27 @@ fn the_schema_for_editors_agrees_with_the_reader() {
     }
     assert!(seen * 3 > all, "{seen} of {all}");
 }
+
+#[test]
+fn the_example_of_the_documentation_works() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/skills.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let example = page
+        .split("```yaml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
+    let skill = read(example.expect("an example")).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(skill.name.to_string(), "local/writing");
+    assert_eq!(
+        (
+            skill.includes.len(),
+            skill.tools.len(),
+            skill.anonymous.len()
+        ),
+        (2, 2, 1)
+    );
+    assert_eq!(
+        (skill.groups.len(), skill.servers.len(), skill.folders.len()),
+        (1, 1, 1)
+    );
+}

@@ -1,6 +1,5 @@
 //! Expressions, templates and [`Argument`]s as files write them.
 
-use super::Compiler;
 use crate::expression::{Expression, Template};
 use crate::file::{At, Complaint, Fields, Tree, map, text};
 use crate::graph::Argument;
@@ -106,24 +105,18 @@ pub(super) fn key(written: At<String>) -> Result<String, Complaint> {
     Ok(written.value)
 }
 
-impl<'c> Compiler<'c> {
-    /// A template in a field.
-    pub(super) fn template(
-        &self,
-        fields: &Fields<'c>,
-        name: &str,
-    ) -> Result<Option<Template>, Complaint> {
-        fields
-            .get(name)
-            .map(|tree| template(&text(tree)?))
-            .transpose()
-    }
+/// A template in a field.
+pub(super) fn template_in(fields: &Fields<'_>, name: &str) -> Result<Option<Template>, Complaint> {
+    fields
+        .get(name)
+        .map(|tree| template(&text(tree)?))
+        .transpose()
+}
 
-    /// The keys and values of a map, where each key is one of the state.
-    pub(super) fn updates(&self, tree: &At<Tree>) -> Result<Vec<(String, Argument)>, Complaint> {
-        map(tree)?
-            .iter()
-            .map(|(name, value)| Ok((key(name.clone())?, argument(value)?)))
-            .collect()
-    }
+/// The keys and values of a map, where each key is one of the state.
+pub(super) fn updates(tree: &At<Tree>) -> Result<Vec<(String, Argument)>, Complaint> {
+    map(tree)?
+        .iter()
+        .map(|(name, value)| Ok((key(name.clone())?, argument(value)?)))
+        .collect()
 }

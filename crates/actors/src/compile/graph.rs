@@ -164,20 +164,18 @@ impl<'c> Compiler<'c> {
             let fix = "leave `nodes` or `route` out";
             return Err(Complaint::rule(fields.place_of("nodes"), message, fix));
         }
-        match &tree.value {
-            Tree::Map(_) => self.open(tree, &ROUTE),
-            _ => {
-                let name = text(tree)?;
-                let found = self.local.get(name.value.as_str());
-                found.map(|local| local.fields.clone()).ok_or_else(|| {
-                    let message = format!("there is no route `{}`", name.value);
-                    let fix = meant(&name.value, self.local.keys().copied(), || {
-                        "add it to `routes`".to_owned()
-                    });
-                    Complaint::rule(name.place, message, fix)
-                })
-            }
+        if matches!(tree.value, Tree::Map(_)) {
+            return self.open(tree, &ROUTE);
         }
+        let name = text(tree)?;
+        let found = self.local.get(name.value.as_str());
+        found.map(|local| local.fields.clone()).ok_or_else(|| {
+            let message = format!("there is no route `{}`", name.value);
+            let fix = meant(&name.value, self.local.keys().copied(), || {
+                "add it to `routes`".to_owned()
+            });
+            Complaint::rule(name.place, message, fix)
+        })
     }
 
     /// The nodes as they are written, each with its id.

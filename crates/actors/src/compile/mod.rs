@@ -9,6 +9,7 @@ mod function;
 mod graph;
 mod node;
 mod resolver;
+mod settings;
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -25,8 +26,8 @@ use crate::file::{
 use crate::graph::{
     Actor, ActorKind, Agent, AgentNode, Graph, Limits, Node, NodeIndex, NodeKind, Role, ToolNode,
 };
-use agent::Settings;
 use resolver::canonical;
+use settings::Settings;
 
 /// The key of the state that gets an answer when the file names none.
 pub(crate) const OUTPUT: &str = "output";
@@ -260,7 +261,7 @@ impl<'c> Compiler<'c> {
                             input: None,
                             output: None,
                         };
-                        return Ok(self.single(fields, id, NodeKind::Subgraph(subgraph))?);
+                        return self.single(fields, id, NodeKind::Subgraph(subgraph));
                     }
                 };
                 let node = AgentNode {

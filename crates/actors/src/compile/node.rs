@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::agent::{Settings, is_about_models};
-use super::argument::{argument, arguments, expression, key, template};
+use super::agent::is_about_models;
+use super::argument::{
+    argument, arguments, expression, is_key, key, template, template_in, updates,
+};
 use super::function::function;
 use super::graph::Targets;
 use super::resolver::{Supply, Trail};
+use super::settings::Settings;
 use super::{Compiler, Found, OUTPUT};
 use crate::expression::Expression;
 use crate::file::{At, Complaint, Fields, NODE, TOOL_CALL, Tree, list, text, unexpected};
@@ -85,19 +88,16 @@ impl Kind {
 
     /// What a node says it is, or what its fields say.
     pub(super) fn of(fields: &Fields<'_>) -> Result<Self, Complaint> {
-        let kind = match fields.word("type", KINDS)? {
-            Some(kind) => kind,
-            None => {
-                let found = TELLING
-                    .iter()
-                    .find(|(field, _)| fields.get(field).is_some());
-                let Some((_, kind)) = found else {
-                    let message = "nothing says what the node does";
-                    let fix = "add `type: agent`, or a field that tells, such as `prompt: …`";
-                    return Err(Complaint::rule(fields.place, message, fix));
-                };
-                *kind
-            }
+        let told = || {
+            let found = TELLING
+                .iter()
+                .find(|(field, _)| fields.get(field).is_some());
+            found.map(|(_, kind)| *kind)
+        };
+        let Some(kind) = fields.word("type", KINDS)?.or_else(told) else {
+            let message = "nothing says what the node does";
+            let fix = "add `type: agent`, or a field that tells, such as `prompt: …`";
+            return Err(Complaint::rule(fields.place, message, fix));
         };
         for (field, written) in fields.written() {
             if !kind.has(field) {
@@ -187,11 +187,11 @@ impl<'c> Compiler<'c> {
                     Found::Actor(actor) => actor,
                     Found::Agent(agent) => self.alone(&name, agent),
                 };
-                NodeKind::Subgraph(self.subgraph(actor, fields)?)
+                NodeKind::Subgraph(subgraph(actor, fields)?)
             }
-            Kind::Function => NodeKind::Function(self.function(fields)?),
+            Kind::Function => NodeKind::Function(function_node(fields)?),
             Kind::Map => NodeKind::Map(self.map_node(id, fields, around)?),
-            Kind::Parallel => NodeKind::Parallel(self.parallel(fields, around.targets)?),
+            Kind::Parallel => NodeKind::Parallel(parallel(fields, around.targets)?),
         })
     }
 
@@ -204,10 +204,10 @@ impl<'c> Compiler<'c> {
         match self.agent_in(fields, around.defaults, around.trail, id)? {
             Found::Agent(agent) => Ok(NodeKind::Agent(AgentNode {
                 agent,
-                prompt: self.template(fields, "prompt")?,
+                prompt: template_in(fields, "prompt")?,
                 output: output(fields)?,
             })),
-            Found::Actor(actor) => Ok(NodeKind::Subgraph(self.subgraph(actor, fields)?)),
+            Found::Actor(actor) => Ok(NodeKind::Subgraph(subgraph(actor, fields)?)),
         }
     }
 
@@ -229,49 +229,6 @@ impl<'c> Compiler<'c> {
             context: self.context_of_file(),
             warnings: Vec::new(),
         })
-    }
-
-    fn subgraph(&self, actor: Arc<Actor>, fields: &Fields<'c>) -> Result<SubgraphNode, Complaint> {
-        let mut input = match fields.get("input") {
-            None => None,
-            Some(tree) if matches!(tree.value, Tree::Map(_)) => Some(self.updates(tree)?),
-            Some(tree) => Some(vec![("input".to_owned(), argument(tree)?)]),
-        };
-        if let Some(prompt) = fields.get("prompt") {
-            text(prompt)?;
-            input
-                .get_or_insert_default()
-                .push(("input".to_owned(), argument(prompt)?));
-        }
-        let output = match fields.get("output") {
-            None => None,
-            Some(tree) if matches!(tree.value, Tree::Map(_)) => Some(self.outputs(tree)?),
-            Some(tree) => {
-                let answer = expression(&At::new(OUTPUT.to_owned(), tree.place))?;
-                Some(vec![(key(text(tree)?)?, Argument::Value(answer))])
-            }
-        };
-        Ok(SubgraphNode {
-            actor,
-            input,
-            output,
-        })
-    }
-
-    /// Keys here and values there. A bare word is a key there: nobody takes the same text every time.
-    fn outputs(&self, tree: &'c At<Tree>) -> Result<Vec<(String, Argument)>, Complaint> {
-        crate::file::map(tree)?
-            .iter()
-            .map(|(name, value)| {
-                let taken = match &value.value {
-                    Tree::Text(word) if super::argument::is_key(word) => {
-                        Argument::Value(expression(&At::new(word.clone(), value.place))?)
-                    }
-                    _ => argument(value)?,
-                };
-                Ok((key(name.clone())?, taken))
-            })
-            .collect()
     }
 
     /// The calls of a tool node or actor.
@@ -316,23 +273,6 @@ impl<'c> Compiler<'c> {
             return Err(Complaint::rule(tree.place, message, "add `tool: NAME`"));
         }
         Ok(calls)
-    }
-
-    fn function(&self, fields: &Fields<'c>) -> Result<FunctionNode, Complaint> {
-        let mut set = match fields.get("set") {
-            None => Vec::new(),
-            Some(tree) => self.updates(tree)?,
-        };
-        if let Some(name) = fields.text("function")? {
-            let value = function(&name, fields.text("input")?.as_ref())?;
-            set.push((output(fields)?, Argument::Value(value)));
-        }
-        if set.is_empty() {
-            let message = "the function node does nothing";
-            let fix = "add `set: {key: value}`, or `function: …`";
-            return Err(Complaint::rule(fields.place, message, fix));
-        }
-        Ok(FunctionNode { set })
     }
 
     fn map_node(
@@ -397,54 +337,6 @@ impl<'c> Compiler<'c> {
             keeps_failures: fields.flag("keep_failures")?.unwrap_or(false),
         })
     }
-
-    fn parallel(
-        &self,
-        fields: &Fields<'c>,
-        targets: &Targets<'_>,
-    ) -> Result<ParallelNode, Complaint> {
-        let tree = fields.needed("parallel", "a parallel node")?;
-        let names = list(tree)?
-            .iter()
-            .map(text)
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut branches = Vec::new();
-        for name in &names {
-            let branch = targets.find(name)?;
-            if branches.contains(&branch) {
-                let message = format!("the branch `{}` is named twice", name.value);
-                return Err(Complaint::rule(
-                    name.place,
-                    message,
-                    "leave one of them out",
-                ));
-            }
-            branches.push(branch);
-        }
-        if branches.is_empty() {
-            let message = "nothing is done in parallel";
-            return Err(Complaint::rule(
-                tree.place,
-                message,
-                "name the nodes that begin",
-            ));
-        }
-        let join = fields.needed("join", "a parallel node").map_err(|_| {
-            let message = "nothing says where the branches meet";
-            Complaint::rule(fields.place, message, "add `join: NODE`")
-        })?;
-        let join = text(join)?;
-        let target = targets.find(&join)?;
-        if branches.contains(&target) {
-            let message = format!("`{}` cannot be a branch and the join", join.value);
-            return Err(Complaint::rule(join.place, message, "name another node"));
-        }
-        Ok(ParallelNode {
-            concurrency: concurrency(fields)?.unwrap_or(branches.len()),
-            branches,
-            join: target,
-        })
-    }
 }
 
 /// The key that gets the answer.
@@ -477,4 +369,111 @@ pub(super) fn seconds(fields: &Fields<'_>, name: &str) -> Result<Option<Duration
         return Err(Complaint::rule(seconds.place, message, fix));
     }
     Ok(Some(Duration::from_secs_f64(seconds.value)))
+}
+
+/// Keys here and values there. A bare word is a key there: nobody takes the same text every time.
+fn outputs(tree: &At<Tree>) -> Result<Vec<(String, Argument)>, Complaint> {
+    crate::file::map(tree)?
+        .iter()
+        .map(|(name, value)| {
+            let taken = match &value.value {
+                Tree::Text(word) if is_key(word) => {
+                    Argument::Value(expression(&At::new(word.clone(), value.place))?)
+                }
+                _ => argument(value)?,
+            };
+            Ok((key(name.clone())?, taken))
+        })
+        .collect()
+}
+
+/// What is done at the same time.
+fn parallel(fields: &Fields<'_>, targets: &Targets<'_>) -> Result<ParallelNode, Complaint> {
+    let tree = fields.needed("parallel", "a parallel node")?;
+    let names = list(tree)?
+        .iter()
+        .map(text)
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut branches = Vec::new();
+    for name in &names {
+        let branch = targets.find(name)?;
+        if branches.contains(&branch) {
+            let message = format!("the branch `{}` is named twice", name.value);
+            return Err(Complaint::rule(
+                name.place,
+                message,
+                "leave one of them out",
+            ));
+        }
+        branches.push(branch);
+    }
+    if branches.is_empty() {
+        let message = "nothing is done in parallel";
+        return Err(Complaint::rule(
+            tree.place,
+            message,
+            "name the nodes that begin",
+        ));
+    }
+    let join = fields.needed("join", "a parallel node").map_err(|_| {
+        let message = "nothing says where the branches meet";
+        Complaint::rule(fields.place, message, "add `join: NODE`")
+    })?;
+    let join = text(join)?;
+    let target = targets.find(&join)?;
+    if branches.contains(&target) {
+        let message = format!("`{}` cannot be a branch and the join", join.value);
+        return Err(Complaint::rule(join.place, message, "name another node"));
+    }
+    Ok(ParallelNode {
+        concurrency: concurrency(fields)?.unwrap_or(branches.len()),
+        branches,
+        join: target,
+    })
+}
+
+/// An actor that runs inside, with what goes in and comes out.
+fn subgraph(actor: Arc<Actor>, fields: &Fields<'_>) -> Result<SubgraphNode, Complaint> {
+    let mut input = match fields.get("input") {
+        None => None,
+        Some(tree) if matches!(tree.value, Tree::Map(_)) => Some(updates(tree)?),
+        Some(tree) => Some(vec![("input".to_owned(), argument(tree)?)]),
+    };
+    if let Some(prompt) = fields.get("prompt") {
+        text(prompt)?;
+        input
+            .get_or_insert_default()
+            .push(("input".to_owned(), argument(prompt)?));
+    }
+    let output = match fields.get("output") {
+        None => None,
+        Some(tree) if matches!(tree.value, Tree::Map(_)) => Some(outputs(tree)?),
+        Some(tree) => {
+            let answer = expression(&At::new(OUTPUT.to_owned(), tree.place))?;
+            Some(vec![(key(text(tree)?)?, Argument::Value(answer))])
+        }
+    };
+    Ok(SubgraphNode {
+        actor,
+        input,
+        output,
+    })
+}
+
+/// What is computed.
+fn function_node(fields: &Fields<'_>) -> Result<FunctionNode, Complaint> {
+    let mut set = match fields.get("set") {
+        None => Vec::new(),
+        Some(tree) => updates(tree)?,
+    };
+    if let Some(name) = fields.text("function")? {
+        let value = function(&name, fields.text("input")?.as_ref())?;
+        set.push((output(fields)?, Argument::Value(value)));
+    }
+    if set.is_empty() {
+        let message = "the function node does nothing";
+        let fix = "add `set: {key: value}`, or `function: …`";
+        return Err(Complaint::rule(fields.place, message, fix));
+    }
+    Ok(FunctionNode { set })
 }

@@ -10,8 +10,10 @@ use crate::graph::Actor;
 const WIDTH: f64 = 190.0;
 const HEIGHT: f64 = 52.0;
 const GAP: f64 = 40.0;
-const RISE: f64 = 76.0;
+const RISE: f64 = 104.0;
 const MARGIN: f64 = 24.0;
+/// Room at the side for what is written at ways that lead back.
+const ASIDE_LABEL: f64 = 170.0;
 /// Room at the side for each way that leads back.
 const ASIDE: f64 = 18.0;
 
@@ -20,7 +22,7 @@ const STYLE: &str = "svg{--ink:#1f2328;--soft:#59636e;--paper:#fff;--line:#818b9
 .paper{fill:var(--paper)}text{font:13px system-ui,sans-serif;fill:var(--ink);text-anchor:middle}\
 .small{font-size:11px;fill:var(--soft)}.label{font-size:11px;fill:var(--soft);paint-order:stroke;\
 stroke:var(--paper);stroke-width:4px}.box{fill:var(--box);stroke:var(--line);stroke-width:1.2}\
-.exit{stroke-width:3}.choice{stroke-dasharray:6 3}.way{fill:none;stroke:var(--line);stroke-width:1.4}\
+.aside{text-anchor:start}.exit{stroke-width:3}.choice{stroke-dasharray:6 3}.way{fill:none;stroke:var(--line);stroke-width:1.4}\
 .branch{stroke-width:2.6}.failure{stroke-dasharray:3 3}.head{fill:var(--line)}";
 
 /// Draws an actor as an SVG picture.
@@ -42,7 +44,8 @@ pub fn svg(actor: &Actor) -> String {
         layout,
         right: MARGIN + inner,
     };
-    let width = inner + 2.0 * MARGIN + ASIDE * (count(backs) + 1.0);
+    let aside = if backs > 0 { ASIDE_LABEL } else { 0.0 };
+    let width = inner + 2.0 * MARGIN + ASIDE * (count(backs) + 1.0) + aside;
     let height = 2.0 * MARGIN + count(picture.layout.rows.len()) * RISE + 20.0;
     let name = escaped(&shortened(&title(actor), 200));
     let mut out = String::new();
@@ -52,8 +55,8 @@ pub fn svg(actor: &Actor) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-labelledby=\"title\" \
          viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\">\
          <title id=\"title\">{name}</title><style>{STYLE}</style>\
-         <defs><marker id=\"head\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" \
-         markerHeight=\"7\" orient=\"auto-start-reverse\"><path class=\"head\" d=\"M0 0 8 4 0 8Z\"/></marker></defs>\
+         <defs><marker id=\"head\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"10\" \
+         markerHeight=\"10\" markerUnits=\"userSpaceOnUse\" orient=\"auto-start-reverse\"><path class=\"head\" d=\"M0 0 8 4 0 8Z\"/></marker></defs>\
          <rect class=\"paper\" width=\"100%\" height=\"100%\"/>"
     );
     picture.ways(&mut out);
@@ -166,10 +169,11 @@ impl Picture<'_> {
             y1 + bend,
             y2 - bend
         );
-        self.path(
+        draw_path(
             out,
             way,
             &path,
+            "label",
             (x1 * 0.5 + x2 * 0.5, y1 * 0.5 + y2 * 0.5 + 3.0),
         );
     }
@@ -182,29 +186,36 @@ impl Picture<'_> {
         let (x1, x2) = (x1 + WIDTH / 2.0, x2 + WIDTH / 2.0 + 1.0);
         let (y1, y2) = (y1 + 6.0, y2 - 6.0);
         let path = format!("M{x1:.1} {y1:.1}H{lane:.1}V{y2:.1}H{x2:.1}");
-        self.path(out, way, &path, (lane, y1 * 0.5 + y2 * 0.5));
+        draw_path(
+            out,
+            way,
+            &path,
+            "label aside",
+            (lane + 5.0, y1 * 0.5 + y2 * 0.5),
+        );
     }
+}
 
-    fn path(&self, out: &mut String, way: &Way, path: &str, at: (f64, f64)) {
-        let class = match way.kind {
-            WayKind::Plain | WayKind::Join => "way",
-            WayKind::Branch => "way branch",
-            WayKind::Failure => "way failure",
-        };
+/// A line with what is written at it.
+fn draw_path(out: &mut String, way: &Way, path: &str, label_class: &str, at: (f64, f64)) {
+    let class = match way.kind {
+        WayKind::Plain | WayKind::Join => "way",
+        WayKind::Branch => "way branch",
+        WayKind::Failure => "way failure",
+    };
+    let _ = write!(
+        out,
+        "<path class=\"{class}\" marker-end=\"url(#head)\" d=\"{path}\"/>"
+    );
+    if let Some(label) = &way.label {
         let _ = write!(
             out,
-            "<path class=\"{class}\" marker-end=\"url(#head)\" d=\"{path}\"/>"
+            "<text class=\"{label_class}\" x=\"{:.1}\" y=\"{:.1}\">{}<title>{}</title></text>",
+            at.0,
+            at.1,
+            escaped(&shortened(label, 28)),
+            escaped(&shortened(label, 400)),
         );
-        if let Some(label) = &way.label {
-            let _ = write!(
-                out,
-                "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{}<title>{}</title></text>",
-                at.0,
-                at.1,
-                escaped(&shortened(label, 28)),
-                escaped(&shortened(label, 400)),
-            );
-        }
     }
 }
 

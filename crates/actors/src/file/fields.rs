@@ -5,7 +5,7 @@
 
 use super::error::{Complaint, meant};
 use super::section::{Field, Form, Section, Use};
-use super::tree::{At, Place, Tree};
+use super::tree::{At, Pair, Place, Tree};
 
 /// The fields of one map.
 #[derive(Clone)]
@@ -192,17 +192,15 @@ impl<'t> Fields<'t> {
             return Ok(None);
         };
         let found = words.iter().find(|(word, _)| *word == written.value);
-        match found {
-            Some((_, meaning)) => Ok(Some(*meaning)),
-            None => {
-                let message = format!("there is no `{name}` called `{}`", written.value);
-                let fix = meant(&written.value, words.iter().map(|(word, _)| *word), || {
-                    let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                    format!("it can be: {}", all.join(", "))
-                });
-                Err(Complaint::malformed(written.place, message, fix))
-            }
+        if let Some((_, meaning)) = found {
+            return Ok(Some(*meaning));
         }
+        let message = format!("there is no `{name}` called `{}`", written.value);
+        let fix = meant(&written.value, words.iter().map(|(word, _)| *word), || {
+            let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            format!("it can be: {}", all.join(", "))
+        });
+        Err(Complaint::malformed(written.place, message, fix))
     }
 }
 
@@ -216,7 +214,7 @@ pub(crate) fn text(tree: &At<Tree>) -> Result<At<String>, Complaint> {
 }
 
 /// The fields of a map.
-pub(crate) fn map(tree: &At<Tree>) -> Result<&[(At<String>, At<Tree>)], Complaint> {
+pub(crate) fn map(tree: &At<Tree>) -> Result<&[Pair], Complaint> {
     match &tree.value {
         Tree::Map(fields) => Ok(fields),
         _ => Err(unexpected(

@@ -160,13 +160,11 @@ impl Uses {
         if let Tree::Map(fields) = &mut made.value {
             fields.extend(own);
         }
-        match left.checked_sub(made.value.size()) {
-            Some(rest) => *left = rest,
-            None => {
-                let message = format!("templates add more than {MOST_ADDED} values to the file");
-                return Err(Complaint::rule(name.place, message, "use them less often"));
-            }
-        }
+        let Some(rest) = left.checked_sub(made.value.size()) else {
+            let message = format!("templates add more than {MOST_ADDED} values to the file");
+            return Err(Complaint::rule(name.place, message, "use them less often"));
+        };
+        *left = rest;
         Ok(made)
     }
 }

@@ -38,6 +38,9 @@ impl<T> At<T> {
     }
 }
 
+/// A field of a map with its value.
+pub(crate) type Pair = (At<String>, At<Tree>);
+
 /// A value of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Tree {
@@ -46,7 +49,7 @@ pub(crate) enum Tree {
     Number(Number),
     Text(String),
     List(Vec<At<Self>>),
-    Map(Vec<(At<String>, At<Self>)>),
+    Map(Vec<Pair>),
 }
 
 impl Tree {

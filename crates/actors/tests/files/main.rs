@@ -4,4 +4,5 @@ mod broken;
 mod drawings;
 mod examples;
 mod good;
+mod runs;
 mod support;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use cleveragents_domain::{MicroUsd, Session, SessionId, Turn};
 use cleveragents_engine::{
-    NoObserver, SandboxWorkspace, SessionService, SpendScope, ToolService, TurnError, TurnObserver,
-    TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Waiting, instructions,
-    project_instructions,
+    ActorService, NoObserver, SandboxWorkspace, SessionService, SpendScope, ToolService, TurnError,
+    TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Waiting,
+    instructions, project_instructions,
 };
 use cleveragents_models::{CancellationToken, Catalogue, ModelName};
 use cleveragents_process::Cancel;
@@ -115,10 +115,10 @@ impl<'c> Conversation<'c> {
     ) -> Result<ModelName, CommandError> {
         let named = self.options.actor.as_ref();
         if let Some(name) = named.or_else(|| left.map(|turn| &turn.model)) {
-            return Ok(name.parse()?);
+            return self.model_called(name);
         }
         if let Some(actor) = session.and_then(|session| session.actor.as_ref()) {
-            return Ok(actor.to_string().parse()?);
+            return self.model_called(&actor.to_string());
         }
         self.context.settings.model_default().cloned().ok_or_else(|| {
             CommandError::usage("no model is named").with_hint(
@@ -126,6 +126,18 @@ impl<'c> Conversation<'c> {
                  `agents model list` shows what there is",
             )
         })
+    }
+
+    /// A model by its name. Actors with a file of their own answer elsewhere.
+    fn model_called(&self, name: &str) -> Result<ModelName, CommandError> {
+        let actors = ActorService::new(self.context.engine()?);
+        if actors.stored()?.iter().any(|actor| actor.name == name) {
+            let message = format!("`{name}` is an actor with a file of its own, not a model");
+            return Err(CommandError::usage(message).with_hint(format!(
+                "run it: `agents actor run {name} 'PROMPT' --context NAME` keeps a conversation with it"
+            )));
+        }
+        Ok(name.parse()?)
     }
 
     /// The name of the sandbox in which the next turn of a session acts.

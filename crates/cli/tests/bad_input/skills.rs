@@ -83,113 +83,115 @@ fn commands_that_cannot_be_carried_out_are_refused() {
     }
 }
 
+/// A file, what it holds, and the error: code, line and words.
+const BROKEN: [(&str, &[u8], &str, u64, &str); 14] = [
+    (
+        "x.yaml",
+        b"name: local/x\ndescription: [\n",
+        "CA-1063",
+        2,
+        "",
+    ),
+    (
+        "x.yaml",
+        b"name: local/x\ndescripton: d\n",
+        "CA-1063",
+        2,
+        "descripton",
+    ),
+    (
+        "x.yaml",
+        b"name: local/x\ndescription: ${NOT_SET}\n",
+        "CA-1063",
+        2,
+        "NOT_SET",
+    ),
+    (
+        "x.yaml",
+        b"name: local/x\ndescription: d\ntools: [builtin/shel]\n",
+        "CA-1064",
+        3,
+        "builtin/shel",
+    ),
+    (
+        "x.yaml",
+        b"name: local/x\ndescription: d\nincludes: [local/bsae]\n",
+        "CA-1064",
+        3,
+        "local/bsae",
+    ),
+    (
+        "x.yaml",
+        b"name: local/x\ndescription: d\nincludes: [local/x]\n",
+        "CA-1064",
+        3,
+        "circle",
+    ),
+    (
+        "x.yaml",
+        b"name: local/x\ndescription: d\n",
+        "CA-1064",
+        1,
+        "nothing",
+    ),
+    (
+        "x/SKILL.md",
+        b"no front matter\n",
+        "CA-1063",
+        1,
+        "front matter",
+    ),
+    (
+        "x/SKILL.md",
+        b"---\nname: y\ndescription: d\n---\n",
+        "CA-1064",
+        2,
+        "called",
+    ),
+    (
+        "x/SKILL.md",
+        b"---\nname: x\n---\n",
+        "CA-1064",
+        1,
+        "description",
+    ),
+    (
+        "x/SKILL.md",
+        b"---\nname: x\nname: x\n---\n",
+        "CA-1063",
+        3,
+        "twice",
+    ),
+    (
+        "x/SKILL.md",
+        b"---\nname: x\ndescription: caf\xe9\n---\n",
+        "CA-1063",
+        3,
+        "UTF-8",
+    ),
+    (
+        "x/SKILL.md",
+        b"---\nname: x\ndescription: &a d\n---\n",
+        "CA-1063",
+        3,
+        "anchor",
+    ),
+    (
+        "x/SKILL.md",
+        b"---\nname: [x]\ndescription: d\n---\n",
+        "CA-1064",
+        2,
+        "not a text",
+    ),
+];
+
 /// The corpus of broken files is tested where they are read; these are some of each kind.
 #[test]
 fn a_broken_file_or_folder_is_refused_with_its_place_and_what_to_do() {
     let agents = furnished();
     let before = stored(&agents);
     let long = format!("name: local/x\ndescription: {}\n", "x".repeat(2 << 20));
-    let cases: [(&str, &[u8], &str, u64, &str); 14] = [
-        (
-            "x.yaml",
-            b"name: local/x\ndescription: [\n",
-            "CA-1063",
-            3,
-            "",
-        ),
-        (
-            "x.yaml",
-            b"name: local/x\ndescripton: d\n",
-            "CA-1063",
-            2,
-            "descripton",
-        ),
-        (
-            "x.yaml",
-            b"name: local/x\ndescription: ${NOT_SET}\n",
-            "CA-1063",
-            2,
-            "NOT_SET",
-        ),
-        (
-            "x.yaml",
-            b"name: local/x\ndescription: d\ntools: [builtin/shel]\n",
-            "CA-1064",
-            3,
-            "builtin/shel",
-        ),
-        (
-            "x.yaml",
-            b"name: local/x\ndescription: d\nincludes: [local/bsae]\n",
-            "CA-1064",
-            3,
-            "local/bsae",
-        ),
-        (
-            "x.yaml",
-            b"name: local/x\ndescription: d\nincludes: [local/x]\n",
-            "CA-1064",
-            3,
-            "circle",
-        ),
-        (
-            "x.yaml",
-            b"name: local/x\ndescription: d\n",
-            "CA-1064",
-            1,
-            "nothing",
-        ),
-        (
-            "x/SKILL.md",
-            b"no front matter\n",
-            "CA-1063",
-            1,
-            "front matter",
-        ),
-        (
-            "x/SKILL.md",
-            b"---\nname: y\ndescription: d\n---\n",
-            "CA-1064",
-            2,
-            "called",
-        ),
-        (
-            "x/SKILL.md",
-            b"---\nname: x\n---\n",
-            "CA-1064",
-            1,
-            "description",
-        ),
-        (
-            "x/SKILL.md",
-            b"---\nname: x\nname: x\n---\n",
-            "CA-1063",
-            3,
-            "twice",
-        ),
-        (
-            "x/SKILL.md",
-            b"---\nname: x\ndescription: caf\xe9\n---\n",
-            "CA-1063",
-            3,
-            "UTF-8",
-        ),
-        (
-            "x/SKILL.md",
-            b"---\nname: x\ndescription: &a d\n---\n",
-            "CA-1063",
-            3,
-            "anchor",
-        ),
-        (
-            "x/SKILL.md",
-            b"---\nname: [x]\ndescription: d\n---\n",
-            "CA-1064",
-            2,
-            "not a text",
-        ),
-    ];
-    for (path, text, code, line, message) in cases {
+    for (path, text, code, line, message) in BROKEN {
         write(&agents, path, text);
         for command in ["add", "validate"] {
             let arguments = ["skill", command, path];

@@ -123,7 +123,7 @@ fn what_departs_from_the_standard_is_added_with_a_warning_and_not_valid() {
     );
     let refused = agents.run(&["--format", "json", "skill", "validate", "odd"]);
     assert_eq!(refused.code, Some(2), "{refused:?}");
-    let problems = refused.json()["error"]["details"]["problems"].clone();
+    let problems = refused.json()["data"]["error"]["details"]["problems"].clone();
     assert_eq!(problems.as_array().map(Vec::len), Some(2), "{problems}");
 }
 

@@ -122,12 +122,11 @@ impl SkillService {
         // A folder that is not there holds no skill.
         for folder in agent::find(&self.folder).unwrap_or_default() {
             let definition = SkillSource::Folder(folder.clone()).read(variables);
-            let name = match &definition {
-                Ok(definition) => definition.name().to_string(),
-                Err(_) => {
-                    let name = folder.file_name().unwrap_or_default();
-                    format!("local/{}", name.to_string_lossy())
-                }
+            let name = if let Ok(definition) = &definition {
+                definition.name().to_string()
+            } else {
+                let name = folder.file_name().unwrap_or_default();
+                format!("local/{}", name.to_string_lossy())
             };
             if known.iter().all(|other| other.name != name) {
                 known.push(KnownSkill {

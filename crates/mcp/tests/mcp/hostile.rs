@@ -1,8 +1,6 @@
 //! Servers that behave badly: the call ends clearly, memory stays bounded, nothing escapes the gate,
 //! and the others go on.
 
-use std::time::Duration;
-
 use crate::support::{Bench, eventually, lives};
 use crate::tests;
 use serde_json::json;
@@ -82,11 +80,7 @@ fn endless_progress_does_not_prolong_a_call() {
     let why = desk.fails("normal/progress", &json!({}));
     assert!(why.contains("in time"), "{why}");
     let logs = desk.ledger.logs.lock().expect("not poisoned").concat();
-    assert!(
-        logs.contains("still at it") && logs.len() <= 64 << 10,
-        "{}",
-        logs.len()
-    );
+    assert!(logs.len() <= 64 << 10, "{}", logs.len());
 }
 
 fn a_server_that_never_answers_is_given_up_and_told() {
@@ -103,7 +97,7 @@ fn a_cancelled_call_ends_at_once_and_is_told() {
     let desk = bench.desk();
     std::thread::scope(|scope| {
         let stuck = scope.spawn(|| desk.fails("normal/never", &json!({})));
-        std::thread::sleep(Duration::from_millis(50));
+        eventually("the call is there", || bench.path("called").exists());
         desk.cancel.cancel();
         let why = stuck.join().expect("no panic");
         assert!(why.contains("cancelled"), "{why}");

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::{Bench, eventually, lives};
 use crate::tests;
@@ -51,19 +51,16 @@ fn many_callers_start_one_process() {
 fn servers_connect_at_the_same_time() {
     let bench = Bench::new();
     for number in 0..10 {
-        let mut definition = bench.definition("late");
-        definition.name = format!("late-{number}");
+        let mut definition = bench.definition("together");
+        definition.name = format!("together-{number}");
         bench.servers.add(definition, None).expect("added");
     }
-    let begun = Instant::now();
+    // None of them says anything before all have been started.
     let outcomes = bench.servers.connect_all();
-    let elapsed = begun.elapsed();
     assert!(
         outcomes.iter().all(|(_, outcome)| outcome.is_ok()),
         "{outcomes:?}"
     );
-    // Each sleeps for a second before it says anything: one after the other would be ten.
-    assert!(elapsed < Duration::from_secs(9), "{elapsed:?}");
     assert_eq!(bench.pids().len(), 10);
 }
 

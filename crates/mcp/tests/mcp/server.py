@@ -123,6 +123,9 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 def call(identity, params):
     name, given = params["name"], params.get("arguments") or {}
     token = (params.get("_meta") or {}).get("progressToken")
+    if os.environ.get("CALLED"):
+        with open(os.environ["CALLED"], "a") as file:
+            file.write(name + "\n")
     if name == "echo":
         answer(identity, text(given["text"]))
     elif name == "fail":
@@ -193,6 +196,8 @@ def call(identity, params):
         answer(identity, text(json.dumps(given)))
     elif name == "note":
         send({"method": "notifications/message", "params": {"level": "info", "data": "remember this"}})
+        send({"method": "notifications/progress",
+              "params": {"progressToken": token, "progress": 1, "total": 2, "message": "half way"}})
         answer(identity, text("noted"))
     elif name == "twice":
         answer(identity, text("one"))
@@ -291,8 +296,10 @@ def main():
     if SCENARIO == "line":
         while True:
             sys.stdout.write("x" * (1 << 20))
-    if SCENARIO == "late":
-        time.sleep(1.0)
+    if SCENARIO == "together":
+        # Says nothing before all the others are there.
+        while sum(1 for _ in open(pids)) < 10:
+            time.sleep(0.01)
     for line in sys.stdin:
         if SCENARIO == "chatter":
             print("INFO got a line", flush=True)

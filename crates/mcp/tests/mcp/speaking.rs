@@ -187,6 +187,8 @@ fn paths_stay_in_the_sandbox() {
         json!({"uri": "file:///etc/passwd"}),
         json!({"query": "/etc/passwd"}),
         json!({"source": "../../etc/passwd"}),
+        json!({"target_file": "../x"}),
+        json!({"configPath": "/no/such/file"}),
     ] {
         let (kind, _) = desk.refused("normal/deep", &hidden);
         assert_eq!(kind, "outside_sandbox", "{hidden}");
@@ -256,22 +258,25 @@ fn log_messages_reach_the_log() {
     desk.ok("normal/note", &json!({}));
     let logs = desk.ledger.logs.lock().expect("not poisoned").concat();
     assert!(logs.contains("remember this"), "{logs}");
+    assert!(logs.contains("progress 1 of 2: half way"), "{logs}");
 }
 
 fn variables_are_put_in_at_the_last_moment() {
     let bench = Bench::new();
     let folder = bench.folder.path();
     let mut options = cleveragents_mcp::Options::new(folder);
-    options.variables = std::sync::Arc::new(|name| (name == "KEY").then(|| "sk-1".to_owned()));
+    options.variables = std::sync::Arc::new(|name| (name == "KEY").then(|| "sk-123456".to_owned()));
     let servers = cleveragents_mcp::Servers::new(options).expect("a runtime");
     let mut definition = bench.definition("normal");
     let env = &mut definition.env;
     env.insert("TOKEN".to_owned(), cleveragents_mcp::Hidden::new("${KEY}"));
+    env.insert("SHORT".to_owned(), cleveragents_mcp::Hidden::new("sk-1"));
     let printed = format!("{definition:?}");
     assert!(!printed.contains("KEY"), "{printed}");
     servers.add(definition.clone(), None).expect("added");
     let desk = Desk::new(&servers.offer(), None);
-    assert_eq!(desk.ok("normal/env", &json!({"name": "TOKEN"})), "sk-1");
+    assert_eq!(desk.ok("normal/env", &json!({"name": "TOKEN"})), "[HIDDEN]");
+    assert_eq!(desk.ok("normal/env", &json!({"name": "SHORT"})), "sk-1");
     // Of our own environment it has next to nothing.
     assert_eq!(
         desk.ok("normal/env", &json!({"name": "CARGO_MANIFEST_DIR"})),

@@ -74,7 +74,11 @@ impl Bench {
     pub(crate) fn definition(&self, scenario: &str) -> ServerDefinition {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
         let mut definition = ServerDefinition::stdio(scenario, "python3", &[script, scenario]);
-        for (name, file) in [("PIDS", "pids"), ("CANCELLED", "cancelled")] {
+        for (name, file) in [
+            ("PIDS", "pids"),
+            ("CALLED", "called"),
+            ("CANCELLED", "cancelled"),
+        ] {
             let file = self.path(file).display().to_string();
             definition
                 .env

@@ -7,9 +7,11 @@
 mod announce;
 mod folder;
 mod front_matter;
+mod inspect;
 mod name;
 mod tools;
 
 pub use announce::{ANNOUNCED_BYTES, announce};
-pub use folder::{AgentSkill, Inspected, Step, find, inspect};
+pub use folder::{AgentSkill, Step, find};
+pub use inspect::{Inspected, inspect};
 pub use tools::tools;

@@ -105,7 +105,9 @@ impl Definition {
                 .map(|mut entry| {
                     expand.text(&mut entry.value)?;
                     let folder = file.parent().unwrap_or_else(|| Path::new(""));
-                    Ok((folder.join(&entry.value), place(&entry)))
+                    // Without any `.` in between.
+                    let path = folder.join(&entry.value).components().collect();
+                    Ok((path, place(&entry)))
                 })
                 .collect::<Result<_, Complaint>>()?,
             file: file.to_owned(),

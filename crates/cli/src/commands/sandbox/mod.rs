@@ -15,6 +15,23 @@ use crate::arguments::Sandbox;
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
+/// The short name of a command.
+pub(super) const fn name(command: &Sandbox) -> &'static str {
+    match command {
+        Sandbox::Create(_) => "sandbox create",
+        Sandbox::List { .. } => "sandbox list",
+        Sandbox::Show { .. } => "sandbox show",
+        Sandbox::Exec(_) => "sandbox exec",
+        Sandbox::Query(_) => "sandbox query",
+        Sandbox::Diff(_) => "sandbox diff",
+        Sandbox::Checkpoint { .. } => "sandbox checkpoint",
+        Sandbox::Rollback(_) => "sandbox rollback",
+        Sandbox::Redo { .. } => "sandbox redo",
+        Sandbox::Apply(_) => "sandbox apply",
+        Sandbox::Discard { .. } => "sandbox discard",
+    }
+}
+
 pub(super) fn run(context: &Context, command: Sandbox) -> Result<Option<Report>, CommandError> {
     let service = context.sandboxes()?;
     let recovered = service.recover()?;

@@ -9,7 +9,7 @@ use cleveragents_skills::{Definition, Flat};
 use cleveragents_tools::ports::Redact as _;
 use serde_json::{Value, json};
 
-use super::{servers, source, source_names, tool_sources};
+use super::{listed, servers, source, source_names, tool_sources};
 use crate::arguments::SkillAdd;
 use crate::commands::tooling::Secrets;
 use crate::commands::{confirm, counted};
@@ -84,10 +84,6 @@ pub(super) fn includes(flat: &Flat) -> Vec<Value> {
     includes
         .map(|name| json!({"name": name.to_string(), "status": "resolved"}))
         .collect()
-}
-
-fn listed(words: &[String]) -> Option<String> {
-    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// Folders of skills in the working folder's project: they are shown and not used, since they come

@@ -16,6 +16,19 @@ use crate::arguments::Skill;
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
+/// The short name of a command.
+pub(super) const fn name(command: &Skill) -> &'static str {
+    match command {
+        Skill::Add(_) => "skill add",
+        Skill::List => "skill list",
+        Skill::Show(_) => "skill show",
+        Skill::Tools(_) => "skill tools",
+        Skill::Refresh { .. } => "skill refresh",
+        Skill::Validate { .. } => "skill validate",
+        Skill::Remove { .. } => "skill remove",
+    }
+}
+
 pub(super) fn run(context: &Context, command: Skill) -> Result<Report, CommandError> {
     let skills = context.skills()?;
     match command {
@@ -95,6 +108,11 @@ fn source_names(flat: &Flat) -> Vec<String> {
     let all = tool_sources(flat);
     let names = all.iter().filter_map(|source| source["source"].as_str());
     names.map(str::to_owned).collect()
+}
+
+/// Words one after the other; nothing when there are none.
+fn listed(words: &[String]) -> Option<String> {
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// The service, with the folder of skills in the home.

@@ -6,7 +6,7 @@ use cleveragents_tools::ports::Redact as _;
 use serde_json::{Value, json};
 
 use super::manage::{includes, kind};
-use super::{servers, source_names, tool_sources};
+use super::{listed, servers, source_names, tool_sources};
 use crate::commands::tooling::Secrets;
 use crate::commands::{counted, yes_no};
 use crate::context::Context;
@@ -121,8 +121,8 @@ pub(super) fn show(
                 .row("Description", description)
                 .row("Kind", kind(definition))
                 .row("Config", found.place())
-                .row("Sources", source_names(&flat).join(", "))
-                .row("Used by", users.join(", "))
+                .row("Sources", listed(&source_names(&flat)))
+                .row("Used by", listed(&users))
                 .row("Created", created),
         )
         .panel(

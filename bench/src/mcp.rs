@@ -1,0 +1,140 @@
+//! Calls of a tool of an MCP server that others wrote: ours through the gate, the official Python
+//! client, and a floor that only writes a line and reads a line.
+
+#[path = "../../crates/mcp/tests/mcp/support.rs"]
+#[expect(dead_code, reason = "the tests use the rest")]
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::Context as _;
+use cleveragents_mcp::{Options, ServerDefinition, Servers};
+use serde_json::{Map, Value, json};
+use support::Desk;
+
+use crate::{Findings, Row};
+
+/// Calls that are counted, and those before them that are not.
+const CALLS: usize = 2_000;
+const WARMING: usize = 200;
+
+/// The middle one of some times in microseconds.
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Measures a call over and over.
+fn repeat(mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+    for _ in 0..WARMING {
+        call()?;
+    }
+    let mut times = Vec::with_capacity(CALLS);
+    for _ in 0..CALLS {
+        let begun = Instant::now();
+        call()?;
+        times.push(begun.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(median(times))
+}
+
+/// Compares; `peers` is the folder of `scripts/mcp-peers`.
+pub(crate) fn measure(peers: &Path) -> anyhow::Result<Findings> {
+    let script = peers.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let floor = floor(&script)?;
+    let ours = ours(&script)?;
+    let python = python(peers, &script)?;
+    let (added, added_there) = (ours - floor, python - floor);
+    let row = Row {
+        name: "MCP call, added to the server's own time".to_owned(),
+        ours: added,
+        other: added_there,
+        ratio: added / added_there,
+        unit: "µs",
+        note: format!(
+            "official Python client; at most 0.25; a call takes {ours:.0} with ours, {python:.0} with \
+             theirs, {floor:.0} by pipes alone"
+        ),
+    };
+    Ok(Findings {
+        rows: vec![row],
+        ours: Map::new(),
+        counts: json!({"calls": CALLS}),
+    })
+}
+
+fn ours(script: &Path) -> anyhow::Result<f64> {
+    let folder = tempfile::tempdir()?;
+    let servers = Servers::new(Options::new(folder.path()))?;
+    let script = script.display().to_string();
+    let definition = ServerDefinition::stdio("everything", "node", &[&script]);
+    servers.add(definition, None)?;
+    let desk = Desk::new(&servers.offer(), None);
+    let arguments = json!({"message": "x"});
+    repeat(|| {
+        desk.ok("everything/echo", &arguments);
+        Ok(())
+    })
+}
+
+/// One line there, one line back, and nothing else.
+fn floor(script: &Path) -> anyhow::Result<f64> {
+    let mut server = Command::new("node")
+        .arg(script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut input = server.stdin.take().context("its input")?;
+    let mut output = BufReader::new(server.stdout.take().context("its output")?);
+    let mut line = String::new();
+    let mut number = 0;
+    let mut ask = |method: &str, params: Value| -> anyhow::Result<()> {
+        number += 1;
+        let request = json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params});
+        writeln!(input, "{request}")?;
+        let mark = format!("\"id\":{number}");
+        loop {
+            line.clear();
+            anyhow::ensure!(output.read_line(&mut line)? > 0, "the server went away");
+            if line.contains(&mark) {
+                return Ok(());
+            }
+        }
+    };
+    ask(
+        "initialize",
+        json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "floor", "version": "1"},
+        }),
+    )?;
+    let measured = repeat(|| {
+        ask(
+            "tools/call",
+            json!({"name": "echo", "arguments": {"message": "x"}}),
+        )
+    });
+    server.kill()?;
+    server.wait()?;
+    measured
+}
+
+/// The official Python client, in the environment that holds it.
+fn python(peers: &Path, script: &Path) -> anyhow::Result<f64> {
+    let client = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/mcp_client.py");
+    let output = Command::new(peers.join("venv/bin/python"))
+        .arg(client)
+        .arg(script)
+        .args([WARMING.to_string(), CALLS.to_string()])
+        .stderr(Stdio::inherit())
+        .output()?;
+    anyhow::ensure!(output.status.success(), "the Python client failed");
+    let text = String::from_utf8(output.stdout)?;
+    let last = text.lines().last().context("no figure")?;
+    Ok(last.trim().parse()?)
+}

@@ -1,0 +1,51 @@
+//! [`registry`]: the tools of skills, made stricter as the skills say, for a gate.
+
+use std::sync::Arc;
+
+use cleveragents_tools::{Registry, RegistryError, TightenError, Tool, ToolName};
+
+use crate::agent::{self, AgentSkill};
+use crate::flat::{Flat, Origin};
+
+/// The tools of some skills as a registry: those, and the others that are named.
+pub fn registry(
+    all: &Registry,
+    skills: &[Flat],
+    others: &[ToolName],
+) -> Result<Registry, TightenError> {
+    let mut names: Vec<ToolName> = others.to_vec();
+    for tool in skills.iter().flat_map(|flat| &flat.tools) {
+        if matches!(tool.origin, Origin::Registered) {
+            names.push(tool.spec.name.clone());
+        }
+    }
+    let mut registry = all.narrowed(|spec| names.contains(&spec.name));
+    let mut agents: Vec<AgentSkill> = Vec::new();
+    for flat in skills {
+        for tool in &flat.tools {
+            let name = tool.spec.name.to_string();
+            match &tool.origin {
+                Origin::Registered => {}
+                Origin::Anonymous(own) => {
+                    match registry.remove(&name) {
+                        Ok(_) | Err(RegistryError::NotFound { .. }) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    registry.add(Arc::clone(own) as Arc<dyn Tool>)?;
+                }
+                Origin::Agent => continue,
+            }
+            for change in &tool.changes {
+                registry.tighten(&name, change)?;
+            }
+        }
+        for (skill, _) in &flat.agent_skills {
+            agents.retain(|other| other.name != skill.name);
+            agents.push(skill.clone());
+        }
+    }
+    for tool in agent::tools(&agents) {
+        registry.add(tool)?;
+    }
+    Ok(registry)
+}
