@@ -100,8 +100,8 @@ Feature: Runs of graphs
           next: tell
         tell: {set: {output: 'done after: {{ said }}'}}
       """
-    And I run "actor add --config work.yaml"
-    When "actor run local/work go --sandbox fix" is killed while "log.txt" of the sandbox "fix" is written
+    When I run "actor add --config work.yaml"
+    And "actor run local/work go --sandbox fix" is killed while "log.txt" of the sandbox "fix" is written
     And I resume the last run
     Then the command fails with exit code 5 and error CA-1027
     And the last run is waiting with 1 step
@@ -129,8 +129,8 @@ Feature: Runs of graphs
           next: last
         last: {set: {output: 'a is {{ a }}'}}
       """
-    And I run "actor add --config slow.yaml"
-    When "actor run local/slow go --sandbox fix" is cancelled while "log.txt" of the sandbox "fix" is written
+    When I run "actor add --config slow.yaml"
+    And "actor run local/slow go --sandbox fix" is cancelled while "log.txt" of the sandbox "fix" is written
     Then the command fails with exit code 1 and error CA-1024
     And the last run is cancelled with 1 step
     When I resume the last run with "--redo"

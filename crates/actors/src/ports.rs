@@ -109,6 +109,8 @@ pub struct Failure {
 pub enum FailureKind {
     /// It may succeed another time.
     Failed,
+    /// The answer does not have the form that was asked for; another time it may.
+    Misfit,
     /// It will fail again: refused, wrong arguments, no such tool.
     Refused,
     /// It took too long.

@@ -4,7 +4,7 @@ use cleveragents_domain::{Code, Diagnose};
 use serde_json::{Value, json};
 
 use crate::expression::ExpressionError;
-use crate::ports::{Failure, LogError};
+use crate::ports::{Failure, FailureKind, LogError};
 
 /// A limit of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -112,6 +112,9 @@ impl Diagnose for RunError {
             Self::Limit { .. } => Code::RunLimit,
             Self::Cancelled => Code::RunCancelled,
             Self::HumanNeeded { .. } => Code::RunWaiting,
+            Self::Node { failure, .. } if failure.kind == FailureKind::Misfit => {
+                Code::AnswerMismatch
+            }
             Self::Node { .. }
             | Self::Expression { .. }
             | Self::Nowhere { .. }
@@ -122,6 +125,10 @@ impl Diagnose for RunError {
 
     fn hint(&self) -> Option<String> {
         let hint = match self {
+            Self::Node { failure, .. } if failure.kind == FailureKind::Misfit => {
+                "begin another run, give the node `retries`, choose a model that can be bound to a \
+                 schema, or make the schema simpler"
+            }
             Self::Node { .. } => {
                 "run it again to go on from there, or give the node `retries` or `on_error`"
             }

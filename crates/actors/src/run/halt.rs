@@ -37,9 +37,10 @@ impl Halt {
             FailureKind::Cancelled => Self::Error(RunError::Cancelled),
             FailureKind::HumanNeeded => Self::Error(RunError::HumanNeeded { path, message }),
             FailureKind::Broken => Self::Error(RunError::Broken { path, message }),
-            FailureKind::Failed | FailureKind::Refused | FailureKind::Timeout => {
-                Self::Error(RunError::Node { path, failure })
-            }
+            FailureKind::Failed
+            | FailureKind::Misfit
+            | FailureKind::Refused
+            | FailureKind::Timeout => Self::Error(RunError::Node { path, failure }),
         }
     }
 
@@ -90,7 +91,7 @@ impl Halt {
         matches!(
             self,
             Self::Error(RunError::Node { failure, .. })
-                if matches!(failure.kind, FailureKind::Failed | FailureKind::Timeout)
+                if matches!(failure.kind, FailureKind::Failed | FailureKind::Misfit | FailureKind::Timeout)
         )
     }
 

@@ -70,7 +70,7 @@ impl Work<'_> {
                         Ok(value) => return Ok(Answer { value, taken }),
                         Err(why) if turns > CORRECTIONS => {
                             return Err(Failure {
-                                kind: FailureKind::Failed,
+                                kind: FailureKind::Misfit,
                                 message: format!(
                                     "the answer does not fit the response format: {why}"
                                 ),
