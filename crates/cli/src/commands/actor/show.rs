@@ -2,6 +2,7 @@
 
 use cleveragents_actors::{Actor, ActorKind, Agent, NodeKind};
 use cleveragents_engine::ActorService;
+use cleveragents_store::sessions::SessionFilter;
 use serde_json::json;
 
 use crate::commands::toolbox::{Toolbox, agents, for_each_kind};
@@ -27,6 +28,17 @@ pub(super) fn run(
         actors.referring(&actor.name, world)?
     } else {
         Vec::new()
+    };
+    let sessions = match actor.name.parse() {
+        Ok(name) => {
+            let filter = SessionFilter {
+                actor: Some(name),
+                limit: Some(1),
+                ..SessionFilter::default()
+            };
+            context.sessions()?.list(&filter)?.0.matching
+        }
+        Err(_) => 0,
     };
     let agents = agents(actor);
     let tools = tools(actor);
@@ -92,7 +104,10 @@ pub(super) fn run(
                 "network": "restricted",
             },
             "usage": {
+                // There are no actions yet.
+                "referenced_by_actions": 0,
                 "referenced_by_actors": referring,
+                "active_in_sessions": sessions,
                 "total_runs": runs,
                 "total_cost_usd": cost.as_usd(),
                 "avg_cost_per_run": average,
@@ -141,6 +156,7 @@ pub(super) fn run(
                 .row("Tools", (!tools.is_empty()).then(|| tools.join(", ")))
                 .row("Runs", runs)
                 .row("Cost of all runs", cost)
+                .row("Sessions", sessions)
                 .row(
                     "Referred to by",
                     (!referring.is_empty()).then(|| referring.join(", ")),
