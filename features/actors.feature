@@ -43,7 +43,7 @@ Feature: Actors
       system_promt: You help.
       """
     When I run "actor add --config helper.yaml"
-    Then the command fails with exit code 2 and error CA-1004
+    Then the command fails with exit code 2 and error CA-1003
     And it names line 3
     And the hint mentions "system_prompt"
     When I run "actor list --custom"

@@ -113,7 +113,6 @@ Feature: Runs of graphs
       """
       begun
       begun
-
       """
 
   Scenario: A run is stopped from another terminal, and gone on with

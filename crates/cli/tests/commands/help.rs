@@ -94,6 +94,12 @@ fn commands_that_take_much_have_examples() {
         vec!["permission", "add"],
         vec!["permission", "list"],
         vec!["permission", "remove"],
+        vec!["actor", "add"],
+        vec!["actor", "run"],
+        vec!["actor", "graph"],
+        vec!["run", "list"],
+        vec!["run", "resume"],
+        vec!["mcp", "add"],
         vec!["schema"],
         vec!["completion"],
     ] {

@@ -279,9 +279,13 @@ impl RunService {
         }
     }
 
-    /// Says who works on a run, before anything else is taken that whoever does may hold too. The lease
-    /// itself is taken when the run is gone on with.
+    /// Says that a run is over, or who works on it, before anything else is taken that whoever does may
+    /// hold too. The lease itself is taken when the run is gone on with.
     pub fn require_free(&self, id: RunId) -> Result<(), RunServiceError> {
+        let run = self.get(id)?;
+        if run.state == RunState::Complete {
+            return Err(over(&run));
+        }
         self.take(id).map(drop)
     }
 
@@ -352,6 +356,9 @@ impl RunService {
     /// Says whether it is over already.
     pub fn cancel(&self, id: RunId) -> Result<bool, RunServiceError> {
         let run = self.get(id)?;
+        if !matches!(run.state, RunState::Running | RunState::Waiting) {
+            return Err(over(&run));
+        }
         match self.take(id) {
             Ok(lease) => {
                 let fence = (lease.subject().clone(), lease.token());
