@@ -73,7 +73,9 @@ impl<'i> Reader<'i> {
         loop {
             let name = match self.next()? {
                 (Event::MappingEnd, _) => break,
-                (Event::Scalar(name, _, 0, None), span) if name != "<<" => {
+                (Event::Scalar(name, style, 0, None), span)
+                    if name != "<<" && !(style == ScalarStyle::Plain && is_null(&name)) =>
+                {
                     At::new(name.into_owned(), place(span)?)
                 }
                 _ => return None,
@@ -95,6 +97,11 @@ impl<'i> Reader<'i> {
     }
 }
 
+/// Whether a word without quotes means nothing: as a name that is a mistake.
+fn is_null(text: &str) -> bool {
+    matches!(text, "" | "~") || text.eq_ignore_ascii_case("null")
+}
+
 fn place(span: Span) -> Option<Place> {
     Some(Place {
         line: u32::try_from(span.start.line()).ok()?,
@@ -112,8 +119,7 @@ fn plain(text: &str) -> Option<Tree> {
     }
     let is = |word: &str| text.eq_ignore_ascii_case(word);
     Some(match text {
-        "~" => Tree::Null,
-        _ if is("null") => Tree::Null,
+        _ if is_null(text) => Tree::Null,
         _ if is("true") => Tree::Bool(true),
         _ if is("false") => Tree::Bool(false),
         _ if is("nan") || is("inf") || is("infinity") => return None,
@@ -176,6 +182,9 @@ mod tests {
             "<<: {a: 1}\n",
             "a: 1\n---\nb: 2\n",
             "a: [1\n",
+            ":\n",
+            "~: 1\n",
+            "{: 1}\n",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
