@@ -4,7 +4,6 @@
 //! Every figure is a rate of this run on this machine; only ratios are compared.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
-#![expect(clippy::exit, reason = "a stage ends with the code of its command")]
 
 mod graphs;
 mod mcp;

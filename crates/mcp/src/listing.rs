@@ -5,7 +5,6 @@ use rmcp::model::PaginatedRequestParams;
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 /// So many tools of one server are looked at.
 pub(crate) const MOST_TOOLS: usize = 10_000;
@@ -49,14 +48,6 @@ pub struct Listed {
     /// What it does to the world.
     #[serde(default)]
     pub hints: Hints,
-}
-
-impl Listed {
-    /// A number that changes when anything of the description changes.
-    pub(crate) fn digest(&self) -> String {
-        let text = serde_json::to_vec(self).unwrap_or_default();
-        hex::encode(Sha256::digest(text))
-    }
 }
 
 /// What a server offers.

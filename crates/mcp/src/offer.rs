@@ -87,7 +87,7 @@ impl Servers {
                     leave_out("its name cannot be made one of ours".to_owned());
                     continue;
                 };
-                match McpTool::new(server, name.clone(), listed) {
+                match McpTool::new(server, name.clone(), &listing, listed) {
                     Ok(tool) => tools.push(Arc::new(tool)),
                     Err(why) => leave_out(why),
                 }

@@ -17,7 +17,7 @@ use crate::content;
 use crate::definition::{ServerDefinition, ToolOverride};
 use crate::elicit;
 use crate::error::McpError;
-use crate::listing::{Hints, Listed};
+use crate::listing::{Hints, Listed, Listing};
 use crate::paths::{self, Rewriter};
 use crate::server::Server;
 
@@ -32,8 +32,8 @@ pub struct McpTool {
     server: Arc<Server>,
     /// What the server calls it.
     raw: String,
-    /// What its description was when the spec was made.
-    digest: String,
+    /// What the spec was made from.
+    listing: Arc<Listing>,
 }
 
 impl std::fmt::Debug for McpTool {
@@ -50,6 +50,7 @@ impl McpTool {
     pub(crate) fn new(
         server: &Arc<Server>,
         name: ToolName,
+        listing: &Arc<Listing>,
         listed: &Listed,
     ) -> Result<Self, String> {
         let definition = &server.definition;
@@ -80,7 +81,7 @@ impl McpTool {
             spec,
             server: Arc::clone(server),
             raw: listed.name.clone(),
-            digest: listed.digest(),
+            listing: Arc::clone(listing),
         })
     }
 
@@ -217,13 +218,13 @@ impl Prepared for Ready<'_> {
         let answered = {
             let params = CallToolRequestParams::new(self.tool.raw.clone())
                 .with_arguments(self.arguments.clone());
-            let digest = self.tool.digest.clone();
+            let offered = Arc::clone(&self.tool.listing);
             let raw = self.tool.raw.clone();
             let mut asker = CallAsker::new(call, &self.tool.server.definition.name, &self.roots);
             self.tool
                 .server
                 .ask(&mut asker, move |server, link| async move {
-                    check_unchanged(&server, &raw, &digest)?;
+                    check_unchanged(&server, &raw, &offered)?;
                     Ok(link.service.call_tool(params).await?)
                 })
         };
@@ -251,10 +252,13 @@ impl Ready<'_> {
 }
 
 /// A call is only made of what the gate has looked at.
-fn check_unchanged(server: &Server, raw: &str, digest: &str) -> Result<(), Refused> {
+fn check_unchanged(server: &Server, raw: &str, offered: &Arc<Listing>) -> Result<(), Refused> {
     let listing = server.listing().unwrap_or_default();
+    if Arc::ptr_eq(&listing, offered) {
+        return Ok(());
+    }
     let why = match listing.tool(raw) {
-        Some(listed) if listed.digest() == digest => return Ok(()),
+        Some(listed) if Some(listed) == offered.tool(raw) => return Ok(()),
         Some(_) => "it has changed the description of this tool since it was offered",
         None => "it does not offer this tool any more",
     };

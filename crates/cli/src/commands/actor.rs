@@ -35,7 +35,7 @@ pub(super) fn run(context: &Context, command: Actor) -> Result<Option<Report>, C
         Actor::SetDefault { actor, role } => {
             manage::set_default(context, &actors, &actor.name, role)?
         }
-        Actor::Run(arguments) => launch::run(context, &actors, *arguments)?,
+        Actor::Run(arguments) => launch::run(context, &actors, &arguments)?,
         Actor::Graph {
             name,
             config,

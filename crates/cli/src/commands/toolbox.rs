@@ -24,6 +24,9 @@ use crate::output::{CommandError, visible_lines};
 /// The namespace of the tools that are about servers in general.
 const ABOUT_SERVERS: &str = "mcp";
 
+/// Gives the values of variables.
+type Variables = Box<dyn Fn(&str) -> Option<String>>;
+
 /// What is there, without anything being started for it.
 pub(crate) struct Toolbox {
     pub(crate) tools: ToolService,
@@ -32,7 +35,7 @@ pub(crate) struct Toolbox {
     servers: Vec<ServerDefinition>,
     supplies: Supplies,
     is_model: Box<dyn Fn(&str) -> bool>,
-    variables: Box<dyn Fn(&str) -> Option<String>>,
+    variables: Variables,
     options: Options,
 }
 

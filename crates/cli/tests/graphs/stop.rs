@@ -20,7 +20,7 @@ fn wait_for(world: &World, what: &str, is_so: impl Fn(&Value) -> bool) -> Value 
                 return shown;
             }
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(begun.elapsed() < Duration::from_mins(1), "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -154,7 +154,7 @@ fn a_call_that_was_cut_off_is_asked_about_and_never_made_twice_by_itself() {
     let begun = Instant::now();
     while !folder.join("log.txt").exists() {
         assert!(
-            begun.elapsed() < Duration::from_secs(60),
+            begun.elapsed() < Duration::from_mins(1),
             "the command runs"
         );
         std::thread::sleep(Duration::from_millis(10));

@@ -81,11 +81,11 @@ impl ActorService {
     /// The registered actors, those included whose files cannot be read any more.
     pub fn registered(&self, world: ActorWorld<'_>) -> Result<Vec<RegisteredActor>, ActorError> {
         let stored = self.stored()?;
-        let shelf = shelf(&stored, world);
+        let known = shelf(&stored, world);
         Ok(stored
             .into_iter()
             .map(|stored| RegisteredActor {
-                actor: shelf
+                actor: known
                     .compile(&stored.definition, &stored.source)
                     .map_err(ActorError::from),
                 stored,
@@ -96,18 +96,18 @@ impl ActorService {
     /// An actor by its name, ready to run.
     pub fn find(&self, name: &str, world: ActorWorld<'_>) -> Result<FoundActor, ActorError> {
         let stored = self.stored()?;
-        let shelf = shelf(&stored, world);
+        let known = shelf(&stored, world);
         let whole = whole_name(name);
         let own = stored.iter().find(|stored| stored.name == whole);
         let key = if own.is_some() { &whole } else { name };
-        let Some(actor) = shelf.get(key)? else {
+        let Some(actor) = known.get(key)? else {
             return Err(ActorError::NotFound {
                 name: name.to_owned(),
-                nearest: shelf.nearest(name),
+                nearest: known.nearest(name),
             });
         };
         Ok(FoundActor {
-            bundle: shelf.bundle(&actor.name, None),
+            bundle: known.bundle(&actor.name, None),
             hash: own.map_or_else(|| hash(name), |stored| hash(&stored.definition)),
             stored: own.cloned(),
             actor,
@@ -122,14 +122,14 @@ impl ActorService {
         world: ActorWorld<'_>,
     ) -> Result<FoundActor, ActorError> {
         let stored = self.stored()?;
-        let shelf = shelf(&stored, world);
-        let actor = shelf.compile(text, source)?;
+        let known = shelf(&stored, world);
+        let actor = known.compile(text, source)?;
         let own = ActorText {
             text: text.to_owned(),
             source: source.to_owned(),
         };
         Ok(FoundActor {
-            bundle: shelf.bundle(&actor.name, Some(own)),
+            bundle: known.bundle(&actor.name, Some(own)),
             hash: hash(text),
             stored: None,
             actor,
@@ -145,13 +145,13 @@ impl ActorService {
         let Some(own) = bundle.files.get(&bundle.actor) else {
             return Ok(Arc::new(of_model(&bundle.actor)));
         };
-        let shelf = Shelf::new(
+        let known = Shelf::new(
             bundle.files.clone(),
             world.supplies,
             world.is_model,
             world.variables,
         );
-        Ok(shelf.compile(&own.text, &own.source)?)
+        Ok(known.compile(&own.text, &own.source)?)
     }
 
     /// Registers the actor that the text of a file describes. The text is kept, so that the file may go.
@@ -166,13 +166,13 @@ impl ActorService {
         // read here, and there compared with what was read.
         loop {
             let before = self.stored()?;
-            let shelf = shelf(&before, world);
-            let actor = shelf.compile(text, source)?;
+            let known = shelf(&before, world);
+            let actor = known.compile(text, source)?;
             let own = ActorText {
                 text: text.to_owned(),
                 source: source.to_owned(),
             };
-            self.check_dependants(&before, &actor.name, &own, world)?;
+            Self::check_dependants(&before, &actor.name, &own, world)?;
             let (name, definition, place) =
                 (actor.name.clone(), text.to_owned(), source.to_owned());
             let written = self.engine.write(move |unit| {
@@ -211,7 +211,6 @@ impl ActorService {
 
     /// Refuses a new text of an actor with which those that refer to it cannot be any more.
     fn check_dependants(
-        &self,
         before: &[StoredDefinition],
         name: &str,
         own: &ActorText,
@@ -277,9 +276,9 @@ impl ActorService {
 
     fn dependants(stored: &[StoredDefinition], name: &str, world: ActorWorld<'_>) -> Vec<String> {
         let refers = |other: &&StoredDefinition| {
-            let shelf = shelf(stored, world);
-            let _broken_ones_name_what_they_can = shelf.compile(&other.definition, &other.source);
-            shelf.used().contains(name)
+            let known = shelf(stored, world);
+            let _broken_ones_name_what_they_can = known.compile(&other.definition, &other.source);
+            known.used().contains(name)
         };
         let others = stored.iter().filter(|other| other.name != name);
         others

@@ -59,10 +59,22 @@ pub enum RunServiceError {
     Session(#[from] Box<SessionError>),
     /// The lease failed.
     #[error(transparent)]
-    Lease(#[from] LeaseError),
+    Lease(Box<LeaseError>),
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] cleveragents_store::Error),
+    Store(Box<cleveragents_store::Error>),
+}
+
+impl From<cleveragents_store::Error> for RunServiceError {
+    fn from(error: cleveragents_store::Error) -> Self {
+        Self::Store(Box::new(error))
+    }
+}
+
+impl From<LeaseError> for RunServiceError {
+    fn from(error: LeaseError) -> Self {
+        Self::Lease(Box::new(error))
+    }
 }
 
 impl Diagnose for RunServiceError {

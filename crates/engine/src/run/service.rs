@@ -25,6 +25,9 @@ use crate::lease::{HeldLease, LeaseError, LeaseService};
 use crate::session::SessionService;
 use crate::turn::TurnService;
 
+/// Values by name.
+type Values = Map<String, Value>;
+
 /// So many candidates are named when a prefix means several.
 const CANDIDATES: u64 = 5;
 
@@ -440,7 +443,7 @@ fn over(run: &Run) -> RunServiceError {
 }
 
 /// The state and the context that a run began with.
-fn begun_with(run: &Run) -> Result<(Map<String, Value>, Map<String, Value>), Error> {
+fn begun_with(run: &Run) -> Result<(Values, Values), Error> {
     let part = |name: &str| match &run.input[name] {
         Value::Object(fields) => Ok(fields.clone()),
         _ => Err(Error::stored(

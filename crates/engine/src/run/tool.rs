@@ -80,11 +80,11 @@ impl Work<'_> {
         means.watcher.calling(step.path, &told);
         let outcome = gate.call(&request, &context).map_err(broken)?;
         means.watcher.called(step.path, &told, &outcome);
-        self.answered(outcome)
+        self.answered(&outcome)
     }
 
-    fn answered(&self, outcome: CallOutcome) -> Result<Answer, Failure> {
-        let kind = match &outcome {
+    fn answered(&self, outcome: &CallOutcome) -> Result<Answer, Failure> {
+        let kind = match outcome {
             CallOutcome::Succeeded(done) => {
                 let mut text = done.shown.head.clone();
                 if done.shown.left_out > 0 {
@@ -109,7 +109,7 @@ impl Work<'_> {
             },
             CallOutcome::Refused(_) => FailureKind::Refused,
         };
-        let message = match &outcome {
+        let message = match outcome {
             CallOutcome::Failed(failed) => {
                 let said = format!("{}{}", failed.shown.head, failed.shown.tail);
                 let said = said.trim();

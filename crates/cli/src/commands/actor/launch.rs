@@ -44,9 +44,9 @@ struct Kept {
 pub(super) fn run(
     context: &Context,
     actors: &ActorService,
-    arguments: ActorRun,
+    arguments: &ActorRun,
 ) -> Result<Report, CommandError> {
-    let (name, prompt) = asked(context, &arguments)?;
+    let (name, prompt) = asked(context, arguments)?;
     if let Some(wrong) = arguments
         .temperature
         .filter(|temperature| !(0.0..=2.0).contains(temperature))
@@ -72,7 +72,7 @@ pub(super) fn run(
     if let Some(prompt) = &prompt {
         input.insert("input".to_owned(), json!(prompt));
     }
-    if let Some(said) = earlier(&contexts, &arguments)? {
+    if let Some(said) = earlier(&contexts, arguments)? {
         input.insert("messages".to_owned(), Value::Array(said));
     }
     let Value::Object(input) = redactor.value(&Value::Object(input)) else {

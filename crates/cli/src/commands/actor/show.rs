@@ -1,9 +1,10 @@
 //! `actor show`: what an actor is, and how it was used.
 
 use cleveragents_actors::{Actor, ActorKind, Agent, NodeKind};
-use cleveragents_engine::ActorService;
+use cleveragents_domain::MicroUsd;
+use cleveragents_engine::{ActorService, ActorWorld, FoundActor};
 use cleveragents_store::sessions::SessionFilter;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::commands::toolbox::{Toolbox, agents, for_each_kind};
 use crate::commands::yes_no;
@@ -19,158 +20,202 @@ pub(super) fn run(
     let variables = context.variables();
     let world = toolbox.world(&variables);
     let found = actors.find(name, world)?;
+    let use_made = Use::of(context, actors, &found, world)?;
     let actor = &found.actor;
-    let stored = found.stored.as_ref();
-    let (provider, model) = model_of(actor);
-    let is_default = context.settings.actor_default() == Some(actor.name.as_str());
-    let (runs, cost) = actors.totals(&actor.name)?;
-    let referring = if stored.is_some() {
-        actors.referring(&actor.name, world)?
-    } else {
-        Vec::new()
-    };
-    let sessions = match actor.name.parse() {
-        Ok(name) => {
-            let filter = SessionFilter {
-                actor: Some(name),
-                limit: Some(1),
-                ..SessionFilter::default()
-            };
-            context.sessions()?.list(&filter)?.0.matching
-        }
-        Err(_) => 0,
-    };
-    let agents = agents(actor);
     let tools = tools(actor);
-    let nodes = &actor.graph.nodes;
-    let edges: usize = nodes.iter().map(|node| node.edges.len()).sum();
-    let entry = &nodes[actor.graph.entry.0 as usize].id;
-    let exits: Vec<&str> = nodes
-        .iter()
-        .filter(|node| node.is_exit)
-        .map(|node| &*node.id)
-        .collect();
-    let first = agents.first();
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "an average for people needs no more digits"
-    )]
-    let average = (runs > 0).then(|| cost.as_usd() / runs as f64);
     let writes = tools
         .iter()
         .filter_map(|tool| toolbox.registry().get(tool).ok())
         .any(|spec| spec.capability.is_writing());
+    let is_default = context.settings.actor_default() == Some(actor.name.as_str());
     let report = Report::new("actor show")
         .data(json!({
-            "actor_details": {
-                "name": actor.name,
-                "description": actor.description,
-                "provider": provider,
-                "model": model,
-                "models": models(actor),
-                "default": is_default,
-                "builtin": stored.is_none(),
-                "unsafe": actor.is_unsafe,
-                "type": actor.kind,
-                "role": actor.role,
-                "version": actor.version,
-                "created": stored.map(|stored| stored.created_at),
-                "updated": stored.map(|stored| stored.updated_at),
-                "config": stored.map(|stored| &stored.source),
-                "config_hash": found.hash,
-                "schema_version": super::manage::SCHEMA_VERSION,
-            },
-            "options": {
-                "temperature": first.and_then(|agent| agent.temperature),
-                "max_tokens": first.and_then(|agent| agent.max_output_tokens),
-                "top_p": first.and_then(|agent| agent.options.get("top_p")),
-            },
-            "graph_structure": {
-                "nodes": nodes.len(),
-                "edges": edges,
-                "entry": &**entry,
-                "exit": exits,
-                "node_list": nodes.iter().map(|node| json!({
-                    "id": &*node.id,
-                    "type": kind_of_node(&node.kind),
-                })).collect::<Vec<_>>(),
-            },
+            "actor_details": details(&found, is_default),
+            "options": options(actor),
+            "graph_structure": structure(actor),
             "tools": tools,
-            "skills": all(&agents, |agent| &agent.skills),
-            "mcp_servers": all(&agents, |agent| &agent.mcp_servers),
+            "skills": all(&agents(actor), |agent| &agent.skills),
+            "mcp_servers": all(&agents(actor), |agent| &agent.mcp_servers),
             "access": {
                 "unsafe": actor.is_unsafe,
                 "filesystem": if writes { "sandbox, writing" } else { "sandbox, reading" },
                 "network": "restricted",
             },
-            "usage": {
-                // There are no actions yet.
-                "referenced_by_actions": 0,
-                "referenced_by_actors": referring,
-                "active_in_sessions": sessions,
-                "total_runs": runs,
-                "total_cost_usd": cost.as_usd(),
-                "avg_cost_per_run": average,
-            },
+            "usage": use_made.json(),
             "warnings": actor.warnings,
         }))
-        .panel(
-            Panel::new("Actor")
-                .row("Name", actor.name.clone())
-                .row("Description", actor.description.clone())
-                .row("Type", kind(actor.kind))
-                .row("Models", models(actor).join(", "))
-                .row("Default", yes_no(is_default))
-                .row("Unsafe", yes_no(actor.is_unsafe))
-                .row("Config", stored.map(|stored| stored.source.clone()))
-                .row("Hash", found.hash.clone())
-                .row("Created", stored.map(|stored| stored.created_at))
-                .row("Updated", stored.map(|stored| stored.updated_at)),
-        )
-        .table(
-            nodes.iter().fold(
-                Table::new("Nodes")
-                    .column("Node", Align::Left)
-                    .column("Type", Align::Left)
-                    .column("Next", Align::Left),
-                |table, node| {
-                    let next: Vec<&str> = node
-                        .edges
-                        .iter()
-                        .map(|edge| &*nodes[edge.target.0 as usize].id)
-                        .collect();
-                    table.row(vec![
-                        (&*node.id).into(),
-                        kind_of_node(&node.kind).into(),
-                        if node.is_exit {
-                            "(end)".into()
-                        } else {
-                            next.join(", ").into()
-                        },
-                    ])
-                },
-            ),
-        )
+        .panel(panel(&found, is_default))
+        .table(nodes(actor))
         .panel(
             Panel::new("Tools and Use")
                 .row("Tools", (!tools.is_empty()).then(|| tools.join(", ")))
-                .row("Runs", runs)
-                .row("Cost of all runs", cost)
-                .row("Sessions", sessions)
+                .row("Runs", use_made.runs)
+                .row("Cost of all runs", use_made.cost)
+                .row("Sessions", use_made.sessions)
                 .row(
                     "Referred to by",
-                    (!referring.is_empty()).then(|| referring.join(", ")),
+                    (!use_made.referring.is_empty()).then(|| use_made.referring.join(", ")),
                 ),
         )
         .info(format!(
-            "draw it with `agents actor graph {}`, run it with `agents actor run {} 'PROMPT'`",
-            actor.name, actor.name
+            "draw it with `agents actor graph {0}`, run it with `agents actor run {0} 'PROMPT'`",
+            actor.name
         ));
     let report = actor
         .warnings
         .iter()
         .fold(report, |report, warning| report.warn(warning.clone()));
     Ok(report.ok("Actor loaded"))
+}
+
+/// How an actor was used.
+struct Use {
+    runs: u64,
+    cost: MicroUsd,
+    sessions: u64,
+    referring: Vec<String>,
+}
+
+impl Use {
+    fn of(
+        context: &Context,
+        actors: &ActorService,
+        found: &FoundActor,
+        world: ActorWorld<'_>,
+    ) -> Result<Self, CommandError> {
+        let name = &found.actor.name;
+        let (runs, cost) = actors.totals(name)?;
+        let referring = if found.stored.is_some() {
+            actors.referring(name, world)?
+        } else {
+            Vec::new()
+        };
+        let sessions = match name.parse() {
+            Ok(name) => {
+                let filter = SessionFilter {
+                    actor: Some(name),
+                    limit: Some(1),
+                    ..SessionFilter::default()
+                };
+                context.sessions()?.list(&filter)?.0.matching
+            }
+            Err(_) => 0,
+        };
+        Ok(Self {
+            runs,
+            cost,
+            sessions,
+            referring,
+        })
+    }
+
+    fn json(&self) -> Value {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "an average for people needs no more digits"
+        )]
+        let average = (self.runs > 0).then(|| self.cost.as_usd() / self.runs as f64);
+        json!({
+            // There are no actions yet.
+            "referenced_by_actions": 0,
+            "referenced_by_actors": self.referring,
+            "active_in_sessions": self.sessions,
+            "total_runs": self.runs,
+            "total_cost_usd": self.cost.as_usd(),
+            "avg_cost_per_run": average,
+        })
+    }
+}
+
+fn details(found: &FoundActor, is_default: bool) -> Value {
+    let (actor, stored) = (&found.actor, found.stored.as_ref());
+    let (provider, model) = model_of(actor);
+    json!({
+        "name": actor.name,
+        "description": actor.description,
+        "provider": provider,
+        "model": model,
+        "models": models(actor),
+        "default": is_default,
+        "builtin": stored.is_none(),
+        "unsafe": actor.is_unsafe,
+        "type": actor.kind,
+        "role": actor.role,
+        "version": actor.version,
+        "created": stored.map(|stored| stored.created_at),
+        "updated": stored.map(|stored| stored.updated_at),
+        "config": stored.map(|stored| &stored.source),
+        "config_hash": found.hash,
+        "schema_version": super::manage::SCHEMA_VERSION,
+    })
+}
+
+fn options(actor: &Actor) -> Value {
+    let agents = agents(actor);
+    let first = agents.first();
+    json!({
+        "temperature": first.and_then(|agent| agent.temperature),
+        "max_tokens": first.and_then(|agent| agent.max_output_tokens),
+        "top_p": first.and_then(|agent| agent.options.get("top_p")),
+    })
+}
+
+fn structure(actor: &Actor) -> Value {
+    let nodes = &actor.graph.nodes;
+    let edges: usize = nodes.iter().map(|node| node.edges.len()).sum();
+    let exits: Vec<&str> = nodes
+        .iter()
+        .filter(|node| node.is_exit)
+        .map(|node| &*node.id)
+        .collect();
+    json!({
+        "nodes": nodes.len(),
+        "edges": edges,
+        "entry": &*nodes[actor.graph.entry.0 as usize].id,
+        "exit": exits,
+        "node_list": nodes.iter().map(|node| json!({
+            "id": &*node.id,
+            "type": kind_of_node(&node.kind),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn panel(found: &FoundActor, is_default: bool) -> Panel {
+    let (actor, stored) = (&found.actor, found.stored.as_ref());
+    Panel::new("Actor")
+        .row("Name", actor.name.clone())
+        .row("Description", actor.description.clone())
+        .row("Type", kind(actor.kind))
+        .row("Models", models(actor).join(", "))
+        .row("Default", yes_no(is_default))
+        .row("Unsafe", yes_no(actor.is_unsafe))
+        .row("Config", stored.map(|stored| stored.source.clone()))
+        .row("Hash", found.hash.clone())
+        .row("Created", stored.map(|stored| stored.created_at))
+        .row("Updated", stored.map(|stored| stored.updated_at))
+}
+
+fn nodes(actor: &Actor) -> Table {
+    let nodes = &actor.graph.nodes;
+    let table = Table::new("Nodes")
+        .column("Node", Align::Left)
+        .column("Type", Align::Left)
+        .column("Next", Align::Left);
+    table.rows(nodes.iter().map(|node| {
+        let next = node.edges.iter();
+        let next: Vec<&str> = next
+            .map(|edge| &*nodes[edge.target.0 as usize].id)
+            .collect();
+        vec![
+            (&*node.id).into(),
+            kind_of_node(&node.kind).into(),
+            if node.is_exit {
+                "(end)".into()
+            } else {
+                next.join(", ").into()
+            },
+        ]
+    }))
 }
 
 /// The kind of an actor, as files say it.
