@@ -105,6 +105,11 @@ const WORDS: &[(&str, &str, &str)] = &[
         "put it into a file of its own",
     ),
     (
+        "budget breached: Depth",
+        "values stand in each other too deep",
+        "use fewer levels",
+    ),
+    (
         "budget breached",
         "the file unfolds to more than can be read",
         "write less, and use fewer aliases",

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::confirm;
 use crate::arguments::Init;
-use crate::config::{Fallback, KEYS};
+use crate::config::KEYS;
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Report};
 
@@ -114,17 +114,12 @@ fn write_template(path: &Path) -> Result<bool, CommandError> {
             // Writing to a String cannot fail.
             let _written = writeln!(text, "\n[{table}]");
         }
-        let value = match key.default {
-            Fallback::Integer(number) => number.to_string(),
-            Fallback::Text(text) => format!("\"{text}\""),
-            Fallback::Automatic => "\"rich\"".to_owned(),
-            Fallback::DatabaseFile => "\"sqlite:///path/to/cleveragents.db\"".to_owned(),
-        };
         let _written = writeln!(
             text,
-            "# {} ({})\n# {name} = {value}",
+            "# {} ({})\n# {name} = {}",
             key.description,
-            key.allowed()
+            key.allowed(),
+            key.example()
         );
     }
     // Whole or not at all, and never over a file that somebody else made meanwhile.

@@ -16,6 +16,8 @@ pub enum Kind {
     Url,
     /// A name as given to things: `[[server:]namespace/]name`.
     Name,
+    /// A name of an actor.
+    Actor,
     /// A name of a model: `PROVIDER/MODEL`.
     Model,
     /// Names of models with commas between them.
@@ -167,7 +169,7 @@ impl Key {
                 }
                 false
             }
-            Kind::Name => text.parse::<Name>().is_ok(),
+            Kind::Name | Kind::Actor => text.parse::<Name>().is_ok(),
             Kind::Model => text.parse::<ModelName>().is_ok(),
             Kind::Models => models(text).is_some(),
             Kind::Choice(words) => words.contains(&text),
@@ -210,6 +212,7 @@ impl Key {
         match self.kind {
             Kind::Url => "a URL such as sqlite:///path or postgres://user@host/name".to_owned(),
             Kind::Name => "a name such as supervised or team/careful".to_owned(),
+            Kind::Actor => "an actor such as local/helper or openai/gpt-5.1".to_owned(),
             Kind::Model => "PROVIDER/MODEL, such as openai/gpt-5.1".to_owned(),
             Kind::Models => "names of models with commas between them".to_owned(),
             Kind::Tools => {
@@ -223,6 +226,30 @@ impl Key {
                 format!("a whole number from {minimum} to {maximum}")
             }
         }
+    }
+
+    /// A value that this key may be set to, in TOML; its default when there is one.
+    pub fn example(&self) -> String {
+        let text = match self.default {
+            Fallback::Integer(number) => return number.to_string(),
+            Fallback::Text(text) => text,
+            Fallback::DatabaseFile => "sqlite:///path/to/cleveragents.db",
+            Fallback::Automatic => match self.kind {
+                // Not the least: a budget of nothing pays for nothing.
+                Kind::Integer { minimum, maximum } => {
+                    return 500.clamp(minimum, maximum).to_string();
+                }
+                Kind::Flag => return "false".to_owned(),
+                Kind::Choice(words) => words.first().copied().unwrap_or_default(),
+                Kind::Url => "sqlite:///path/to/cleveragents.db",
+                Kind::Name => "team/careful",
+                Kind::Actor => "local/helper",
+                Kind::Model | Kind::Models => "openai/gpt-5.1",
+                Kind::Tools => "builtin/shell,local/*",
+                Kind::Safety => "careful",
+            },
+        };
+        format!("\"{text}\"")
     }
 
     /// A value as shown to people: the password of a URL is hidden.
@@ -285,6 +312,14 @@ mod tests {
                 (_, Fallback::Text(text)) => assert!(key.parse(text).is_ok()),
                 (_, Fallback::DatabaseFile) => {}
             }
+        }
+    }
+
+    #[test]
+    fn the_example_of_a_key_can_be_set() {
+        for key in KEYS {
+            let example: toml_edit::Value = key.example().parse().expect("TOML");
+            assert!(key.read(&example, None).is_ok(), "{}", key.name);
         }
     }
 

@@ -8,6 +8,100 @@ use serde_json::Value;
 
 use super::{agents, refuse};
 
+/// Commands on actors and contexts, with the exit code, the error and a part of the hint.
+const ACTORS: &str = "
+actor add | 2 CA-0101 |
+actor add --config none.yaml | 1 CA-0105 |
+actor add --config folder | 1 CA-0105 |
+actor add --config good.yaml | 4 CA-1002 | actor update
+actor add --config big.yaml | 2 CA-1003 |
+actor add --config latin.yaml | 2 CA-0107 | UTF-8
+actor add --config namespace.yaml | 2 CA-1004 | local/
+actor update --config new.yaml | 3 CA-1001 | actor add
+actor update --config none.yaml | 1 CA-0105 |
+actor list --custm | 2 CA-0101 | --custom
+actor show local/godo | 3 CA-1001 | local/good
+actor show '' | 3 CA-1001 | actor list
+actor show 'a b' | 3 CA-1001 | actor list
+actor show nobody/gpt-5 | 3 CA-1001 | actor list
+actor remove local/godo --yes | 3 CA-1001 | local/good
+actor remove local/good --yes | 4 CA-1006 | local/above
+actor remove local/above --yes | 4 CA-1006 | actor.default.general
+actor remove wild --yes | 4 CA-1006 | actor.default.review
+actor remove openai/gpt-4o --yes | 4 CA-1005 | openai/gpt-4o
+actor remove local/other | 5 CA-0106 | --yes
+actor set-default local/godo | 3 CA-1001 | local/good
+actor set-default local/good --role estimation | 2 CA-1008 | response_format
+actor set-default local/good --role king | 2 CA-0101 |
+actor graph | 2 CA-0101 |
+actor graph local/godo | 3 CA-1001 | local/good
+actor graph good --as png | 2 CA-0101 |
+actor graph good --config good.yaml | 2 CA-0101 |
+actor graph good --output folder | 1 CA-0105 |
+actor graph good --output none/x.svg | 1 CA-0105 |
+actor context show weekl | 3 CA-1029 | weekly
+actor context clear weekly | 5 CA-0106 | --yes
+actor context clear | 2 CA-0101 |
+actor context remove none --yes | 3 CA-1029 | context list
+actor context export none | 3 CA-1029 |
+actor context import good.yaml | 2 CA-1031 | context export
+actor context import latin.yaml | 2 CA-0107 | UTF-8
+";
+
+/// Runs that cannot be begun.
+const BEGINNINGS: &str = "
+actor run | 2 CA-0101 | prompt
+actor run good | 2 CA-0101 | prompt
+actor run good '' | 2 CA-0101 | prompt
+actor run good - | 2 CA-0101 | prompt
+actor run local/godo hi | 3 CA-1001 | local/good
+actor run good hi --prompt ho | 2 CA-0101 |
+actor run good hi --input { | 2 CA-0101 | {\"key\"
+actor run good hi --input [1] | 2 CA-0101 | {\"key\"
+actor run good hi --set team | 2 CA-0101 | team=core
+actor run good hi --set =x | 2 CA-0101 | team=core
+actor run good hi --skill none | 3 CA-1061 | skill list
+actor run good hi --mcp none | 3 CA-1041 | mcp list
+actor run good hi --tool 'a b' | 2 CA-0906 |
+actor run good hi --tool builtin/none | 2 CA-0906 |
+actor run good hi --temperature warm | 2 CA-0101 |
+actor run good hi --temperature 2.5 | 2 CA-0101 | 0 to 2
+actor run good hi --temperature NaN | 2 CA-0101 | 0 to 2
+actor run good hi --context 'a b' | 2 CA-1031 |
+actor run good hi --load-context none | 1 CA-0105 |
+actor run good hi --load-context good.yaml | 2 CA-1031 | context export
+actor run good hi --context a --load-context b | 2 CA-0101 |
+actor run wild hi | 1 CA-1007 | --unsafe
+actor run good hi --sandbox none | 3 CA-0640 |
+actor run good hi --project none | 3 CA-0631 |
+actor run good hi --rule 'may all' | 2 CA-0906 |
+actor run good hi --max-cost lots | 2 CA-0101 | 0.50
+actor run good hi --safety none | 3 CA-0922 |
+actor run --config none.yaml hi | 1 CA-0105 |
+actor run --config latin.yaml hi | 2 CA-0107 | UTF-8
+actor run good hi --config good.yaml | 2 CA-0101 | --config
+";
+
+/// Commands on runs.
+const RUNS: &str = "
+run show | 2 CA-0101 |
+run show 01ZZZZZZ | 3 CA-1021 | run list
+run show 01 | 3 CA-1021 | six or more
+run show '' | 3 CA-1021 | six or more
+run show nö | 3 CA-1021 | six or more
+run show {common} | 3 CA-1021 | run list
+run resume 01ZZZZZZ | 3 CA-1021 | run list
+run resume {complete} | 4 CA-1025 | run show
+run resume {failed} --redo --skip | 2 CA-0101 |
+run cancel 01ZZZZZZ | 3 CA-1021 | run list
+run cancel {complete} | 4 CA-1025 | run show
+run cancel {failed} | 4 CA-1025 | run show
+run replay 01ZZZZZZ | 3 CA-1021 | run list
+run replay {failed} | 4 CA-1025 | run resume
+run list --state done | 2 CA-0101 |
+run list --limit many | 2 CA-0101 |
+";
+
 fn write(agents: &Agents, name: &str, text: impl AsRef<[u8]>) {
     std::fs::write(agents.work().join(name), text).expect("a file");
 }
@@ -97,250 +191,50 @@ fn stored(agents: &Agents) -> Vec<Vec<String>> {
     rows
 }
 
+/// The words of a command; single quotes keep spaces, and nothing, in one.
+fn words(command: &str) -> Vec<&str> {
+    let parts = command.split('\'').enumerate();
+    parts
+        .flat_map(|(number, part)| {
+            if number % 2 == 1 {
+                vec![part]
+            } else {
+                part.split_whitespace().collect()
+            }
+        })
+        .collect()
+}
+
+/// Asserts that each command of a table is refused as it says there, and changes nothing.
+fn refused(agents: &Agents, cases: &str) {
+    let before = stored(agents);
+    for case in cases.trim().lines() {
+        let mut columns = case.split(" |");
+        let mut column = || columns.next().expect("three columns").trim();
+        let (command, ending, hint) = (words(column()), column(), column());
+        let (exit, code) = ending.split_once(' ').expect("exit code and error");
+        let error = refuse(agents, &command).with(exit.parse().expect("a number"), code);
+        let told = error["hint"].as_str().unwrap_or_default();
+        assert!(told.contains(hint), "{case}: {error}");
+        assert_eq!(stored(agents), before, "{case}");
+    }
+}
+
 #[test]
 fn commands_on_actors_that_cannot_be_carried_out_are_refused() {
     let (agents, ..) = furnished();
-    let before = stored(&agents);
-    let cases: [(&[&str], i32, &str, &str); 36] = [
-        (&["actor", "add"], 2, "CA-0101", ""),
-        (&["actor", "add", "--config", "none.yaml"], 1, "CA-0105", ""),
-        (&["actor", "add", "--config", "folder"], 1, "CA-0105", ""),
-        (
-            &["actor", "add", "--config", "good.yaml"],
-            4,
-            "CA-1002",
-            "actor update",
-        ),
-        (&["actor", "add", "--config", "big.yaml"], 2, "CA-1003", ""),
-        (
-            &["actor", "add", "--config", "latin.yaml"],
-            2,
-            "CA-0107",
-            "UTF-8",
-        ),
-        (
-            &["actor", "add", "--config", "namespace.yaml"],
-            2,
-            "CA-1004",
-            "local/",
-        ),
-        (
-            &["actor", "update", "--config", "new.yaml"],
-            3,
-            "CA-1001",
-            "actor add",
-        ),
-        (
-            &["actor", "update", "--config", "none.yaml"],
-            1,
-            "CA-0105",
-            "",
-        ),
-        (&["actor", "list", "--custm"], 2, "CA-0101", "--custom"),
-        (&["actor", "show", "local/godo"], 3, "CA-1001", "local/good"),
-        (&["actor", "show", ""], 3, "CA-1001", "actor list"),
-        (&["actor", "show", "a b"], 3, "CA-1001", "actor list"),
-        (
-            &["actor", "show", "nobody/gpt-5"],
-            3,
-            "CA-1001",
-            "actor list",
-        ),
-        (
-            &["actor", "remove", "local/godo", "--yes"],
-            3,
-            "CA-1001",
-            "local/good",
-        ),
-        (
-            &["actor", "remove", "local/good", "--yes"],
-            4,
-            "CA-1006",
-            "local/above",
-        ),
-        (
-            &["actor", "remove", "local/above", "--yes"],
-            4,
-            "CA-1006",
-            "actor.default.general",
-        ),
-        (
-            &["actor", "remove", "wild", "--yes"],
-            4,
-            "CA-1006",
-            "actor.default.review",
-        ),
-        (
-            &["actor", "remove", "openai/gpt-4o", "--yes"],
-            4,
-            "CA-1005",
-            "openai/gpt-4o",
-        ),
-        (&["actor", "remove", "local/other"], 5, "CA-0106", "--yes"),
-        (
-            &["actor", "set-default", "local/godo"],
-            3,
-            "CA-1001",
-            "local/good",
-        ),
-        (
-            &["actor", "set-default", "local/good", "--role", "estimation"],
-            2,
-            "CA-1008",
-            "response_format",
-        ),
-        (
-            &["actor", "set-default", "local/good", "--role", "king"],
-            2,
-            "CA-0101",
-            "",
-        ),
-        (&["actor", "graph"], 2, "CA-0101", ""),
-        (
-            &["actor", "graph", "local/godo"],
-            3,
-            "CA-1001",
-            "local/good",
-        ),
-        (&["actor", "graph", "good", "--as", "png"], 2, "CA-0101", ""),
-        (
-            &["actor", "graph", "good", "--config", "good.yaml"],
-            2,
-            "CA-0101",
-            "",
-        ),
-        (
-            &["actor", "graph", "good", "--output", "folder"],
-            1,
-            "CA-0105",
-            "",
-        ),
-        (
-            &["actor", "graph", "good", "--output", "none/x.svg"],
-            1,
-            "CA-0105",
-            "",
-        ),
-        (
-            &["actor", "context", "show", "weekl"],
-            3,
-            "CA-1029",
-            "weekly",
-        ),
-        (
-            &["actor", "context", "clear", "weekly"],
-            5,
-            "CA-0106",
-            "--yes",
-        ),
-        (&["actor", "context", "clear"], 2, "CA-0101", ""),
-        (
-            &["actor", "context", "remove", "none", "--yes"],
-            3,
-            "CA-1029",
-            "context list",
-        ),
-        (&["actor", "context", "export", "none"], 3, "CA-1029", ""),
-        (
-            &["actor", "context", "import", "good.yaml"],
-            2,
-            "CA-1031",
-            "context export",
-        ),
-        (
-            &["actor", "context", "import", "latin.yaml"],
-            2,
-            "CA-0107",
-            "UTF-8",
-        ),
-    ];
-    for (arguments, exit, code, hint) in cases {
-        let error = refuse(&agents, arguments).with(exit, code);
-        let told = error["hint"].as_str().unwrap_or_default();
-        assert!(told.contains(hint), "{arguments:?}: {error}");
-        assert_eq!(stored(&agents), before, "{arguments:?}");
-    }
+    refused(&agents, ACTORS);
 }
 
 #[test]
 fn a_run_that_cannot_be_begun_leaves_nothing() {
     let (agents, ..) = furnished();
-    let before = stored(&agents);
-    let cases: [(&[&str], i32, &str, &str); 30] = [
-        (&[], 2, "CA-0101", "prompt"),
-        (&["good"], 2, "CA-0101", "prompt"),
-        (&["good", ""], 2, "CA-0101", "prompt"),
-        (&["good", "-"], 2, "CA-0101", "prompt"),
-        (&["local/godo", "hi"], 3, "CA-1001", "local/good"),
-        (&["good", "hi", "--prompt", "ho"], 2, "CA-0101", ""),
-        (&["good", "hi", "--input", "{"], 2, "CA-0101", "{\"key\""),
-        (&["good", "hi", "--input", "[1]"], 2, "CA-0101", "{\"key\""),
-        (&["good", "hi", "--set", "team"], 2, "CA-0101", "team=core"),
-        (&["good", "hi", "--set", "=x"], 2, "CA-0101", "team=core"),
-        (
-            &["good", "hi", "--skill", "none"],
-            3,
-            "CA-1061",
-            "skill list",
-        ),
-        (&["good", "hi", "--mcp", "none"], 3, "CA-1041", "mcp list"),
-        (&["good", "hi", "--tool", "a b"], 2, "CA-0906", ""),
-        (&["good", "hi", "--tool", "builtin/none"], 2, "CA-0906", ""),
-        (&["good", "hi", "--temperature", "warm"], 2, "CA-0101", ""),
-        (
-            &["good", "hi", "--temperature", "2.5"],
-            2,
-            "CA-0101",
-            "0 to 2",
-        ),
-        (
-            &["good", "hi", "--temperature", "NaN"],
-            2,
-            "CA-0101",
-            "0 to 2",
-        ),
-        (&["good", "hi", "--context", "a b"], 2, "CA-1031", ""),
-        (&["good", "hi", "--load-context", "none"], 1, "CA-0105", ""),
-        (
-            &["good", "hi", "--load-context", "good.yaml"],
-            2,
-            "CA-1031",
-            "context export",
-        ),
-        (
-            &["good", "hi", "--context", "a", "--load-context", "b"],
-            2,
-            "CA-0101",
-            "",
-        ),
-        (&["wild", "hi"], 1, "CA-1007", "--unsafe"),
-        (&["good", "hi", "--sandbox", "none"], 3, "CA-0640", ""),
-        (&["good", "hi", "--project", "none"], 3, "CA-0631", ""),
-        (&["good", "hi", "--rule", "may all"], 2, "CA-0906", ""),
-        (&["good", "hi", "--max-cost", "lots"], 2, "CA-0101", "0.50"),
-        (&["good", "hi", "--safety", "none"], 3, "CA-0922", ""),
-        (&["--config", "none.yaml", "hi"], 1, "CA-0105", ""),
-        (&["--config", "latin.yaml", "hi"], 2, "CA-0107", "UTF-8"),
-        (
-            &["good", "hi", "--config", "good.yaml"],
-            2,
-            "CA-0101",
-            "--config",
-        ),
-    ];
-    for (arguments, exit, code, hint) in cases {
-        let arguments = [&["actor", "run"], arguments].concat();
-        let error = refuse(&agents, &arguments).with(exit, code);
-        let told = error["hint"].as_str().unwrap_or_default();
-        assert!(told.contains(hint), "{arguments:?}: {error}");
-        assert_eq!(stored(&agents), before, "{arguments:?}");
-    }
+    refused(&agents, BEGINNINGS);
 }
 
 #[test]
 fn commands_on_runs_that_cannot_be_carried_out_are_refused() {
     let (agents, complete, failed) = furnished();
-    let before = stored(&agents);
     // Both begin with what ids of the same time have in common.
     let common: String = complete
         .chars()
@@ -348,31 +242,11 @@ fn commands_on_runs_that_cannot_be_carried_out_are_refused() {
         .take_while(|(one, other)| one == other)
         .map(|(one, _)| one)
         .collect();
-    let cases: [(&[&str], i32, &str, &str); 16] = [
-        (&["show"], 2, "CA-0101", ""),
-        (&["show", "01ZZZZZZ"], 3, "CA-1021", "run list"),
-        (&["show", "01"], 3, "CA-1021", "six or more"),
-        (&["show", ""], 3, "CA-1021", "six or more"),
-        (&["show", "nö"], 3, "CA-1021", "six or more"),
-        (&["show", &common], 3, "CA-1021", "run list"),
-        (&["resume", "01ZZZZZZ"], 3, "CA-1021", "run list"),
-        (&["resume", &complete], 4, "CA-1025", "run show"),
-        (&["resume", &failed, "--redo", "--skip"], 2, "CA-0101", ""),
-        (&["cancel", "01ZZZZZZ"], 3, "CA-1021", "run list"),
-        (&["cancel", &complete], 4, "CA-1025", "run show"),
-        (&["cancel", &failed], 4, "CA-1025", "run show"),
-        (&["replay", "01ZZZZZZ"], 3, "CA-1021", "run list"),
-        (&["replay", &failed], 4, "CA-1025", "run resume"),
-        (&["list", "--state", "done"], 2, "CA-0101", ""),
-        (&["list", "--limit", "many"], 2, "CA-0101", ""),
-    ];
-    for (arguments, exit, code, hint) in cases {
-        let arguments = [&["run"], arguments].concat();
-        let error = refuse(&agents, &arguments).with(exit, code);
-        let told = error["hint"].as_str().unwrap_or_default();
-        assert!(told.contains(hint), "{arguments:?}: {error}");
-        assert_eq!(stored(&agents), before, "{arguments:?}");
-    }
+    let cases = RUNS
+        .replace("{complete}", &complete)
+        .replace("{failed}", &failed)
+        .replace("{common}", &common);
+    refused(&agents, &cases);
 }
 
 /// What a broken file of the corpus expects is tested where files are read; here that the program tells

@@ -50,9 +50,9 @@ fn the_first_configuration_file_can_be_read() {
     let listed = agents.data(&["config", "list"]);
     for key in listed["keys"].as_array().expect("a list") {
         let name = key["key"].as_str().expect("a name");
-        let last = name.rsplit('.').next().expect("a last part");
+        let (_, rest) = name.split_once('.').expect("a table and a key");
         assert!(
-            text.contains(&format!("# {last} = ")),
+            text.contains(&format!("# {rest} = ")),
             "{name} is in {text}"
         );
         assert_ne!(key["level"], "global", "{name} is not set");

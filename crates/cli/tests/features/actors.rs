@@ -14,7 +14,7 @@ use crate::tools::{docstring, in_sandbox};
 use crate::world::World;
 
 /// How long something that must happen may take on a machine with much else to do.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 fn data(world: &World) -> Value {
     let answer = world.answer();

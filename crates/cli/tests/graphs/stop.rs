@@ -153,10 +153,7 @@ fn a_call_that_was_cut_off_is_asked_about_and_never_made_twice_by_itself() {
     let mut child = world.start(&arguments.map(str::to_owned));
     let begun = Instant::now();
     while !folder.join("log.txt").exists() {
-        assert!(
-            begun.elapsed() < Duration::from_mins(1),
-            "the command runs"
-        );
+        assert!(begun.elapsed() < Duration::from_mins(1), "the command runs");
         std::thread::sleep(Duration::from_millis(10));
     }
     child.kill().expect("a program that is not reaped");

@@ -253,7 +253,7 @@ macro_rules! default_actors {
         #[doc = $description]
         pub static $constant: Key = Key {
             name: concat!("actor.default.", $role),
-            kind: Kind::Name,
+            kind: Kind::Actor,
             default: Fallback::Automatic,
             variable: $variable,
             scope: Scope::Person,
