@@ -23,7 +23,8 @@ mod take;
 
 pub use error::TurnError;
 pub use request::{
-    Ending, Interrupted, NoObserver, TurnObserver, TurnReport, TurnRequest, TurnSettings, TurnTools,
+    Ending, Interrupted, NoObserver, TurnAllowance, TurnObserver, TurnReport, TurnRequest,
+    TurnSettings, TurnTools, Unlimited,
 };
 pub(crate) use secrets::Secrets;
 pub use service::TurnService;

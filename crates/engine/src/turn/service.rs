@@ -212,6 +212,9 @@ impl TurnService {
             if report.steps >= request.settings.max_steps {
                 return Err(TurnError::TooManySteps(report.steps));
             }
+            if !request.allowance.ask() {
+                return Err(TurnError::Exhausted);
+            }
             report.steps += 1;
             request.observer.step(report.steps);
             let completion = self.ask(request, running, &earlier, &budget, &mut report)?;
@@ -220,6 +223,12 @@ impl TurnService {
                 report.answer = completion.message.text;
                 report.model = completion.model.to_string();
                 return Ok(report);
+            }
+            if !request
+                .allowance
+                .call(completion.message.calls.len() as u64)
+            {
+                return Err(TurnError::Exhausted);
             }
         }
     }

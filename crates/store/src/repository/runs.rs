@@ -3,7 +3,7 @@
 //! A step is stored once; the key on its path refuses a second one.
 
 use cleveragents_domain::{
-    EventKind, MicroUsd, NewEvent, Run, RunId, RunState, Timestamp, TokenUsage, Tokens,
+    EventKind, MicroUsd, NewEvent, Run, RunId, RunState, SessionId, Timestamp, TokenUsage, Tokens,
 };
 use serde_json::{Value, json};
 
@@ -351,4 +351,27 @@ pub fn totals(reader: &mut dyn Reader, actor: &str) -> Result<(u64, MicroUsd), E
         )?
         .ok_or_else(|| Error::stored("a sum", "is missing"))?;
     Ok((row.take()?, MicroUsd(row.take()?)))
+}
+
+/// The conversations of a run: those of its steps, and the one to which calls of its nodes belong.
+pub fn sessions(reader: &mut dyn Reader, id: RunId) -> Result<Vec<SessionId>, Error> {
+    // Their ids begin with the moment of the run's, as ten characters: so the owner, which has no index,
+    // is looked at for few of them.
+    let whole = id.to_string();
+    let moment = whole.get(..10).unwrap_or_default();
+    let last = format!("{moment:Z<26}");
+    reader
+        .query(
+            "SELECT session_id FROM sessions \
+             WHERE session_id >= ?1 AND session_id <= ?2 AND owner = ?3 ORDER BY session_id",
+            params![moment, last, owner(id)],
+        )?
+        .into_iter()
+        .map(|mut row| row.take())
+        .collect()
+}
+
+/// The owner of the conversations of a run.
+pub fn owner(id: RunId) -> String {
+    format!("run {id}")
 }

@@ -66,9 +66,6 @@ pub(super) fn run(
     if let Some(said) = earlier(&contexts, &arguments)? {
         input.insert("messages".to_owned(), Value::Array(said));
     }
-    let Value::Object(input) = redactor.value(&Value::Object(input)) else {
-        return Err(CommandError::internal("the input is no object"));
-    };
     let kept = Kept {
         ground: arguments.ground.clone(),
         skills: arguments.skill.clone(),
@@ -289,6 +286,7 @@ impl Launch<'_> {
         let watcher = Watcher::new(context.printer, self.is_stream);
         let limit = [
             max_cost,
+            actor.graph.limits.max_cost,
             safety.guards.total_cost(&safety.profile),
             context.settings.budget_per_session(),
         ];
