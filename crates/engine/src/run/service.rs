@@ -345,9 +345,21 @@ impl RunService {
         match self.take(id) {
             Ok(lease) => {
                 let fence = (lease.subject().clone(), lease.token());
+                let why = RunError::Cancelled;
                 let is_ended = self.engine.write(move |unit| {
                     leases::require(unit, &fence.0, fence.1)?;
-                    runs::cancel(unit, id)
+                    let taken = taken::of_run(unit, id)?;
+                    runs::cancel(
+                        unit,
+                        id,
+                        &Ended {
+                            result: None,
+                            error: Some((why.to_string(), why.code().as_str().to_owned())),
+                            usage: taken.usage,
+                            model_calls: taken.model_calls,
+                            tool_calls: taken.tool_calls,
+                        },
+                    )
                 })?;
                 if is_ended {
                     Ok(true)

@@ -6,6 +6,8 @@ use cleveragents_models::ChatMessage;
 use cleveragents_store::{Error, Reader, invocations, runs, sessions, turns};
 use serde_json::Value;
 
+use crate::turn::is_for_a_person;
+
 /// What a whole run took, failed and unfinished steps included.
 pub(super) fn of_run(reader: &mut dyn Reader, run: RunId) -> Result<Taken, Error> {
     let mut taken = Taken::default();
@@ -25,10 +27,12 @@ pub(super) fn of_session(reader: &mut dyn Reader, session: SessionId) -> Result<
         let steps = turns::steps(reader, id)?;
         model_calls += steps.iter().filter(|step| answered(step).is_some()).count() as u64;
     }
+    let calls = invocations::of_session(reader, session)?;
     Ok(Taken {
         usage,
         model_calls,
-        tool_calls: invocations::of_session(reader, session)?.len() as u64,
+        // What waits for a person was not done yet.
+        tool_calls: calls.iter().filter(|row| !is_for_a_person(row)).count() as u64,
     })
 }
 

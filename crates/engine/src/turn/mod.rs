@@ -26,6 +26,7 @@ pub use request::{
     Ending, Interrupted, NoObserver, TurnAllowance, TurnObserver, TurnReport, TurnRequest,
     TurnSettings, TurnTools, Unlimited,
 };
+pub(crate) use resume::is_for_a_person;
 pub(crate) use secrets::Secrets;
 pub use service::TurnService;
 pub use system::{instructions, project_instructions};
