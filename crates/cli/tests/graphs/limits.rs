@@ -10,8 +10,8 @@ const READER: &str = "
 price: {input: 1000, output: 1000}
 at_end: start_over
 answers:
-- calls: [{name: builtin_file-read, arguments: {path: notes.txt}}]
-- calls: [{name: builtin_file-read, arguments: {path: notes.txt, offset: 1}}]
+- calls: [{name: builtin_S_file-read, arguments: {path: notes.txt}}]
+- calls: [{name: builtin_S_file-read, arguments: {path: notes.txt, offset: 1}}]
 ";
 
 /// A world with an actor that has one node, asks the reader, and has these limits.
