@@ -107,3 +107,16 @@ fn a_run_that_waits_can_be_given_up_and_says_so() {
     assert_eq!(cancelled["run"]["error_code"], "CA-1024");
     assert_eq!(cancelled["run"]["usage"]["model_calls"], 1);
 }
+
+#[test]
+fn a_drawing_for_programs_is_one_document_like_everything_else() {
+    let world = World::new();
+    let data = world.agents.data(&["actor", "graph", "local/five"]);
+    let drawing = data["drawing"].as_str().expect("text");
+    assert!(
+        drawing.starts_with("local/five (graph, 5 nodes)"),
+        "{drawing}"
+    );
+    let plain = world.agents.run(&["actor", "graph", "local/five"]);
+    assert_eq!(plain.out, drawing);
+}

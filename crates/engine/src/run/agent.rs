@@ -58,7 +58,7 @@ impl Work<'_> {
         let mut prompt = Some(call.prompt.clone());
         // What conversations took that earlier attempts at the run left failed.
         let mut lost = Taken::default();
-        let mut is_known = false;
+        let (mut is_known, mut has_told) = (false, false);
         loop {
             let key = format!("{}~{}~{number}", call.path, call.attempt);
             let session = self.run.session(&key);
@@ -81,6 +81,13 @@ impl Work<'_> {
                     let taken = lost.plus(self.taken(session).map_err(broken)?);
                     match answer(agent.response_format.as_ref(), &text) {
                         Ok(value) => return Ok(Answer { value, taken }),
+                        // An earlier attempt at the run gave up on it: this one asks anew.
+                        Err(_) if turns > CORRECTIONS && !has_told => {
+                            lost = taken;
+                            number += 1;
+                            is_known = false;
+                            continue;
+                        }
                         Err(why) if turns > CORRECTIONS => {
                             return Err(Failure {
                                 kind: FailureKind::Failed,
@@ -99,6 +106,7 @@ impl Work<'_> {
                     taken: lost.plus(failure.taken),
                     ..failure
                 })?;
+            has_told = true;
         }
     }
 

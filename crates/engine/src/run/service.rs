@@ -330,7 +330,7 @@ impl RunService {
                 })
             })
             .collect::<Result<_, Error>>()?;
-        let owner = self.leases.holder(&subject(id))?;
+        let owner = self.leases.worker(&subject(id))?;
         Ok(RunView {
             run,
             owner: owner.map(|lease| lease.owner.to_string()),
