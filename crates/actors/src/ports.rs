@@ -35,8 +35,23 @@ pub struct AgentCall<'a> {
     pub deadline: Option<Instant>,
     /// Which attempt this is, from 0.
     pub attempt: u32,
+    /// What the limits of the run leave for it.
+    pub allowance: &'a dyn Allowance,
     /// What stops it.
     pub cancel: &'a Cancel,
+}
+
+/// What the limits of a run leave for a node that asks a model, which may take many questions and calls.
+/// Whoever does its work says each of them before it is made; other nodes at work share the limits.
+pub trait Allowance: Sync {
+    /// Counts what earlier attempts at the run took for this node.
+    fn count(&self, taken: Taken);
+
+    /// Claims a question to a model. Where that is refused, the node has to end with a failure.
+    fn ask(&self) -> bool;
+
+    /// Claims calls of tools, in the same way: all of them or none.
+    fn call(&self, calls: u64) -> bool;
 }
 
 /// A call of a tool.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
 use crate::expression::Names;
-use crate::graph::Key;
+use crate::graph::{Actor, Key};
 
 /// The keys that mean something to the runner.
 pub(crate) mod key {
@@ -189,6 +189,22 @@ impl State {
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key)
+    }
+
+    /// Whether a run of this actor can begin with these values. A key that could be read but never
+    /// updated would end the run only after work was done for it.
+    pub fn check_begin(&self, actor: &Actor) -> Result<(), String> {
+        for (name, value) in &self.values {
+            let nothing = match Reducer::of(name, &actor.graph.keys) {
+                Reducer::Replace => Value::Null,
+                Reducer::Append => Value::Array(Vec::new()),
+                Reducer::Merge => Value::Object(Map::new()),
+                Reducer::Sum => Value::from(0),
+            };
+            self.check_key(name, &nothing, &actor.graph.keys)
+                .map_err(|why| format!("{why} (the value is {})", kind_of(value)))?;
+        }
+        Ok(())
     }
 
     /// Sets a key, whatever its reducer is.

@@ -126,14 +126,26 @@ impl LeaseService {
         Ok(self.engine.read(|reader| leases::holder(reader, subject))?)
     }
 
+    /// Who works under the lease of a subject: its holder, unless that is dead or its time is over.
+    pub fn worker(&self, subject: &LeaseSubject) -> Result<Option<Lease>, LeaseError> {
+        let (now, holder) = self.engine.read(|reader| {
+            Ok::<_, cleveragents_store::Error>((
+                leases::clock(reader)?,
+                leases::holder(reader, subject)?,
+            ))
+        })?;
+        Ok(holder.filter(|lease| !is_stale(lease, now)))
+    }
+
     /// Leases whose owner is dead or whose time is over.
     pub fn stale(&self) -> Result<Vec<Lease>, LeaseError> {
         let (now, held) = self.engine.read(|reader| {
             Ok::<_, cleveragents_store::Error>((leases::clock(reader)?, leases::held(reader)?))
         })?;
-        let is_stale =
-            |lease: &Lease| lease.expires_at <= now || liveness(&lease.owner) == Liveness::Dead;
-        Ok(held.into_iter().filter(is_stale).collect())
+        Ok(held
+            .into_iter()
+            .filter(|lease| is_stale(lease, now))
+            .collect())
     }
 
     /// Frees the leases of dead owners and says which. One that is renewed meanwhile stays.
@@ -150,6 +162,10 @@ impl LeaseService {
         }
         Ok(released)
     }
+}
+
+fn is_stale(lease: &Lease, now: Timestamp) -> bool {
+    lease.expires_at <= now || liveness(&lease.owner) == Liveness::Dead
 }
 
 /// A lease in hand. Dropping it gives it back.

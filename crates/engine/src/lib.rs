@@ -58,6 +58,7 @@ pub use tool::{
     StoreBudget, StoreLedger, ToolError, ToolService,
 };
 pub use turn::{
-    Ending, Interrupted, NoObserver, TakenSession, TurnError, TurnObserver, TurnReport,
-    TurnRequest, TurnService, TurnSettings, TurnTools, Waiting, instructions, project_instructions,
+    Ending, Interrupted, NoObserver, TakenSession, TurnAllowance, TurnError, TurnObserver,
+    TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Unlimited, Waiting,
+    instructions, project_instructions,
 };

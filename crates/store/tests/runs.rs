@@ -134,7 +134,7 @@ fn a_run_moves_only_where_it_can() {
         assert!(end(RunState::Complete));
         assert!(!resume(), "it is over");
         let cancelled = engine
-            .write(move |unit| runs::cancel(unit, run))
+            .write(move |unit| runs::cancel(unit, run, &Ended::default()))
             .expect("stored");
         assert!(!cancelled, "it is over");
         let found = engine

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::budget::Call;
+use super::budget::{Call, Claim};
 use super::halt::Halt;
 use super::reach::Reach;
 use super::view::{View, text_of};
 use super::walk::{Scene, Tally, Walk};
 use crate::graph::{Actor, AgentNode, Key, Memory, Node, SubgraphNode, ToolNode};
-use crate::ports::{AgentCall, Answer, Failure, ToolStep};
+use crate::ports::{AgentCall, Allowance as _, Answer, Failure, Taken, ToolStep};
 use crate::state::{Reducer, State, key};
 
 /// What a step needs to have its work done.
@@ -57,6 +57,7 @@ impl Asker<'_> {
         let answer = self.attempts(|asker, attempt, reach| {
             let scene = asker.scene;
             scene.budget.begin_call(Call::Model)?;
+            let claim = scene.budget.claim();
             let answer = scene.common.executor.agent(&AgentCall {
                 path: asker.path,
                 actor: scene.actor,
@@ -67,9 +68,10 @@ impl Asker<'_> {
                 is_streamed: asker.is_shown,
                 deadline: reach.deadline,
                 attempt,
+                allowance: &claim,
                 cancel: &reach.cancel,
             });
-            asker.took(answer, reach)
+            asker.took(answer, claim, reach)
         })?;
         Ok((prompt, answer))
     }
@@ -91,10 +93,13 @@ impl Asker<'_> {
         self.attempts(|asker, attempt, reach| {
             while let Some(call) = node.calls.get(answers.len()) {
                 reach.check()?;
-                asker.scene.budget.begin_call(Call::Tool)?;
                 let arguments = view
                     .fill(&call.arguments)
                     .map_err(|why| Halt::expression(asker.path, why))?;
+                let claim = asker.scene.budget.claim();
+                if !claim.call(1) {
+                    return Err(claim.settle(Taken::default()).unwrap_or(Halt::Stopped));
+                }
                 let answer = asker.scene.common.executor.tool(&ToolStep {
                     path: asker.path,
                     number: answers.len(),
@@ -105,7 +110,7 @@ impl Asker<'_> {
                     attempt,
                     cancel: &reach.cancel,
                 });
-                answers.push(asker.took(answer, reach)?);
+                answers.push(asker.took(answer, claim, reach)?);
             }
             Ok(())
         })?;
@@ -115,15 +120,20 @@ impl Asker<'_> {
         })
     }
 
-    /// Counts what an answer took, or a failure.
-    fn took(&mut self, answer: Result<Answer, Failure>, reach: &Reach<'_>) -> Result<Value, Halt> {
+    /// Counts what an answer took, or a failure. Of a failure for want of something the limit is told.
+    fn took(
+        &mut self,
+        answer: Result<Answer, Failure>,
+        claim: Claim<'_>,
+        reach: &Reach<'_>,
+    ) -> Result<Value, Halt> {
         let (taken, result) = match answer {
             Ok(answer) => (answer.taken, Ok(answer.value)),
             Err(failure) => (failure.taken, Err(Halt::failed(self.path, failure, reach))),
         };
-        self.scene.budget.take(taken);
         self.tally.taken = self.tally.taken.plus(taken);
-        result
+        let limit = claim.settle(taken);
+        result.map_err(|halt| limit.unwrap_or(halt))
     }
 
     /// Makes attempts, each in its time, until one succeeds or none is left.

@@ -2,19 +2,32 @@
 //! it have taken too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::error::LimitKind;
 use super::halt::Halt;
 use crate::graph::Limits;
-use crate::ports::{Inside, Taken};
+use crate::ports::{Allowance, Inside, Taken};
 
 pub(super) struct Budget<'a> {
     above: Option<&'a Self>,
     limits: Limits,
     depth: u32,
     steps: AtomicU64,
-    taken: Mutex<Taken>,
+    count: Mutex<Count>,
+}
+
+/// What was taken, and what is claimed by nodes that are at work.
+#[derive(Default)]
+struct Count {
+    taken: Taken,
+    claimed: Calls,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Calls {
+    models: u64,
+    tools: u64,
 }
 
 /// What a node is about to do.
@@ -40,7 +53,7 @@ impl<'a> Budget<'a> {
             limits,
             depth,
             steps: AtomicU64::new(0),
-            taken: Mutex::default(),
+            count: Mutex::default(),
         }
     }
 
@@ -53,7 +66,16 @@ impl<'a> Budget<'a> {
     }
 
     pub(super) fn taken(&self) -> Taken {
-        *self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.count).taken
+    }
+
+    /// Claims for a node that begins to work.
+    pub(super) fn claim(&self) -> Claim<'_> {
+        Claim {
+            budget: self,
+            calls: Mutex::default(),
+            refused: OnceLock::new(),
+        }
     }
 
     /// The limit on time is reached.
@@ -101,29 +123,35 @@ impl<'a> Budget<'a> {
     /// A question or a call begins: there must be something left for it.
     pub(super) fn begin_call(&self, call: Call) -> Result<(), Halt> {
         for budget in self.chain() {
-            let (limits, taken) = (&budget.limits, budget.taken());
-            let (kind, limit, calls) = match call {
-                Call::Model => (
-                    LimitKind::ModelCalls,
-                    limits.max_model_calls,
-                    taken.model_calls,
-                ),
-                Call::Tool => (
-                    LimitKind::ToolCalls,
-                    limits.max_tool_calls,
-                    taken.tool_calls,
-                ),
-            };
-            if let Some(limit) = limit
-                && calls >= limit
-            {
-                return Err(budget.reached(kind, limit));
-            }
-            if let Some(limit) = limits.max_cost
-                && taken.usage.cost_micro_usd >= limit
-            {
-                return Err(budget.reached(LimitKind::Cost, limit.0));
-            }
+            budget.require(call, 1, &lock(&budget.count))?;
+        }
+        Ok(())
+    }
+
+    /// Whether so many more are within the limits of this one.
+    fn require(&self, call: Call, more: u64, count: &Count) -> Result<(), Halt> {
+        let (limits, taken, claimed) = (&self.limits, &count.taken, count.claimed);
+        let (kind, limit, calls) = match call {
+            Call::Model => (
+                LimitKind::ModelCalls,
+                limits.max_model_calls,
+                taken.model_calls.saturating_add(claimed.models),
+            ),
+            Call::Tool => (
+                LimitKind::ToolCalls,
+                limits.max_tool_calls,
+                taken.tool_calls.saturating_add(claimed.tools),
+            ),
+        };
+        if let Some(limit) = limit
+            && calls.saturating_add(more) > limit
+        {
+            return Err(self.reached(kind, limit));
+        }
+        if let Some(limit) = limits.max_cost
+            && taken.usage.cost_micro_usd >= limit
+        {
+            return Err(self.reached(LimitKind::Cost, limit.0));
         }
         Ok(())
     }
@@ -134,7 +162,7 @@ impl<'a> Budget<'a> {
             return;
         }
         for budget in self.chain() {
-            let mut taken = budget.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            let taken = &mut lock(&budget.count).taken;
             *taken = taken.plus(more);
         }
     }
@@ -181,6 +209,101 @@ impl<'a> Budget<'a> {
         }
         Ok(())
     }
+}
+
+/// What a node at work has claimed of the limits of its actor and of those above, so that nodes at work at
+/// the same time do not exceed them together.
+pub(super) struct Claim<'a> {
+    budget: &'a Budget<'a>,
+    calls: Mutex<Calls>,
+    /// The limit that was reached.
+    refused: OnceLock<Halt>,
+}
+
+impl Claim<'_> {
+    /// Claims so many more, from every budget or from none.
+    fn more(&self, call: Call, more: u64) -> bool {
+        if self.refused.get().is_some() {
+            return false;
+        }
+        let calls = Calls::of(call, more);
+        for (below, budget) in self.budget.chain().enumerate() {
+            let mut count = lock(&budget.count);
+            if let Err(halt) = budget.require(call, more, &count) {
+                drop(count);
+                for budget in self.budget.chain().take(below) {
+                    lock(&budget.count).claimed.give_back(calls);
+                }
+                // Of two refusals the first is told.
+                let _told = self.refused.set(halt);
+                return false;
+            }
+            count.claimed.add(calls);
+        }
+        lock(&self.calls).add(calls);
+        true
+    }
+
+    /// The work is over: what was claimed becomes what was taken. Gives the limit that ended it, if one did.
+    pub(super) fn settle(self, taken: Taken) -> Option<Halt> {
+        let calls = *lock(&self.calls);
+        for budget in self.budget.chain() {
+            let mut count = lock(&budget.count);
+            count.claimed.give_back(calls);
+            count.taken = count.taken.plus(taken);
+        }
+        self.refused.into_inner()
+    }
+}
+
+impl Allowance for Claim<'_> {
+    fn count(&self, taken: Taken) {
+        let calls = Calls {
+            models: taken.model_calls,
+            tools: taken.tool_calls,
+        };
+        for budget in self.budget.chain() {
+            lock(&budget.count).claimed.add(calls);
+        }
+        lock(&self.calls).add(calls);
+    }
+
+    fn ask(&self) -> bool {
+        self.more(Call::Model, 1)
+    }
+
+    fn call(&self, calls: u64) -> bool {
+        self.more(Call::Tool, calls)
+    }
+}
+
+impl Calls {
+    const fn of(call: Call, number: u64) -> Self {
+        match call {
+            Call::Model => Self {
+                models: number,
+                tools: 0,
+            },
+            Call::Tool => Self {
+                models: 0,
+                tools: number,
+            },
+        }
+    }
+
+    const fn add(&mut self, more: Self) {
+        self.models = self.models.saturating_add(more.models);
+        self.tools = self.tools.saturating_add(more.tools);
+    }
+
+    const fn give_back(&mut self, less: Self) {
+        self.models = self.models.saturating_sub(less.models);
+        self.tools = self.tools.saturating_sub(less.tools);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Both limits, whichever is narrower.

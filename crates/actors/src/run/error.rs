@@ -106,6 +106,22 @@ pub enum RunError {
     },
 }
 
+impl RunError {
+    /// Whether going on with the run, which keeps the files it began with, would come to the same.
+    pub const fn would_repeat(&self) -> bool {
+        match self {
+            // The time begins anew.
+            Self::Limit { kind, .. } => !matches!(kind, LimitKind::Timeout),
+            Self::Expression { .. } | Self::Nowhere { .. } => true,
+            Self::Node { .. }
+            | Self::Cancelled
+            | Self::HumanNeeded { .. }
+            | Self::Log(_)
+            | Self::Broken { .. } => false,
+        }
+    }
+}
+
 impl Diagnose for RunError {
     fn code(&self) -> Code {
         match self {

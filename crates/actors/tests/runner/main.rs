@@ -3,6 +3,7 @@
 mod bench;
 mod draft;
 mod kinds;
+mod limits;
 mod resume;
 mod shapes;
 mod together;

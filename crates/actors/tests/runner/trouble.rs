@@ -184,7 +184,7 @@ fn a_repeated_subgraph_begins_anew_under_paths_of_its_own() {
     );
 }
 
-fn limit_of(error: &RunError) -> (LimitKind, u64) {
+pub(crate) fn limit_of(error: &RunError) -> (LimitKind, u64) {
     match error {
         RunError::Limit { kind, limit } => (*kind, *limit),
         error => panic!("another error: {error}"),

@@ -182,8 +182,8 @@ pub(crate) struct ActorRun {
     /// A tool, or tools like builtin/git-*, that every model of it may call; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub(crate) tool: Vec<String>,
-    /// How freely models choose words
-    #[arg(long, value_name = "NUMBER")]
+    /// How freely models choose words, from 0 to 2
+    #[arg(long, value_name = "NUMBER", value_parser = temperature)]
     pub(crate) temperature: Option<f64>,
     /// Go on with this named conversation, and add to it
     #[arg(long, value_name = "NAME", conflicts_with = "load_context")]
@@ -227,6 +227,14 @@ pub(crate) struct RunGround {
     pub(crate) max_cost: Option<String>,
     #[command(flatten)]
     pub(crate) safety: SafetyOptions,
+}
+
+/// The same bounds as in files of actors.
+fn temperature(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(given) if (0.0..=2.0).contains(&given) => Ok(given),
+        _ => Err("write a number from 0 to 2".to_owned()),
+    }
 }
 
 #[derive(Debug, Subcommand)]

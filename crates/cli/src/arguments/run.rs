@@ -9,11 +9,13 @@ pub(crate) enum Run {
     List(RunList),
     /// Show a run step by step
     #[command(after_help = "Examples:
+  agents run show
   agents run show 01JX3Q
   agents --format json run show 01JX3Q")]
     Show {
-        #[command(flatten)]
-        run: RunReference,
+        /// The run: its id, or the first 6 or more characters of it; the newest when not given
+        #[arg(value_name = "RUN")]
+        run: Option<String>,
     },
     /// Go on with a run that was cut off, failed, was stopped or waits for a person
     #[command(

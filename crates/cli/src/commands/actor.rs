@@ -55,16 +55,27 @@ pub(super) fn run(context: &Context, command: Actor) -> Result<Option<Report>, C
                 Drawing::Mermaid => cleveragents_actors::draw::mermaid(&found.actor),
                 Drawing::Svg => cleveragents_actors::draw::svg(&found.actor),
             };
-            return draw(&drawn, output.as_deref());
+            return draw(context, &found.actor.name, &drawn, output.as_deref());
         }
         Actor::Context(command) => return contexts::run(context, command),
     };
     Ok(Some(report))
 }
 
-fn draw(drawn: &str, output: Option<&Path>) -> Result<Option<Report>, CommandError> {
+fn draw(
+    context: &Context,
+    actor: &str,
+    drawn: &str,
+    output: Option<&Path>,
+) -> Result<Option<Report>, CommandError> {
     let Some(path) = output else {
-        return write_document(drawn.as_bytes()).map(|()| None);
+        if context.printer.format().is_human() {
+            return write_document(drawn.as_bytes()).map(|()| None);
+        }
+        let data = serde_json::json!({"actor": actor, "drawing": drawn});
+        return Ok(Some(
+            Report::new("actor graph").data(data).ok("Actor drawn"),
+        ));
     };
     write_file(path, drawn.as_bytes())?;
     Ok(Some(

@@ -11,8 +11,8 @@ use std::time::Duration;
 use cleveragents_domain::{MicroUsd, Session, SessionId, Turn};
 use cleveragents_engine::{
     ActorService, NoObserver, SandboxWorkspace, SessionService, SpendScope, ToolService, TurnError,
-    TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Waiting,
-    instructions, project_instructions,
+    TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Unlimited,
+    Waiting, instructions, project_instructions,
 };
 use cleveragents_models::{CancellationToken, Catalogue, ModelName};
 use cleveragents_process::Cancel;
@@ -209,6 +209,7 @@ impl<'c> Conversation<'c> {
             scopes: self.scopes(session),
             redactor: self.catalogue.redactor(),
             settings: TurnSettings::default(),
+            allowance: &Unlimited,
             observer: asked.observer,
             cancel: asked.cancel,
             stop: asked.stop.clone(),

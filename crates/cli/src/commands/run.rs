@@ -2,7 +2,7 @@
 
 mod show;
 
-use cleveragents_domain::{Run as StoredRun, RunState};
+use cleveragents_domain::{ActorName, Run as StoredRun, RunState};
 use cleveragents_engine::{RunService, RunServiceError};
 use cleveragents_store::runs::RunFilter;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ pub(super) fn run(context: &Context, command: Run) -> Result<Report, CommandErro
     let runs = RunService::new(context.engine()?, context.sessions()?);
     match command {
         Run::List(filter) => list(&runs, &filter),
-        Run::Show { run } => show::run(&runs, &run.run),
+        Run::Show { run } => show::run(&runs, run.as_deref()),
         Run::Resume(arguments) => launch::resume(context, &runs, &arguments),
         Run::Cancel { run } => cancel(&runs, &run.run),
         Run::Replay { run } => replay(context, &runs, &run.run),
@@ -26,7 +26,7 @@ pub(super) fn run(context: &Context, command: Run) -> Result<Report, CommandErro
 
 fn list(runs: &RunService, arguments: &RunList) -> Result<Report, CommandError> {
     let page = runs.list(&RunFilter {
-        actor: arguments.actor.clone(),
+        actor: arguments.actor.as_deref().map(whole_name),
         state: arguments.state.map(RunStateName::state),
         offset: arguments.offset,
         limit: arguments.limit,
@@ -71,6 +71,14 @@ fn list(runs: &RunService, arguments: &RunList) -> Result<Report, CommandError> 
         report
     };
     Ok(report.ok(format!("{} listed", counted(count, "run"))))
+}
+
+/// The name under which runs of an actor are stored: without a namespace it is one of ours.
+fn whole_name(name: &str) -> String {
+    match name.parse::<ActorName>() {
+        Ok(whole) if !name.contains('/') => whole.to_string(),
+        _ => name.to_owned(),
+    }
 }
 
 pub(super) fn state_cell(state: RunState) -> Cell {

@@ -162,6 +162,9 @@ fn a_call_that_was_cut_off_is_asked_about_and_never_made_twice_by_itself() {
         .as_str()
         .expect("an id")
         .to_owned();
+    let left = world.run(&["run", "show", &run]);
+    assert_eq!(left.json()["data"]["owner"], Value::Null, "{left:?}");
+    assert_eq!(left.json()["status"], "warn", "nobody works on it");
     let asked = world.run(&["run", "resume", &run]);
     assert_eq!(asked.code, Some(5), "{asked:?}");
     assert_eq!(error(&asked)["code"], "CA-1027");
@@ -184,4 +187,25 @@ fn an_answer_that_does_not_fit_its_format_is_asked_for_again() {
     let data = world.agents.data(&["actor", "run", "local/score", "x"]);
     assert_eq!(data["response"]["value"]["score"], 4);
     assert_eq!(data["usage"]["model_calls"], 2);
+}
+
+#[test]
+fn a_run_that_failed_for_the_form_of_its_answers_asks_anew_when_it_is_gone_on_with() {
+    let world = World::new();
+    let script = world.agents.work().join("score.yaml");
+    std::fs::write(&script, "answers:\n- {when: '.', text: four}\n").expect("a file");
+    world.add(
+        "name: local/score\ntype: llm\ndescription: d\nmodel: scripted/score.yaml\nresponse_format:\n  \
+         type: object\n  properties: {score: {type: integer}}\n  required: [score]\n",
+    );
+    let answer = world.run(&["actor", "run", "local/score", "x"]);
+    assert_eq!(error(&answer)["code"], "CA-1022", "{answer:?}");
+    let run = world.newest().expect("a run");
+    assert_eq!(run["usage"]["model_calls"], 3);
+    std::fs::write(&script, "answers:\n- {when: '.', text: '{\"score\": 4}'}\n").expect("a file");
+    let resumed = world.run(&["run", "resume", run["id"].as_str().expect("an id")]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    let data = resumed.json()["data"].clone();
+    assert_eq!(data["response"]["value"]["score"], 4);
+    assert_eq!(data["usage"]["model_calls"], 4, "those of both attempts");
 }

@@ -175,16 +175,7 @@ impl ContextService {
     fn checked(&self, said: &[ExportedMessage]) -> Result<Vec<Appended>, ContextServiceError> {
         said.iter()
             .map(|message| {
-                let role = match message.role.as_str() {
-                    "assistant" => Role::Assistant,
-                    "system" => Role::System,
-                    "user" => Role::User,
-                    other => {
-                        return Err(ContextServiceError::Malformed(format!(
-                            "there is no role `{other}`; write user, assistant or system"
-                        )));
-                    }
-                };
+                let role = role(&message.role)?;
                 let content = message.content.clone();
                 let message: NewMessage = self.sessions.message(role, content, Metadata::new())?;
                 Ok(Appended::from(message))
@@ -247,13 +238,28 @@ impl ContextService {
 
 /// Reads an exported context: JSON is YAML too.
 pub fn read_context(text: &str) -> Result<ExportedContext, ContextServiceError> {
-    cleveragents_domain::yaml::read(text).map_err(|fault| {
+    let context: ExportedContext = cleveragents_domain::yaml::read(text).map_err(|fault| {
         let place = fault
             .place
             .map(|(line, column)| format!("line {line}, column {column}: "))
             .unwrap_or_default();
         ContextServiceError::Malformed(format!("{place}{fault}"))
-    })
+    })?;
+    for message in &context.messages {
+        role(&message.role)?;
+    }
+    Ok(context)
+}
+
+fn role(name: &str) -> Result<Role, ContextServiceError> {
+    match name {
+        "assistant" => Ok(Role::Assistant),
+        "system" => Ok(Role::System),
+        "user" => Ok(Role::User),
+        other => Err(ContextServiceError::Malformed(format!(
+            "there is no role `{other}`; write user, assistant or system"
+        ))),
+    }
 }
 
 fn check(name: &str) -> Result<(), ContextServiceError> {

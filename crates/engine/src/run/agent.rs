@@ -2,24 +2,27 @@
 //! and the step. So whoever goes on with the run finds it, and goes on with the turn.
 
 use cleveragents_actors::graph::{Agent, ResponseFormat};
-use cleveragents_actors::ports::{AgentCall, Answer, Failure, FailureKind, StepPath, Taken};
+use cleveragents_actors::ports::{
+    AgentCall, Allowance, Answer, Failure, FailureKind, StepPath, Taken,
+};
 use cleveragents_domain::{
-    EventKind, Metadata, NewMessage, Role, SessionId, TokenUsage, Turn, TurnState,
+    EventKind, Metadata, NewMessage, Role, SessionId, TokenUsage, TurnState,
 };
-use cleveragents_models::{
-    CancellationToken, ChatMessage, Model, ReasoningEffort, ResponseSchema, ToolCall,
-};
+use cleveragents_models::{CancellationToken, Model, ReasoningEffort, ResponseSchema, ToolCall};
 use cleveragents_store::messages::{Announce, Appended};
 use cleveragents_store::sessions::NewSession;
-use cleveragents_store::{invocations, messages, sessions, turns};
+use cleveragents_store::{messages, runs, sessions, turns};
 use cleveragents_tools::{CallOutcome, check_value};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::means::RunWatcher;
+use super::taken::{self, answered};
 use super::work::{Work, broken, failure, refused};
-use crate::turn::{TurnError, TurnObserver, TurnRequest, TurnSettings, TurnTools, Waiting};
+use crate::turn::{
+    TurnAllowance, TurnError, TurnObserver, TurnRequest, TurnSettings, TurnTools, Waiting,
+};
 
 /// How often an answer that does not fit its schema may be given again.
 const CORRECTIONS: usize = 2;
@@ -53,21 +56,38 @@ impl Work<'_> {
         let gate = self.gate(&agent.tools, &agent.skills, &agent.mcp_servers)?;
         let mut number = 0_u32;
         let mut prompt = Some(call.prompt.clone());
+        // What conversations took that earlier attempts at the run left failed.
+        let mut lost = Taken::default();
+        let (mut is_known, mut has_told) = (false, false);
         loop {
             let key = format!("{}~{}~{number}", call.path, call.attempt);
             let session = self.run.session(&key);
-            match self.standing(session).map_err(broken)? {
+            let standing = self.standing(session).map_err(broken)?;
+            if !is_known {
+                call.allowance.count(self.taken(session).map_err(broken)?);
+                is_known = true;
+            }
+            match standing {
                 Standing::Failed => {
+                    lost = lost.plus(self.taken(session).map_err(broken)?);
                     number += 1;
+                    is_known = false;
                     continue;
                 }
                 Standing::Absent => self.begin(session, call)?,
                 Standing::Open => {}
                 Standing::Interrupted => prompt = None,
                 Standing::Answered { text, turns } => {
-                    let taken = self.taken(session).map_err(broken)?;
+                    let taken = lost.plus(self.taken(session).map_err(broken)?);
                     match answer(agent.response_format.as_ref(), &text) {
                         Ok(value) => return Ok(Answer { value, taken }),
+                        // An earlier attempt at the run gave up on it: this one asks anew.
+                        Err(_) if turns > CORRECTIONS && !has_told => {
+                            lost = taken;
+                            number += 1;
+                            is_known = false;
+                            continue;
+                        }
                         Err(why) if turns > CORRECTIONS => {
                             return Err(Failure {
                                 kind: FailureKind::Misfit,
@@ -81,7 +101,12 @@ impl Work<'_> {
                     }
                 }
             }
-            self.tell(call, &gate, &model, session, prompt.clone())?;
+            self.tell(call, &gate, &model, session, prompt.clone())
+                .map_err(|failure| Failure {
+                    taken: lost.plus(failure.taken),
+                    ..failure
+                })?;
+            has_told = true;
         }
     }
 
@@ -129,7 +154,7 @@ impl Work<'_> {
             earlier.push(Appended::from(message));
         }
         let new = NewSession {
-            owner: Some(format!("run {}", self.run)),
+            owner: Some(runs::owner(self.run)),
             name: None,
             actor: None,
             namespace: "local".to_owned(),
@@ -190,6 +215,7 @@ impl Work<'_> {
             scopes: means.scopes.clone(),
             redactor: means.redactor.clone(),
             settings: settings(call.agent, means.temperature, call.is_streamed)?,
+            allowance: &Granted(call.allowance),
             observer: &observer,
             cancel: call.cancel,
             stop: CancellationToken::new(),
@@ -237,30 +263,8 @@ impl Work<'_> {
 
     /// What a conversation took.
     fn taken(&self, session: SessionId) -> Result<Taken, cleveragents_store::Error> {
-        self.engine.read(|reader| {
-            let usage = sessions::get(reader, session)?
-                .map(|session| session.usage)
-                .unwrap_or_default();
-            let mut taken = Taken {
-                usage,
-                ..Taken::default()
-            };
-            for Turn { id, .. } in turns::of_session(reader, session)? {
-                let steps = turns::steps(reader, id)?;
-                let answers = steps.into_iter().filter(|step| answered(step).is_some());
-                taken.model_calls += answers.count() as u64;
-                taken.tool_calls += invocations::of_turn(reader, id)?.len() as u64;
-            }
-            Ok(taken)
-        })
-    }
-}
-
-/// The text of a step, when it is an answer of the model.
-fn answered(step: &Value) -> Option<String> {
-    match serde_json::from_value(step.clone()) {
-        Ok(ChatMessage::Assistant(answer)) => Some(answer.text),
-        _ => None,
+        self.engine
+            .read(|reader| taken::of_session(reader, session))
     }
 }
 
@@ -333,6 +337,19 @@ fn settings(
         keeps_unfinished: true,
         ..standard
     })
+}
+
+/// Grants a turn what the limits of the run leave.
+struct Granted<'a>(&'a dyn Allowance);
+
+impl TurnAllowance for Granted<'_> {
+    fn ask(&self) -> bool {
+        self.0.ask()
+    }
+
+    fn call(&self, calls: u64) -> bool {
+        self.0.call(calls)
+    }
 }
 
 /// Tells whoever watches the run what goes on in a turn of it.

@@ -100,6 +100,14 @@ impl Diagnose for RunServiceError {
             Self::Busy { run, .. } => Some(format!(
                 "watch it with `agents run show {run}`, or stop it with `agents run cancel {run}`"
             )),
+            Self::Stopped(stopped) if stopped.why.would_repeat() => {
+                let what = stopped.why.hint().unwrap_or_default();
+                Some(format!(
+                    "{what}. A run keeps the files it began with: correct the actor and run it anew; \
+                     `agents run show {}` shows the steps that were finished",
+                    stopped.run
+                ))
+            }
             Self::Stopped(stopped) => {
                 let what = match &stopped.why {
                     RunError::Node { .. } | RunError::Limit { .. } => stopped.why.hint(),

@@ -10,6 +10,7 @@ mod error;
 mod log;
 mod means;
 mod service;
+mod taken;
 mod tool;
 mod watch;
 mod work;

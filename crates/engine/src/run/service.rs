@@ -10,6 +10,7 @@ use cleveragents_domain::{
     Diagnose as _, EventKind, LeaseSubject, Run, RunId, RunState, Timestamp, TokenUsage, Ttl,
     check_prefix,
 };
+use cleveragents_models::Redactor;
 use cleveragents_process::Cancel;
 use cleveragents_store::runs::{Ended, NewRun, RunFilter, RunPage};
 use cleveragents_store::sessions::NewSession;
@@ -19,6 +20,7 @@ use serde_json::{Map, Value, json};
 use super::error::{RunServiceError, StoppedRun};
 use super::log::{Recorded, StoreLog, read};
 use super::means::RunMeans;
+use super::taken;
 use super::watch::Watch;
 use super::work::Work;
 use crate::lease::{HeldLease, LeaseError, LeaseService};
@@ -108,16 +110,18 @@ impl RunService {
     ) -> Result<RunReport, RunServiceError> {
         let id = start.id;
         let lease = self.take(id)?;
+        let input = redacted(&means.redactor, &start.input);
+        let context = redacted(&means.redactor, &start.context);
         let new = NewRun {
             id,
             actor: start.actor.name.clone(),
             actor_hash: start.actor_hash.clone(),
             definitions: start.definitions.clone(),
-            input: json!({"state": start.input, "context": start.context}),
+            input: json!({"state": input, "context": context}),
             options: start.options.clone(),
         };
         let session = NewSession {
-            owner: Some(format!("run {id}")),
+            owner: Some(runs::owner(id)),
             name: None,
             actor: None,
             namespace: "local".to_owned(),
@@ -132,13 +136,7 @@ impl RunService {
             sessions::insert(unit, id.session(""), &session, EventKind::SessionCreated)?;
             runs::insert(unit, &new)
         })?;
-        self.drive(
-            id,
-            &start.actor,
-            (&start.input, &start.context),
-            means,
-            &lease,
-        )
+        self.drive(id, &start.actor, (&input, &context), means, &lease)
     }
 
     /// Goes on with a run that was interrupted, failed, was stopped or waits.
@@ -206,19 +204,23 @@ impl RunService {
             }
             .go()
         };
-        self.conclude(id, walked, lease)
+        self.conclude(id, walked, &means.redactor, lease)
     }
 
     fn conclude(
         &self,
         id: RunId,
-        walked: Result<Outcome, RunError>,
+        mut walked: Result<Outcome, RunError>,
+        redactor: &Redactor,
         lease: &HeldLease,
     ) -> Result<RunReport, RunServiceError> {
-        let taken = match &walked {
-            Ok(outcome) => outcome.taken,
-            Err(_) => self.taken(id)?,
-        };
+        let taken = self.engine.read(|reader| taken::of_run(reader, id))?;
+        if let Ok(outcome) = &mut walked {
+            outcome.taken = taken;
+            // As the steps are stored, so that a replay comes to the same.
+            outcome.state = State::new(redacted(redactor, outcome.state.values()));
+            outcome.output = redactor.value(&outcome.output);
+        }
         let (state, result, error) = match &walked {
             Ok(outcome) => {
                 let result = json!({"state": outcome.state, "output": outcome.output});
@@ -230,7 +232,8 @@ impl RunService {
                     RunError::HumanNeeded { .. } => RunState::Waiting,
                     _ => RunState::Failed,
                 };
-                let error = (why.to_string(), why.code().as_str().to_owned());
+                let message = redactor.text(&why.to_string()).into_owned();
+                let error = (message, why.code().as_str().to_owned());
                 (state, None, Some(error))
             }
         };
@@ -257,16 +260,6 @@ impl RunService {
                 why,
             }))),
         }
-    }
-
-    /// What the finished steps of a run took.
-    fn taken(&self, id: RunId) -> Result<cleveragents_actors::ports::Taken, Error> {
-        let steps = self.engine.read(|reader| runs::steps(reader, id))?;
-        let mut taken = cleveragents_actors::ports::Taken::default();
-        for stored in &steps {
-            taken = taken.plus(read(stored)?.taken);
-        }
-        Ok(taken)
     }
 
     fn take(&self, id: RunId) -> Result<HeldLease, RunServiceError> {
@@ -344,7 +337,7 @@ impl RunService {
                 })
             })
             .collect::<Result<_, Error>>()?;
-        let owner = self.leases.holder(&subject(id))?;
+        let owner = self.leases.worker(&subject(id))?;
         Ok(RunView {
             run,
             owner: owner.map(|lease| lease.owner.to_string()),
@@ -362,9 +355,21 @@ impl RunService {
         match self.take(id) {
             Ok(lease) => {
                 let fence = (lease.subject().clone(), lease.token());
+                let why = RunError::Cancelled;
                 let is_ended = self.engine.write(move |unit| {
                     leases::require(unit, &fence.0, fence.1)?;
-                    runs::cancel(unit, id)
+                    let taken = taken::of_run(unit, id)?;
+                    runs::cancel(
+                        unit,
+                        id,
+                        &Ended {
+                            result: None,
+                            error: Some((why.to_string(), why.code().as_str().to_owned())),
+                            usage: taken.usage,
+                            model_calls: taken.model_calls,
+                            tool_calls: taken.tool_calls,
+                        },
+                    )
                 })?;
                 if is_ended {
                     Ok(true)
@@ -429,6 +434,14 @@ impl RunService {
             None => Ok(outcome),
         }
     }
+}
+
+/// Values without the secrets in their texts.
+fn redacted(redactor: &Redactor, values: &Map<String, Value>) -> Map<String, Value> {
+    let clean = values
+        .iter()
+        .map(|(name, value)| (name.clone(), redactor.value(value)));
+    clean.collect()
 }
 
 fn subject(id: RunId) -> LeaseSubject {

@@ -52,6 +52,9 @@ pub enum TurnError {
     /// The model calls tools without end.
     #[error("the model has not answered after {0} steps")]
     TooManySteps(u32),
+    /// The limits that the turn shares with others leave nothing more for it.
+    #[error("the limits leave no more questions or calls for this turn")]
+    Exhausted,
     /// The model repeats itself.
     #[error("the model made the same call {0} times and got the same answer")]
     Stuck(u32),
@@ -108,7 +111,7 @@ impl Diagnose for TurnError {
             Self::Store(error) => error.code(),
             Self::Budget { .. } => Code::BudgetExceeded,
             Self::Cancelled => Code::TurnStopped,
-            Self::TooManySteps(_) | Self::Stuck(_) => Code::TurnWithoutEnd,
+            Self::TooManySteps(_) | Self::Exhausted | Self::Stuck(_) => Code::TurnWithoutEnd,
             Self::HumanNeeded(_) => Code::ApprovalNeeded,
             Self::Busy(_) => Code::LeaseHeld,
             Self::NothingToResume(_) => Code::NothingToResume,
@@ -131,7 +134,7 @@ impl Diagnose for TurnError {
             Self::Cancelled => {
                 Some("what was done until then is stored; ask again to go on".to_owned())
             }
-            Self::TooManySteps(_) => {
+            Self::TooManySteps(_) | Self::Exhausted => {
                 Some("ask for less at a time, or use another model".to_owned())
             }
             Self::Stuck(_) => Some("say it differently, or use another model".to_owned()),

@@ -23,8 +23,10 @@ mod take;
 
 pub use error::TurnError;
 pub use request::{
-    Ending, Interrupted, NoObserver, TurnObserver, TurnReport, TurnRequest, TurnSettings, TurnTools,
+    Ending, Interrupted, NoObserver, TurnAllowance, TurnObserver, TurnReport, TurnRequest,
+    TurnSettings, TurnTools, Unlimited,
 };
+pub(crate) use resume::is_for_a_person;
 pub(crate) use secrets::Secrets;
 pub use service::TurnService;
 pub use system::{instructions, project_instructions};

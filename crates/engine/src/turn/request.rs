@@ -93,6 +93,8 @@ pub struct TurnRequest<'a> {
     pub redactor: Redactor,
     /// Bounds.
     pub settings: TurnSettings,
+    /// How many questions and calls there may be, beside the bounds.
+    pub allowance: &'a dyn TurnAllowance,
     /// Who watches.
     pub observer: &'a dyn TurnObserver,
     /// What stops the turn.
@@ -100,6 +102,25 @@ pub struct TurnRequest<'a> {
     /// What stops the model; to be cancelled together with `cancel`.
     pub stop: CancellationToken,
 }
+
+/// Grants the questions and calls of a turn, where it shares limits with others.
+pub trait TurnAllowance: Sync {
+    /// Whether the model may be asked once more.
+    fn ask(&self) -> bool {
+        true
+    }
+
+    /// Whether so many tools may be called.
+    fn call(&self, _calls: u64) -> bool {
+        true
+    }
+}
+
+/// Grants everything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unlimited;
+
+impl TurnAllowance for Unlimited {}
 
 /// Who watches a turn as it happens.
 pub trait TurnObserver: Send + Sync {

@@ -285,8 +285,8 @@ impl TurnService {
     }
 }
 
-/// Whether a call was refused for want of a person.
-fn is_for_a_person(row: &ToolInvocation) -> bool {
+/// Whether a call was refused for want of a person. It is made again when one is there.
+pub(crate) fn is_for_a_person(row: &ToolInvocation) -> bool {
     row.outcome == InvocationOutcome::Refused && row.reason.as_deref() == Some("nobody_to_approve")
 }
 

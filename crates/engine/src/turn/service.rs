@@ -11,7 +11,7 @@ use cleveragents_domain::{
 use cleveragents_models::{ChatMessage, ToolCall};
 use cleveragents_store::messages::{Announce, Appended};
 use cleveragents_store::{Engine, leases, messages, sessions, turns};
-use cleveragents_tools::{LoopGuard, Verdict};
+use cleveragents_tools::{CallOutcome, LoopGuard, ToolName, Verdict};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -212,6 +212,9 @@ impl TurnService {
             if report.steps >= request.settings.max_steps {
                 return Err(TurnError::TooManySteps(report.steps));
             }
+            if !request.allowance.ask() {
+                return Err(TurnError::Exhausted);
+            }
             report.steps += 1;
             request.observer.step(report.steps);
             let completion = self.ask(request, running, &earlier, &budget, &mut report)?;
@@ -220,6 +223,12 @@ impl TurnService {
                 report.answer = completion.message.text;
                 report.model = completion.model.to_string();
                 return Ok(report);
+            }
+            if !request
+                .allowance
+                .call(completion.message.calls.len() as u64)
+            {
+                return Err(TurnError::Exhausted);
             }
         }
     }
@@ -258,7 +267,7 @@ impl TurnService {
                     worst = verdict;
                 }
                 if outcome.needs_human() {
-                    human = Some(outcome.for_model());
+                    human = Some(for_person(call, &outcome));
                 }
                 running.rows.push((call.id.clone(), outcome.invocation()));
                 report.calls.push((call.clone(), outcome));
@@ -325,4 +334,17 @@ impl TurnService {
 pub(super) fn chat_value(message: &ChatMessage) -> Value {
     let value = serde_json::to_value(message).unwrap_or(Value::Null);
     crate::tool::storable_json(&value)
+}
+
+/// What a person is told of a call that waits for one: without the advice that a model is given.
+fn for_person(call: &ToolCall, outcome: &CallOutcome) -> String {
+    let CallOutcome::Refused(refusal) = outcome else {
+        return outcome.for_model();
+    };
+    let tool =
+        ToolName::from_wire(&call.name).map_or_else(|_| call.name.clone(), |name| name.to_string());
+    format!(
+        "the call of `{tool}` was refused and did not run: {}",
+        refusal.reason
+    )
 }

@@ -9,7 +9,7 @@ use cleveragents_domain::{Message, Role, Sequence, SessionId, ToolInvocation};
 use cleveragents_engine::{
     NoObserver, SandboxService, SandboxWorkspace, SessionService, SpendScope, Target, ToolService,
     TurnError, TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
-    Waiting,
+    Unlimited, Waiting,
 };
 use cleveragents_models::{CancellationToken, Catalogue, CatalogueOptions, Model, Redactor};
 use cleveragents_process::{Cancel, WhenMissing};
@@ -168,6 +168,7 @@ impl Talk {
             self.session,
             &Waiting {
                 patience: Duration::from_mins(1),
+                allowance: &Unlimited,
                 observer: how.observer,
                 cancel: &cancel,
             },

@@ -3,7 +3,7 @@
 //! A step is stored once; the key on its path refuses a second one.
 
 use cleveragents_domain::{
-    EventKind, MicroUsd, NewEvent, Run, RunId, RunState, Timestamp, TokenUsage, Tokens,
+    EventKind, MicroUsd, NewEvent, Run, RunId, RunState, SessionId, Timestamp, TokenUsage, Tokens,
 };
 use serde_json::{Value, json};
 
@@ -137,6 +137,16 @@ pub struct Ended {
     pub tool_calls: u64,
 }
 
+impl Ended {
+    /// The message and the code of the error.
+    fn error(&self) -> (Option<&str>, Option<&str>) {
+        match &self.error {
+            Some((message, code)) => (Some(message), Some(code)),
+            None => (None, None),
+        }
+    }
+}
+
 /// Ends a run that is being worked on, or lets it wait. `false` when nobody works on it.
 pub fn end(
     unit: &mut UnitOfWork<'_>,
@@ -146,10 +156,7 @@ pub fn end(
 ) -> Result<bool, Error> {
     let now = unit.now();
     let ended_at = (state != RunState::Waiting).then_some(now);
-    let (error, code) = match &ended.error {
-        Some((message, code)) => (Some(message.as_str()), Some(code.as_str())),
-        None => (None, None),
-    };
+    let (error, code) = ended.error();
     let touched = unit.execute(
         "UPDATE runs SET state = ?2, result = ?3, error = ?4, error_code = ?5, input_tokens = ?6, \
          output_tokens = ?7, cost_micro_usd = ?8, model_calls = ?9, tool_calls = ?10, \
@@ -194,13 +201,25 @@ pub fn request_cancel(unit: &mut UnitOfWork<'_>, id: RunId) -> Result<bool, Erro
     Ok(touched > 0)
 }
 
-/// Marks a run as cancelled on which nobody works. `false` when it is over.
-pub fn cancel(unit: &mut UnitOfWork<'_>, id: RunId) -> Result<bool, Error> {
+/// Marks a run as cancelled on which nobody works, with why and what it took. `false` when it is over.
+pub fn cancel(unit: &mut UnitOfWork<'_>, id: RunId, ended: &Ended) -> Result<bool, Error> {
     let now = unit.now();
+    let (error, code) = ended.error();
     let touched = unit.execute(
-        "UPDATE runs SET state = 'cancelled', is_cancelled = 1, updated_at = ?2, ended_at = ?2 \
-         WHERE run_id = ?1 AND state IN ('running', 'waiting')",
-        params![id, now],
+        "UPDATE runs SET state = 'cancelled', is_cancelled = 1, error = ?3, error_code = ?4, \
+         input_tokens = ?5, output_tokens = ?6, cost_micro_usd = ?7, model_calls = ?8, tool_calls = ?9, \
+         updated_at = ?2, ended_at = ?2 WHERE run_id = ?1 AND state IN ('running', 'waiting')",
+        params![
+            id,
+            now,
+            error,
+            code,
+            ended.usage.input_tokens.0,
+            ended.usage.output_tokens.0,
+            ended.usage.cost_micro_usd.0,
+            ended.model_calls,
+            ended.tool_calls
+        ],
     )?;
     if touched > 0 {
         announce(
@@ -351,4 +370,27 @@ pub fn totals(reader: &mut dyn Reader, actor: &str) -> Result<(u64, MicroUsd), E
         )?
         .ok_or_else(|| Error::stored("a sum", "is missing"))?;
     Ok((row.take()?, MicroUsd(row.take()?)))
+}
+
+/// The conversations of a run: those of its steps, and the one to which calls of its nodes belong.
+pub fn sessions(reader: &mut dyn Reader, id: RunId) -> Result<Vec<SessionId>, Error> {
+    // Their ids begin with the moment of the run's, as ten characters: so the owner, which has no index,
+    // is looked at for few of them.
+    let whole = id.to_string();
+    let moment = whole.get(..10).unwrap_or_default();
+    let last = format!("{moment:Z<26}");
+    reader
+        .query(
+            "SELECT session_id FROM sessions \
+             WHERE session_id >= ?1 AND session_id <= ?2 AND owner = ?3 ORDER BY session_id",
+            params![moment, last, owner(id)],
+        )?
+        .into_iter()
+        .map(|mut row| row.take())
+        .collect()
+}
+
+/// The owner of the conversations of a run.
+pub fn owner(id: RunId) -> String {
+    format!("run {id}")
 }

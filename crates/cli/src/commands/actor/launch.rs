@@ -1,9 +1,10 @@
 //! `actor run` and `run resume`: what a run works with is put together here, from the options of the
 //! command or from those that the run keeps.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_actors::Actor;
+use cleveragents_actors::{Actor, State};
 use cleveragents_domain::{Code, RunId};
 use cleveragents_engine::{
     ActorService, Bundle, ContextService, Doubt, ExportedMessage, RunMeans, RunReport, RunService,
@@ -68,16 +69,16 @@ pub(super) fn run(
     let redactor = catalogue.redactor();
     let prompt = prompt.map(|prompt| redactor.text(&prompt).into_owned());
     let contexts = ContextService::new(context.engine()?, context.sessions()?);
-    let mut input = object(arguments.input.as_deref(), "--input")?;
-    if let Some(prompt) = &prompt {
-        input.insert("input".to_owned(), json!(prompt));
+    let input = input(&contexts, arguments, prompt.as_deref())?;
+    State::new(input.clone())
+        .check_begin(&found.actor)
+        .map_err(|why| {
+            CommandError::usage(format!("no run can begin with this --input: {why}"))
+                .with_hint("values for templates beside the state are given with --set KEY=VALUE")
+        })?;
+    if let Some(path) = &arguments.output {
+        check_output(path)?;
     }
-    if let Some(said) = earlier(&contexts, arguments)? {
-        input.insert("messages".to_owned(), Value::Array(said));
-    }
-    let Value::Object(input) = redactor.value(&Value::Object(input)) else {
-        return Err(CommandError::internal("the input is no object"));
-    };
     let kept = Kept {
         ground: arguments.ground.clone(),
         skills: arguments.skill.clone(),
@@ -109,7 +110,9 @@ pub(super) fn run(
     let done = launch.go(start.id, &found.actor, |means| service.start(&start, means))?;
     let report = launch.report(&found.actor, &done)?;
     if let Some(path) = &arguments.output {
-        write_file(path, text(&done.report.outcome.output).as_bytes())?;
+        let answer = text(&done.report.outcome.output);
+        let shows = format!("`agents run show {}` shows the answer", done.report.run);
+        write_file(path, answer.as_bytes()).map_err(|error| error.with_hint(shows))?;
         return Ok(report.info(format!("the answer is in {}", path.display())));
     }
     Ok(report)
@@ -202,6 +205,43 @@ fn asked(
     Ok((name, prompt))
 }
 
+/// The state that the run begins with. What is given twice is refused: one of the two would be lost.
+fn input(
+    contexts: &ContextService,
+    arguments: &ActorRun,
+    prompt: Option<&str>,
+) -> Result<Map<String, Value>, CommandError> {
+    let mut input = object(arguments.input.as_deref(), "--input")?;
+    let mut add = |key: &str, value: Value, also: &str| match input.insert(key.to_owned(), value) {
+        None => Ok(()),
+        Some(_) => Err(CommandError::usage(format!(
+            "`{key}` is given twice: in --input, and {also}"
+        ))
+        .with_hint("leave out one of the two")),
+    };
+    if let Some(prompt) = prompt {
+        add("input", json!(prompt), "as the prompt")?;
+    }
+    if let Some(said) = earlier(contexts, arguments)? {
+        add("messages", Value::Array(said), "by a context")?;
+    }
+    Ok(input)
+}
+
+/// Refuses a file that cannot be written before anything is asked and paid for.
+fn check_output(path: &Path) -> Result<(), CommandError> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    if folder.is_dir() && !path.is_dir() {
+        return Ok(());
+    }
+    let message = format!("`{}` cannot be written", path.display());
+    Err(CommandError::new(Code::FileAccess, message)
+        .with_hint("name a file in a folder that exists"))
+}
+
 /// What was said before, in the context that is gone on with or in the file of one.
 fn earlier(
     contexts: &ContextService,
@@ -290,8 +330,16 @@ impl Launch<'_> {
         let mut extra = Vec::new();
         for pattern in &self.kept.tools {
             let pattern: ToolPattern = pattern.parse()?;
-            let fitting = equipment.registry.list().map(|spec| spec.name.clone());
-            extra.extend(fitting.filter(|name| pattern.matches(name)));
+            let all = equipment.registry.list().map(|spec| spec.name.clone());
+            let fitting: Vec<_> = all.filter(|name| pattern.matches(name)).collect();
+            if fitting.is_empty() {
+                return Err(CommandError::new(
+                    Code::ToolNotFound,
+                    format!("no tool fits `{pattern}`"),
+                )
+                .with_hint("`agents tool list` shows what there is"));
+            }
+            extra.extend(fitting);
         }
         let missing = |code| move |why: String| CommandError::new(code, why);
         for skill in &self.kept.skills {
@@ -307,6 +355,7 @@ impl Launch<'_> {
         let watcher = Watcher::new(context.printer, self.is_stream);
         let limit = [
             max_cost,
+            actor.graph.limits.max_cost,
             safety.guards.total_cost(&safety.profile),
             context.settings.budget_per_session(),
         ];

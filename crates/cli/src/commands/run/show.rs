@@ -1,7 +1,8 @@
 //! `run show`: a run step by step.
 
-use cleveragents_domain::RunState;
+use cleveragents_domain::{Code, RunId, RunState};
 use cleveragents_engine::{RunService, RunView, StepView};
+use cleveragents_store::runs::RunFilter;
 use serde_json::{Value, json};
 
 use super::{state_cell, summary};
@@ -11,8 +12,12 @@ use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 /// So much of what a step changed is shown on a line.
 const SHOWN: usize = 80;
 
-pub(super) fn run(runs: &RunService, reference: &str) -> Result<Report, CommandError> {
-    let view = runs.view(runs.resolve(reference)?.id)?;
+pub(super) fn run(runs: &RunService, reference: Option<&str>) -> Result<Report, CommandError> {
+    let id = match reference {
+        Some(reference) => runs.resolve(reference)?.id,
+        None => newest(runs)?,
+    };
+    let view = runs.view(id)?;
     let run = &view.run;
     let is_left = run.state == RunState::Running && view.owner.is_none();
     let mut details = Panel::new("Run")
@@ -48,6 +53,19 @@ pub(super) fn run(runs: &RunService, reference: &str) -> Result<Report, CommandE
         report = report.info(format!("go on with `agents run resume {}`", run.id));
     }
     Ok(report.ok("Run loaded"))
+}
+
+fn newest(runs: &RunService) -> Result<RunId, CommandError> {
+    let page = runs.list(&RunFilter {
+        actor: None,
+        state: None,
+        offset: 0,
+        limit: 1,
+    })?;
+    page.runs.first().map(|(run, _)| run.id).ok_or_else(|| {
+        CommandError::new(Code::RunNotFound, "there is no run yet")
+            .with_hint("`agents actor run NAME 'PROMPT'` makes one")
+    })
 }
 
 fn steps(steps: &[StepView]) -> Table {

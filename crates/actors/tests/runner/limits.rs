@@ -1,0 +1,113 @@
+//! Limits of questions and calls that several nodes share, and that hold inside the work of one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cleveragents_actors::graph::Limits;
+use cleveragents_actors::ports::{
+    AgentCall, Answer, Failure, FailureKind, NoLog, Taken, ToolStep, Unwatched,
+};
+use cleveragents_actors::{Actor, Executor, LimitKind, Outcome, Run, RunError};
+use cleveragents_process::Cancel;
+use serde_json::{Map, json};
+
+use crate::bench::{failure, state};
+use crate::draft::{Draft, agent, map};
+use crate::trouble::limit_of;
+
+/// Asks as often as the limits allow, as a model that calls tools again and again does.
+#[derive(Default)]
+struct Greedy {
+    asked: AtomicU64,
+    called: AtomicU64,
+    /// How many questions of a node are enough for it.
+    enough: Option<u64>,
+}
+
+impl Executor for Greedy {
+    fn agent(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
+        let mut taken = Taken::default();
+        while self.enough.is_none_or(|enough| taken.model_calls < enough) {
+            if !call.allowance.ask() {
+                return Err(Failure {
+                    taken,
+                    ..failure(FailureKind::Failed, "nothing is left")
+                });
+            }
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            taken.model_calls += 1;
+            std::thread::yield_now();
+            if self.enough.is_none() && !call.allowance.call(2) {
+                return Err(Failure {
+                    taken,
+                    ..failure(FailureKind::Failed, "nothing is left")
+                });
+            }
+            self.called.fetch_add(2, Ordering::SeqCst);
+        }
+        Ok(Answer {
+            value: json!("done"),
+            taken,
+        })
+    }
+
+    fn tool(&self, _step: &ToolStep<'_>) -> Result<Answer, Failure> {
+        Err(failure(FailureKind::Refused, "there are no tools"))
+    }
+}
+
+fn greedy(actor: &Actor, limits: Limits, executor: &Greedy) -> Result<Outcome, RunError> {
+    Run {
+        actor,
+        input: state(json!({"items": (0..40).collect::<Vec<_>>()})),
+        context: Map::new(),
+        limits: Some(limits),
+        executor,
+        log: &NoLog,
+        observer: &Unwatched,
+        cancel: &Cancel::new(),
+    }
+    .go()
+}
+
+#[test]
+fn nodes_at_work_at_the_same_time_do_not_exceed_a_limit_together() {
+    let actor = Draft::new(&["all"])
+        .does("all", map("items", agent("{{ item }}", "x"), "answers", 8))
+        .exit("all")
+        .actor();
+    let mut limits = Limits::of_nodes(1);
+    limits.max_model_calls = Some(5);
+    let executor = Greedy {
+        enough: Some(2),
+        ..Greedy::default()
+    };
+    let error = greedy(&actor, limits, &executor).expect_err("a limit");
+    assert_eq!(limit_of(&error), (LimitKind::ModelCalls, 5));
+    assert!(executor.asked.load(Ordering::SeqCst) <= 5);
+    limits.max_model_calls = Some(80);
+    let executor = Greedy {
+        enough: Some(2),
+        ..Greedy::default()
+    };
+    let outcome = greedy(&actor, limits, &executor).expect("all of them fit");
+    assert_eq!(outcome.taken.model_calls, 80);
+}
+
+#[test]
+fn a_limit_ends_a_node_that_asks_without_end() {
+    let actor = Draft::new(&["ask"])
+        .does("ask", agent("?", "x"))
+        .exit("ask")
+        .actor();
+    let mut limits = Limits::of_nodes(1);
+    limits.max_model_calls = Some(7);
+    let executor = Greedy::default();
+    let error = greedy(&actor, limits, &executor).expect_err("a limit");
+    assert_eq!(limit_of(&error), (LimitKind::ModelCalls, 7));
+    assert_eq!(executor.asked.load(Ordering::SeqCst), 7);
+    limits.max_tool_calls = Some(5);
+    let executor = Greedy::default();
+    let error = greedy(&actor, limits, &executor).expect_err("a limit");
+    assert_eq!(limit_of(&error), (LimitKind::ToolCalls, 5));
+    assert_eq!(executor.called.load(Ordering::SeqCst), 4, "two at a time");
+}

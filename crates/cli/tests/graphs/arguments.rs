@@ -1,0 +1,122 @@
+//! What people say at the command line: what cannot be meant is refused before anything is asked of a model.
+
+use serde_json::Value;
+
+use super::world::World;
+
+fn refused(world: &World, arguments: &[&str], code: i32) -> Value {
+    let answer = world.run(arguments);
+    assert_eq!(answer.code, Some(code), "{arguments:?}: {answer:?}");
+    answer.json()["data"]["error"].clone()
+}
+
+#[test]
+fn what_no_run_can_begin_with_is_refused_and_no_run_begins() {
+    let world = World::new();
+    let work = world.agents.work();
+    let file = work.join("odd.yaml");
+    let odd = "name: odd\nmessages: [{role: judge, content: guilty}]\n";
+    std::fs::write(&file, odd).expect("a file");
+    let odd = file.to_str().expect("a path").to_owned();
+    let folder = work.to_str().expect("a path").to_owned();
+    let missing = format!("{folder}/missing/answer.txt");
+    let ask = ["actor", "run", "local/five", "x"];
+    for (more, code, said) in [
+        (vec!["--input", r#"{"reviews": "none"}"#], 2, "reviews"),
+        (vec!["--input", r#"{"messages": "none"}"#], 2, "messages"),
+        (vec!["--input", r#"{"context": {}}"#], 2, "context"),
+        (vec!["--input", r#"{"input": "y"}"#], 2, "given twice"),
+        (
+            vec!["--context", "c", "--input", r#"{"messages": []}"#],
+            2,
+            "given twice",
+        ),
+        (vec!["--load-context", &odd], 2, "judge"),
+        (vec!["--temperature", "nan"], 2, "0 to 2"),
+        (vec!["--temperature", "9"], 2, "0 to 2"),
+        (vec!["--tool", "nobody/*"], 3, "nobody/*"),
+        (vec!["--output", &missing], 1, "cannot be written"),
+        (vec!["--output", &folder], 1, "cannot be written"),
+    ] {
+        let error = refused(&world, &[&ask[..], &more].concat(), code);
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains(said), "{more:?}: {message}");
+    }
+    assert!(world.newest().is_none(), "nothing was begun");
+    let fitting = r#"{"reviews": ["mine"], "messages": [], "more": null}"#;
+    let data = world
+        .agents
+        .data(&[&ask[..], &["--input", fitting]].concat());
+    assert_eq!(data["response"]["state"]["reviews"][0], "mine");
+}
+
+#[test]
+fn runs_are_found_without_their_ids_and_without_namespaces() {
+    let world = World::new();
+    assert_eq!(
+        refused(&world, &["run", "show"], 3)["code"],
+        "CA-1021",
+        "there is none"
+    );
+    for _ in 0..2 {
+        world.agents.data(&["actor", "run", "local/five", "x"]);
+    }
+    let listed = world.agents.data(&["run", "list", "--actor", "five"]);
+    assert_eq!(listed["summary"]["matching"], 2);
+    let shown = world.agents.data(&["run", "show"]);
+    assert_eq!(shown["run"]["id"], listed["runs"][0]["id"]);
+}
+
+#[test]
+fn a_run_that_would_stop_at_the_same_place_is_not_said_to_go_on() {
+    let world = World::new();
+    world.add(
+        "name: local/stuck\ntype: graph\ndescription: d\nnodes:\n  \
+         a: {type: conditional, conditions: [{check: input == 'never', route_to: b}]}\n  \
+         b: {set: {output: 1}}\n",
+    );
+    let error = refused(&world, &["actor", "run", "local/stuck", "x"], 1);
+    let hint = error["hint"].as_str().expect("a hint");
+    assert!(hint.contains("run it anew"), "{hint}");
+    assert!(!hint.contains("run resume"), "{hint}");
+}
+
+#[test]
+fn a_run_that_waits_can_be_given_up_and_says_so() {
+    let world = World::new();
+    let (sandbox, _) = world.sandbox();
+    let script = "answers:\n- calls: [{name: builtin_S_file-write, arguments: {path: a.txt, content: a}}]\n\
+                  - text: done\n";
+    std::fs::write(world.agents.work().join("writer.yaml"), script).expect("a file");
+    world.add(
+        "name: local/writer\ntype: llm\ndescription: d\nmodel: scripted/writer.yaml\n\
+         tools: [builtin/file-write]\n",
+    );
+    let ask = ["actor", "run", "local/writer", "x", "--sandbox", &sandbox];
+    let error = refused(&world, &[&ask[..], &["--approve-writes"]].concat(), 5);
+    let message = error["message"].as_str().expect("text");
+    assert!(message.contains("`builtin/file-write`"), "{message}");
+    assert!(
+        !message.contains("tell the user"),
+        "it speaks to a person: {message}"
+    );
+    let run = world.newest().expect("a run");
+    assert_eq!(run["usage"]["tool_calls"], 0, "nothing was called yet");
+    let id = run["id"].as_str().expect("an id");
+    let cancelled = world.agents.data(&["run", "cancel", id]);
+    assert_eq!(cancelled["run"]["error_code"], "CA-1024");
+    assert_eq!(cancelled["run"]["usage"]["model_calls"], 1);
+}
+
+#[test]
+fn a_drawing_for_programs_is_one_document_like_everything_else() {
+    let world = World::new();
+    let data = world.agents.data(&["actor", "graph", "local/five"]);
+    let drawing = data["drawing"].as_str().expect("text");
+    assert!(
+        drawing.starts_with("local/five (graph, 5 nodes)"),
+        "{drawing}"
+    );
+    let plain = world.agents.run(&["actor", "graph", "local/five"]);
+    assert_eq!(plain.out, drawing);
+}

@@ -1,0 +1,45 @@
+//! What a run took. Every question and every call leaves a row, whatever became of the step that made it.
+
+use cleveragents_actors::ports::Taken;
+use cleveragents_domain::{RunId, SessionId, Turn};
+use cleveragents_models::ChatMessage;
+use cleveragents_store::{Error, Reader, invocations, runs, sessions, turns};
+use serde_json::Value;
+
+use crate::turn::is_for_a_person;
+
+/// What a whole run took, failed and unfinished steps included.
+pub(super) fn of_run(reader: &mut dyn Reader, run: RunId) -> Result<Taken, Error> {
+    let mut taken = Taken::default();
+    for session in runs::sessions(reader, run)? {
+        taken = taken.plus(of_session(reader, session)?);
+    }
+    Ok(taken)
+}
+
+/// What one conversation of a run took.
+pub(super) fn of_session(reader: &mut dyn Reader, session: SessionId) -> Result<Taken, Error> {
+    let usage = sessions::get(reader, session)?
+        .map(|session| session.usage)
+        .unwrap_or_default();
+    let mut model_calls = 0;
+    for Turn { id, .. } in turns::of_session(reader, session)? {
+        let steps = turns::steps(reader, id)?;
+        model_calls += steps.iter().filter(|step| answered(step).is_some()).count() as u64;
+    }
+    let calls = invocations::of_session(reader, session)?;
+    Ok(Taken {
+        usage,
+        model_calls,
+        // What waits for a person was not done yet.
+        tool_calls: calls.iter().filter(|row| !is_for_a_person(row)).count() as u64,
+    })
+}
+
+/// The text of a step, when it is an answer of the model.
+pub(super) fn answered(step: &Value) -> Option<String> {
+    match serde_json::from_value(step.clone()) {
+        Ok(ChatMessage::Assistant(answer)) => Some(answer.text),
+        _ => None,
+    }
+}
