@@ -74,8 +74,11 @@ impl Server {
     {
         let roots = asker.roots();
         // Before the connection: a server may ask for the roots while it begins.
-        let waiting = self.callers.add(roots.clone());
+        let mut waiting = self.callers.add(roots.clone());
         let (in_flight, attempt) = self.enter()?;
+        let Some(engine) = self.shared.engine.upgrade() else {
+            return Err(self.closed().into());
+        };
         let slot = Arc::new(Mutex::new(None));
         let answer = Arc::clone(&slot);
         let teller = waiting.teller.clone();
@@ -104,7 +107,7 @@ impl Server {
         loop {
             // Looked at first: what it said before it ended is there by then.
             let is_over = task.is_finished();
-            match waiting.next(asker.time_left().min(GLANCE)) {
+            match engine.wait(waiting.next(asker.time_left().min(GLANCE))) {
                 Some(Event::Note(text)) => asker.note(&self.secrets().hide(&text)),
                 Some(Event::Elicit(question, reply)) => {
                     // A server that has gone away needs no answer.

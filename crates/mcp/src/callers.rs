@@ -6,10 +6,10 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{ElicitRequestParams, ElicitResult};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::link::Link;
 
@@ -35,7 +35,7 @@ tokio::task_local! {
 
 struct Caller {
     number: u64,
-    events: mpsc::Sender<Event>,
+    events: mpsc::UnboundedSender<Event>,
     notes: Arc<AtomicUsize>,
     roots: Vec<PathBuf>,
 }
@@ -53,8 +53,8 @@ pub(crate) struct Callers {
 pub(crate) struct Waiting {
     callers: Arc<Callers>,
     pub(crate) number: u64,
-    pub(crate) teller: mpsc::Sender<Event>,
-    events: mpsc::Receiver<Event>,
+    pub(crate) teller: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedReceiver<Event>,
     notes: Arc<AtomicUsize>,
 }
 
@@ -66,7 +66,7 @@ impl Callers {
     /// Adds a caller whose sandbox has these folders.
     pub(crate) fn add(self: &Arc<Self>, roots: Vec<PathBuf>) -> Waiting {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (teller, events) = mpsc::channel();
+        let (teller, events) = mpsc::unbounded_channel();
         let notes = Arc::new(AtomicUsize::new(0));
         self.lock().push(Caller {
             number,
@@ -137,8 +137,10 @@ impl Callers {
 
 impl Waiting {
     /// The next event, unless none comes in time.
-    pub(crate) fn next(&self, time: std::time::Duration) -> Option<Event> {
-        let event = self.events.recv_timeout(time).ok()?;
+    pub(crate) async fn next(&mut self, time: std::time::Duration) -> Option<Event> {
+        let event = tokio::time::timeout(time, self.events.recv())
+            .await
+            .ok()??;
         if matches!(event, Event::Note(_)) {
             self.notes.fetch_sub(1, Ordering::Relaxed);
         }

@@ -15,6 +15,7 @@ mod callers;
 mod check;
 mod content;
 mod definition;
+mod driver;
 mod elicit;
 mod error;
 mod expand;

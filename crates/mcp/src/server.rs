@@ -7,7 +7,7 @@
 //! belongs to the tracker of the [`Servers`](crate::Servers) and ends with it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::callers::Callers;
 use crate::definition::ServerDefinition;
+use crate::driver::Engine;
 use crate::error::McpError;
 use crate::expand::{self, Secrets};
 use crate::handler::News;
@@ -70,6 +71,8 @@ struct State {
 pub(crate) struct Shared {
     pub(crate) options: Arc<Options>,
     pub(crate) runtime: Handle,
+    /// Whoever waits for a server drives it. Tasks do not keep it: it ends with [`Servers`](crate::Servers).
+    pub(crate) engine: Weak<Engine>,
     pub(crate) tracker: TaskTracker,
 }
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use reqwest::Url;
-use tokio::runtime::{Builder, Runtime};
 use tokio_util::task::TaskTracker;
 
 use crate::definition::ServerDefinition;
+use crate::driver::Driver;
 use crate::error::McpError;
 use crate::expand::Variables;
 use crate::listing::Listing;
@@ -60,7 +60,8 @@ pub struct Status {
 pub struct Servers {
     by_name: RwLock<BTreeMap<String, Arc<Server>>>,
     shared: Shared,
-    runtime: Option<Runtime>,
+    /// Dropped last: it drives the others.
+    driver: Driver,
 }
 
 impl fmt::Debug for Servers {
@@ -72,21 +73,16 @@ impl fmt::Debug for Servers {
 impl Servers {
     /// No servers yet.
     pub fn new(options: Options) -> io::Result<Self> {
-        // One worker: a call passes through several tasks, and a second worker would only make them
-        // wake each other across threads.
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("mcp")
-            .enable_all()
-            .build()?;
+        let driver = Driver::new()?;
         Ok(Self {
             by_name: RwLock::default(),
             shared: Shared {
                 options: Arc::new(options),
-                runtime: runtime.handle().clone(),
+                runtime: driver.engine().handle().clone(),
+                engine: Arc::downgrade(driver.engine()),
                 tracker: TaskTracker::new(),
             },
-            runtime: Some(runtime),
+            driver,
         })
     }
 
@@ -199,30 +195,25 @@ impl Servers {
             .into_iter()
             .map(|server| {
                 let name = server.definition.name.clone();
-                let (tell, told) = mpsc::sync_channel(1);
-                self.shared.tracker.spawn_on(
-                    async move {
-                        // Whoever asked waits right here.
-                        let _unless_gone = tell.send(server.connect().await);
-                    },
-                    &self.shared.runtime,
-                );
-                (name, told)
+                let work = async move { server.connect().await };
+                let tracker = &self.shared.tracker;
+                (name, tracker.spawn_on(work, &self.shared.runtime))
             })
             .collect();
-        waits
-            .into_iter()
-            .map(|(name, told)| {
-                let outcome = told.recv().unwrap_or_else(|_| {
+        self.driver.engine().wait(async {
+            let mut outcomes = Vec::with_capacity(waits.len());
+            for (name, wait) in waits {
+                let outcome = wait.await.unwrap_or_else(|_| {
                     Err(McpError::Unreachable {
                         server: name.clone(),
                         why: "it was shut down".to_owned(),
                         log: String::new(),
                     })
                 });
-                (name, outcome)
-            })
-            .collect()
+                outcomes.push((name, outcome));
+            }
+            outcomes
+        })
     }
 
     /// Signs in to a server over HTTP; see [`login`](crate::login). The next call uses the new token.
@@ -241,22 +232,12 @@ impl Servers {
             server.close();
         }
         self.shared.tracker.close();
-        let tracker = self.shared.tracker.clone();
-        let (tell, told) = mpsc::sync_channel(1);
-        self.shared.runtime.spawn(async move {
-            tracker.wait().await;
-            let _unless_gone = tell.send(());
-        });
-        // It fails only when the runtime is gone, and then there is nothing to wait for.
-        let _unless_gone = told.recv();
+        self.driver.engine().wait(self.shared.tracker.wait());
     }
 }
 
 impl Drop for Servers {
     fn drop(&mut self) {
         self.shutdown();
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
     }
 }

@@ -1,0 +1,170 @@
+//! [`Driver`]: who drives the tasks of the servers. Whoever waits for one does so on its own thread, so
+//! that a call passes no other thread on its way to the server and back; a thread of the driver's own
+//! does while nobody waits.
+
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Notify;
+
+/// So long after the last call the thread stays away: the next call often follows at once, and would
+/// have to wait for it to leave.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// The runtime of the servers, and the thread that drives it while nobody else does.
+pub(crate) struct Driver {
+    engine: Arc<Engine>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What is driven. Callers hold it while they wait.
+pub(crate) struct Engine {
+    runtime: Runtime,
+    state: Mutex<State>,
+    changed: Condvar,
+    leave: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: usize,
+    last: Option<Instant>,
+    is_over: bool,
+}
+
+impl Driver {
+    pub(crate) fn new() -> io::Result<Self> {
+        let engine = Arc::new(Engine {
+            runtime: Builder::new_current_thread().enable_all().build()?,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            leave: Notify::new(),
+        });
+        let driven = Arc::clone(&engine);
+        let thread = std::thread::Builder::new()
+            .name("mcp".to_owned())
+            .spawn(move || driven.drive())?;
+        Ok(Self {
+            engine,
+            thread: Some(thread),
+        })
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.engine.state().is_over = true;
+        self.engine.changed.notify_all();
+        self.engine.leave.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _it_only_drove = thread.join();
+        }
+    }
+}
+
+impl Engine {
+    /// For spawning.
+    pub(crate) fn handle(&self) -> &Handle {
+        self.runtime.handle()
+    }
+
+    /// Waits for something, and drives everything meanwhile.
+    pub(crate) fn wait<T>(&self, until: impl Future<Output = T>) -> T {
+        self.state().waiting += 1;
+        self.leave.notify_one();
+        let done = self.runtime.block_on(until);
+        let mut state = self.state();
+        state.waiting -= 1;
+        state.last = Some(Instant::now());
+        done
+    }
+
+    /// Drives while nobody waits, until it is over.
+    fn drive(&self) {
+        loop {
+            let mut state = self.state();
+            loop {
+                if state.is_over {
+                    return;
+                }
+                let is_quiet = state.last.is_none_or(|last| last.elapsed() >= LINGER);
+                if state.waiting == 0 && is_quiet {
+                    break;
+                }
+                state = self
+                    .changed
+                    .wait_timeout(state, LINGER)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+            }
+            drop(state);
+            self.runtime.block_on(self.leave.notified());
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+
+    use super::Driver;
+
+    #[test]
+    fn tasks_go_on_while_nobody_waits_and_while_several_do() {
+        let driver = Driver::new().expect("a runtime");
+        let engine = Arc::clone(driver.engine());
+        let (tell, told) = mpsc::channel();
+        engine.handle().spawn(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            tell.send(()).expect("the test listens");
+        });
+        told.recv().expect("the thread of the driver drove it");
+
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let task = engine.handle().spawn(async {
+                            tokio::task::yield_now().await;
+                            7
+                        });
+                        assert_eq!(engine.wait(task).expect("it ends"), 7);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn its_end_ends_the_thread() {
+        let is_dropped = Arc::new(AtomicBool::new(false));
+        struct Guard(Arc<AtomicBool>);
+        impl Drop for Guard {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        let driver = Driver::new().expect("a runtime");
+        let guard = Guard(Arc::clone(&is_dropped));
+        driver.engine().handle().spawn(async move {
+            let _held = guard;
+            std::future::pending::<()>().await;
+        });
+        drop(driver);
+        assert!(is_dropped.load(Ordering::SeqCst));
+    }
+}
