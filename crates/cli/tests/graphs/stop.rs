@@ -209,3 +209,15 @@ fn a_run_that_failed_for_the_form_of_its_answers_asks_anew_when_it_is_gone_on_wi
     assert_eq!(data["response"]["value"]["score"], 4);
     assert_eq!(data["usage"]["model_calls"], 4, "those of both attempts");
 }
+
+#[test]
+fn an_answer_that_is_cut_is_told_as_such() {
+    let world = World::new();
+    let script = "answers:\n- {when: '.', text: half of, stop: max_tokens}\n";
+    std::fs::write(world.agents.work().join("half.yaml"), script).expect("a file");
+    let answer = world.run(&["actor", "run", "scripted/half.yaml", "x"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert_eq!(answer.json()["status"], "warn");
+    let told = answer.json()["messages"][0]["text"].to_string();
+    assert!(told.contains("cut at the limit of tokens"), "{told}");
+}

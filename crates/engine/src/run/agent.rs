@@ -220,10 +220,14 @@ impl Work<'_> {
             cancel: call.cancel,
             stop: CancellationToken::new(),
         };
-        self.turns
+        let report = self
+            .turns
             .tell(&mut taken, &request)
-            .map(drop)
-            .map_err(|error| self.failed(&error, session))
+            .map_err(|error| self.failed(&error, session))?;
+        for caveat in report.caveats() {
+            means.watcher.caveat(call.path, caveat);
+        }
+        Ok(())
     }
 
     /// Everything the model must keep in mind.

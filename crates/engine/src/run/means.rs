@@ -54,6 +54,8 @@ pub trait RunWatcher: RunObserver {
     fn calling(&self, _path: &StepPath, _tool: &ToolCall) {}
     /// A tool was called.
     fn called(&self, _path: &StepPath, _tool: &ToolCall, _outcome: &CallOutcome) {}
+    /// What a person must know before relying on an answer, such as that it is cut.
+    fn caveat(&self, _path: &StepPath, _what: &str) {}
 }
 
 /// Nobody watches.

@@ -168,7 +168,6 @@ impl Talk {
             self.session,
             &Waiting {
                 patience: Duration::from_mins(1),
-                allowance: &Unlimited,
                 observer: how.observer,
                 cancel: &cancel,
             },
@@ -193,6 +192,7 @@ impl Talk {
             scopes: how.scopes,
             redactor: Redactor::default(),
             settings: how.settings,
+            allowance: &Unlimited,
             observer: how.observer,
             cancel: &cancel,
             stop: CancellationToken::new(),

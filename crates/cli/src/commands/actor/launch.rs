@@ -1,6 +1,7 @@
 //! `actor run` and `run resume`: what a run works with is put together here, from the options of the
 //! command or from those that the run keeps.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -295,6 +296,8 @@ struct Done {
     report: RunReport,
     sandbox: Option<String>,
     seconds: f64,
+    /// What is to be known before relying on the answer.
+    caveats: BTreeSet<String>,
 }
 
 /// Everything around a run.
@@ -401,6 +404,7 @@ impl Launch<'_> {
                 .map(SandboxWorkspace::name)
                 .map(str::to_owned),
             seconds: watcher.elapsed().as_secs_f64(),
+            caveats: watcher.caveats(),
         })
     }
 
@@ -505,6 +509,7 @@ impl Launch<'_> {
             )),
             None => shown,
         };
+        let shown = done.caveats.iter().fold(shown, Report::warn);
         Ok(shown.ok("Actor run completed"))
     }
 }

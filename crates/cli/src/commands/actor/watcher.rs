@@ -1,7 +1,9 @@
 //! What people see of a run while it goes on.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cleveragents_actors::ports::{RunObserver, Step, StepPath};
@@ -21,6 +23,7 @@ pub(super) struct Watcher {
     tells: bool,
     has_text: AtomicBool,
     tool_calls: AtomicU64,
+    caveats: Mutex<BTreeSet<String>>,
 }
 
 impl Watcher {
@@ -32,11 +35,18 @@ impl Watcher {
             tells: is_human && (is_stream || printer.shows_progress()),
             has_text: AtomicBool::new(false),
             tool_calls: AtomicU64::new(0),
+            caveats: Mutex::default(),
         }
     }
 
     pub(super) fn elapsed(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// What is to be known before relying on the answers, each thing once.
+    pub(super) fn caveats(&self) -> BTreeSet<String> {
+        let caveats = self.caveats.lock().unwrap_or_else(PoisonError::into_inner);
+        caveats.clone()
     }
 
     /// Ends the line of the answer, so that what follows stands on its own.
@@ -90,5 +100,10 @@ impl RunWatcher for Watcher {
 
     fn called(&self, path: &StepPath, tool: &ToolCall, outcome: &CallOutcome) {
         self.tell(&format!("  {path}{}", called_line(tool, outcome)));
+    }
+
+    fn caveat(&self, path: &StepPath, what: &str) {
+        let mut caveats = self.caveats.lock().unwrap_or_else(PoisonError::into_inner);
+        caveats.insert(format!("step `{path}`: {what}"));
     }
 }
