@@ -149,15 +149,17 @@ mod tests {
         });
     }
 
+    struct Guard(Arc<AtomicBool>);
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
     #[test]
     fn its_end_ends_the_thread() {
         let is_dropped = Arc::new(AtomicBool::new(false));
-        struct Guard(Arc<AtomicBool>);
-        impl Drop for Guard {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::SeqCst);
-            }
-        }
         let driver = Driver::new().expect("a runtime");
         let guard = Guard(Arc::clone(&is_dropped));
         driver.engine().handle().spawn(async move {
