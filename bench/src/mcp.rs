@@ -8,7 +8,7 @@ mod support;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use cleveragents_mcp::{Options, ServerDefinition, Servers};
@@ -20,6 +20,10 @@ use crate::{Findings, Row};
 /// Calls that are counted, and those before them that are not.
 const CALLS: usize = 2_000;
 const WARMING: usize = 200;
+
+/// Between two calls, for all alike: the server is asleep again when the next one comes. Without it a client
+/// that is back at once finds the server still awake, and one that takes longer pays for waking it.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The middle one of some times in microseconds.
 fn median(mut times: Vec<f64>) -> f64 {
@@ -37,6 +41,7 @@ fn repeat(mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
         let begun = Instant::now();
         call()?;
         times.push(begun.elapsed().as_secs_f64() * 1e6);
+        std::thread::sleep(PAUSE);
     }
     Ok(median(times))
 }
@@ -95,7 +100,8 @@ fn floor(script: &Path) -> anyhow::Result<f64> {
     let mut ask = |method: &str, params: Value| -> anyhow::Result<()> {
         number += 1;
         let request = json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params});
-        writeln!(input, "{request}")?;
+        // In one piece, as clients write it: the first piece of several would wake the server early.
+        input.write_all(format!("{request}\n").as_bytes())?;
         let mark = format!("\"id\":{number}");
         loop {
             line.clear();
