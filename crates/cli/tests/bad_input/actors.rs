@@ -65,7 +65,7 @@ actor run good hi --mcp none | 3 CA-1041 | mcp list
 actor run good hi --tool 'a b' | 2 CA-0906 |
 actor run good hi --tool builtin/none | 2 CA-0906 |
 actor run good hi --temperature warm | 2 CA-0101 |
-actor run good hi --temperature 2.5 | 2 CA-0101 | 0 to 2
+actor run good hi --temperature 2.5 | 2 CA-0101 | --help
 actor run good hi --temperature NaN | 2 CA-0101 | 0 to 2
 actor run good hi --context 'a b' | 2 CA-1031 |
 actor run good hi --load-context none | 1 CA-0105 |
@@ -84,7 +84,6 @@ actor run good hi --config good.yaml | 2 CA-0101 | --config
 
 /// Commands on runs.
 const RUNS: &str = "
-run show | 2 CA-0101 |
 run show 01ZZZZZZ | 3 CA-1021 | run list
 run show 01 | 3 CA-1021 | six or more
 run show '' | 3 CA-1021 | six or more

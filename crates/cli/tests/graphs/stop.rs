@@ -199,7 +199,7 @@ fn a_run_that_failed_for_the_form_of_its_answers_asks_anew_when_it_is_gone_on_wi
          type: object\n  properties: {score: {type: integer}}\n  required: [score]\n",
     );
     let answer = world.run(&["actor", "run", "local/score", "x"]);
-    assert_eq!(error(&answer)["code"], "CA-1022", "{answer:?}");
+    assert_eq!(error(&answer)["code"], "CA-1028", "{answer:?}");
     let run = world.newest().expect("a run");
     assert_eq!(run["usage"]["model_calls"], 3);
     std::fs::write(&script, "answers:\n- {when: '.', text: '{\"score\": 4}'}\n").expect("a file");
