@@ -66,7 +66,7 @@ actor run good hi --tool 'a b' | 2 CA-0906 |
 actor run good hi --tool builtin/none | 2 CA-0906 |
 actor run good hi --temperature warm | 2 CA-0101 |
 actor run good hi --temperature 2.5 | 2 CA-0101 | --help
-actor run good hi --temperature NaN | 2 CA-0101 | 0 to 2
+actor run good hi --temperature NaN | 2 CA-0101 | --help
 actor run good hi --context 'a b' | 2 CA-1031 |
 actor run good hi --load-context none | 1 CA-0105 |
 actor run good hi --load-context good.yaml | 2 CA-1031 | context export
