@@ -67,6 +67,8 @@ pub struct Root {
     path: PathBuf,
     /// Whether it is a copy of ours and not the user's.
     is_own: bool,
+    /// Where a file is written before it is put in its place; beside that place without one.
+    scratch: Option<OwnedFd>,
 }
 
 impl Root {
@@ -81,6 +83,23 @@ impl Root {
             folder,
             path: path.to_owned(),
             is_own: false,
+            scratch: None,
+        })
+    }
+
+    /// The same root, whose files are written in a folder outside of it until they are whole: what
+    /// is killed in the middle of a write leaves nothing beneath the root. A folder on another file
+    /// system is of no use for this and is left alone.
+    pub fn with_scratch(self, folder: &Path) -> io::Result<Self> {
+        let scratch = fs::open(
+            folder,
+            OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY,
+            Mode::empty(),
+        )?;
+        let is_near = fs::fstat(&scratch)?.st_dev == fs::fstat(&self.folder)?.st_dev;
+        Ok(Self {
+            scratch: is_near.then_some(scratch),
+            ..self
         })
     }
 
@@ -286,48 +305,46 @@ impl Root {
         Ok(())
     }
 
-    /// Writes a new file beside a path and puts it there in one step.
+    /// Writes a new file and puts it at a path in one step.
     pub fn write_file(
         &self,
         path: &TreePath,
         mode: FileMode,
         content: &mut dyn Read,
     ) -> io::Result<()> {
-        let parent = self.parent(path)?;
-        let name = temporary_name();
-        let written = Self::write_beside(&parent, &name, mode, content)
-            .and_then(|()| Ok(fs::renameat(&parent, name.as_str(), &parent, path.name())?));
-        if written.is_err() {
-            let _gone = fs::unlinkat(&parent, name.as_str(), AtFlags::empty());
-        }
-        written
-    }
-
-    fn write_beside(
-        parent: &OwnedFd,
-        name: &str,
-        mode: FileMode,
-        content: &mut dyn Read,
-    ) -> io::Result<()> {
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mut file = File::from(fs::openat(parent, name, flags, Mode::from_raw_mode(0o600))?);
-        io::copy(content, &mut file)?;
-        file.flush()?;
-        fs::fchmod(&file, Mode::from_raw_mode(mode.permissions()))?;
-        Ok(())
+        self.place(path, |folder, name| {
+            let flags =
+                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let mut file = File::from(fs::openat(folder, name, flags, Mode::from_raw_mode(0o600))?);
+            io::copy(content, &mut file)?;
+            file.flush()?;
+            fs::fchmod(&file, Mode::from_raw_mode(mode.permissions()))?;
+            Ok(())
+        })
     }
 
     /// Puts a link at a path in one step, in place of a file or link.
     pub fn write_link(&self, path: &TreePath, target: &[u8]) -> io::Result<()> {
+        self.place(path, |folder, name| {
+            Ok(fs::symlinkat(target, folder, name)?)
+        })
+    }
+
+    /// Makes something under a name of the moment and moves it to a path.
+    fn place(
+        &self,
+        path: &TreePath,
+        make: impl FnOnce(BorrowedFd<'_>, &str) -> io::Result<()>,
+    ) -> io::Result<()> {
         let parent = self.parent(path)?;
+        let folder = self.scratch.as_ref().unwrap_or(&parent);
         let name = temporary_name();
-        fs::symlinkat(target, &parent, name.as_str())?;
-        let placed = fs::renameat(&parent, name.as_str(), &parent, path.name());
+        let placed = make(folder.as_fd(), &name)
+            .and_then(|()| Ok(fs::renameat(folder, name.as_str(), &parent, path.name())?));
         if placed.is_err() {
-            let _gone = fs::unlinkat(&parent, name.as_str(), AtFlags::empty());
+            let _gone = fs::unlinkat(folder, name.as_str(), AtFlags::empty());
         }
-        Ok(placed?)
+        placed
     }
 
     /// Moves between two roots, with what the system offers for one step.
@@ -362,4 +379,48 @@ fn temporary_name() -> String {
 /// A path that the system gave as bytes.
 pub(crate) fn path_of(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Content that looks at a folder while it is read.
+    struct Watching<'a> {
+        folder: &'a Path,
+        seen: Vec<OsString>,
+        rest: &'a [u8],
+    }
+
+    impl Read for Watching<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            for entry in std::fs::read_dir(self.folder)? {
+                self.seen.push(entry?.file_name());
+            }
+            self.rest.read(buffer)
+        }
+    }
+
+    #[test]
+    fn what_is_half_written_is_never_beneath_the_root() {
+        let place = tempfile::tempdir().expect("a folder");
+        let (tree, scratch) = (place.path().join("tree"), place.path().join("scratch"));
+        std::fs::create_dir(&tree).expect("made");
+        std::fs::create_dir(&scratch).expect("made");
+        let root = Root::open(&tree)
+            .and_then(|root| root.with_scratch(&scratch))
+            .expect("a root");
+        let mut content = Watching {
+            folder: &tree,
+            seen: Vec::new(),
+            rest: b"whole",
+        };
+        let path = TreePath::from_bytes("file").expect("a path");
+        root.write_file(&path, FileMode::REGULAR, &mut content)
+            .expect("written");
+        assert_eq!(content.seen, Vec::<OsString>::new());
+        assert_eq!(std::fs::read(tree.join("file")).expect("read"), b"whole");
+        let left = std::fs::read_dir(&scratch).expect("a folder").count();
+        assert_eq!(left, 0);
+    }
 }

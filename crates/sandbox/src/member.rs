@@ -195,10 +195,13 @@ impl Member {
             .map_err(|error| Error::Damaged(format!("`{}`: {error}", place.display())))
     }
 
-    pub(crate) fn work_root(&self) -> Result<Root, Error> {
-        open_own(&self.root).map_err(|error| {
-            Error::Damaged(format!("its folder `{}`: {error}", self.root.display()))
-        })
+    /// The folder in which work is done. What is written through it appears there whole or not.
+    pub fn work_root(&self) -> Result<Root, Error> {
+        open_own(&self.root)
+            .and_then(|root| root.with_scratch(&self.temporary))
+            .map_err(|error| {
+                Error::Damaged(format!("its folder `{}`: {error}", self.root.display()))
+            })
     }
 
     /// The folder of the real files.

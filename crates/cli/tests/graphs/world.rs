@@ -235,10 +235,6 @@ pub(crate) fn files(folder: &std::path::Path) -> BTreeMap<String, String> {
         .filter_map(|entry| {
             let entry = entry.expect("an entry");
             let name = entry.file_name().into_string().ok()?;
-            // A write that was cut off leaves the file that it had not finished.
-            if name.starts_with(".cleveragents-") {
-                return None;
-            }
             let content = std::fs::read_to_string(entry.path()).ok()?;
             Some((name, content))
         })

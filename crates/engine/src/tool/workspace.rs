@@ -6,7 +6,7 @@ use cleveragents_domain::{CheckpointNumber, CheckpointReason, TreePath};
 use cleveragents_process::{
     Cancel, Finished, Input, Limits, Output, ProcessError, Stream, WhenMissing, run_tapped,
 };
-use cleveragents_sandbox::{Git, Root};
+use cleveragents_sandbox::Git;
 use cleveragents_tools::ports::{
     Attribution, Captured, Command, Part, PartPath, PortError, Workspace,
 };
@@ -46,16 +46,9 @@ impl SandboxWorkspace {
             .members
             .iter()
             .map(|member| {
-                let root = Root::open(&member.root).map_err(|source| {
-                    SandboxError::Files(cleveragents_sandbox::Error::Files {
-                        action: "opening",
-                        path: member.root.clone(),
-                        source,
-                    })
-                })?;
                 Ok(Part {
                     alias: member.alias.clone(),
-                    root: Arc::new(root),
+                    root: Arc::new(member.work_root()?),
                     is_read_only: member.is_read_only,
                 })
             })
