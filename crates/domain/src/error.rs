@@ -242,6 +242,45 @@ codes! {
     MalformedSkill = "CA-1063", Usage, "the skill cannot be read";
     InvalidSkill = "CA-1064", Usage, "the skill breaks a rule";
     SkillInUse = "CA-1065", Conflict, "the skill is still in use";
+    ActionNotFound = "CA-1101", NotFound, "the action does not exist";
+    ActionExists = "CA-1102", Conflict, "an action of this name exists already";
+    MalformedAction = "CA-1103", Usage, "the action file cannot be read";
+    InvalidAction = "CA-1104", Usage, "the action breaks a rule";
+    ActionArchived = "CA-1105", Conflict, "the action is archived";
+    InvalidActionArgument = "CA-1106", Usage, "an argument of the action is missing or wrong";
+    ProfileNotFound = "CA-1111", NotFound, "the automation profile does not exist";
+    ProfileExists = "CA-1112", Conflict, "an automation profile of this name exists already";
+    MalformedProfile = "CA-1113", Usage, "the automation profile file cannot be read";
+    InvalidProfile = "CA-1114", Usage, "the automation profile breaks a rule";
+    BuiltInProfile = "CA-1115", Conflict, "a built-in automation profile cannot be changed";
+    ProfileInUse = "CA-1116", Conflict, "the automation profile is still in use";
+    InvariantNotFound = "CA-1121", NotFound, "the invariant does not exist";
+    InvalidInvariant = "CA-1122", Usage, "the invariant is not well formed";
+    InvariantExists = "CA-1123", Conflict, "the invariant holds already";
+    InvariantViolated = "CA-1124", Failed, "an invariant stands in the way";
+    ValidationNotFound = "CA-1131", NotFound, "the validation does not exist";
+    MalformedValidation = "CA-1132", Usage, "the validation file cannot be read";
+    InvalidValidation = "CA-1133", Usage, "the validation breaks a rule";
+    NotAValidation = "CA-1134", Usage, "the tool is no validation";
+    AttachmentNotFound = "CA-1135", NotFound, "the attachment does not exist";
+    AttachmentExists = "CA-1136", Conflict, "the validation is attached already";
+    ValidationInUse = "CA-1137", Conflict, "the validation is still attached";
+    AmbiguousPlan = "CA-1141", Usage, "several plans are meant";
+    PlanNotReady = "CA-1142", Conflict, "the plan is not in a state for this";
+    PlanBusy = "CA-1143", Conflict, "somebody else works on the plan";
+    PlanWaiting = "CA-1144", HumanNeeded, "the plan waits for a person";
+    PlanFailed = "CA-1145", Failed, "the plan came to no end";
+    PreflightFailed = "CA-1146", Failed, "the plan cannot begin";
+    PlanConstrained = "CA-1147", Failed, "validations stand in the way of applying";
+    NothingToApply = "CA-1148", Failed, "the plan changed nothing";
+    NoPlan = "CA-1149", NotFound, "no plan qualifies";
+    DecisionNotFound = "CA-1150", NotFound, "the decision does not exist";
+    ReversionLimit = "CA-1151", Conflict, "the plan was taken back too often";
+    PlanCancelled = "CA-1152", Failed, "the plan was stopped";
+    InvalidStrategy = "CA-1153", Usage, "the strategy cannot be read";
+    PlanRollback = "CA-1154", Conflict, "the plan cannot be taken back";
+    ProjectEmpty = "CA-1155", Usage, "the project has no resources";
+    StepInDoubt = "CA-1156", HumanNeeded, "a step was cut off and may have taken effect";
 }
 
 /// An error that can be shown to a person: it knows its code, a hint and machine-readable details.

@@ -51,6 +51,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     5 "0005_turns";
     6 "0006_calls";
     7 "0007_actors";
+    8 "0008_plans";
 };
 
 impl Migration {
