@@ -90,6 +90,50 @@ kinds! {
     BudgetExhausted = "budget.exhausted";
     /// A plan was made.
     PlanCreated = "plan.created";
+    /// A plan came into another phase.
+    PlanPhaseChanged = "plan.phase_changed";
+    /// A plan came into another state of its phase.
+    PlanStateChanged = "plan.state_changed";
+    /// Everything a plan did is in the real resources.
+    PlanApplied = "plan.applied";
+    /// A plan was given up.
+    PlanCancelled = "plan.cancelled";
+    /// A phase of a plan failed.
+    PlanErrored = "plan.errored";
+    /// A plan waits for a person.
+    PlanWaiting = "plan.waiting";
+    /// A person answered what a plan waited for.
+    PlanAnswered = "plan.answered";
+    /// A person told a plan something.
+    PlanGuided = "plan.guided";
+    /// A plan waits for a worker.
+    PlanQueued = "plan.queued";
+    /// Somebody asked for the end of a plan.
+    PlanCancelRequested = "plan.cancel_requested";
+    /// The strategy of a plan was changed by a person.
+    PlanEdited = "plan.edited";
+    /// A step of a plan was begun.
+    PlanStepStarted = "plan.step_started";
+    /// A step of a plan ended.
+    PlanStepFinished = "plan.step_finished";
+    /// A plan was taken back to an earlier state.
+    PlanRolledBack = "plan.rolled_back";
+    /// A rollback of a plan was taken back.
+    PlanRedone = "plan.redone";
+    /// What a plan will take was estimated.
+    PlanEstimated = "plan.estimation_complete";
+    /// A decision was made for a plan.
+    DecisionCreated = "decision.created";
+    /// Another decision took the place of one.
+    DecisionSuperseded = "decision.superseded";
+    /// The invariants of a plan were brought together.
+    InvariantsReconciled = "invariant.reconciled";
+    /// What a plan is about to do breaks an invariant.
+    InvariantViolated = "invariant.violated";
+    /// A validation passed.
+    ValidationPassed = "validation.passed";
+    /// A validation failed.
+    ValidationFailed = "validation.failed";
     /// A changeset was opened.
     ChangesetOpened = "changeset.opened";
     /// A changeset was closed.

@@ -119,6 +119,8 @@ ids! {
     ResourceId;
     /// Names a project.
     ProjectId;
+    /// Names a decision of a plan.
+    DecisionId;
 }
 
 /// An id made at the same moment as another as far as sorting goes, and the same for the same key
@@ -139,6 +141,14 @@ impl ResourceId {
     #[must_use]
     pub fn child(self, key: &str) -> Self {
         Self(derived(self.0, key))
+    }
+}
+
+impl PlanId {
+    /// The id of the run that does something for this plan.
+    #[must_use]
+    pub fn run(self, path: &str) -> RunId {
+        RunId(derived(self.0, path))
     }
 }
 

@@ -44,8 +44,9 @@ pub use event::{Event, EventKind, NewEvent, Position};
 pub use file_state::{FileKind, FileMode, FileState};
 pub use hash::{ContentHash, HashError};
 pub use id::{
-    ChangesetId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, ResourceId,
-    RunId, SandboxId, SessionId, ToolInvocationId, TurnId, check_prefix, shortest_prefix,
+    ChangesetId, DecisionId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, ProjectId,
+    ResourceId, RunId, SandboxId, SessionId, ToolInvocationId, TurnId, check_prefix,
+    shortest_prefix,
 };
 pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
 pub use invocation::{InvocationOutcome, ToolInvocation};
@@ -55,7 +56,11 @@ pub use message::{
     RoleError, Sequence,
 };
 pub use name::{ActorName, Name, NameError};
-pub use plan::{LinkedPlan, Plan};
+pub use plan::{
+    ContextSnapshot, Decision, DecisionType, LinkedPlan, MadeWith, Move, NewDecision, Plan,
+    PlanActors, PlanPhase, PlanProfile, PlanProject, PlanStage, PlanStep, PlanStrategy,
+    REVERSION_LIMIT, StepCall, StepRecord, StepState, StrategyFault, Waiting, criteria,
+};
 pub use project::{Alias, Project, ProjectLink, ProjectPartError, ProjectRules};
 pub use resource::{Boundary, Properties, Resource, ResourceName};
 pub use resource_type::{

@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use cleveragents_domain::{
-    ChangesetId, ContentHash, MessageId, PlanId, ProcessId, ProjectId, ResourceId, RunId,
-    SandboxId, SessionId, Timestamp, ToolInvocationId, TurnId,
+    ChangesetId, ContentHash, DecisionId, MessageId, PlanId, ProcessId, ProjectId, ResourceId,
+    RunId, SandboxId, SessionId, Timestamp, ToolInvocationId, TurnId,
 };
 
 use crate::Error;
@@ -113,6 +113,7 @@ printed!(
     SandboxId,
     TurnId,
     RunId,
+    DecisionId,
     ContentHash
 );
 
@@ -272,6 +273,7 @@ parsed!(
     SandboxId,
     TurnId,
     RunId,
+    DecisionId,
     ContentHash
 );
 parsed!(

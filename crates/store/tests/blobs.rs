@@ -173,7 +173,7 @@ fn content_is_collected_when_nothing_refers_to_it_and_its_grace_is_over() {
         };
         engine
             .write(move |unit| {
-                plans::insert(unit, plan)?;
+                plans::insert(unit, &plans::NewPlan::empty(plan))?;
                 changesets::open(unit, changeset, Some(plan))?;
                 changesets::record(unit, changeset, &change)?;
                 invocations::insert(unit, &invocation)

@@ -14,7 +14,7 @@ fn add_changeset(engine: &Engine) -> (PlanId, ChangesetId) {
     let (plan, id) = (PlanId::generate(), ChangesetId::generate());
     engine
         .write(move |unit| {
-            plans::insert(unit, plan)?;
+            plans::insert(unit, &plans::NewPlan::empty(plan))?;
             changesets::open(unit, id, Some(plan))
         })
         .expect("stored");

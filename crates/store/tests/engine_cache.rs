@@ -14,7 +14,7 @@ fn add_plan(engine: &Engine) -> PlanId {
     let id = PlanId::generate();
     engine
         .write(move |unit| {
-            plans::insert(unit, id)?;
+            plans::insert(unit, &plans::NewPlan::empty(id))?;
             Ok::<_, Error>(id)
         })
         .expect("stored")

@@ -382,7 +382,7 @@ fn defect_5417_a_row_without_its_parent_is_refused_and_children_go_with_it() {
         .by_tool("builtin/write", Some(invocation.id));
         engine
             .write(move |unit| {
-                plans::insert(unit, plan)?;
+                plans::insert(unit, &plans::NewPlan::empty(plan))?;
                 let linked = LinkedPlan {
                     plan_id: plan,
                     phase: "x".into(),

@@ -66,7 +66,7 @@ fn write_much(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     let (session, plan) = (SessionId::generate(), PlanId::generate());
     insert_session(unit, session, "lost")?;
     messages::append(unit, session, &[message("lost")], Announce::Each)?;
-    plans::insert(unit, plan)?;
+    plans::insert(unit, &plans::NewPlan::empty(plan))?;
     changesets::open(unit, ChangesetId::generate(), Some(plan))?;
     blobs::put(unit, b"lost")?;
     unit.emit(NewEvent {

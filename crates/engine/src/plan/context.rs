@@ -160,7 +160,7 @@ impl PlanExecutionContext {
     pub fn create_plan(engine: &Engine) -> Result<PlanId, ContextError> {
         let id = PlanId::generate();
         engine.write(move |unit| {
-            plans::insert(unit, id)?;
+            plans::insert(unit, &plans::NewPlan::empty(id))?;
             Ok(id)
         })
     }

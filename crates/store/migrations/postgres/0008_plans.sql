@@ -72,7 +72,8 @@ CREATE TABLE plan_decisions (
     question TEXT NOT NULL CHECK (question <> ''),
     chosen TEXT NOT NULL,
     alternatives TEXT NOT NULL,
-    confidence DOUBLE PRECISION CHECK (confidence >= 0 AND confidence <= 1),
+    -- In thousandths.
+    confidence BIGINT CHECK (confidence >= 0 AND confidence <= 1000),
     rationale TEXT NOT NULL,
     reasoning TEXT,
     snapshot TEXT NOT NULL,

@@ -86,7 +86,8 @@ CREATE TABLE plan_decisions (
     question TEXT NOT NULL CHECK (question <> ''),
     chosen TEXT NOT NULL,
     alternatives TEXT NOT NULL,
-    confidence REAL CHECK (confidence >= 0 AND confidence <= 1),
+    -- In thousandths.
+    confidence INTEGER CHECK (confidence >= 0 AND confidence <= 1000),
     rationale TEXT NOT NULL,
     reasoning TEXT,
     snapshot TEXT NOT NULL,

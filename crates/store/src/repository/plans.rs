@@ -1,42 +1,563 @@
-//! Plans, as far as changesets and leases need them.
+//! Plans. A plan changes its stage only by a statement that names the stage it was read in, so of two who
+//! want to move it one finds it moved.
 
-use cleveragents_domain::{EventKind, NewEvent, Plan, PlanId};
-use serde_json::json;
+use std::fmt::Write as _;
 
+use cleveragents_domain::{
+    EventKind, MadeWith, MicroUsd, Move, NewEvent, Plan, PlanActors, PlanId, PlanProfile,
+    PlanStage, TokenUsage, Tokens, Version, Waiting,
+};
+use serde_json::{Map, Value, json};
+
+use super::stored_json;
 use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
-use crate::value::params;
+use crate::value::{Param, Row, params};
 
-/// Stores a new plan.
-pub fn insert(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error> {
+macro_rules! columns {
+    () => {
+        "plan_id, name, action, parent_plan_id, root_plan_id, stage, attempt, description, \
+         definition_of_done, made_with, strategy, estimate, waiting, error, sandbox, decision_root_id, \
+         reversion_count, report, is_cancelled, queued_for, input_tokens, output_tokens, cost_micro_usd, \
+         model_calls, tool_calls, version, created_at, updated_at, started_at, completed_at"
+    };
+}
+
+fn json_of<T: serde::de::DeserializeOwned>(
+    row: &mut Row,
+    what: &'static str,
+) -> Result<Option<T>, Error> {
+    row.take::<Option<String>>()?
+        .map(|text| stored_json(what, &text))
+        .transpose()
+}
+
+fn read(mut row: Row) -> Result<Plan, Error> {
+    let id: PlanId = row.take()?;
+    Ok(Plan {
+        id,
+        name: row.take()?,
+        action: row.take()?,
+        parent: row.take()?,
+        root: row.take::<Option<PlanId>>()?.unwrap_or(id),
+        stage: {
+            let stage: String = row.take()?;
+            PlanStage::from_stored(&stage)
+                .ok_or_else(|| Error::stored("the stage of a plan", format!("is `{stage}`")))?
+        },
+        attempt: row.take()?,
+        description: row.take()?,
+        definition_of_done: row.take()?,
+        made_with: {
+            let text: String = row.take()?;
+            if text == "{}" {
+                nothing()
+            } else {
+                stored_json("what a plan was made with", &text)?
+            }
+        },
+        strategy: json_of(&mut row, "the strategy of a plan")?,
+        estimate: json_of(&mut row, "the estimate of a plan")?,
+        waiting: json_of(&mut row, "what a plan waits for")?,
+        error: json_of(&mut row, "the error of a plan")?,
+        sandbox: row.take()?,
+        decision_root: row.take()?,
+        reversions: row.take()?,
+        report: json_of(&mut row, "the report of a plan")?,
+        is_cancelled: row.take()?,
+        queued_for: json_of(&mut row, "what a plan is queued for")?,
+        usage: TokenUsage {
+            input_tokens: Tokens(row.take()?),
+            output_tokens: Tokens(row.take()?),
+            cost_micro_usd: MicroUsd(row.take()?),
+        },
+        model_calls: row.take()?,
+        tool_calls: row.take()?,
+        version: Version(row.take()?),
+        created_at: row.take()?,
+        updated_at: row.take()?,
+        started_at: row.take()?,
+        completed_at: row.take()?,
+    })
+}
+
+/// Made with nothing: a plan that only owns changesets.
+fn nothing() -> MadeWith {
+    MadeWith {
+        action: Value::Null,
+        arguments: Map::new(),
+        arguments_order: Vec::new(),
+        projects: Vec::new(),
+        actors: PlanActors::default(),
+        profile: PlanProfile {
+            name: String::new(),
+            source: String::new(),
+            snapshot: Value::Null,
+        },
+        read_only: false,
+        max_cost_micro_usd: None,
+    }
+}
+
+/// A plan to be stored.
+#[derive(Debug, Clone)]
+pub struct NewPlan {
+    /// Its id.
+    pub id: PlanId,
+    /// What people call it.
+    pub name: Option<String>,
+    /// The action it is made from.
+    pub action: String,
+    /// The plan it is a part of, and the one at the top.
+    pub above: Option<(PlanId, PlanId)>,
+    /// What it is to do.
+    pub description: String,
+    /// When it is done.
+    pub definition_of_done: String,
+    /// What it is made with.
+    pub made_with: MadeWith,
+}
+
+impl NewPlan {
+    /// A plan with nothing to do, for whoever needs an owner of changesets.
+    pub fn empty(id: PlanId) -> Self {
+        Self {
+            id,
+            name: None,
+            action: String::new(),
+            above: None,
+            description: String::new(),
+            definition_of_done: String::new(),
+            made_with: nothing(),
+        }
+    }
+}
+
+/// Stores a new plan, to be strategized.
+pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewPlan) -> Result<(), Error> {
     let now = unit.now();
+    let (parent, root) = new.above.unzip();
     unit.execute(
-        "INSERT INTO plans (plan_id, phase, state, created_at, updated_at) \
-         VALUES (?1, 'strategize', 'queued', ?2, ?2)",
-        params![id, now],
+        "INSERT INTO plans (plan_id, phase, state, stage, name, action, parent_plan_id, root_plan_id, description, \
+         definition_of_done, made_with, created_at, updated_at) \
+         VALUES (?1, 'strategize', 'queued', 'strategize/queued', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)",
+        params![
+            new.id,
+            new.name.as_deref(),
+            &new.action,
+            parent,
+            root.unwrap_or(new.id),
+            &new.description,
+            &new.definition_of_done,
+            text(&new.made_with)?,
+            now
+        ],
     )?;
-    unit.emit(NewEvent {
-        kind: EventKind::PlanCreated,
-        subject: id.to_string(),
-        payload: json!({}),
-    });
+    for (number, project) in (0_u64..).zip(&new.made_with.projects) {
+        unit.execute(
+            "INSERT INTO plan_projects (plan_id, number, project) VALUES (?1, ?2, ?3)",
+            params![new.id, number, &project.name],
+        )?;
+    }
+    emit(
+        unit,
+        EventKind::PlanCreated,
+        new.id,
+        json!({"action": new.action, "name": new.name}),
+    );
     Ok(())
+}
+
+fn text(value: &impl serde::Serialize) -> Result<String, Error> {
+    serde_json::to_string(value)
+        .map_err(|error| Error::stored("a part of a plan", format!("cannot be written: {error}")))
+}
+
+fn emit(unit: &mut UnitOfWork<'_>, kind: EventKind, id: PlanId, payload: Value) {
+    unit.emit(NewEvent {
+        kind,
+        subject: id.to_string(),
+        payload,
+    });
 }
 
 /// The plan with an id.
 pub fn get(reader: &mut dyn Reader, id: PlanId) -> Result<Option<Plan>, Error> {
     reader
         .query_first(
-            "SELECT plan_id, phase, state, created_at FROM plans WHERE plan_id = ?1",
+            concat!("SELECT ", columns!(), " FROM plans WHERE plan_id = ?1"),
             params![id],
         )?
-        .map(|mut row| {
-            Ok(Plan {
-                id: row.take()?,
-                phase: row.take()?,
-                state: row.take()?,
-                created_at: row.take()?,
-            })
-        })
+        .map(read)
         .transpose()
+}
+
+/// The plan with an id, which nobody else can change until the unit ends.
+pub fn locked(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<Option<Plan>, Error> {
+    let sql = format!(
+        concat!("SELECT ", columns!(), " FROM plans WHERE plan_id = ?1{}"),
+        unit.dialect().for_update()
+    );
+    unit.query_first(&sql, params![id])?.map(read).transpose()
+}
+
+/// Plans whose id begins so, or that are called so.
+pub fn with_prefix(reader: &mut dyn Reader, prefix: &str, limit: u64) -> Result<Vec<Plan>, Error> {
+    // No letter of an id comes after `Z`.
+    let end = format!("{prefix}~");
+    reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM plans WHERE plan_id >= ?1 AND plan_id < ?2 ORDER BY plan_id LIMIT ?3"
+            ),
+            params![prefix, end, limit],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
+}
+
+/// Plans that are called so.
+pub fn named(reader: &mut dyn Reader, name: &str, limit: u64) -> Result<Vec<Plan>, Error> {
+    reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM plans WHERE name = ?1 ORDER BY plan_id LIMIT ?2"
+            ),
+            params![name, limit],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
+}
+
+/// Which plans are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct PlanFilter {
+    /// Those in these stages; all when empty.
+    pub stages: Vec<PlanStage>,
+    /// Those that work on this project.
+    pub project: Option<String>,
+    /// Those made from this action.
+    pub action: Option<String>,
+    /// Those that wait for a worker.
+    pub is_queued: bool,
+    /// So many at most.
+    pub limit: Option<u64>,
+}
+
+/// Plans, newest first.
+pub fn list(reader: &mut dyn Reader, filter: &PlanFilter) -> Result<Vec<Plan>, Error> {
+    let mut sql = concat!("SELECT ", columns!(), " FROM plans WHERE action <> ''").to_owned();
+    let stages: Vec<String> = filter.stages.iter().map(ToString::to_string).collect();
+    let mut given: Vec<Param<'_>> = Vec::new();
+    if !stages.is_empty() {
+        let places: Vec<String> = (1..=stages.len()).map(|at| format!("?{at}")).collect();
+        let _written = write!(sql, " AND stage IN ({})", places.join(", "));
+        given.extend(stages.iter().map(Param::from));
+    }
+    if let Some(project) = &filter.project {
+        given.push(project.into());
+        let _written = write!(
+            sql,
+            " AND plan_id IN (SELECT plan_id FROM plan_projects WHERE project = ?{})",
+            given.len()
+        );
+    }
+    if let Some(action) = &filter.action {
+        given.push(action.into());
+        let _written = write!(sql, " AND action = ?{}", given.len());
+    }
+    if filter.is_queued {
+        sql.push_str(" AND queued_for IS NOT NULL");
+    }
+    sql.push_str(" ORDER BY plan_id DESC");
+    if let Some(limit) = filter.limit {
+        given.push(limit.into());
+        let _written = write!(sql, " LIMIT ?{}", given.len());
+    }
+    reader.query(&sql, &given)?.into_iter().map(read).collect()
+}
+
+/// What else changes with a move.
+#[derive(Debug, Clone, Default)]
+pub struct Along {
+    /// Facts that are added to its error; the others stay.
+    pub error: Option<Map<String, Value>>,
+    /// Whether its error is forgotten before.
+    pub forgets_error: bool,
+    /// What it did in the end.
+    pub report: Option<Value>,
+    /// Why, for the log.
+    pub reason: Option<String>,
+    /// Whether another attempt begins.
+    pub begins_attempt: bool,
+    /// Whether it counts as going back to the strategy.
+    pub is_reversion: bool,
+}
+
+/// Moves a plan. Gives it as it is now, or nothing when the move cannot be made from where it is.
+/// Whatever it waited for is over with it.
+pub fn advance(
+    unit: &mut UnitOfWork<'_>,
+    id: PlanId,
+    way: Move,
+    along: &Along,
+) -> Result<Option<Plan>, Error> {
+    let Some(plan) = locked(unit, id)? else {
+        return Ok(None);
+    };
+    let Some(to) = way.from(plan.stage) else {
+        return Ok(None);
+    };
+    set_stage(unit, &plan, to, along)?;
+    get(unit, id)
+}
+
+/// Puts a plan where it was before, for those who take back a rollback.
+pub fn restore_stage(
+    unit: &mut UnitOfWork<'_>,
+    id: PlanId,
+    to: PlanStage,
+) -> Result<Option<Plan>, Error> {
+    let Some(plan) = locked(unit, id)? else {
+        return Ok(None);
+    };
+    if plan.stage.is_terminal() || to.is_terminal() {
+        return Ok(None);
+    }
+    set_stage(unit, &plan, to, &Along::default())?;
+    get(unit, id)
+}
+
+fn set_stage(
+    unit: &mut UnitOfWork<'_>,
+    plan: &Plan,
+    to: PlanStage,
+    along: &Along,
+) -> Result<(), Error> {
+    let now = unit.now();
+    let mut error = plan.error.clone().filter(|_| !along.forgets_error);
+    if let Some(more) = &along.error {
+        error.get_or_insert_with(Map::new).extend(more.clone());
+    }
+    let error = error.as_ref().map(text).transpose()?;
+    let report = along.report.as_ref().or(plan.report.as_ref());
+    let report = report.map(text).transpose()?;
+    let completed = to.is_terminal().then_some(now);
+    let touched = unit.execute(
+        "UPDATE plans SET phase = ?3, state = ?4, stage = ?5, waiting = NULL, error = ?6, report = ?7, \
+         attempt = attempt + ?8, reversion_count = reversion_count + ?9, started_at = coalesce(started_at, ?10), \
+         completed_at = coalesce(?11, completed_at), \
+         queued_for = CASE WHEN ?11 IS NULL THEN queued_for ELSE NULL END, \
+         version = version + 1, updated_at = ?12 \
+         WHERE plan_id = ?1 AND stage = ?2",
+        params![
+            plan.id,
+            plan.stage.to_string(),
+            to.phase().as_str(),
+            to.state(),
+            to.to_string(),
+            error,
+            report,
+            u64::from(along.begins_attempt),
+            u64::from(along.is_reversion),
+            to.is_processing().then_some(now),
+            completed,
+            now
+        ],
+    )?;
+    if touched == 0 {
+        return Err(Error::stored(
+            "the stage of a plan",
+            "changed while it was moved",
+        ));
+    }
+    let kind = if to == PlanStage::ApplyApplied {
+        EventKind::PlanApplied
+    } else if to.is_terminal() {
+        EventKind::PlanCancelled
+    } else if to.is_errored() {
+        EventKind::PlanErrored
+    } else if to.phase() == plan.stage.phase() {
+        EventKind::PlanStateChanged
+    } else {
+        EventKind::PlanPhaseChanged
+    };
+    let payload = json!({
+        "from": plan.stage, "to": to, "reason": along.reason,
+        "error": along.error.as_ref().and_then(|error| error.get("message")),
+    });
+    emit(unit, kind, plan.id, payload);
+    Ok(())
+}
+
+/// Says what a plan waits for.
+pub fn wait_for(unit: &mut UnitOfWork<'_>, id: PlanId, waiting: &Waiting) -> Result<(), Error> {
+    let now = unit.now();
+    unit.execute(
+        "UPDATE plans SET waiting = ?2, version = version + 1, updated_at = ?3 WHERE plan_id = ?1",
+        params![id, text(waiting)?, now],
+    )?;
+    emit(
+        unit,
+        EventKind::PlanWaiting,
+        id,
+        json!({"for": waiting.sentence()}),
+    );
+    Ok(())
+}
+
+/// A plan does not wait any more.
+pub fn wait_no_more(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error> {
+    let now = unit.now();
+    unit.execute(
+        "UPDATE plans SET waiting = NULL, version = version + 1, updated_at = ?2 \
+         WHERE plan_id = ?1 AND waiting IS NOT NULL",
+        params![id, now],
+    )?;
+    Ok(())
+}
+
+/// Adds facts to the error of a plan; those of the same name are replaced, the others stay.
+pub fn merge_error(
+    unit: &mut UnitOfWork<'_>,
+    id: PlanId,
+    more: &Map<String, Value>,
+) -> Result<(), Error> {
+    let Some(plan) = locked(unit, id)? else {
+        return Ok(());
+    };
+    let mut error = plan.error.unwrap_or_default();
+    error.extend(more.clone());
+    set_text(unit, id, "error", Some(text(&error)?))
+}
+
+/// Stores the strategy of a plan.
+pub fn set_strategy(
+    unit: &mut UnitOfWork<'_>,
+    id: PlanId,
+    strategy: Option<&cleveragents_domain::PlanStrategy>,
+) -> Result<(), Error> {
+    let strategy = strategy.map(text).transpose()?;
+    set_text(unit, id, "strategy", strategy)
+}
+
+/// Stores what a plan is expected to take.
+pub fn set_estimate(unit: &mut UnitOfWork<'_>, id: PlanId, estimate: &Value) -> Result<(), Error> {
+    set_text(unit, id, "estimate", Some(estimate.to_string()))
+}
+
+/// Says which sandbox a plan works in.
+pub fn set_sandbox(unit: &mut UnitOfWork<'_>, id: PlanId, sandbox: &str) -> Result<(), Error> {
+    set_text(unit, id, "sandbox", Some(sandbox.to_owned()))
+}
+
+/// Says which decision is the root of a plan's.
+pub fn set_root(
+    unit: &mut UnitOfWork<'_>,
+    id: PlanId,
+    root: cleveragents_domain::DecisionId,
+) -> Result<(), Error> {
+    set_text(unit, id, "decision_root_id", Some(root.to_string()))
+}
+
+/// Leaves a plan to a worker, with how it is to be driven; nothing takes it back from them.
+pub fn queue(unit: &mut UnitOfWork<'_>, id: PlanId, how: Option<&Value>) -> Result<(), Error> {
+    if let Some(how) = how {
+        emit(unit, EventKind::PlanQueued, id, json!({"how": how}));
+    }
+    set_text(unit, id, "queued_for", how.map(Value::to_string))
+}
+
+fn set_text(
+    unit: &mut UnitOfWork<'_>,
+    id: PlanId,
+    column: &'static str,
+    value: Option<String>,
+) -> Result<(), Error> {
+    let now = unit.now();
+    unit.execute(
+        &format!(
+            "UPDATE plans SET {column} = ?2, version = version + 1, updated_at = ?3 WHERE plan_id = ?1"
+        ),
+        params![id, value, now],
+    )?;
+    Ok(())
+}
+
+/// What a plan took so far.
+pub fn set_taken(
+    unit: &mut UnitOfWork<'_>,
+    id: PlanId,
+    usage: TokenUsage,
+    model_calls: u64,
+    tool_calls: u64,
+) -> Result<(), Error> {
+    unit.execute(
+        "UPDATE plans SET input_tokens = ?2, output_tokens = ?3, cost_micro_usd = ?4, model_calls = ?5, \
+         tool_calls = ?6 WHERE plan_id = ?1",
+        params![
+            id,
+            usage.input_tokens.0,
+            usage.output_tokens.0,
+            usage.cost_micro_usd.0,
+            model_calls,
+            tool_calls
+        ],
+    )?;
+    Ok(())
+}
+
+/// Asks whoever works on a plan to stop. `false` when it is over.
+pub fn request_cancel(unit: &mut UnitOfWork<'_>, id: PlanId, reason: &str) -> Result<bool, Error> {
+    let Some(plan) = locked(unit, id)? else {
+        return Ok(false);
+    };
+    if plan.stage.is_terminal() {
+        return Ok(false);
+    }
+    unit.execute(
+        "UPDATE plans SET is_cancelled = 1, version = version + 1 WHERE plan_id = ?1",
+        params![id],
+    )?;
+    emit(
+        unit,
+        EventKind::PlanCancelRequested,
+        id,
+        json!({"reason": reason}),
+    );
+    Ok(true)
+}
+
+/// How plans of an action ended: applied, and all that ended or failed.
+pub fn record_of_action(reader: &mut dyn Reader, action: &str) -> Result<(u64, u64), Error> {
+    counted(
+        reader,
+        "SELECT coalesce(sum(CASE WHEN stage = 'apply/applied' THEN 1 ELSE 0 END), 0), \
+         coalesce(sum(CASE WHEN stage IN ('apply/applied', 'apply/constrained', 'strategize/errored', \
+         'execute/errored', 'apply/errored') THEN 1 ELSE 0 END), 0) FROM plans WHERE action = ?1",
+        action,
+    )
+}
+
+/// How many plans were applied to a project, and how many there were.
+pub fn record_of_project(reader: &mut dyn Reader, project: &str) -> Result<(u64, u64), Error> {
+    counted(
+        reader,
+        "SELECT coalesce(sum(CASE WHEN stage = 'apply/applied' THEN 1 ELSE 0 END), 0), count(*) FROM plans \
+         JOIN plan_projects ON plan_projects.plan_id = plans.plan_id WHERE project = ?1",
+        project,
+    )
+}
+
+fn counted(reader: &mut dyn Reader, sql: &str, key: &str) -> Result<(u64, u64), Error> {
+    match reader.query_first(sql, params![key])? {
+        Some(mut row) => Ok((row.take()?, row.take()?)),
+        None => Ok((0, 0)),
+    }
 }

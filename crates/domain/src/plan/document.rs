@@ -1,0 +1,203 @@
+//! A strategy as a document that people read and change: Markdown, and back.
+//!
+//! The summary comes first, then a heading for each step. Below a heading stands what is to be done, and
+//! then a list of facts: `- files: …`, `- after: …`, `- risk: …`, `- call: TOOL {"argument": …}`.
+
+use std::fmt::Write as _;
+
+use super::strategy::{PlanStep, PlanStrategy, StepCall, StrategyFault};
+
+const TITLE: &str = "# Strategy";
+
+impl PlanStrategy {
+    /// The strategy as Markdown.
+    pub fn to_markdown(&self) -> String {
+        let mut text = format!("{TITLE}\n\n{}\n", self.summary.trim());
+        if let Some(risk) = self.risk {
+            let _written = write!(text, "\n- risk: {risk}\n");
+        }
+        for (number, step) in (1..).zip(&self.steps) {
+            let _written = write!(text, "\n## {number}. {}\n", one_line(&step.title));
+            if !step.description.trim().is_empty() {
+                let _written = write!(text, "\n{}\n", step.description.trim());
+            }
+            let mut facts = Vec::new();
+            if !step.files.is_empty() {
+                facts.push(format!("- files: {}", step.files.join(", ")));
+            }
+            if !step.after.is_empty() {
+                let after: Vec<String> = step.after.iter().map(ToString::to_string).collect();
+                facts.push(format!("- after: {}", after.join(", ")));
+            }
+            facts.extend(step.risk.map(|risk| format!("- risk: {risk}")));
+            if let Some(call) = &step.call {
+                facts.push(format!("- call: {} {}", call.tool, call.arguments));
+            }
+            if !facts.is_empty() {
+                let _written = write!(text, "\n{}\n", facts.join("\n"));
+            }
+        }
+        text
+    }
+
+    /// Reads what [`to_markdown`](Self::to_markdown) wrote, and what people made of it.
+    pub fn from_markdown(text: &str) -> Result<Self, StrategyFault> {
+        let mut strategy = Self::default();
+        let mut body: Vec<&str> = Vec::new();
+        let mut is_begun = false;
+        let mut facts = PlanStep::default();
+        for (number, line) in (1..).zip(text.lines()) {
+            let at = |message: String| StrategyFault {
+                message,
+                line: Some(number),
+            };
+            if let Some(heading) = line.strip_prefix("## ") {
+                close(&mut strategy, &mut body, &mut facts);
+                let heading = heading.trim();
+                let title = heading
+                    .split_once('.')
+                    .filter(|(number, _)| number.parse::<usize>().is_ok())
+                    .map_or(heading, |(_, title)| title.trim());
+                if title.is_empty() {
+                    return Err(at("a step has no title".to_owned()));
+                }
+                strategy.steps.push(PlanStep {
+                    title: title.to_owned(),
+                    ..PlanStep::default()
+                });
+                continue;
+            }
+            if !is_begun && line.trim() == TITLE {
+                is_begun = true;
+                continue;
+            }
+            match line
+                .strip_prefix("- ")
+                .and_then(|fact| fact.split_once(':'))
+            {
+                Some((name @ ("files" | "after" | "risk" | "call"), value)) => {
+                    let value = value.trim();
+                    let in_step = !strategy.steps.is_empty();
+                    read_fact(&mut facts, name, value).map_err(at)?;
+                    if !in_step && name != "risk" {
+                        return Err(at(format!("`{name}` belongs below the heading of a step")));
+                    }
+                }
+                _ => body.push(line),
+            }
+        }
+        close(&mut strategy, &mut body, &mut facts);
+        strategy.ordered()
+    }
+}
+
+/// Gives what was read since the last heading to the step of that heading, or to the whole.
+fn close(strategy: &mut PlanStrategy, body: &mut Vec<&str>, facts: &mut PlanStep) {
+    let text = body.join("\n").trim().to_owned();
+    body.clear();
+    let facts = std::mem::take(facts);
+    match strategy.steps.last_mut() {
+        None => {
+            strategy.summary = text;
+            strategy.risk = facts.risk;
+        }
+        Some(step) => {
+            *step = PlanStep {
+                title: std::mem::take(&mut step.title),
+                description: text,
+                ..facts
+            };
+        }
+    }
+}
+
+fn read_fact(facts: &mut PlanStep, name: &str, value: &str) -> Result<(), String> {
+    let words = || {
+        value
+            .split(',')
+            .map(str::trim)
+            .filter(|word| !word.is_empty())
+    };
+    match name {
+        "files" => facts.files = words().map(str::to_owned).collect(),
+        "after" => {
+            facts.after = words()
+                .map(|word| {
+                    word.parse()
+                        .map_err(|_| format!("`{word}` is not the number of a step"))
+                })
+                .collect::<Result<_, _>>()?;
+        }
+        "risk" => {
+            let risk = value
+                .parse()
+                .map_err(|_| format!("`{value}` is not a number from 0 to 1"))?;
+            facts.risk = Some(risk);
+        }
+        _ => {
+            let (tool, arguments) = value.split_once(' ').unwrap_or((value, "{}"));
+            let arguments = serde_json::from_str(arguments)
+                .map_err(|error| format!("the arguments of `{tool}` are not JSON: {error}"))?;
+            facts.call = Some(StepCall {
+                tool: tool.to_owned(),
+                arguments,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PlanStep, PlanStrategy, StepCall};
+    use serde_json::json;
+
+    #[test]
+    fn a_strategy_survives_being_a_document() {
+        let strategy = PlanStrategy {
+            summary: "First this,\n\nthen that.".to_owned(),
+            risk: Some(0.25),
+            steps: vec![
+                PlanStep {
+                    title: "Look".to_owned(),
+                    description: "Read it.\n\n- a list\n- of things".to_owned(),
+                    files: vec!["src/a.rs".to_owned(), "b".to_owned()],
+                    risk: Some(0.5),
+                    ..PlanStep::default()
+                },
+                PlanStep {
+                    title: "Do".to_owned(),
+                    after: vec![1],
+                    call: Some(StepCall {
+                        tool: "builtin/shell".to_owned(),
+                        arguments: json!({"command": "make a"}),
+                    }),
+                    ..PlanStep::default()
+                },
+            ],
+        };
+        let text = strategy.to_markdown();
+        assert_eq!(PlanStrategy::from_markdown(&text), Ok(strategy), "{text}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        let fault = |text: &str| PlanStrategy::from_markdown(text).expect_err("a fault");
+        assert_eq!(
+            fault("# Strategy\n\nso\n\n## 1. a\n- risk: much").line,
+            Some(6)
+        );
+        assert_eq!(fault("so\n## 1. a\n- call: x {").line, Some(3));
+        assert!(fault("# Strategy\n\nso").message.contains("no step"));
+        assert!(fault("so\n## \n").message.contains("title"));
+        assert!(
+            fault("- files: a\n## 1. b")
+                .message
+                .contains("below the heading")
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! [`PlanStrategy`]: how a plan is to be carried out, step by step.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A call of a tool that is known beforehand: the step needs no model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepCall {
+    /// The tool.
+    pub tool: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub arguments: Value,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct PlanStep {
+    /// What it is called, in a line.
+    pub title: String,
+    /// What is to be done.
+    #[serde(default)]
+    pub description: String,
+    /// The paths it is expected to touch.
+    #[serde(default)]
+    pub files: Vec<String>,
+    /// The numbers of the steps that must be done before, from 1.
+    #[serde(default)]
+    pub after: Vec<usize>,
+    /// How likely it is to go wrong, from 0 to 1.
+    #[serde(default)]
+    pub risk: Option<f64>,
+    /// The call it consists of, when no model is needed.
+    #[serde(default)]
+    pub call: Option<StepCall>,
+}
+
+/// How a plan is to be carried out.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct PlanStrategy {
+    /// The way that is taken, in a few sentences.
+    pub summary: String,
+    /// The steps, in the order in which they are done.
+    #[serde(default)]
+    pub steps: Vec<PlanStep>,
+    /// How likely it is to go wrong, from 0 to 1.
+    #[serde(default)]
+    pub risk: Option<f64>,
+}
+
+/// What is wrong with a strategy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct StrategyFault {
+    /// What.
+    pub message: String,
+    /// The line of the document, from 1, where there is one.
+    pub line: Option<usize>,
+}
+
+impl StrategyFault {
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            line: None,
+        }
+    }
+}
+
+impl PlanStrategy {
+    /// The paths that it expects to touch, each once.
+    pub fn files(&self) -> Vec<&str> {
+        let mut files: Vec<&str> = self
+            .steps
+            .iter()
+            .flat_map(|step| step.files.iter().map(String::as_str))
+            .collect();
+        files.sort_unstable();
+        files.dedup();
+        files
+    }
+
+    /// The same with its steps in an order in which each comes after those it needs, or why there is none.
+    pub fn ordered(self) -> Result<Self, StrategyFault> {
+        if self.summary.trim().is_empty() {
+            return Err(StrategyFault::new(
+                "the strategy says nothing about its way",
+            ));
+        }
+        if self.steps.is_empty() {
+            return Err(StrategyFault::new("the strategy has no step"));
+        }
+        let count = self.steps.len();
+        for (number, step) in (1..).zip(&self.steps) {
+            if step.title.trim().is_empty() {
+                let message = format!("step {number} has no title");
+                return Err(StrategyFault::new(message));
+            }
+            if let Some(wrong) = step
+                .after
+                .iter()
+                .find(|after| **after == 0 || **after > count)
+            {
+                let message =
+                    format!("step {number} comes after step {wrong}, and there is no such step");
+                return Err(StrategyFault::new(message));
+            }
+            for risk in step.risk.iter().chain(&self.risk) {
+                if !(0.0..=1.0).contains(risk) {
+                    let message = format!("the risk {risk} of step {number} is not from 0 to 1");
+                    return Err(StrategyFault::new(message));
+                }
+            }
+        }
+        let Some(order) = order(&self.steps) else {
+            let message = "the steps wait for each other in a circle";
+            return Err(StrategyFault::new(message));
+        };
+        let place = |number: usize| {
+            order
+                .iter()
+                .position(|at| at + 1 == number)
+                .map_or(0, |at| at + 1)
+        };
+        let steps = order
+            .iter()
+            .map(|at| {
+                let mut step = self.steps[*at].clone();
+                step.after = step.after.iter().map(|number| place(*number)).collect();
+                step.after.sort_unstable();
+                step.after.dedup();
+                step
+            })
+            .collect();
+        Ok(Self { steps, ..self })
+    }
+}
+
+/// Indices in an order in which each comes after those it needs; of several that could come next, the
+/// first.
+fn order(steps: &[PlanStep]) -> Option<Vec<usize>> {
+    let mut done = vec![false; steps.len()];
+    let mut order = Vec::with_capacity(steps.len());
+    while order.len() < steps.len() {
+        let next = (0..steps.len())
+            .find(|at| !done[*at] && steps[*at].after.iter().all(|number| done[number - 1]))?;
+        done[next] = true;
+        order.push(next);
+    }
+    Some(order)
+}
+
+/// The single criteria of a definition of done: its list items, or its lines when it has none.
+pub fn criteria(definition_of_done: &str) -> Vec<String> {
+    let item = |line: &str| {
+        let line = line.trim_start();
+        let number = line.find(|letter: char| !letter.is_ascii_digit())?;
+        let rest = match line.chars().next()? {
+            '-' | '*' | '+' | '•' => line.get(line.chars().next()?.len_utf8()..)?,
+            digit if digit.is_ascii_digit() => line[number..].strip_prefix(['.', ')'])?,
+            _ => return None,
+        };
+        let rest = rest.strip_prefix(' ')?.trim_start();
+        let rest = rest
+            .strip_prefix("[ ] ")
+            .or_else(|| rest.strip_prefix("[x] "))
+            .unwrap_or(rest);
+        Some(rest.trim().to_owned())
+    };
+    let lines = || definition_of_done.lines();
+    if lines().any(|line| item(line).is_some()) {
+        let mut found: Vec<String> = Vec::new();
+        let mut is_in_item = false;
+        for line in lines() {
+            if let Some(text) = item(line) {
+                found.push(text);
+                is_in_item = true;
+            } else if is_in_item && line.starts_with(' ') && !line.trim().is_empty() {
+                // A criterion may go on in the next line.
+                if let Some(last) = found.last_mut() {
+                    last.push(' ');
+                    last.push_str(line.trim());
+                }
+            } else {
+                is_in_item = false;
+            }
+        }
+        found.retain(|text| !text.is_empty());
+        return found;
+    }
+    lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PlanStep, PlanStrategy, criteria};
+    use proptest::prelude::*;
+
+    fn strategy(after: &[&[usize]]) -> PlanStrategy {
+        PlanStrategy {
+            summary: "so".to_owned(),
+            steps: (1..)
+                .zip(after)
+                .map(|(number, after)| PlanStep {
+                    title: format!("s{number}"),
+                    after: after.to_vec(),
+                    ..PlanStep::default()
+                })
+                .collect(),
+            risk: None,
+        }
+    }
+
+    fn titles(strategy: &PlanStrategy) -> Vec<&str> {
+        strategy
+            .steps
+            .iter()
+            .map(|step| step.title.as_str())
+            .collect()
+    }
+
+    #[test]
+    fn steps_come_after_those_they_need_and_else_in_their_order() {
+        let ordered = strategy(&[&[3], &[], &[2]]).ordered().expect("an order");
+        assert_eq!(titles(&ordered), ["s2", "s3", "s1"]);
+        assert_eq!(ordered.steps[2].after, [2]);
+        assert!(strategy(&[&[2], &[1]]).ordered().is_err());
+        assert!(strategy(&[&[1]]).ordered().is_err());
+        assert!(strategy(&[&[7]]).ordered().is_err());
+        assert!(strategy(&[]).ordered().is_err());
+    }
+
+    #[test]
+    fn criteria_are_items_or_lines() {
+        let text =
+            "Done means:\n- tests pass\n  on Linux\n* docs\n1. a\n 2) b\n\nand more\n- [ ] c";
+        assert_eq!(
+            criteria(text),
+            ["tests pass on Linux", "docs", "a", "b", "c"]
+        );
+        assert_eq!(criteria("one\n\n two \n"), ["one", "two"]);
+        assert_eq!(criteria("3 is a number"), ["3 is a number"]);
+    }
+
+    proptest! {
+        #[test]
+        fn an_order_is_kept_by_ordering_again(edges in proptest::collection::vec(proptest::collection::vec(1..6_usize, 0..3), 1..6)) {
+            let edges: Vec<&[usize]> = edges.iter().map(Vec::as_slice).collect();
+            if let Ok(once) = strategy(&edges).ordered() {
+                for (at, step) in once.steps.iter().enumerate() {
+                    prop_assert!(step.after.iter().all(|after| *after <= at));
+                }
+                prop_assert_eq!(once.clone().ordered().expect("again"), once);
+            }
+        }
+
+        #[test]
+        fn criteria_never_panic(text in "\\PC{0,200}") {
+            let _found = criteria(&text);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Decisions of plans, and which had a share in which.
+
+use std::collections::HashMap;
+
+use cleveragents_domain::{
+    Decision, DecisionId, DecisionType, EventKind, NewDecision, NewEvent, PlanId, PlanPhase,
+};
+use serde_json::json;
+
+use super::stored_json;
+use crate::error::Error;
+use crate::transaction::{Reader, UnitOfWork};
+use crate::value::{Row, params};
+
+macro_rules! columns {
+    () => {
+        "decision_id, plan_id, parent_decision_id, sequence, decision_type, phase, question, chosen, \
+         alternatives, confidence, rationale, reasoning, snapshot, artifacts, corrects, correction_reason, \
+         superseded_by, undone_by, created_at"
+    };
+}
+
+#[expect(clippy::cast_precision_loss, reason = "thousandths")]
+fn read(mut row: Row) -> Result<Decision, Error> {
+    let id = row.take()?;
+    let plan = row.take()?;
+    let parent = row.take()?;
+    let sequence = row.take()?;
+    let kind: String = row.take()?;
+    let phase: String = row.take()?;
+    Ok(Decision {
+        plan,
+        sequence,
+        said: NewDecision {
+            id,
+            parent,
+            kind: DecisionType::from_stored(&kind)
+                .ok_or_else(|| Error::stored("the type of a decision", format!("is `{kind}`")))?,
+            phase: PlanPhase::ALL
+                .into_iter()
+                .find(|known| known.as_str() == phase)
+                .ok_or_else(|| Error::stored("the phase of a decision", format!("is `{phase}`")))?,
+            question: row.take()?,
+            chosen: row.take()?,
+            alternatives: stored_json("the alternatives of a decision", &row.take::<String>()?)?,
+            confidence: row
+                .take::<Option<u64>>()?
+                .map(|thousandths| thousandths as f64 / 1_000.0),
+            rationale: row.take()?,
+            reasoning: row.take()?,
+            snapshot: stored_json("the snapshot of a decision", &row.take::<String>()?)?,
+            artifacts: stored_json("the artifacts of a decision", &row.take::<String>()?)?,
+            influenced_by: Vec::new(),
+        },
+        corrects: row.take()?,
+        correction_reason: row.take()?,
+        superseded_by: row.take()?,
+        undone_by: row.take()?,
+        created_at: row.take()?,
+    })
+}
+
+/// Stores a decision as the next one of its plan.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it lies between 0 and 1000"
+)]
+pub fn insert(unit: &mut UnitOfWork<'_>, plan: PlanId, new: &NewDecision) -> Result<u64, Error> {
+    let now = unit.now();
+    let written = |value: serde_json::Value| value.to_string();
+    let row = unit.execute_returning(
+        "INSERT INTO plan_decisions (decision_id, plan_id, parent_decision_id, sequence, decision_type, phase, \
+         question, chosen, alternatives, confidence, rationale, reasoning, snapshot, artifacts, created_at) \
+         VALUES (?1, ?2, ?3, \
+         (SELECT coalesce(max(sequence), 0) + 1 FROM plan_decisions WHERE plan_id = ?2), \
+         ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) RETURNING sequence",
+        params![
+            new.id,
+            plan,
+            new.parent,
+            new.kind.as_str(),
+            new.phase.as_str(),
+            &new.question,
+            &new.chosen,
+            written(json!(new.alternatives)),
+            new.confidence
+                .map(|confidence| (confidence.clamp(0.0, 1.0) * 1_000.0).round() as u64),
+            &new.rationale,
+            new.reasoning.as_deref(),
+            written(json!(new.snapshot)),
+            written(json!(new.artifacts)),
+            now
+        ],
+    )?;
+    let sequence = match row {
+        Some(mut row) => row.take()?,
+        None => return Err(Error::stored("a decision", "was not stored")),
+    };
+    for by in &new.influenced_by {
+        unit.execute(
+            "INSERT INTO decision_influences (decision_id, influenced_by) VALUES (?1, ?2) \
+             ON CONFLICT (decision_id, influenced_by) DO NOTHING",
+            params![new.id, *by],
+        )?;
+    }
+    unit.emit(NewEvent {
+        kind: EventKind::DecisionCreated,
+        subject: plan.to_string(),
+        payload: json!({
+            "decision_id": new.id, "type": new.kind.as_str(), "chosen": new.chosen,
+            "sequence": sequence,
+        }),
+    });
+    Ok(sequence)
+}
+
+/// Every decision of a plan in the order in which they were made, with what had a share in each.
+pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Decision>, Error> {
+    let mut found = reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM plan_decisions WHERE plan_id = ?1 ORDER BY sequence"
+            ),
+            params![plan],
+        )?
+        .into_iter()
+        .map(read)
+        .collect::<Result<Vec<_>, _>>()?;
+    let edges = reader.query(
+        "SELECT decision_influences.decision_id, influenced_by FROM decision_influences \
+         JOIN plan_decisions ON plan_decisions.decision_id = decision_influences.decision_id \
+         WHERE plan_id = ?1 ORDER BY influenced_by",
+        params![plan],
+    )?;
+    let places: HashMap<DecisionId, usize> = found
+        .iter()
+        .enumerate()
+        .map(|(at, decision)| (decision.said.id, at))
+        .collect();
+    for mut edge in edges {
+        let (of, by): (DecisionId, DecisionId) = (edge.take()?, edge.take()?);
+        if let Some(at) = places.get(&of) {
+            found[*at].said.influenced_by.push(by);
+        }
+    }
+    Ok(found)
+}
+
+/// Decisions whose id begins so.
+pub fn with_prefix(
+    reader: &mut dyn Reader,
+    prefix: &str,
+    limit: u64,
+) -> Result<Vec<Decision>, Error> {
+    let end = format!("{prefix}~");
+    reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM plan_decisions WHERE decision_id >= ?1 AND decision_id < ?2 \
+                 ORDER BY decision_id LIMIT ?3"
+            ),
+            params![prefix, end, limit],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
+}
+
+/// Says that decisions of a plan do not hold any more, since another one took their place.
+pub fn supersede(
+    unit: &mut UnitOfWork<'_>,
+    plan: PlanId,
+    old: &[DecisionId],
+    by: DecisionId,
+) -> Result<(), Error> {
+    for id in old {
+        unit.execute(
+            "UPDATE plan_decisions SET superseded_by = ?2 WHERE decision_id = ?1 AND superseded_by IS NULL",
+            params![*id, by],
+        )?;
+        unit.emit(NewEvent {
+            kind: EventKind::DecisionSuperseded,
+            subject: plan.to_string(),
+            payload: json!({"decision_id": id, "by": by}),
+        });
+    }
+    Ok(())
+}
