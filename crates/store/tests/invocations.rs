@@ -53,7 +53,7 @@ fn get(engine: &Engine, id: ToolInvocationId) -> Option<ToolInvocation> {
 fn add_plan(engine: &Engine) -> PlanId {
     let plan = PlanId::generate();
     engine
-        .write(move |unit| plans::insert(unit, plan))
+        .write(move |unit| plans::insert(unit, &plans::NewPlan::empty(plan)))
         .expect("stored");
     plan
 }

@@ -501,7 +501,16 @@ fn defect_7283_every_foreign_key_declares_its_delete_rule() {
             ["change_entries.changeset_id", "CASCADE"],
             ["change_entries.invocation_id", "SET NULL"],
             ["changesets.plan_id", "CASCADE"],
+            ["decision_influences.decision_id", "CASCADE"],
+            ["decision_influences.influenced_by", "CASCADE"],
             ["messages.session_id", "CASCADE"],
+            ["plan_answers.plan_id", "CASCADE"],
+            ["plan_decisions.parent_decision_id", "CASCADE"],
+            ["plan_decisions.plan_id", "CASCADE"],
+            ["plan_guidance.plan_id", "CASCADE"],
+            ["plan_projects.plan_id", "CASCADE"],
+            ["plan_rollbacks.plan_id", "CASCADE"],
+            ["plan_steps.plan_id", "CASCADE"],
             ["project_links.project_id", "CASCADE"],
             ["project_links.resource_id", "RESTRICT"],
             ["reservations.scope", "CASCADE"],
@@ -519,6 +528,11 @@ fn defect_7283_every_foreign_key_declares_its_delete_rule() {
             ["tool_invocations.turn_id", "SET NULL"],
             ["turn_steps.turn_id", "CASCADE"],
             ["turns.session_id", "CASCADE"],
+            ["validation_attachments.plan_id", "CASCADE"],
+            ["validation_attachments.project_id", "CASCADE"],
+            ["validation_attachments.resource_id", "CASCADE"],
+            ["validation_attachments.validation", "RESTRICT"],
+            ["validation_results.plan_id", "CASCADE"],
         ];
         assert_eq!(rules, expected, "on {}", database.kind);
     }

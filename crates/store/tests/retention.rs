@@ -256,7 +256,7 @@ fn the_status_says_what_is_there() {
         let engine = database.open();
         let plan = PlanId::generate();
         engine
-            .write(move |unit| plans::insert(unit, plan))
+            .write(move |unit| plans::insert(unit, &plans::NewPlan::empty(plan)))
             .expect("stored");
         let status = engine.status().expect("status");
         assert_eq!(status.engine, database.kind);
