@@ -261,11 +261,11 @@ mod tests {
     };
     const FAILING_SQL: &str = "CREATE TABLE half (x BIGINT); \
          ALTER TABLE plans ADD COLUMN half BIGINT; \
-         UPDATE plans SET state = 'half'; \
+         UPDATE plans SET action = 'half'; \
          INSERT INTO nowhere (x) VALUES (1)";
-    const ROW: &str = "INSERT INTO plans (plan_id, phase, state, created_at, updated_at) \
-         VALUES ('one', 'strategize', 'whole', 1, 1)";
-    const STATE: &str = "SELECT COUNT(*) FROM plans WHERE state = 'whole'";
+    const ROW: &str = "INSERT INTO plans (plan_id, phase, state, action, created_at, updated_at) \
+         VALUES ('one', 'strategize', 'queued', 'whole', 1, 1)";
+    const STATE: &str = "SELECT COUNT(*) FROM plans WHERE action = 'whole'";
     const NEWEST: &str = "SELECT MAX(version) FROM schema_migrations";
 
     #[test]
