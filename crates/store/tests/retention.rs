@@ -328,7 +328,7 @@ fn a_check_names_each_broken_rule() {
         assert!(wrong().is_empty());
 
         database.meddle(
-            "INSERT INTO plans (plan_id, phase, state, created_at, updated_at) VALUES ('p', 'x', 'y', 0, 0)",
+            "INSERT INTO plans (plan_id, phase, state, created_at, updated_at) VALUES ('p', 'strategize', 'queued', 0, 0)",
         );
         database.meddle(
             "INSERT INTO changesets (changeset_id, plan_id, next_entry, opened_at) VALUES ('c', 'p', 1, 0)",
