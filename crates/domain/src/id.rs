@@ -121,6 +121,8 @@ ids! {
     ProjectId;
     /// Names a decision of a plan.
     DecisionId;
+    /// Names what ties a validation to a resource.
+    AttachmentId;
 }
 
 /// An id made at the same moment as another as far as sorting goes, and the same for the same key

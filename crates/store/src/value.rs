@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use cleveragents_domain::{
-    ChangesetId, ContentHash, DecisionId, MessageId, PlanId, ProcessId, ProjectId, ResourceId,
-    RunId, SandboxId, SessionId, Timestamp, ToolInvocationId, TurnId,
+    AttachmentId, ChangesetId, ContentHash, DecisionId, MessageId, PlanId, ProcessId, ProjectId,
+    ResourceId, RunId, SandboxId, SessionId, Timestamp, ToolInvocationId, TurnId,
 };
 
 use crate::Error;
@@ -114,6 +114,7 @@ printed!(
     TurnId,
     RunId,
     DecisionId,
+    AttachmentId,
     ContentHash
 );
 
