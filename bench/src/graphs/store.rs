@@ -102,6 +102,7 @@ pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
         PermissionRules::new(Vec::new(), Effect::Allow),
     );
     let means = RunMeans {
+        plan: None,
         models: &Nothing,
         registry: &registry,
         sources: &Nothing,

@@ -293,6 +293,14 @@ impl AutomationProfile {
             .map(Self::from)
     }
 
+    /// The profile of plans for which nobody named one.
+    pub fn standard() -> Self {
+        let standard = BUILT_IN
+            .iter()
+            .find(|profile| profile.name == DEFAULT_PROFILE);
+        Self::from(standard.unwrap_or(&BUILT_IN[0]))
+    }
+
     /// Whether it is part of the program.
     pub fn is_built_in(&self) -> bool {
         BUILT_IN.iter().any(|profile| profile.name == self.name)

@@ -192,6 +192,7 @@ impl<'c> Conversation<'c> {
         let workspace =
             tooling::workspace(self.context, sandbox, project, |_| own_sandbox(session.id))?;
         let request = TurnRequest {
+            plan: None,
             prompt: asked.prompt.clone(),
             model,
             actor: session.actor.clone(),

@@ -8,7 +8,7 @@ mod strategy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{DecisionId, PlanId, Timestamp, TokenUsage, Version};
+use crate::{AutomationProfile, Confidence, DecisionId, PlanId, Timestamp, TokenUsage, Version};
 
 pub use decision::{ContextSnapshot, Decision, DecisionType, NewDecision};
 pub use stage::{Move, PlanPhase, PlanStage};
@@ -56,14 +56,14 @@ pub struct PlanActors {
 }
 
 /// Which automation profile a plan runs under, and who chose it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanProfile {
     /// Its name.
     pub name: String,
     /// Who chose it: `CLI flag`, `action`, `project` or `global`.
     pub source: String,
     /// The profile as it was then.
-    pub snapshot: Value,
+    pub snapshot: AutomationProfile,
 }
 
 /// What a plan was made with. None of it changes afterwards.
@@ -98,7 +98,7 @@ pub enum Waiting {
         /// What it opens: `strategize`, `execute`, `apply`, `fix`, `retry`, `revise`.
         opens: String,
         /// How sure the program is.
-        confidence: Value,
+        confidence: Confidence,
         /// How sure it would have to be.
         threshold: f64,
     },
@@ -144,7 +144,7 @@ impl Waiting {
                 confidence,
                 threshold,
             } => {
-                let score = confidence["score"].as_f64().unwrap_or_default();
+                let score = confidence.score;
                 format!(
                     "the gate `{gate}` ({opens}): the confidence is {score:.2}, and {threshold:.2} is asked for"
                 )

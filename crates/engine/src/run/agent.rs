@@ -200,6 +200,7 @@ impl Work<'_> {
         let request = TurnRequest {
             prompt,
             model: Arc::clone(model),
+            plan: means.plan,
             actor: call.actor.name.parse().ok(),
             system: self.system(call, model.as_ref()),
             tools: TurnTools {

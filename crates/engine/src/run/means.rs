@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cleveragents_actors::ports::RunObserver;
 use cleveragents_actors::ports::StepPath;
+use cleveragents_domain::PlanId;
 use cleveragents_models::{Model, Redactor, ToolCall};
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
@@ -82,6 +83,8 @@ pub struct RunMeans<'a> {
     pub deferred: &'a BTreeSet<ToolName>,
     /// Tools that every agent has beside its own.
     pub extra_tools: &'a [ToolName],
+    /// The plan for which it runs.
+    pub plan: Option<PlanId>,
     /// What the run may do.
     pub mode: PlanMode,
     /// How careful to be.

@@ -49,7 +49,7 @@ impl Work<'_> {
         let ledger = StoreLedger::new(Arc::clone(&self.engine), None);
         let scope = Scope {
             session: Some(self.session),
-            plan: None,
+            plan: means.plan,
             actor: step.actor.name.parse().ok(),
         };
         let context = CallContext {

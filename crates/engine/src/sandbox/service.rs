@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    Checkpoint, CheckpointReason, Code, Diagnose as _, LeaseSubject, Sandbox, SandboxId,
+    Checkpoint, CheckpointReason, Code, Diagnose as _, LeaseSubject, PlanId, Sandbox, SandboxId,
     SandboxName, SandboxState, TreePath, Ttl,
 };
 use cleveragents_sandbox::{Base, Folders, Member, Source};
@@ -140,6 +140,17 @@ impl SandboxService {
         origin: &str,
         targets: &[Target],
     ) -> Result<SandboxView, SandboxError> {
+        self.create_for(None, name, origin, targets)
+    }
+
+    /// Makes a sandbox for a plan: its history is a changeset of the plan.
+    pub fn create_for(
+        &self,
+        plan: Option<PlanId>,
+        name: &str,
+        origin: &str,
+        targets: &[Target],
+    ) -> Result<SandboxView, SandboxError> {
         let name: SandboxName = name.parse()?;
         own::check(targets, &self.home, self.engine.url().path())?;
         let id = SandboxId::generate();
@@ -153,6 +164,7 @@ impl SandboxService {
             machine: machine(),
             folder: path_text(&folders.whole),
             origin: origin.to_owned(),
+            plan,
             members: targets
                 .iter()
                 .map(|target| StoredMember {

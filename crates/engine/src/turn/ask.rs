@@ -7,7 +7,7 @@ use cleveragents_models::{
     AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, ModelError, Price,
     StreamEvent, ToolCall, ToolDefinition, Usage, Veil,
 };
-use cleveragents_tools::{Ground, PlanMode, ToolSpec};
+use cleveragents_tools::{Ground, ToolSpec};
 use futures_util::StreamExt as _;
 
 use super::context::fit;
@@ -247,7 +247,7 @@ fn make_distinct(message: &mut AssistantMessage, mut taken: Vec<String>) {
 fn is_offered(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
     let tools = &request.tools;
     let has_ground = spec.ground == Ground::Nothing || tools.workspace.is_some();
-    let may_write = tools.mode != PlanMode::ReadOnly || !spec.capability.is_writing();
+    let may_write = tools.mode.allows_writing() || !spec.capability.is_writing();
     has_ground && may_write && !tools.deferred.contains(&spec.name)
 }
 

@@ -170,7 +170,7 @@ impl CallRunner<'_> {
         request.observer.calling(call);
         let scope = Scope {
             session: Some(self.session),
-            plan: None,
+            plan: request.plan,
             actor: request.actor.clone(),
         };
         let context = CallContext {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cleveragents_domain::{ActorName, Sequence, TokenUsage, TurnId};
+use cleveragents_domain::{ActorName, PlanId, Sequence, TokenUsage, TurnId};
 use cleveragents_models::{
     CancellationToken, Model, ReasoningEffort, Redactor, ResponseSchema, StopReason, ToolCall,
 };
@@ -81,6 +81,8 @@ pub struct TurnRequest<'a> {
     pub prompt: Option<String>,
     /// The model that answers.
     pub model: Arc<dyn Model>,
+    /// The plan for which it is asked.
+    pub plan: Option<PlanId>,
     /// The actor in whose name it answers.
     pub actor: Option<ActorName>,
     /// Standing instructions.

@@ -175,6 +175,7 @@ impl Talk {
         let workspace = how.in_sandbox.then(|| self.workspace());
         let rules = PermissionRules::parse(how.rules, Effect::Allow).expect("rules");
         let request = TurnRequest {
+            plan: None,
             prompt: how.prompt.map(str::to_owned),
             model,
             actor: None,

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use cleveragents_domain::{
-    EventKind, MadeWith, MicroUsd, Move, NewEvent, Plan, PlanActors, PlanId, PlanProfile,
-    PlanStage, TokenUsage, Tokens, Version, Waiting,
+    AutomationProfile, EventKind, MadeWith, MicroUsd, Move, NewEvent, Plan, PlanActors, PlanId,
+    PlanProfile, PlanStage, TokenUsage, Tokens, Version, Waiting,
 };
 use serde_json::{Map, Value, json};
 
@@ -92,7 +92,7 @@ fn nothing() -> MadeWith {
         profile: PlanProfile {
             name: String::new(),
             source: String::new(),
-            snapshot: Value::Null,
+            snapshot: AutomationProfile::standard(),
         },
         read_only: false,
         max_cost_micro_usd: None,

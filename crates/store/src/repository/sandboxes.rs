@@ -5,8 +5,8 @@
 //! judge: a partial unique index covers the sandboxes that are not over.
 
 use cleveragents_domain::{
-    Checkpoint, CheckpointNumber, CheckpointReason, EventKind, NewEvent, Sandbox, SandboxId,
-    SandboxState, Version,
+    Checkpoint, CheckpointNumber, CheckpointReason, EventKind, NewEvent, PlanId, Sandbox,
+    SandboxId, SandboxState, Version,
 };
 use serde_json::{Value, json};
 
@@ -73,6 +73,8 @@ pub struct NewSandbox {
     pub folder: String,
     /// What it is made from.
     pub origin: String,
+    /// The plan that works in it, whose changeset its history is.
+    pub plan: Option<PlanId>,
     /// Its parts.
     pub members: Vec<StoredMember>,
 }
@@ -82,7 +84,7 @@ pub struct NewSandbox {
 pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewSandbox) -> Result<bool, Error> {
     let now = unit.now();
     let changeset = cleveragents_domain::ChangesetId::generate();
-    changesets::open(unit, changeset, None)?;
+    changesets::open(unit, changeset, new.plan)?;
     let inserted = unit.execute(
         "INSERT INTO sandboxes (sandbox_id, name, state, changeset_id, machine, folder, origin, created_at, updated_at) \
          VALUES (?1, ?2, 'creating', ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT DO NOTHING",

@@ -54,6 +54,16 @@ pub enum PlanMode {
     Normal(Phase),
 }
 
+impl PlanMode {
+    /// Whether anything may change.
+    pub const fn allows_writing(self) -> bool {
+        match self {
+            Self::ReadOnly => false,
+            Self::Normal(phase) => phase.allows_writing(),
+        }
+    }
+}
+
 /// Everything a decision rests on.
 #[derive(Clone, Copy)]
 pub struct CallContext<'a> {

@@ -363,6 +363,7 @@ impl Launch<'_> {
             context.settings.budget_per_session(),
         ];
         let means = RunMeans {
+            plan: None,
             models: &Models {
                 catalogue: self.catalogue,
                 usual: context.settings.model_default(),
