@@ -11,7 +11,8 @@ use std::sync::Arc;
 use cleveragents_actors::{Actor, Agent, NodeKind};
 use cleveragents_domain::Code;
 use cleveragents_engine::{
-    ActorWorld, Equipped, McpService, ModelSource, SkillService, Supplies, ToolService, ToolSources,
+    ActorWorld, Equipped, McpService, ModelSource, SkillService, Supplies, ToolService,
+    ToolSources, built_in_actors,
 };
 use cleveragents_mcp::{FileTokens, Options, ServerDefinition, Servers, namespace};
 use cleveragents_models::{Catalogue, Model, ModelName};
@@ -63,6 +64,7 @@ impl Toolbox {
             tools: registry.list().map(|spec| spec.name.clone()).collect(),
             skills: known.into_iter().map(|skill| skill.name).collect(),
             servers: servers.iter().map(|server| server.name.clone()).collect(),
+            built_in: built_in_actors(&context.home.path().join("prompts")),
             server_namespaces: servers
                 .iter()
                 .map(|server| namespace(&server.name))

@@ -99,7 +99,12 @@ impl ActorService {
         let known = shelf(&stored, world);
         let whole = whole_name(name);
         let own = stored.iter().find(|stored| stored.name == whole);
-        let key = if own.is_some() { &whole } else { name };
+        let is_built_in = world.supplies.built_in.contains_key(&whole);
+        let key = if own.is_some() || is_built_in {
+            &whole
+        } else {
+            name
+        };
         let Some(actor) = known.get(key)? else {
             return Err(ActorError::NotFound {
                 name: name.to_owned(),
@@ -245,7 +250,7 @@ impl ActorService {
             let before = self.stored()?;
             let whole = whole_name(name);
             let Some(found) = before.iter().find(|stored| stored.name == whole).cloned() else {
-                if (world.is_model)(name) {
+                if (world.is_model)(name) || world.supplies.built_in.contains_key(&whole) {
                     return Err(ActorError::BuiltIn(name.to_owned()));
                 }
                 return Err(ActorError::NotFound {

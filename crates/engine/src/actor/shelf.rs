@@ -46,6 +46,8 @@ pub struct Supplies {
     pub servers: BTreeSet<String>,
     /// The namespaces in which servers have their tools.
     pub server_namespaces: BTreeSet<String>,
+    /// Actors that come with the program.
+    pub built_in: BTreeMap<String, ActorText>,
 }
 
 /// Says whether a name is that of a model.
@@ -63,11 +65,14 @@ pub(super) struct Shelf<'a> {
 
 impl<'a> Shelf<'a> {
     pub(super) fn new(
-        files: BTreeMap<String, ActorText>,
+        mut files: BTreeMap<String, ActorText>,
         supplies: &'a Supplies,
         is_model: IsModel<'a>,
         variables: &'a dyn Fn(&str) -> Option<String>,
     ) -> Self {
+        for (name, text) in &supplies.built_in {
+            files.entry(name.clone()).or_insert_with(|| text.clone());
+        }
         Self {
             files,
             supplies,
