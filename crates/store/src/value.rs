@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use cleveragents_domain::{
-    ChangesetId, ContentHash, MessageId, PlanId, ProcessId, ProjectId, ResourceId, RunId,
-    SandboxId, SessionId, Timestamp, ToolInvocationId, TurnId,
+    ChangesetId, ContentHash, InvariantId, MessageId, PlanId, ProcessId, ProjectId, ResourceId,
+    RunId, SandboxId, SessionId, Timestamp, ToolInvocationId, TurnId,
 };
 
 use crate::Error;
@@ -104,6 +104,7 @@ macro_rules! printed {
 printed!(
     SessionId,
     MessageId,
+    InvariantId,
     PlanId,
     ChangesetId,
     ToolInvocationId,
@@ -263,6 +264,7 @@ macro_rules! parsed {
 parsed!(
     SessionId,
     MessageId,
+    InvariantId,
     PlanId,
     ChangesetId,
     ToolInvocationId,

@@ -6,6 +6,7 @@ pub mod changesets;
 pub mod contexts;
 pub mod definitions;
 pub mod events;
+pub mod invariants;
 pub mod invocations;
 pub mod leases;
 pub mod messages;
