@@ -72,12 +72,20 @@ kinds! {
     ValidationDetached = "validation.detached";
     /// A validation judged a plan.
     ValidationJudged = "validation.judged";
-    /// An actor, a skill or a server of tools was registered.
+    /// An actor, an action or another definition was registered.
     DefinitionRegistered = "definition.registered";
-    /// An actor, a skill or a server of tools was registered again.
+    /// An actor, an action or another definition was registered again.
     DefinitionUpdated = "definition.updated";
-    /// An actor, a skill or a server of tools was removed.
+    /// An actor, an action or another definition was removed.
     DefinitionRemoved = "definition.removed";
+    /// A definition was taken out of use.
+    DefinitionArchived = "definition.archived";
+    /// An archived definition was taken into use again.
+    DefinitionUnarchived = "definition.unarchived";
+    /// An invariant holds from now on.
+    InvariantAdded = "invariant.added";
+    /// An invariant does not hold any more.
+    InvariantRemoved = "invariant.removed";
     /// A run of an actor began.
     RunStarted = "run.started";
     /// A run that was interrupted, or had failed, is gone on with.

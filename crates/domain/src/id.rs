@@ -123,6 +123,8 @@ ids! {
     DecisionId;
     /// Names what ties a validation to a resource.
     AttachmentId;
+    /// Names an invariant.
+    InvariantId;
 }
 
 /// An id made at the same moment as another as far as sorting goes, and the same for the same key

@@ -5,9 +5,10 @@
 //! what is done with it is `cleveragents-engine`.
 //!
 //! Main types: [`SessionId`] and its siblings, [`Name`], [`Session`], [`Message`], [`Changeset`],
-//! [`ChangeEntry`], [`Lease`], [`Event`], [`ResourceType`], [`Resource`], [`Project`], and the error vocabulary [`Code`], [`Kind`],
+//! [`ChangeEntry`], [`Lease`], [`Event`], [`ResourceType`], [`Resource`], [`Project`], [`Action`], [`Invariant`], and the error vocabulary [`Code`], [`Kind`],
 //! [`Diagnose`].
 
+mod action;
 mod automation;
 mod builtin;
 mod changeset;
@@ -18,6 +19,7 @@ mod file_state;
 mod hash;
 mod id;
 mod inheritance;
+mod invariant;
 mod invocation;
 mod lease;
 mod message;
@@ -39,6 +41,10 @@ mod usage;
 mod validation;
 pub mod yaml;
 
+pub use action::{
+    Action, ActionActors, ActionArgument, ActionArgumentError, ActionArgumentType, ActionFault,
+    ActionValues, ArgumentProblem,
+};
 pub use automation::{
     AutomationGate, AutomationGuard, AutomationProfile, DEFAULT_PROFILE, DEFAULT_RETRIES,
     GateGroup, Thresholds, is_threshold,
@@ -52,11 +58,15 @@ pub use event::{Event, EventKind, NewEvent, Position};
 pub use file_state::{FileKind, FileMode, FileState};
 pub use hash::{ContentHash, HashError};
 pub use id::{
-    AttachmentId, ChangesetId, DecisionId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId,
-    ProjectId, ResourceId, RunId, SandboxId, SessionId, ToolInvocationId, TurnId, check_prefix,
-    shortest_prefix,
+    AttachmentId, ChangesetId, DecisionId, IdError, InvariantId, MessageId, PREFIX_MINIMUM, PlanId,
+    ProcessId, ProjectId, ResourceId, RunId, SandboxId, SessionId, ToolInvocationId, TurnId,
+    check_prefix, shortest_prefix,
 };
 pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
+pub use invariant::{
+    Invariant, InvariantScope, InvariantTextError, Reconciled, ResolvedConflict, SourcedInvariant,
+    reconcile,
+};
 pub use invocation::{InvocationOutcome, ToolInvocation};
 pub use lease::{Lease, LeaseSubject, LeaseToken, Owner, Ttl, TtlError};
 pub use message::{

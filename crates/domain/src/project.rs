@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::invariant::{TEXT_MAXIMUM, checked_text};
 use crate::name::is_plain_segment;
 use crate::resource::Resource;
 use crate::{ActorName, Name, ProjectId, ResourceId, Timestamp, TypeName, Version};
 
-const TEXT_MAXIMUM: usize = 4_096;
 const TAG_MAXIMUM: usize = 64;
 
 /// What is wrong with a part of a project.
@@ -24,7 +24,7 @@ pub enum ProjectPartError {
     Tag(String),
     /// An invariant is a sentence.
     #[error(
-        "an invariant cannot be empty, hold a control character or more than {TEXT_MAXIMUM} characters"
+        "an invariant cannot be empty, hold a hidden character or more than {TEXT_MAXIMUM} characters"
     )]
     Invariant,
     /// The same thing twice.
@@ -129,15 +129,7 @@ impl ProjectRules {
             *tag = trimmed.to_owned();
         }
         for invariant in &mut self.invariants {
-            let trimmed = invariant.trim();
-            let length = trimmed.chars().count();
-            let holds_control = trimmed
-                .chars()
-                .any(|character| character.is_control() && character != '\n' && character != '\t');
-            if length == 0 || length > TEXT_MAXIMUM || holds_control {
-                return Err(ProjectPartError::Invariant);
-            }
-            *invariant = trimmed.to_owned();
+            *invariant = checked_text(invariant).map_err(|_| ProjectPartError::Invariant)?;
         }
         for list in [&self.tags, &self.invariants] {
             let mut seen = HashSet::new();

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use cleveragents_domain::{
-    AttachmentId, ChangesetId, ContentHash, DecisionId, MessageId, PlanId, ProcessId, ProjectId,
+    AttachmentId, ChangesetId, ContentHash, DecisionId, InvariantId, MessageId, PlanId, ProcessId, ProjectId,
     ResourceId, RunId, SandboxId, SessionId, Timestamp, ToolInvocationId, TurnId,
 };
 
@@ -104,6 +104,7 @@ macro_rules! printed {
 printed!(
     SessionId,
     MessageId,
+    InvariantId,
     PlanId,
     ChangesetId,
     ToolInvocationId,
@@ -265,6 +266,7 @@ macro_rules! parsed {
 parsed!(
     SessionId,
     MessageId,
+    InvariantId,
     PlanId,
     ChangesetId,
     ToolInvocationId,

@@ -50,6 +50,8 @@ pub struct StoredDefinition {
     pub created_at: Timestamp,
     /// When it was registered last.
     pub updated_at: Timestamp,
+    /// Since when it is out of use.
+    pub archived_at: Option<Timestamp>,
 }
 
 fn read(mut row: Row) -> Result<StoredDefinition, Error> {
@@ -60,6 +62,7 @@ fn read(mut row: Row) -> Result<StoredDefinition, Error> {
         version: row.take()?,
         created_at: row.take()?,
         updated_at: row.take()?,
+        archived_at: row.take()?,
     })
 }
 
@@ -115,6 +118,38 @@ pub fn remove(unit: &mut UnitOfWork<'_>, kind: DefinitionKind, name: &str) -> Re
     Ok(touched > 0)
 }
 
+/// Takes a definition out of use. `false` when there is none that is in use: of two that try at once,
+/// one does it.
+pub fn archive(unit: &mut UnitOfWork<'_>, kind: DefinitionKind, name: &str) -> Result<bool, Error> {
+    let now = unit.now();
+    let touched = unit.execute(
+        "UPDATE definitions SET archived_at = ?3 \
+         WHERE kind = ?1 AND name = ?2 AND archived_at IS NULL",
+        params![kind.as_str(), name, now],
+    )?;
+    if touched > 0 {
+        announce(unit, EventKind::DefinitionArchived, kind, name);
+    }
+    Ok(touched > 0)
+}
+
+/// Takes an archived definition into use again. `false` when there is none that is archived.
+pub fn unarchive(
+    unit: &mut UnitOfWork<'_>,
+    kind: DefinitionKind,
+    name: &str,
+) -> Result<bool, Error> {
+    let touched = unit.execute(
+        "UPDATE definitions SET archived_at = NULL \
+         WHERE kind = ?1 AND name = ?2 AND archived_at IS NOT NULL",
+        params![kind.as_str(), name],
+    )?;
+    if touched > 0 {
+        announce(unit, EventKind::DefinitionUnarchived, kind, name);
+    }
+    Ok(touched > 0)
+}
+
 fn announce(unit: &mut UnitOfWork<'_>, event: EventKind, kind: DefinitionKind, name: &str) {
     unit.emit(NewEvent {
         kind: event,
@@ -127,8 +162,8 @@ fn announce(unit: &mut UnitOfWork<'_>, event: EventKind, kind: DefinitionKind, n
 pub fn list(reader: &mut dyn Reader, kind: DefinitionKind) -> Result<Vec<StoredDefinition>, Error> {
     reader
         .query(
-            "SELECT name, definition, source, version, created_at, updated_at FROM definitions \
-             WHERE kind = ?1 ORDER BY name",
+            "SELECT name, definition, source, version, created_at, updated_at, archived_at \
+             FROM definitions WHERE kind = ?1 ORDER BY name",
             params![kind.as_str()],
         )?
         .into_iter()
@@ -144,8 +179,8 @@ pub fn get(
 ) -> Result<Option<StoredDefinition>, Error> {
     reader
         .query_first(
-            "SELECT name, definition, source, version, created_at, updated_at FROM definitions \
-             WHERE kind = ?1 AND name = ?2",
+            "SELECT name, definition, source, version, created_at, updated_at, archived_at \
+             FROM definitions WHERE kind = ?1 AND name = ?2",
             params![kind.as_str(), name],
         )?
         .map(read)

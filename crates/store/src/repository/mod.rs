@@ -7,6 +7,7 @@ pub mod contexts;
 pub mod decisions;
 pub mod definitions;
 pub mod events;
+pub mod invariants;
 pub mod invocations;
 pub mod leases;
 pub mod messages;

@@ -2,6 +2,8 @@
 //! want to move it one finds it moved.
 
 use std::fmt::Write as _;
+use std::collections::BTreeMap;
+
 
 use cleveragents_domain::{
     AutomationProfile, EventKind, MadeWith, MicroUsd, Move, NewEvent, Plan, PlanActors, PlanId,
@@ -560,4 +562,48 @@ fn counted(reader: &mut dyn Reader, sql: &str, key: &str) -> Result<(u64, u64), 
         Some(mut row) => Ok((row.take()?, row.take()?)),
         None => Ok((0, 0)),
     }
+}
+
+/// How many plans were made from each action, of all actions at once.
+pub fn count_by_action(reader: &mut dyn Reader) -> Result<BTreeMap<String, u64>, Error> {
+            "SELECT action, COUNT(*) FROM plans WHERE action <> '' GROUP BY action",
+            &[],
+        .map(|mut row| Ok((row.take()?, row.take()?)))
+/// What a plan was made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanSources {
+    /// The plan.
+    pub plan: PlanId,
+    /// Its action by name; empty when it has none.
+    pub action: String,
+    /// Its projects by name, in the order in which they were given.
+    pub projects: Vec<String>,
+/// The ids of plans that begin with these letters, and what the plans were made from.
+pub fn sources(
+    reader: &mut dyn Reader,
+    prefix: &str,
+    limit: u64,
+) -> Result<Vec<PlanSources>, Error> {
+    let last = format!("{prefix:Z<26}");
+    let rows = reader.query(
+        "SELECT plan_id, action FROM plans WHERE plan_id >= ?1 AND plan_id <= ?2 \
+         ORDER BY plan_id LIMIT ?3",
+        params![prefix, last, limit],
+    let mut found = Vec::with_capacity(rows.len());
+    for mut row in rows {
+        let (plan, action): (PlanId, String) = (row.take()?, row.take()?);
+        let projects = reader
+            .query(
+                "SELECT project FROM plan_projects WHERE plan_id = ?1 ORDER BY number",
+                params![plan],
+            )?
+            .into_iter()
+            .map(|mut row| row.take())
+            .collect::<Result<_, Error>>()?;
+        found.push(PlanSources {
+            plan,
+            action,
+            projects,
+        });
+    Ok(found)
 }

@@ -36,7 +36,7 @@ const BELIEVABLE: i64 = 100_000;
 ///
 /// Events are saved with their positions: a reader that resumes after one must find the next behind
 /// it, so positions may not begin anew.
-const TABLES: [(&str, &str); 28] = [
+const TABLES: [(&str, &str); 29] = [
     ("sessions", "session_id"),
     ("messages", "position"),
     ("session_plans", "session_id, plan_id"),
@@ -59,6 +59,7 @@ const TABLES: [(&str, &str); 28] = [
     ("tools", "name"),
     ("permission_rules", "rule"),
     ("definitions", "kind, name"),
+    ("invariants", "invariant_id"),
     ("runs", "run_id"),
     ("run_steps", "run_id, number"),
     ("actor_contexts", "name"),

@@ -1,0 +1,387 @@
+//! Arguments of actions: what a value may be, and what a person gave.
+//!
+//! No complaint repeats a value: it may be a password.
+
+use std::fmt;
+
+use regex::Regex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value, json};
+
+use super::Action;
+use crate::{Code, Diagnose, nearest};
+
+/// The longest value of an argument.
+const VALUE_MAXIMUM: usize = 65_536;
+
+/// What the value of an argument is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ActionArgumentType {
+    /// A text, of several lines too.
+    String,
+    /// A whole number.
+    Integer,
+    /// A number.
+    Number,
+    /// True or false.
+    Boolean,
+    /// The path of a file or folder.
+    Path,
+    /// An address with a scheme.
+    Url,
+    /// One of the texts that `choices` lists.
+    Choice,
+}
+
+impl ActionArgumentType {
+    /// The type as files and reports write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+            Self::Path => "path",
+            Self::Url => "url",
+            Self::Choice => "choice",
+        }
+    }
+
+    pub(super) const fn is_number(self) -> bool {
+        matches!(self, Self::Integer | Self::Number)
+    }
+
+    pub(super) const fn is_text(self) -> bool {
+        !matches!(self, Self::Integer | Self::Number | Self::Boolean)
+    }
+}
+
+/// Something that a person says when making a plan of an action.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActionArgument {
+    /// Its name, as the file writes it.
+    pub name: String,
+    /// What its value is.
+    #[serde(rename = "type")]
+    pub kind: ActionArgumentType,
+    /// Whether it must be given.
+    pub required: bool,
+    /// What it is for.
+    pub description: Option<String>,
+    /// Its value when none is given.
+    pub default: Option<Value>,
+    /// The only values it takes; any when empty.
+    pub choices: Vec<Value>,
+    /// The smallest number it takes.
+    pub minimum: Option<Number>,
+    /// The greatest number it takes.
+    pub maximum: Option<Number>,
+    /// A regular expression that the whole value must match.
+    pub pattern: Option<String>,
+}
+
+/// What a plan of an action is made with.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActionValues {
+    /// The value of each argument that has one, under the name of the file.
+    pub values: Map<String, Value>,
+    /// The names of those arguments, in the order of the file.
+    pub order: Vec<String>,
+}
+
+/// One thing that is wrong with what a person gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArgumentProblem {
+    /// The action has no such argument.
+    Unknown {
+        /// The name as given.
+        name: String,
+        /// The one that was probably meant.
+        nearest: Option<String>,
+    },
+    /// It is given more than once.
+    Twice(String),
+    /// It is required and not given.
+    Missing(String),
+    /// Its value does not fit.
+    Wrong {
+        /// The argument.
+        name: String,
+        /// What its value must be.
+        problem: String,
+    },
+}
+
+impl fmt::Display for ArgumentProblem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { name, .. } => write!(formatter, "there is no argument `{name}`"),
+            Self::Twice(name) => write!(formatter, "`{name}` is given twice"),
+            Self::Missing(name) => write!(formatter, "`{name}` is missing"),
+            Self::Wrong { name, problem } => write!(formatter, "`{name}` {problem}"),
+        }
+    }
+}
+
+/// Why a plan cannot be made with what a person gave: everything that is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the arguments of {action} do not fit: {}", listed(.problems))]
+pub struct ActionArgumentError {
+    /// The action.
+    pub action: String,
+    /// What is wrong, unknown names first, then in the order of the file.
+    pub problems: Vec<ArgumentProblem>,
+}
+
+fn listed(problems: &[ArgumentProblem]) -> String {
+    let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    all.join("; ")
+}
+
+impl Diagnose for ActionArgumentError {
+    fn code(&self) -> Code {
+        Code::InvalidActionArgument
+    }
+
+    fn hint(&self) -> Option<String> {
+        let meant = self.problems.iter().find_map(|problem| match problem {
+            ArgumentProblem::Unknown { nearest, .. } => nearest.as_deref(),
+            _ => None,
+        });
+        let show = format!("`agents action show {}` lists the arguments", self.action);
+        Some(match meant {
+            Some(meant) => format!("did you mean `{meant}`? {show}"),
+            None => format!("give each as `--arg NAME=VALUE`; {show}"),
+        })
+    }
+
+    fn details(&self) -> Value {
+        let names = |of: &dyn Fn(&ArgumentProblem) -> Option<&String>| -> Vec<String> {
+            self.problems.iter().filter_map(of).cloned().collect()
+        };
+        json!({
+            "action": self.action,
+            "missing": names(&|problem| match problem {
+                ArgumentProblem::Missing(name) => Some(name),
+                _ => None,
+            }),
+            "unknown": names(&|problem| match problem {
+                ArgumentProblem::Unknown { name, .. } => Some(name),
+                _ => None,
+            }),
+            "wrong": names(&|problem| match problem {
+                ArgumentProblem::Wrong { name, .. } | ArgumentProblem::Twice(name) => Some(name),
+                _ => None,
+            }),
+        })
+    }
+}
+
+/// A name in the spelling in which names are compared.
+pub(super) fn key(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+pub(super) fn named<'a>(arguments: &'a [ActionArgument], name: &str) -> Option<&'a ActionArgument> {
+    let wanted = key(name);
+    arguments
+        .iter()
+        .find(|argument| key(&argument.name) == wanted)
+}
+
+/// A value as it stands in a text.
+pub(super) fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+impl ActionArgument {
+    /// Reads what a person gave.
+    fn parse(&self, text: &str) -> Result<Value, String> {
+        let value = match self.kind {
+            ActionArgumentType::Integer => text.parse::<i64>().ok().map(Value::from),
+            ActionArgumentType::Number => {
+                serde_json::from_str::<Number>(text).ok().map(Value::Number)
+            }
+            ActionArgumentType::Boolean => match text.to_ascii_lowercase().as_str() {
+                "true" | "yes" | "1" => Some(true.into()),
+                "false" | "no" | "0" => Some(false.into()),
+                _ => None,
+            },
+            _ => Some(text.into()),
+        };
+        let value = value.ok_or_else(|| self.must_be())?;
+        self.check(&value).map(|()| value)
+    }
+
+    /// What a value must be, for a person.
+    fn must_be(&self) -> String {
+        let what = match self.kind {
+            ActionArgumentType::String => "a text",
+            ActionArgumentType::Integer => "a whole number",
+            ActionArgumentType::Number => "a number",
+            ActionArgumentType::Boolean => "true or false",
+            ActionArgumentType::Path => "a path on one line",
+            ActionArgumentType::Url => "an address such as https://host/path",
+            ActionArgumentType::Choice => "one of its choices",
+        };
+        format!("must be {what}")
+    }
+
+    /// Whether a value is one that the argument takes; if not, what it must be.
+    pub(super) fn check(&self, value: &Value) -> Result<(), String> {
+        if !self.has_type_of(value) {
+            return Err(self.must_be());
+        }
+        if let Some(text) = value.as_str() {
+            check_text(text)?;
+            if let Some(pattern) = &self.pattern
+                && !whole_pattern(pattern)?.is_match(text)
+            {
+                return Err(format!("must match `{pattern}` as a whole"));
+            }
+        }
+        if let Value::Number(number) = value {
+            if let Some(minimum) = &self.minimum
+                && is_less(number, minimum)
+            {
+                return Err(format!("must be at least {minimum}"));
+            }
+            if let Some(maximum) = &self.maximum
+                && is_less(maximum, number)
+            {
+                return Err(format!("must be at most {maximum}"));
+            }
+        }
+        if !self.choices.is_empty() && !self.choices.iter().any(|choice| is_same(choice, value)) {
+            let choices: Vec<String> = self.choices.iter().map(shown).collect();
+            return Err(format!("must be one of: {}", choices.join(", ")));
+        }
+        Ok(())
+    }
+
+    fn has_type_of(&self, value: &Value) -> bool {
+        match self.kind {
+            ActionArgumentType::String | ActionArgumentType::Choice => value.is_string(),
+            ActionArgumentType::Integer => value.is_i64(),
+            ActionArgumentType::Number => value.is_number(),
+            ActionArgumentType::Boolean => value.is_boolean(),
+            ActionArgumentType::Path => value
+                .as_str()
+                .is_some_and(|text| !text.is_empty() && !text.contains(char::is_control)),
+            ActionArgumentType::Url => value.as_str().is_some_and(is_url),
+        }
+    }
+}
+
+fn check_text(text: &str) -> Result<(), String> {
+    if text.len() > VALUE_MAXIMUM {
+        return Err(format!("must have at most {VALUE_MAXIMUM} bytes"));
+    }
+    let is_wrong = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t');
+    if text.contains(is_wrong) {
+        return Err("must not hold control characters".to_owned());
+    }
+    Ok(())
+}
+
+/// A pattern that must fit a value as a whole.
+pub(super) fn whole_pattern(pattern: &str) -> Result<Regex, String> {
+    let wrong = || format!("`{pattern}` is not a regular expression");
+    // On its own first: a lone parenthesis could close the group around it.
+    Regex::new(pattern).map_err(|_| wrong())?;
+    Regex::new(&format!("^(?:{pattern})$")).map_err(|_| wrong())
+}
+
+/// Whole numbers are compared as such: a fraction has no room for all of them.
+pub(super) fn is_less(left: &Number, right: &Number) -> bool {
+    match (left.as_i128(), right.as_i128()) {
+        (Some(left), Some(right)) => left < right,
+        _ => match (left.as_f64(), right.as_f64()) {
+            (Some(left), Some(right)) => left < right,
+            _ => false,
+        },
+    }
+}
+
+fn is_same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => {
+            !is_less(left, right) && !is_less(right, left)
+        }
+        _ => left == right,
+    }
+}
+
+fn is_url(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(scheme, rest)| {
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte);
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(legal)
+            && !rest.is_empty()
+            && !rest.contains(|letter: char| letter.is_whitespace() || letter.is_control())
+    })
+}
+
+impl Action {
+    /// Checks what a person gives for the arguments. Defaults are filled in; an argument that is
+    /// neither required nor given and has no default has no value.
+    pub fn resolve(&self, given: &[(String, String)]) -> Result<ActionValues, ActionArgumentError> {
+        let mut problems = Vec::new();
+        for (name, _) in given {
+            if self.argument(name).is_none() {
+                let known = self.arguments.iter().map(|argument| argument.name.as_str());
+                problems.push(ArgumentProblem::Unknown {
+                    name: name.clone(),
+                    nearest: nearest::best(name, known),
+                });
+            }
+        }
+        let mut resolved = ActionValues::default();
+        for argument in &self.arguments {
+            let own = key(&argument.name);
+            let mut all = given.iter().filter(|(name, _)| key(name) == own);
+            let value = match (all.next(), all.next()) {
+                (Some(_), Some(_)) => {
+                    problems.push(ArgumentProblem::Twice(argument.name.clone()));
+                    continue;
+                }
+                (Some((_, text)), None) => match argument.parse(text) {
+                    Ok(value) => Some(value),
+                    Err(problem) => {
+                        problems.push(ArgumentProblem::Wrong {
+                            name: argument.name.clone(),
+                            problem,
+                        });
+                        continue;
+                    }
+                },
+                _ => argument.default.clone(),
+            };
+            match value {
+                Some(value) => {
+                    resolved.values.insert(argument.name.clone(), value);
+                    resolved.order.push(argument.name.clone());
+                }
+                None if argument.required => {
+                    problems.push(ArgumentProblem::Missing(argument.name.clone()));
+                }
+                None => {}
+            }
+        }
+        if problems.is_empty() {
+            return Ok(resolved);
+        }
+        Err(ActionArgumentError {
+            action: self.name.clone(),
+            problems,
+        })
+    }
+}

@@ -1,0 +1,577 @@
+//! Reading an action from its YAML file. Every complaint names line, column and what to do.
+//!
+//! `${VARIABLE}` is replaced before places are looked for, and what a variable holds is never taken for
+//! a place.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Deserialize;
+use serde_json::{Number, Value};
+use serde_saphyr::Spanned;
+
+use super::argument::{self, ActionArgument, ActionArgumentType};
+use super::template::{self, Piece};
+use super::{Action, ActionActors};
+use crate::yaml::{self, Expand, Fault, Variables};
+use crate::{ActorName, Code, Name, TypeName, nearest};
+
+/// The longest text of an action.
+const TEXT_MAXIMUM: usize = 65_536;
+
+/// What is wrong with the file of an action.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ActionFault {
+    /// It cannot be read.
+    #[error(transparent)]
+    Malformed(Fault),
+    /// It can be read, and says what cannot be.
+    #[error(transparent)]
+    Rule(Fault),
+}
+
+impl ActionFault {
+    /// What is wrong, and where.
+    pub const fn fault(&self) -> &Fault {
+        match self {
+            Self::Malformed(fault) | Self::Rule(fault) => fault,
+        }
+    }
+
+    /// The code under which people find it.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Malformed(_) => Code::MalformedAction,
+            Self::Rule(_) => Code::InvalidAction,
+        }
+    }
+}
+
+impl From<ActionFault> for Fault {
+    fn from(fault: ActionFault) -> Self {
+        match fault {
+            ActionFault::Malformed(fault) | ActionFault::Rule(fault) => fault,
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    /// The version of the format: 3.0.
+    #[schemars(with = "Option<Value>")]
+    version: Option<Spanned<Value>>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ActionFile {
+    cleveragents: Option<Header>,
+    /// What it is called: `namespace/name`; without a namespace it is in `local/`.
+    #[schemars(with = "String")]
+    name: Spanned<String>,
+    /// What it does, in a sentence. `{name}` is the place of an argument, `{{` a brace.
+    #[schemars(with = "String")]
+    description: Spanned<String>,
+    /// What it does, at length.
+    #[schemars(with = "Option<String>")]
+    long_description: Option<Spanned<String>>,
+    /// When a plan of it is done: criteria that can be checked, one a line.
+    #[schemars(with = "String")]
+    definition_of_done: Spanned<String>,
+    /// Makes the strategy; `actor.default.strategy` when not given.
+    #[schemars(with = "Option<String>")]
+    strategy_actor: Option<Spanned<String>>,
+    /// Does the work; `actor.default.execution` when not given.
+    #[schemars(with = "Option<String>")]
+    execution_actor: Option<Spanned<String>>,
+    #[schemars(with = "Option<String>")]
+    estimation_actor: Option<Spanned<String>>,
+    #[schemars(with = "Option<String>")]
+    review_actor: Option<Spanned<String>>,
+    #[schemars(with = "Option<String>")]
+    apply_actor: Option<Spanned<String>>,
+    #[schemars(with = "Option<String>")]
+    invariant_actor: Option<Spanned<String>>,
+    /// Whether more than one plan may be made from it: true when not given.
+    #[schemars(with = "Option<bool>")]
+    reusable: Option<Spanned<Value>>,
+    /// Whether its plans may only look: false when not given.
+    #[schemars(with = "Option<bool>")]
+    read_only: Option<Spanned<Value>>,
+    /// Only `available`: `agents action archive` takes an action out of use.
+    #[schemars(with = "Option<String>")]
+    state: Option<Spanned<String>>,
+    /// What a person says when making a plan of it.
+    #[serde(default)]
+    arguments: Vec<ArgumentEntry>,
+    /// The automation profile its plans start with.
+    #[schemars(with = "Option<String>")]
+    automation_profile: Option<Spanned<String>>,
+    /// What every plan of it must keep true.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    invariants: Vec<Spanned<String>>,
+    /// The safety profile of its plans.
+    #[schemars(with = "Option<String>")]
+    safety_profile: Option<Spanned<String>>,
+    #[schemars(skip)]
+    inputs_schema: Option<Spanned<Value>>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ArgumentEntry {
+    /// Letters, digits, `_` and `-`, beginning with a letter. Hyphen and underscore are the same.
+    #[schemars(with = "String")]
+    name: Spanned<String>,
+    /// What its value is: a text when not given.
+    #[serde(rename = "type")]
+    kind: Option<ActionArgumentType>,
+    /// Whether it must be given: unless it has a default, when not said.
+    #[schemars(with = "Option<bool>")]
+    required: Option<Spanned<Value>>,
+    /// What it is for.
+    #[schemars(with = "Option<String>")]
+    description: Option<Spanned<String>>,
+    /// Its value when none is given.
+    #[schemars(with = "Option<Value>")]
+    default: Option<Spanned<Value>>,
+    /// The only values it takes.
+    #[serde(default)]
+    #[schemars(with = "Vec<Value>")]
+    choices: Vec<Spanned<Value>>,
+    /// The smallest number it takes.
+    #[schemars(with = "Option<f64>")]
+    minimum: Option<Spanned<Value>>,
+    /// The greatest number it takes.
+    #[schemars(with = "Option<f64>")]
+    maximum: Option<Spanned<Value>>,
+    /// A regular expression that the whole value must match.
+    #[schemars(with = "Option<String>")]
+    pattern: Option<Spanned<String>>,
+}
+
+/// A file that is being read.
+struct Reading<'r> {
+    text: &'r str,
+    variables: Variables<'r>,
+}
+
+fn rule<T>(place: &Spanned<T>, message: impl Into<String>, fix: impl Into<String>) -> ActionFault {
+    ActionFault::Rule(Fault::at(place, message).fixed_by(fix))
+}
+
+impl Reading<'_> {
+    /// A text with its variables replaced, without the space around it.
+    fn plain(&self, written: &Spanned<String>) -> Result<String, ActionFault> {
+        self.expanded(written, self.variables)
+    }
+
+    fn expanded(
+        &self,
+        written: &Spanned<String>,
+        variables: Variables<'_>,
+    ) -> Result<String, ActionFault> {
+        let mut text = written.value.clone();
+        let expand = Expand {
+            text: self.text,
+            variables,
+        };
+        expand.text(&mut text).map_err(ActionFault::Malformed)?;
+        Ok(text.trim().to_owned())
+    }
+
+    /// A text that may hold places and must not be empty.
+    fn template(
+        &self,
+        written: &Spanned<String>,
+        field: &str,
+        arguments: &[ActionArgument],
+    ) -> Result<String, ActionFault> {
+        let variables = |name: &str| (self.variables)(name).map(|value| template::literal(&value));
+        let text = self.expanded(written, &variables)?;
+        if text.is_empty() {
+            return Err(rule(
+                written,
+                format!("the field `{field}` is empty"),
+                "say it in a sentence",
+            ));
+        }
+        if text.len() > TEXT_MAXIMUM {
+            return Err(rule(
+                written,
+                format!("the field `{field}` has more than {TEXT_MAXIMUM} bytes"),
+                "say it in fewer words",
+            ));
+        }
+        for piece in template::pieces(&text) {
+            match piece {
+                Piece::Place(name) if argument::named(arguments, name).is_none() => {
+                    return Err(self.unknown_place(written, name, arguments));
+                }
+                Piece::Stray(brace) => {
+                    return Err(rule(
+                        written,
+                        format!("a `{brace}` of `{field}` belongs to no place"),
+                        format!(
+                            "write `{brace}{brace}` for a brace, and `{{name}}` for the value of an argument"
+                        ),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(text)
+    }
+
+    fn unknown_place(
+        &self,
+        written: &Spanned<String>,
+        name: &str,
+        arguments: &[ActionArgument],
+    ) -> ActionFault {
+        let known = arguments.iter().map(|argument| argument.name.as_str());
+        let nearest = nearest::best(name, known);
+        let fix = match &nearest {
+            Some(nearest) => {
+                format!("write `{{{nearest}}}`, or `{{{{{name}}}}}` for the braces themselves")
+            }
+            None => format!(
+                "declare it under `arguments`, or write `{{{{{name}}}}}` for the braces themselves"
+            ),
+        };
+        let mut fault =
+            Fault::at(written, format!("there is no argument for `{{{name}}}`")).fixed_by(fix);
+        // The value of a field may have many lines: the one that holds the place is looked for.
+        let begin = usize::try_from(written.referenced.line()).unwrap_or(1);
+        let place = format!("{{{name}}}");
+        let lines = self.text.lines().enumerate().skip(begin.saturating_sub(1));
+        if let Some(found) = lines.into_iter().find_map(|(number, line)| {
+            let column = line[..line.find(&place)?].chars().count();
+            Some((number as u64 + 1, column as u64 + 1))
+        }) {
+            fault.place = Some(found);
+        }
+        fault.nearest = nearest;
+        ActionFault::Rule(fault)
+    }
+
+    /// A value of any type with its variables replaced.
+    fn value(&self, written: &Spanned<Value>) -> Result<Value, ActionFault> {
+        let mut value = written.value.clone();
+        let expand = Expand {
+            text: self.text,
+            variables: self.variables,
+        };
+        expand.value(&mut value).map_err(ActionFault::Malformed)?;
+        Ok(value)
+    }
+
+    fn flag(&self, written: Option<&Spanned<Value>>, other: bool) -> Result<bool, ActionFault> {
+        let Some(written) = written else {
+            return Ok(other);
+        };
+        self.value(written)?.as_bool().ok_or_else(|| {
+            let fault = Fault::at(written, "true or false is expected here");
+            ActionFault::Malformed(fault.fixed_by("write `true` or `false`"))
+        })
+    }
+
+    fn number(&self, written: Option<&Spanned<Value>>) -> Result<Option<Number>, ActionFault> {
+        let Some(written) = written else {
+            return Ok(None);
+        };
+        match self.value(written)? {
+            Value::Number(number) => Ok(Some(number)),
+            _ => {
+                let fault = Fault::at(written, "a number is expected here");
+                Err(ActionFault::Malformed(fault.fixed_by("write a number")))
+            }
+        }
+    }
+
+    fn name(&self, written: &Spanned<String>) -> Result<String, ActionFault> {
+        let fix = "an action is named like local/lint or team/lint";
+        let name: Name = self
+            .plain(written)?
+            .parse()
+            .map_err(|error: crate::NameError| rule(written, error.to_string(), fix))?;
+        name.require_free_namespace()
+            .map_err(|error| rule(written, error.to_string(), fix))?;
+        Ok(name.to_string())
+    }
+
+    fn actor(&self, written: Option<&Spanned<String>>) -> Result<Option<String>, ActionFault> {
+        let Some(written) = written else {
+            return Ok(None);
+        };
+        let text = self.plain(written)?;
+        let name: ActorName = text.parse().map_err(|error: crate::NameError| {
+            rule(
+                written,
+                error.to_string(),
+                "name an actor such as local/strategist, or a model such as openai/gpt-5",
+            )
+        })?;
+        // Names of models keep their letters, which are not all small.
+        if text.contains('/') {
+            return Ok(Some(text));
+        }
+        Ok(Some(name.to_string()))
+    }
+
+    /// The name of a profile: a bare word, or one with its namespace.
+    fn profile(
+        &self,
+        written: Option<&Spanned<String>>,
+        field: &str,
+    ) -> Result<Option<String>, ActionFault> {
+        let Some(written) = written else {
+            return Ok(None);
+        };
+        let text = self.plain(written)?;
+        let name: TypeName = text.parse().map_err(|_| {
+            rule(
+                written,
+                format!("`{text}` is not the name of a profile"),
+                format!("write `{field}: supervised`, or one with its namespace"),
+            )
+        })?;
+        Ok(Some(name.to_string()))
+    }
+
+    fn argument(
+        &self,
+        entry: &ArgumentEntry,
+        before: &[ActionArgument],
+    ) -> Result<ActionArgument, ActionFault> {
+        let name = self.plain(&entry.name)?;
+        if !template::is_name(&name) {
+            return Err(rule(
+                &entry.name,
+                format!("`{name}` cannot be the name of an argument"),
+                "use letters, digits, `_` and `-`, beginning with a letter",
+            ));
+        }
+        if let Some(other) = argument::named(before, &name) {
+            return Err(rule(
+                &entry.name,
+                format!("there is an argument `{}` already", other.name),
+                "give it another name; `-` and `_` are the same",
+            ));
+        }
+        let kind = entry.kind.unwrap_or(if entry.choices.is_empty() {
+            ActionArgumentType::String
+        } else {
+            ActionArgumentType::Choice
+        });
+        let description = match &entry.description {
+            Some(text) => Some(self.plain(text)?).filter(|text| !text.is_empty()),
+            None => None,
+        };
+        let mut made = ActionArgument {
+            name,
+            kind,
+            required: self.flag(entry.required.as_ref(), entry.default.is_none())?,
+            description,
+            default: None,
+            choices: Vec::new(),
+            minimum: None,
+            maximum: None,
+            pattern: None,
+        };
+        if made.required
+            && let Some(default) = &entry.default
+        {
+            return Err(rule(
+                default,
+                format!("`{}` is required and has a default", made.name),
+                "leave one of them out",
+            ));
+        }
+        self.limits(entry, &mut made)?;
+        self.choices(entry, &mut made)?;
+        if let Some(default) = &entry.default {
+            let value = self.typed(default, kind)?;
+            made.check(&value).map_err(|problem| {
+                rule(
+                    default,
+                    format!("the default of `{}` {problem}", made.name),
+                    "give it another default, or none",
+                )
+            })?;
+            made.default = Some(value);
+        }
+        Ok(made)
+    }
+
+    /// A value for an argument. A number that stands where a text belongs is that text.
+    fn typed(
+        &self,
+        written: &Spanned<Value>,
+        kind: ActionArgumentType,
+    ) -> Result<Value, ActionFault> {
+        Ok(match self.value(written)? {
+            Value::Number(number) if kind.is_text() => number.to_string().into(),
+            value => value,
+        })
+    }
+
+    fn limits(&self, entry: &ArgumentEntry, made: &mut ActionArgument) -> Result<(), ActionFault> {
+        made.minimum = self.number(entry.minimum.as_ref())?;
+        made.maximum = self.number(entry.maximum.as_ref())?;
+        if let Some(limit) = entry.minimum.as_ref().or(entry.maximum.as_ref())
+            && !made.kind.is_number()
+        {
+            return Err(rule(
+                limit,
+                format!("`{}` is no number and has no range", made.name),
+                "make it `type: integer` or `type: number`, or leave `minimum` and `maximum` out",
+            ));
+        }
+        if let (Some(minimum), Some(maximum), Some(place)) =
+            (&made.minimum, &made.maximum, &entry.maximum)
+            && argument::is_less(maximum, minimum)
+        {
+            return Err(rule(
+                place,
+                format!("no number is at least {minimum} and at most {maximum}"),
+                "exchange `minimum` and `maximum`",
+            ));
+        }
+        let Some(pattern) = &entry.pattern else {
+            return Ok(());
+        };
+        // A pattern is full of braces and dollars, so variables are not looked for.
+        if !made.kind.is_text() {
+            return Err(rule(
+                pattern,
+                format!("`{}` is no text and has no pattern", made.name),
+                "leave `pattern` out, or make it `type: string`",
+            ));
+        }
+        argument::whole_pattern(&pattern.value).map_err(|problem| {
+            rule(
+                pattern,
+                problem,
+                "write it in the syntax of https://docs.rs/regex",
+            )
+        })?;
+        made.pattern = Some(pattern.value.clone());
+        Ok(())
+    }
+
+    fn choices(&self, entry: &ArgumentEntry, made: &mut ActionArgument) -> Result<(), ActionFault> {
+        if made.kind == ActionArgumentType::Choice && entry.choices.is_empty() {
+            return Err(rule(
+                &entry.name,
+                format!("`{}` is a choice without choices", made.name),
+                "list them: `choices: [small, large]`",
+            ));
+        }
+        let mut choices = Vec::with_capacity(entry.choices.len());
+        for written in &entry.choices {
+            let choice = self.typed(written, made.kind)?;
+            made.check(&choice).map_err(|problem| {
+                rule(
+                    written,
+                    format!("a choice of `{}` {problem}", made.name),
+                    "give only choices that its type and its limits allow",
+                )
+            })?;
+            if choices.contains(&choice) {
+                return Err(rule(
+                    written,
+                    format!("a choice of `{}` stands here twice", made.name),
+                    "leave one of them out",
+                ));
+            }
+            choices.push(choice);
+        }
+        made.choices = choices;
+        Ok(())
+    }
+
+    fn action(&self, file: &ActionFile) -> Result<Action, ActionFault> {
+        if let Some(schema) = &file.inputs_schema {
+            let fault = Fault::at(schema, "an action has no `inputs_schema`").fixed_by(
+                "use `arguments`: a list of maps with `name`, `type`, `required`, `default`",
+            );
+            return Err(ActionFault::Malformed(fault));
+        }
+        if let Some(state) = &file.state
+            && state.value != "available"
+        {
+            return Err(rule(
+                state,
+                format!("a file cannot make an action `{}`", state.value),
+                "leave `state` out; `agents action archive NAME` takes an action out of use",
+            ));
+        }
+        let name = self.name(&file.name)?;
+        let mut arguments = Vec::with_capacity(file.arguments.len());
+        for entry in &file.arguments {
+            let made = self.argument(entry, &arguments)?;
+            arguments.push(made);
+        }
+        let mut invariants: Vec<String> = Vec::with_capacity(file.invariants.len());
+        for written in &file.invariants {
+            let text = self.template(written, "invariants", &arguments)?;
+            let text = crate::invariant::checked_text(&text)
+                .map_err(|error| rule(written, error.to_string(), "correct the sentence"))?;
+            if invariants.contains(&text) {
+                let fix = "leave one of them out";
+                return Err(rule(written, "the invariant stands here twice", fix));
+            }
+            invariants.push(text);
+        }
+        let long_description = match &file.long_description {
+            Some(text) => Some(self.template(text, "long_description", &arguments)?),
+            None => None,
+        };
+        Ok(Action {
+            name,
+            description: self.template(&file.description, "description", &arguments)?,
+            long_description,
+            definition_of_done: self.template(
+                &file.definition_of_done,
+                "definition_of_done",
+                &arguments,
+            )?,
+            actors: ActionActors {
+                strategy: self.actor(file.strategy_actor.as_ref())?,
+                execution: self.actor(file.execution_actor.as_ref())?,
+                estimation: self.actor(file.estimation_actor.as_ref())?,
+                review: self.actor(file.review_actor.as_ref())?,
+                apply: self.actor(file.apply_actor.as_ref())?,
+                invariant: self.actor(file.invariant_actor.as_ref())?,
+            },
+            reusable: self.flag(file.reusable.as_ref(), true)?,
+            read_only: self.flag(file.read_only.as_ref(), false)?,
+            arguments,
+            automation_profile: self
+                .profile(file.automation_profile.as_ref(), "automation_profile")?,
+            invariants,
+            safety_profile: self.profile(file.safety_profile.as_ref(), "safety_profile")?,
+        })
+    }
+}
+
+impl Action {
+    /// Reads an action from the text of its file.
+    pub fn read(text: &str, variables: Variables<'_>) -> Result<Self, ActionFault> {
+        let file: ActionFile = yaml::read(text).map_err(ActionFault::Malformed)?;
+        let version = file.cleveragents.as_ref();
+        yaml::check_version(version.and_then(|header| header.version.as_ref()))
+            .map_err(ActionFault::Malformed)?;
+        Reading { text, variables }.action(&file)
+    }
+
+    /// The JSON schema of the files of actions.
+    pub fn schema() -> Value {
+        let generator = SchemaSettings::draft2020_12().into_generator();
+        let mut schema = generator.into_root_schema_for::<ActionFile>();
+        schema.insert("title".to_owned(), "an action of CleverAgents".into());
+        schema.to_value()
+    }
+}

@@ -1,0 +1,317 @@
+//! Reading actions, giving values to their arguments, and filling their texts.
+
+use super::{Action, ActionArgumentType, ActionValues, ArgumentProblem};
+use crate::{Code, Diagnose};
+use proptest::prelude::*;
+use serde_json::json;
+
+const COVERAGE: &str = r"
+name: coverage
+description: Raise the coverage of {module} to {target_percent} %
+long_description: |
+  Only {module}. A literal {{brace}}.
+definition_of_done: |
+  - the coverage of {module} is at least {target-percent} %
+  - all tests pass
+strategy_actor: local/strategist
+execution_actor: together/meta-llama/Llama-3.3-70B
+invariant_actor: keeper
+reusable: false
+automation_profile: Trusted
+safety_profile: team/careful
+invariants:
+  - never delete a test of {module}
+arguments:
+  - name: target_percent
+    type: integer
+    required: true
+    description: How much of it
+    minimum: 1
+    maximum: 100
+  - name: module
+    type: path
+    default: src
+  - name: depth
+    choices: [shallow, deep]
+    required: false
+  - name: ticket
+    pattern: '[A-Z]+-\d{1,5}'
+    required: false
+  - {name: ratio, type: number, minimum: 0.5, required: false}
+  - {name: dry-run, type: boolean, default: false}
+  - {name: site, type: url, required: false}
+  - {name: size, type: integer, choices: [1, 2], required: false}
+";
+
+fn none(_: &str) -> Option<String> {
+    None
+}
+
+fn read(text: &str) -> Action {
+    Action::read(text, &none).expect(text)
+}
+
+fn given(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+#[test]
+fn a_file_is_read_whole() {
+    let action = read(COVERAGE);
+    assert_eq!(action.name, "local/coverage");
+    assert_eq!(action.actors.strategy.as_deref(), Some("local/strategist"));
+    assert_eq!(
+        action.actors.execution.as_deref(),
+        Some("together/meta-llama/Llama-3.3-70B"),
+        "names of models keep their letters"
+    );
+    assert_eq!(action.actors.invariant.as_deref(), Some("local/keeper"));
+    assert_eq!(action.actors.review, None);
+    assert!(!action.reusable && !action.read_only);
+    assert_eq!(action.automation_profile.as_deref(), Some("trusted"));
+    assert_eq!(action.safety_profile.as_deref(), Some("team/careful"));
+    let kinds: Vec<ActionArgumentType> = action.arguments.iter().map(|one| one.kind).collect();
+    use ActionArgumentType::{Boolean, Choice, Integer, Number, Path, String, Url};
+    assert_eq!(
+        kinds,
+        [Integer, Path, Choice, String, Number, Boolean, Url, Integer]
+    );
+    let required = |name: &str| action.argument(name).expect("there").required;
+    assert!(required("target-percent") && !required("module") && !required("ticket"));
+}
+
+#[test]
+fn what_a_plan_keeps_of_it_is_the_same_again() {
+    let action = read(COVERAGE);
+    let kept = serde_json::to_string(&action).expect("JSON");
+    let back: Action = serde_json::from_str(&kept).expect("what was kept");
+    assert_eq!(back, action);
+}
+
+#[test]
+fn an_argument_is_required_unless_it_has_a_default_or_says_so() {
+    let action = read(
+        "name: a\ndescription: d\ndefinition_of_done: d\narguments:\n- name: x\n- {name: y, default: 1}\n",
+    );
+    assert!(action.arguments[0].required);
+    assert!(!action.arguments[1].required);
+    assert_eq!(action.arguments[1].default, Some(json!("1")), "a text");
+}
+
+#[test]
+fn values_are_read_by_their_types() {
+    let action = read(COVERAGE);
+    let values = action
+        .resolve(&given(&[
+            ("ratio", "0.75"),
+            ("target-percent", "85"),
+            ("dry_run", "Yes"),
+            ("ticket", "AB-12"),
+            ("site", "https://example.org/x"),
+            ("depth", "deep"),
+            ("size", "2"),
+        ]))
+        .expect("all fit");
+    assert_eq!(
+        serde_json::Value::from(values.values.clone()),
+        json!({
+            "target_percent": 85, "module": "src", "depth": "deep", "ticket": "AB-12",
+            "ratio": 0.75, "dry-run": true, "site": "https://example.org/x", "size": 2,
+        })
+    );
+    assert_eq!(
+        values.order,
+        [
+            "target_percent",
+            "module",
+            "depth",
+            "ticket",
+            "ratio",
+            "dry-run",
+            "site",
+            "size"
+        ]
+    );
+}
+
+#[test]
+fn every_value_that_does_not_fit_is_told() {
+    let action = read(COVERAGE);
+    for (name, value, told) in [
+        ("target_percent", "many", "must be a whole number"),
+        ("target_percent", "8.5", "must be a whole number"),
+        ("target_percent", "", "must be a whole number"),
+        ("target_percent", "0", "must be at least 1"),
+        ("target_percent", "101", "must be at most 100"),
+        ("module", "", "must be a path on one line"),
+        ("module", "a\nb", "must be a path on one line"),
+        ("depth", "deeper", "must be one of: shallow, deep"),
+        (
+            "ticket",
+            "AB-12 ",
+            "must match `[A-Z]+-\\d{1,5}` as a whole",
+        ),
+        ("ticket", "xAB-1", "must match `[A-Z]+-\\d{1,5}` as a whole"),
+        ("ratio", "0.49", "must be at least 0.5"),
+        ("ratio", "NaN", "must be a number"),
+        ("ratio", "1e999", "must be a number"),
+        ("dry-run", "maybe", "must be true or false"),
+        (
+            "site",
+            "example.org",
+            "must be an address such as https://host/path",
+        ),
+        (
+            "site",
+            "https://",
+            "must be an address such as https://host/path",
+        ),
+        ("size", "3", "must be one of: 1, 2"),
+        ("ticket", "a\u{0}", "must not hold control characters"),
+    ] {
+        let mut all = vec![(name, value)];
+        if name != "target_percent" {
+            all.push(("target_percent", "5"));
+        }
+        let error = action.resolve(&given(&all)).expect_err(value);
+        assert_eq!(
+            error.problems,
+            [ArgumentProblem::Wrong {
+                name: name.to_owned(),
+                problem: told.to_owned()
+            }],
+            "{name}={value}"
+        );
+        assert_eq!(error.code(), Code::InvalidActionArgument);
+    }
+}
+
+#[test]
+fn everything_wrong_is_told_at_once_and_no_value_is_repeated() {
+    let action = read(
+        "name: a\ndescription: d\ndefinition_of_done: d\narguments:\n- name: first\n- name: second\n- {name: port, type: integer}\n- name: last_one\n",
+    );
+    let error = action
+        .resolve(&given(&[
+            ("port", "hunter2"),
+            ("secnd", "hunter2"),
+            ("last-one", "x"),
+            ("last_one", "y"),
+        ]))
+        .expect_err("wrong");
+    assert_eq!(
+        error.to_string(),
+        "the arguments of local/a do not fit: there is no argument `secnd`; `first` is missing; \
+         `second` is missing; `port` must be a whole number; `last_one` is given twice"
+    );
+    let hint = error.hint().expect("a hint");
+    assert!(hint.starts_with("did you mean `second`?"), "{hint}");
+    assert!(!format!("{error:?}{hint}{}", error.details()).contains("hunter2"));
+    assert_eq!(error.details()["missing"], json!(["first", "second"]));
+}
+
+#[test]
+fn texts_are_filled() {
+    let action = read(COVERAGE);
+    let values = action
+        .resolve(&given(&[
+            ("target_percent", "85"),
+            ("module", "{target_percent}/{{x}}"),
+        ]))
+        .expect("all fit");
+    assert_eq!(
+        action.render(&action.description, &values),
+        "Raise the coverage of {target_percent}/{{x}} to 85 %",
+        "what a value holds is not looked into"
+    );
+    assert_eq!(
+        action.render("{target-percent} {depth}|{unknown} {{literal}}", &values),
+        "85 |{unknown} {literal}"
+    );
+    let text = action.long_description.as_deref().expect("there");
+    assert!(action.render(text, &values).ends_with("A literal {brace}."));
+}
+
+#[test]
+fn whole_numbers_are_compared_exactly() {
+    let action = read(
+        "name: a\ndescription: d\ndefinition_of_done: d\narguments:\n- {name: n, type: integer, maximum: 9007199254740992}\n",
+    );
+    assert!(action.resolve(&given(&[("n", "9007199254740992")])).is_ok());
+    assert!(
+        action
+            .resolve(&given(&[("n", "9007199254740993")]))
+            .is_err()
+    );
+}
+
+#[test]
+fn defect_8343_variables_are_replaced_with_their_types_and_an_unset_one_is_an_error() {
+    let text = "name: ${NAME}\ndescription: on ${HOST:localhost}\ndefinition_of_done: ${WHAT}\n\
+                read_only: ${LOOK}\narguments:\n- {name: port, type: integer, default: '${PORT}'}\n";
+    let variables = |name: &str| {
+        Some(match name {
+            "NAME" => "team/deploy".to_owned(),
+            "WHAT" => "{port} is {{open}}".to_owned(),
+            "LOOK" => "true".to_owned(),
+            "PORT" => "8080".to_owned(),
+            _ => return None,
+        })
+    };
+    let action = Action::read(text, &variables).expect("all are set");
+    assert_eq!(action.name, "team/deploy");
+    assert_eq!(action.description, "on localhost");
+    assert!(action.read_only);
+    assert_eq!(action.arguments[0].default, Some(json!(8080)));
+    let values = action.resolve(&[]).expect("the default");
+    assert_eq!(
+        action.render(&action.definition_of_done, &values),
+        "{port} is {{open}}",
+        "what a variable holds is no template"
+    );
+    let fault = Action::read(text, &none).expect_err("unset");
+    assert_eq!(fault.fault().message, "the variable `NAME` is not set");
+    assert_eq!(fault.fault().place, Some((1, 7)));
+}
+
+#[test]
+fn the_schema_names_every_field_and_refuses_others() {
+    let schema = Action::schema();
+    assert_eq!(
+        schema["required"],
+        json!(["name", "description", "definition_of_done"])
+    );
+    assert_eq!(schema["additionalProperties"], json!(false));
+    let fields = schema["properties"].as_object().expect("fields");
+    for field in [
+        "strategy_actor",
+        "arguments",
+        "invariants",
+        "safety_profile",
+    ] {
+        assert!(fields.contains_key(field), "{field}");
+    }
+    assert!(!fields.contains_key("inputs_schema"));
+}
+
+proptest! {
+    #[test]
+    fn a_value_stands_in_the_text_as_it_was_given(value in "[^\\p{C}]{0,40}") {
+        let action = read("name: a\ndescription: d\ndefinition_of_done: d\narguments: [{name: x}, {name: y, default: z}]\n");
+        let values = action.resolve(&given(&[("x", &value)])).expect("a text");
+        prop_assert_eq!(action.render("<{x}> {y} <{x}>", &values), format!("<{value}> z <{value}>"));
+    }
+
+    #[test]
+    fn reading_never_panics(text in "\\PC{0,80}", head in any::<bool>()) {
+        let whole = if head { format!("name: a\ndescription: |\n {text}\ndefinition_of_done: d\n") } else { text };
+        if let Ok(action) = Action::read(&whole, &none) {
+            // What was read can be filled without anything left over.
+            let filled = action.render(&action.description, &ActionValues::default());
+            prop_assert!(!filled.is_empty());
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Invariants that people set. A removed one stays, marked with the moment.
+
+use cleveragents_domain::{EventKind, Invariant, InvariantId, InvariantScope, NewEvent};
+use serde_json::json;
+
+use crate::error::Error;
+use crate::transaction::{Reader, UnitOfWork};
+use crate::value::{Param, Row, params};
+
+macro_rules! columns {
+    () => {
+        "invariant_id, text, scope, source_name, non_overridable, created_at, removed_at"
+    };
+}
+
+/// An invariant that is to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewInvariant {
+    /// Its id.
+    pub id: InvariantId,
+    /// The sentence.
+    pub text: String,
+    /// Where it holds.
+    pub scope: InvariantScope,
+    /// The project or action by its whole name, or the plan by its id.
+    pub source_name: Option<String>,
+    /// Whether no other may take its place.
+    pub non_overridable: bool,
+}
+
+/// Which invariants to list: those that hold in any of these places.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct InvariantFilter {
+    /// A scope, and in it one project, action or plan, or all. Without any, everything.
+    pub places: Vec<(InvariantScope, Option<String>)>,
+}
+
+fn read(mut row: Row) -> Result<Invariant, Error> {
+    let id = row.take()?;
+    let text = row.take()?;
+    let scope: String = row.take()?;
+    Ok(Invariant {
+        id,
+        text,
+        scope: scope
+            .parse()
+            .map_err(|error| Error::stored("scope of an invariant", format!("{error}")))?,
+        source_name: row.take()?,
+        non_overridable: row.take()?,
+        created_at: row.take()?,
+        removed_at: row.take()?,
+    })
+}
+
+/// Stores an invariant. `false` when the same sentence holds in the same place already: the index
+/// decides, however many try at once.
+pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewInvariant) -> Result<bool, Error> {
+    let now = unit.now();
+    let touched = unit.execute(
+        "INSERT INTO invariants (invariant_id, text, scope, source_name, non_overridable, created_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
+        params![
+            new.id,
+            &new.text,
+            new.scope.as_str(),
+            new.source_name.as_deref(),
+            new.non_overridable,
+            now
+        ],
+    )?;
+    if touched > 0 {
+        announce(
+            unit,
+            EventKind::InvariantAdded,
+            new.id,
+            new.scope,
+            new.source_name.as_deref(),
+        );
+    }
+    Ok(touched > 0)
+}
+
+/// Lets an invariant hold no more. `false` when it does not hold: of two that try at once, one does it.
+pub fn remove(unit: &mut UnitOfWork<'_>, invariant: &Invariant) -> Result<bool, Error> {
+    let now = unit.now();
+    let touched = unit.execute(
+        "UPDATE invariants SET removed_at = ?2 WHERE invariant_id = ?1 AND removed_at IS NULL",
+        params![invariant.id, now],
+    )?;
+    if touched > 0 {
+        announce(
+            unit,
+            EventKind::InvariantRemoved,
+            invariant.id,
+            invariant.scope,
+            invariant.source_name.as_deref(),
+        );
+    }
+    Ok(touched > 0)
+}
+
+fn announce(
+    unit: &mut UnitOfWork<'_>,
+    kind: EventKind,
+    id: InvariantId,
+    scope: InvariantScope,
+    source_name: Option<&str>,
+) {
+    unit.emit(NewEvent {
+        kind,
+        subject: id.to_string(),
+        payload: json!({"scope": scope, "source_name": source_name}),
+    });
+}
+
+/// The invariants that hold, in the order in which they were set.
+pub fn list(reader: &mut dyn Reader, filter: &InvariantFilter) -> Result<Vec<Invariant>, Error> {
+    let mut values: Vec<Param<'_>> = Vec::new();
+    let mut places: Vec<String> = Vec::new();
+    for (scope, source_name) in &filter.places {
+        values.push(scope.as_str().into());
+        let place = values.len();
+        places.push(match source_name {
+            None => format!("scope = ?{place}"),
+            Some(source_name) => {
+                values.push(source_name.into());
+                format!("(scope = ?{place} AND source_name = ?{})", place + 1)
+            }
+        });
+    }
+    let places = match places.len() {
+        0 => String::new(),
+        _ => format!(" AND ({})", places.join(" OR ")),
+    };
+    let statement = format!(
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM invariants WHERE removed_at IS NULL{} ORDER BY invariant_id"
+        ),
+        places
+    );
+    let rows = reader.query(&statement, &values)?;
+    rows.into_iter().map(read).collect()
+}
+
+/// The invariant with an id, removed or not.
+pub fn get(reader: &mut dyn Reader, id: InvariantId) -> Result<Option<Invariant>, Error> {
+    reader
+        .query_first(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM invariants WHERE invariant_id = ?1"
+            ),
+            params![id],
+        )?
+        .map(read)
+        .transpose()
+}
+
+/// The invariants that hold and whose ids begin with these letters.
+pub fn with_prefix(
+    reader: &mut dyn Reader,
+    prefix: &str,
+    limit: u64,
+) -> Result<Vec<Invariant>, Error> {
+    let last = format!("{prefix:Z<26}");
+    let rows = reader.query(
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM invariants WHERE invariant_id >= ?1 AND invariant_id <= ?2 \
+             AND removed_at IS NULL ORDER BY invariant_id LIMIT ?3"
+        ),
+        params![prefix, last, limit],
+    )?;
+    rows.into_iter().map(read).collect()
+}
