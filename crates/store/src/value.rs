@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use cleveragents_domain::{
-    AttachmentId, ChangesetId, ContentHash, DecisionId, InvariantId, MessageId, PlanId, ProcessId, ProjectId,
-    ResourceId, RunId, SandboxId, SessionId, Timestamp, ToolInvocationId, TurnId,
+    AttachmentId, ChangesetId, ContentHash, DecisionId, InvariantId, MessageId, PlanId, ProcessId,
+    ProjectId, ResourceId, RunId, SandboxId, SessionId, Timestamp, ToolInvocationId, TurnId,
 };
 
 use crate::Error;

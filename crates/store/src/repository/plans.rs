@@ -1,9 +1,8 @@
 //! Plans. A plan changes its stage only by a statement that names the stage it was read in, so of two who
 //! want to move it one finds it moved.
 
-use std::fmt::Write as _;
 use std::collections::BTreeMap;
-
+use std::fmt::Write as _;
 
 use cleveragents_domain::{
     AutomationProfile, EventKind, MadeWith, MicroUsd, Move, NewEvent, Plan, PlanActors, PlanId,
@@ -566,9 +565,16 @@ fn counted(reader: &mut dyn Reader, sql: &str, key: &str) -> Result<(u64, u64), 
 
 /// How many plans were made from each action, of all actions at once.
 pub fn count_by_action(reader: &mut dyn Reader) -> Result<BTreeMap<String, u64>, Error> {
+    reader
+        .query(
             "SELECT action, COUNT(*) FROM plans WHERE action <> '' GROUP BY action",
             &[],
+        )?
+        .into_iter()
         .map(|mut row| Ok((row.take()?, row.take()?)))
+        .collect()
+}
+
 /// What a plan was made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanSources {
@@ -578,6 +584,8 @@ pub struct PlanSources {
     pub action: String,
     /// Its projects by name, in the order in which they were given.
     pub projects: Vec<String>,
+}
+
 /// The ids of plans that begin with these letters, and what the plans were made from.
 pub fn sources(
     reader: &mut dyn Reader,
@@ -589,6 +597,7 @@ pub fn sources(
         "SELECT plan_id, action FROM plans WHERE plan_id >= ?1 AND plan_id <= ?2 \
          ORDER BY plan_id LIMIT ?3",
         params![prefix, last, limit],
+    )?;
     let mut found = Vec::with_capacity(rows.len());
     for mut row in rows {
         let (plan, action): (PlanId, String) = (row.take()?, row.take()?);
@@ -605,5 +614,6 @@ pub fn sources(
             action,
             projects,
         });
+    }
     Ok(found)
 }
