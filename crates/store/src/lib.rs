@@ -35,7 +35,7 @@ pub use migrate::{AppliedMigration, Migration};
 pub use repository::{
     blobs, budgets, changesets, contexts, decisions, definitions, events, invariants, invocations,
     leases, messages, plan_steps, plans, projects, resource_types, resources, runs, sandboxes,
-    search, sessions, tools, turns,
+    search, sessions, tools, turns, validations,
 };
 pub use server::{Server, database_identity};
 pub use transaction::{Reader, UnitOfWork};

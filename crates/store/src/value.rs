@@ -277,6 +277,7 @@ parsed!(
     TurnId,
     RunId,
     DecisionId,
+    AttachmentId,
     ContentHash
 );
 parsed!(
