@@ -7,6 +7,7 @@
 //! [`ToolService`] what may be called in them, [`SkillService`] what belongs together of that, [`TurnService`] answers questions with all of it.
 
 mod actor;
+mod doubt;
 mod lease;
 mod mcp;
 mod plan;
@@ -20,6 +21,7 @@ mod skill;
 mod sync;
 mod tool;
 mod turn;
+mod watch;
 
 pub use actor::{
     ActorError, ActorService, ActorText, ActorWorld, AddedActor, Bundle, ContextService,

@@ -8,7 +8,7 @@ mod strategy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{AutomationProfile, Confidence, DecisionId, PlanId, Timestamp, TokenUsage, Version};
+use crate::{Action, AutomationProfile, Confidence, DecisionId, PlanId, Timestamp, TokenUsage, Version};
 
 pub use decision::{ContextSnapshot, Decision, DecisionType, NewDecision};
 pub use stage::{Move, PlanPhase, PlanStage};
@@ -69,8 +69,8 @@ pub struct PlanProfile {
 /// What a plan was made with. None of it changes afterwards.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MadeWith {
-    /// The action as it was then.
-    pub action: Value,
+    /// The action as it was then; nothing for a plan that only owns changesets.
+    pub action: Option<Action>,
     /// The values of its arguments.
     pub arguments: Map<String, Value>,
     /// In which order they are told.

@@ -20,6 +20,7 @@ use std::time::Duration;
 use super::means::RunWatcher;
 use super::taken::{self, answered};
 use super::work::{Work, broken, failure, refused};
+use crate::doubt::Settled;
 use crate::turn::{
     TurnAllowance, TurnError, TurnObserver, TurnRequest, TurnSettings, TurnTools, Waiting,
 };
@@ -197,6 +198,10 @@ impl Work<'_> {
             .turns
             .take(session, &waiting)
             .map_err(|error| self.failed(&error, session))?;
+        let approver = Settled {
+            doubt: means.doubt,
+            other: means.approver,
+        };
         let request = TurnRequest {
             prompt,
             model: Arc::clone(model),
@@ -210,7 +215,7 @@ impl Work<'_> {
                 guards: means.guards,
                 rules: means.rules,
                 workspace: means.workspace,
-                approver: means.approver,
+                approver: &approver,
                 deferred: means.deferred,
             },
             scopes: means.scopes.clone(),

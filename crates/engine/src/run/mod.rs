@@ -12,7 +12,6 @@ mod means;
 mod service;
 mod taken;
 mod tool;
-mod watch;
 mod work;
 
 pub use error::{RunServiceError, StoppedRun};

@@ -21,11 +21,11 @@ use super::error::{RunServiceError, StoppedRun};
 use super::log::{Recorded, StoreLog, read};
 use super::means::RunMeans;
 use super::taken;
-use super::watch::Watch;
 use super::work::Work;
 use crate::lease::{HeldLease, LeaseError, LeaseService};
 use crate::session::SessionService;
 use crate::turn::TurnService;
+use crate::watch::Watch;
 
 /// Values by name.
 type Values = Map<String, Value>;
@@ -191,7 +191,17 @@ impl RunService {
         };
         let cancel = means.cancel.child();
         let walked = {
-            let _until_the_end = Watch::over(Arc::clone(&self.engine), id, cancel.clone());
+            let _until_the_end = Watch::over(
+                {
+                    let engine = Arc::clone(&self.engine);
+                    // A database that cannot be read now is read again a moment later.
+                    move || {
+                        let run = engine.read(|reader| runs::get(reader, id));
+                        matches!(run, Ok(Some(run)) if run.is_cancelled)
+                    }
+                },
+                cancel.clone(),
+            );
             Walk {
                 actor,
                 input: State::new(input.clone()),

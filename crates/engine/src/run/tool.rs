@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::means::Doubt;
 use super::work::{Work, broken, failure, refused};
+use crate::doubt::{AGAIN, DONE};
 use crate::tool::{StoreBudget, StoreLedger};
 use crate::turn::Secrets;
 
@@ -29,10 +30,6 @@ const ONE: Taken = Taken {
     model_calls: 0,
     tool_calls: 1,
 };
-
-/// Answers to the question what to do about a call of which nobody knows what came.
-const MAKE_AGAIN: &str = "make it again";
-const WAS_DONE: &str = "it was done, go on";
 
 impl Work<'_> {
     /// Calls, or takes what an earlier attempt at the run got.
@@ -200,14 +197,14 @@ impl Work<'_> {
              shall be done about it?",
             row.tool, row.arguments
         );
-        let options = [MAKE_AGAIN, WAS_DONE].map(str::to_owned);
+        let options = [AGAIN, DONE].map(str::to_owned);
         let reply = self.means.approver.question(&Question {
             text: &text,
             options: &options,
         });
         match reply {
-            Reply::Text(answer) if answer == MAKE_AGAIN => Ok(Doubt::Redo),
-            Reply::Text(answer) if answer == WAS_DONE => Ok(Doubt::Skip),
+            Reply::Text(answer) if answer == AGAIN => Ok(Doubt::Redo),
+            Reply::Text(answer) if answer == DONE => Ok(Doubt::Skip),
             _ => Err(failure(
                 FailureKind::HumanNeeded,
                 format!(

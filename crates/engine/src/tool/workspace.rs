@@ -79,6 +79,33 @@ impl SandboxWorkspace {
         &self.view.sandbox.name
     }
 
+    /// How long its history is.
+    pub(crate) fn position(&self) -> u64 {
+        self.open().view.position
+    }
+
+    /// Makes a checkpoint with a label.
+    pub(crate) fn mark(&self, label: &str) -> Result<CheckpointNumber, SandboxError> {
+        self.service
+            .checkpoint_recorded(&mut self.open(), CheckpointReason::BeforeExec, Some(label))
+    }
+
+    /// The paths that differ from what they were at a position of its history, each with its part.
+    pub(crate) fn changed_since(&self, position: u64) -> Result<Vec<String>, SandboxError> {
+        let open = self.open();
+        let net = self.service.net(&open, position)?;
+        Ok(net
+            .parts
+            .iter()
+            .flat_map(|part| {
+                let alias = &part.member.alias;
+                part.changes
+                    .iter()
+                    .map(move |change| format!("{alias}/{}", change.path))
+            })
+            .collect())
+    }
+
     fn open(&self) -> MutexGuard<'_, OpenSandbox> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -13,11 +13,7 @@ use super::error::TurnError;
 use super::request::{Interrupted, TurnRequest};
 use super::secrets;
 use super::service::{Running, TurnService};
-
-/// Answers to the question what to do about a call of which nobody knows what came.
-const RUN_AGAIN: &str = "run it again";
-const WAS_DONE: &str = "it was done";
-const WAS_NOT_DONE: &str = "it was not done, leave it";
+use crate::doubt::{AGAIN, DONE, NOT_DONE};
 
 impl TurnService {
     /// Goes on with a turn where it stopped.
@@ -199,22 +195,29 @@ impl TurnService {
                  What shall be done about it?",
                 row.tool, row.arguments
             );
-            let options = [RUN_AGAIN, WAS_DONE, WAS_NOT_DONE].map(str::to_owned);
+            let options = [AGAIN, DONE, NOT_DONE].map(str::to_owned);
             let reply = request.tools.approver.question(&Question {
                 text: &text,
                 options: &options,
             });
             match reply {
-                Reply::Text(answer) if answer == RUN_AGAIN => None,
-                Reply::Text(answer) if answer == WAS_DONE => Some(
+                Reply::Text(answer) if answer == AGAIN => None,
+                Reply::Text(answer) if answer == DONE => Some(
                     "The program was interrupted during this call. A person says that it was done; \
                      what it answered is lost."
                         .to_owned(),
                 ),
-                Reply::Text(answer) if answer == WAS_NOT_DONE => Some(
+                Reply::Text(answer) if answer == NOT_DONE => Some(
                     "The program was interrupted during this call. A person says that it was not done."
                         .to_owned(),
                 ),
+                Reply::NobodyThere if request.settings.keeps_unfinished => {
+                    return Err(TurnError::HumanNeeded(format!(
+                        "the call of `{}` was begun and cut off, and nobody knows whether it took effect: say \
+                         --redo or --skip",
+                        row.tool
+                    )));
+                }
                 _ => Some(
                     "The program was interrupted during this call. It is not known whether it took \
                      effect: look before you call it again."

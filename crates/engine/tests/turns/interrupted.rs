@@ -135,11 +135,11 @@ fn a_doubtful_call_is_asked_about_and_never_repeated_unasked() {
     }
     let database = TestDatabase::each().remove(0);
     let talk = in_the_middle_of(&database, false);
-    let person = Person::saying(Approval::Once, Reply::Text("run it again".to_owned()));
+    let person = Person::saying(Approval::Once, Reply::Text("make it again".to_owned()));
     talk.tell(SCRIPT, resuming(&person)).expect("resumed");
     assert!(talk.copy().join("one.txt").exists(), "it was asked for");
     let talk = in_the_middle_of(&TestDatabase::each().remove(0), false);
-    let person = Person::saying(Approval::Once, Reply::Text("it was done".to_owned()));
+    let person = Person::saying(Approval::Once, Reply::Text("it was done, go on".to_owned()));
     talk.tell(SCRIPT, resuming(&person)).expect("resumed");
     assert!(!talk.copy().join("one.txt").exists());
     assert!(talk.messages()[2].content.contains("says that it was done"));

@@ -294,7 +294,19 @@ pub struct Undone {
     pub steps: u64,
 }
 
-/// Takes back what a plan did after a moment: steps that were begun, decisions and calls that were made.
+/// What a plan did after a moment: steps that were begun, decisions and calls that were made. What
+/// was decided while it was thought out stays.
+const AFTER: [(&str, &str); 3] = [
+    (
+        "plan_steps",
+        "path NOT LIKE 'strategize/%' AND path NOT LIKE 'estimate/%' \
+         AND (state = 'running' OR coalesce(position_after, position_before) > ?2 OR started_at > ?3)",
+    ),
+    ("plan_decisions", "phase <> 'strategize' AND created_at > ?3 AND ?2 >= 0"),
+    ("tool_invocations", "started_at > ?3 AND ?2 >= 0"),
+];
+
+/// Takes back what a plan did after a moment.
 pub fn undo_after(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,
@@ -302,26 +314,46 @@ pub fn undo_after(
     position: u64,
     moment: Timestamp,
 ) -> Result<Undone, Error> {
-    let steps = unit.execute(
-        "UPDATE plan_steps SET undone_by = ?2 WHERE plan_id = ?1 AND undone_by IS NULL \
-         AND (state = 'running' OR coalesce(position_after, position_before) > ?3 OR started_at > ?4)",
-        params![plan, rollback, position, moment],
-    )?;
-    let decisions = unit.execute(
-        "UPDATE plan_decisions SET undone_by = ?2 WHERE plan_id = ?1 AND undone_by IS NULL \
-         AND phase <> 'strategize' AND created_at > ?3",
-        params![plan, rollback, moment],
-    )?;
-    let calls = unit.execute(
-        "UPDATE tool_invocations SET undone_by = ?2 WHERE plan_id = ?1 AND undone_by IS NULL \
-         AND started_at > ?3",
-        params![plan, rollback, moment],
-    )?;
-    Ok(Undone {
+    let mut counts = [0; 3];
+    for ((table, after), count) in AFTER.iter().zip(&mut counts) {
+        *count = unit.execute(
+            &format!(
+                "UPDATE {table} SET undone_by = ?4 WHERE plan_id = ?1 AND undone_by IS NULL AND {after}"
+            ),
+            params![plan, position, moment, rollback],
+        )?;
+    }
+    Ok(undone(counts))
+}
+
+/// What [`undo_after`] would take back.
+pub fn count_after(
+    reader: &mut dyn Reader,
+    plan: PlanId,
+    position: u64,
+    moment: Timestamp,
+) -> Result<Undone, Error> {
+    let mut counts = [0; 3];
+    for ((table, after), count) in AFTER.iter().zip(&mut counts) {
+        let row = reader.query_first(
+            &format!(
+                "SELECT count(*) FROM {table} WHERE plan_id = ?1 AND undone_by IS NULL AND {after}"
+            ),
+            params![plan, position, moment],
+        )?;
+        if let Some(mut row) = row {
+            *count = row.take()?;
+        }
+    }
+    Ok(undone(counts))
+}
+
+const fn undone([steps, decisions, calls]: [u64; 3]) -> Undone {
+    Undone {
         decisions,
         calls,
         steps,
-    })
+    }
 }
 
 /// Says how far a rollback is.

@@ -85,7 +85,7 @@ fn read(mut row: Row) -> Result<Plan, Error> {
 /// Made with nothing: a plan that only owns changesets.
 fn nothing() -> MadeWith {
     MadeWith {
-        action: Value::Null,
+        action: None,
         arguments: Map::new(),
         arguments_order: Vec::new(),
         projects: Vec::new(),
@@ -491,25 +491,25 @@ fn set_text(
     Ok(())
 }
 
-/// What a plan took so far.
-pub fn set_taken(
-    unit: &mut UnitOfWork<'_>,
-    id: PlanId,
-    usage: TokenUsage,
-    model_calls: u64,
-    tool_calls: u64,
-) -> Result<(), Error> {
+/// Adds up what the runs of a plan took, those included that failed or were taken back.
+pub fn count_taken(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error> {
+    let sum = |column: &str| {
+        format!(
+            "(SELECT CAST(coalesce(sum({column}), 0) AS BIGINT) FROM runs WHERE run_id IN \
+             (SELECT run_id FROM plan_steps WHERE plan_steps.plan_id = ?1 AND run_id IS NOT NULL))"
+        )
+    };
     unit.execute(
-        "UPDATE plans SET input_tokens = ?2, output_tokens = ?3, cost_micro_usd = ?4, model_calls = ?5, \
-         tool_calls = ?6 WHERE plan_id = ?1",
-        params![
-            id,
-            usage.input_tokens.0,
-            usage.output_tokens.0,
-            usage.cost_micro_usd.0,
-            model_calls,
-            tool_calls
-        ],
+        &format!(
+            "UPDATE plans SET input_tokens = {}, output_tokens = {}, cost_micro_usd = {}, model_calls = {}, \
+             tool_calls = {} WHERE plan_id = ?1",
+            sum("input_tokens"),
+            sum("output_tokens"),
+            sum("cost_micro_usd"),
+            sum("model_calls"),
+            sum("tool_calls")
+        ),
+        params![id],
     )?;
     Ok(())
 }

@@ -1,25 +1,23 @@
-//! [`Watch`]: looks whether somebody asked for the end of a run, or took it over, while it is at work.
+//! [`Watch`]: looks whether somebody asked for the end of something while it is at work.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use cleveragents_domain::RunId;
 use cleveragents_process::Cancel;
-use cleveragents_store::{Engine, runs};
 
 /// So often is looked.
 const EVERY: Duration = Duration::from_millis(300);
 
 /// Looks until it is dropped.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Cancels when the run is to end.
-    pub(super) fn over(engine: Arc<Engine>, run: RunId, cancel: Cancel) -> Self {
+    /// Cancels when asking says so.
+    pub(crate) fn over(asked: impl Fn() -> bool + Send + 'static, cancel: Cancel) -> Self {
         let stop: Arc<(Mutex<bool>, Condvar)> = Arc::default();
         let heard = Arc::clone(&stop);
         let look = move || {
@@ -33,19 +31,15 @@ impl Watch {
                 if *stopped {
                     break;
                 }
-                // A database that cannot be read now is read again a moment later.
-                let asked = engine.read(|reader| runs::get(reader, run));
-                if let Ok(Some(run)) = asked
-                    && run.is_cancelled
-                {
+                if asked() {
                     cancel.cancel();
                     break;
                 }
             }
         };
-        // Without a thread the run goes on, and ends where it would have.
+        // Without a thread the work goes on, and ends where it would have.
         let thread = std::thread::Builder::new()
-            .name("run-watch".to_owned())
+            .name("watch".to_owned())
             .spawn(look)
             .ok();
         Self { stop, thread }

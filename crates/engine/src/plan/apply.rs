@@ -1,0 +1,202 @@
+//! Apply: everything a plan did is carried to the real resources at once, or nothing is.
+
+use cleveragents_domain::{
+    Move, Plan, PlanStage, SandboxState, ValidationMode,
+};
+use cleveragents_store::plans::Along;
+use cleveragents_store::{leases, plans, validations};
+use serde_json::{Value, json};
+
+use super::drive::Drive;
+use super::error::PlanError;
+use super::service::{PlanService, over};
+use crate::lease::HeldLease;
+use crate::sandbox::{ApplyRequest, OpenSandbox, SandboxError};
+
+impl PlanService {
+    /// What stands in the way of applying a plan: validations that failed or did not run on what is there
+    /// now, criteria that are not met, invariants that are broken.
+    pub(super) fn hindrances(
+        &self,
+        plan: &Plan,
+        open: &OpenSandbox,
+    ) -> Result<Vec<String>, PlanError> {
+        let results = self
+            .engine
+            .read(|reader| validations::results(reader, plan.id))?;
+        let is_fresh = |position: u64| -> Result<bool, PlanError> {
+            Ok(self.sandboxes.net(open, position)?.path_count() == 0)
+        };
+        let mut reasons = Vec::new();
+        for wanted in self.wanted(plan)? {
+            if wanted.mode() != ValidationMode::Required {
+                continue;
+            }
+            let latest = results
+                .iter()
+                .rev()
+                .find(|stored| wanted.is_about(&stored.result));
+            match latest {
+                None => reasons.push(format!("`{}` did not run", wanted.name())),
+                Some(stored) if !stored.result.passed => reasons.push(format!(
+                    "`{}` failed: {}",
+                    wanted.name(),
+                    stored.result.message
+                )),
+                Some(stored) if !is_fresh(stored.result.position)? => reasons.push(format!(
+                    "`{}` did not run on what is in the sandbox now",
+                    wanted.name()
+                )),
+                Some(_) => {}
+            }
+        }
+        Ok(reasons)
+    }
+
+    /// Brings an apply that was cut off to its end, whichever it is, and the plan with it.
+    pub(super) fn settle_apply(
+        &self,
+        plan: &Plan,
+        sandbox: &str,
+        lease: &HeldLease,
+    ) -> Result<Plan, PlanError> {
+        let id = plan.id;
+        let view = match self.sandboxes.open(sandbox) {
+            Ok(open) => open.view,
+            Err(_) => self.sandboxes.find(sandbox)?,
+        };
+        if view.sandbox.state != SandboxState::Applied {
+            return self.get(id);
+        }
+        let report = view.sandbox.result.as_deref().map(serde_json::from_str::<Value>);
+        let report = report.and_then(Result::ok).unwrap_or_default();
+        let fence = (lease.subject().clone(), lease.token());
+        let along = Along {
+            report: Some(json!({"parts": report["parts"], "recovered": true})),
+            ..Along::default()
+        };
+        let moved = self.engine.write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            plans::advance(unit, id, Move::CompleteApply, &along)
+        })?;
+        moved.ok_or_else(|| over(plan))
+    }
+}
+
+impl Drive<'_> {
+    /// Applies the plan.
+    pub(super) fn apply(&self, plan: Plan) -> Result<Plan, PlanError> {
+        let Some(sandbox) = plan.sandbox.clone() else {
+            return Err(PlanError::NotFound(plan.id));
+        };
+        if plan.stage == PlanStage::ApplyProcessing {
+            let settled = self.service.settle_apply(&plan, &sandbox, self.lease)?;
+            if settled.stage == PlanStage::ApplyApplied {
+                self.watcher.stage(&settled);
+                return Ok(settled);
+            }
+        }
+        self.service.check_invariants(&plan)?;
+        let mut open = match self.service.sandboxes.open(&sandbox) {
+            Ok(open) => open,
+            Err(error @ (SandboxError::NotFound(_) | SandboxError::NotReady { .. })) => {
+                let plan = self.processing(plan)?;
+                let message = format!("its sandbox cannot be used: {error}");
+                return self.fail(&plan, Move::FailApply, "resource", &message, Value::Null);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let diff = self.service.sandboxes.diff(&mut open)?;
+        let changed: Vec<String> = diff
+            .parts
+            .iter()
+            .flat_map(|part| {
+                part.changes
+                    .iter()
+                    .map(move |change| format!("{}/{}", part.member.alias, change.path))
+            })
+            .collect();
+        let mut reasons = self.service.hindrances(&plan, &open)?;
+        reasons.extend(self.path_violation(&plan, &changed)?);
+        if !reasons.is_empty() {
+            let mut error = serde_json::Map::new();
+            error.insert("message".to_owned(), reasons.join("; ").into());
+            error.insert("error_category".to_owned(), "validation".into());
+            error.insert("error_phase".to_owned(), "apply".into());
+            error.insert(
+                "recovery_hint".to_owned(),
+                format!(
+                    "`agents plan prompt {0} TEXT` and `agents plan execute {0}`, or `agents plan revert {0}`",
+                    plan.id
+                )
+                .into(),
+            );
+            let along = Along {
+                error: Some(error),
+                reason: Some(reasons.join("; ")),
+                ..Along::default()
+            };
+            self.advance(&plan, Move::Constrain, along)?;
+            return Err(PlanError::Constrained {
+                plan: plan.id,
+                reasons,
+            });
+        }
+        if changed.is_empty() && !self.options.allow_empty && !plan.made_with.read_only {
+            return Err(PlanError::NothingToApply(plan.id));
+        }
+        let plan = self.processing(plan)?;
+        let request = ApplyRequest {
+            landing: self.options.landing,
+            message: Some(self.options.message.clone().unwrap_or_else(|| message(&plan))),
+        };
+        let applied = match self.service.sandboxes.apply(open, &request) {
+            Ok(applied) => applied,
+            Err(error) => return self.not_applied(&plan, error),
+        };
+        let report = json!({"parts": applied.parts, "changed": changed});
+        let along = Along {
+            report: Some(report),
+            forgets_error: true,
+            ..Along::default()
+        };
+        self.advance(&plan, Move::CompleteApply, along)
+    }
+
+    fn processing(&self, plan: Plan) -> Result<Plan, PlanError> {
+        if plan.stage == PlanStage::ApplyProcessing {
+            return Ok(plan);
+        }
+        self.advance(&plan, Move::StartApply, Along::default())
+    }
+
+    /// Nothing was applied.
+    fn not_applied(&self, plan: &Plan, error: SandboxError) -> Result<Plan, PlanError> {
+        use cleveragents_domain::{Code, Diagnose as _};
+        let category = match error.code() {
+            Code::ApplyConflict => "merge_conflict",
+            _ => "resource",
+        };
+        let more = json!({"code": error.code().as_str(), "details": error.details()});
+        match self.fail(plan, Move::FailApply, category, &error.to_string(), more) {
+            // What the sandbox says tells more: which paths, and both sides.
+            Err(PlanError::Failed { .. }) => Err(error.into()),
+            other => other,
+        }
+    }
+}
+
+/// The message of the commit.
+fn message(plan: &Plan) -> String {
+    let first = plan.description.lines().next().unwrap_or_default().trim();
+    let title: String = first.chars().take(72).collect();
+    let title = if title.is_empty() {
+        plan.action.clone()
+    } else {
+        title
+    };
+    format!(
+        "{title}\n\nPlan: {}\nAction: {}\n",
+        plan.id, plan.action
+    )
+}

@@ -1,0 +1,447 @@
+//! [`Drive`]: takes a plan from stage to stage, under its lease, until it is where it was meant to get to,
+//! waits for a person, fails or is stopped.
+//!
+//! Every stage is a row before the next one begins, and everything in between is found again: the runs of
+//! actors by ids that follow from plan and step, the sandbox by its name, finished steps by their paths. So
+//! whoever drives a plan after another died goes on where that one was.
+
+use std::sync::Arc;
+
+use cleveragents_actors::graph::{Argument, Graph, Limits, Node, NodeIndex, NodeKind, ToolNode};
+use cleveragents_actors::ports::FailureKind;
+use cleveragents_actors::{Actor, ActorKind, RunError};
+use cleveragents_domain::{
+    AutomationGate, Move, Plan, PlanPhase, PlanStage, RunState, StepCall, Waiting,
+};
+use cleveragents_process::Cancel;
+use cleveragents_store::plans::Along;
+use cleveragents_store::{Engine, Error, UnitOfWork, leases, plans};
+use cleveragents_tools::{Phase, PlanMode};
+use serde_json::{Map, Value, json};
+
+use super::approver::PlanPerson;
+use super::error::PlanError;
+use super::gates::Passage;
+use super::service::{DriveOptions, PlanService};
+use super::world::{PlanJob, PlanWatcher, PlanWorld};
+use crate::actor::Bundle;
+use crate::lease::HeldLease;
+use crate::run::{RunServiceError, RunStart};
+use crate::tool::SandboxWorkspace;
+
+/// A plan that is being driven.
+pub(super) struct Drive<'a> {
+    pub(super) service: &'a PlanService,
+    pub(super) world: &'a dyn PlanWorld,
+    pub(super) watcher: &'a dyn PlanWatcher,
+    pub(super) cancel: &'a Cancel,
+    pub(super) lease: &'a HeldLease,
+    pub(super) options: &'a DriveOptions,
+}
+
+/// Why a run did not come to its end.
+pub(super) enum Stop {
+    /// A person is needed.
+    Person(Waiting),
+    /// It was stopped.
+    Cancelled,
+    /// It failed.
+    Failed {
+        message: String,
+        code: String,
+        /// Whether the same may go well another time.
+        is_transient: bool,
+    },
+}
+
+/// What an actor is asked to do for a plan.
+pub(super) struct Task<'t> {
+    /// By what its run is found again.
+    pub(super) key: &'t str,
+    pub(super) who: Who<'t>,
+    pub(super) input: Map<String, Value>,
+    pub(super) phase: PlanPhase,
+    pub(super) workspace: Option<&'t SandboxWorkspace>,
+}
+
+/// Who does it.
+pub(super) enum Who<'t> {
+    /// An actor.
+    Actor(&'t str),
+    /// Nobody: it is one call of a tool.
+    Call(&'t StepCall),
+}
+
+impl Drive<'_> {
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.service.engine
+    }
+
+    /// Writes under the lease of the plan: whoever lost it writes nothing any more.
+    pub(super) fn write<T: Send + 'static>(
+        &self,
+        mut work: impl FnMut(&mut UnitOfWork<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, PlanError> {
+        let fence = (self.lease.subject().clone(), self.lease.token());
+        Ok(self.engine().write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            work(unit)
+        })?)
+    }
+
+    /// Moves the plan.
+    pub(super) fn advance(
+        &self,
+        plan: &Plan,
+        way: Move,
+        along: Along,
+    ) -> Result<Plan, PlanError> {
+        let id = plan.id;
+        let moved = self.write(move |unit| plans::advance(unit, id, way, &along))?;
+        let moved = moved.ok_or_else(|| PlanError::NotReady {
+            plan: id,
+            stage: plan.stage,
+            reason: "it is not where it was a moment ago".to_owned(),
+            hint: format!("`agents plan status {id}` shows where it is"),
+        })?;
+        self.watcher.stage(&moved);
+        Ok(moved)
+    }
+
+    /// Says that the plan waits, and stops.
+    pub(super) fn wait<T>(&self, plan: &Plan, waiting: Waiting) -> Result<T, PlanError> {
+        let (id, stored) = (plan.id, waiting.clone());
+        self.write(move |unit| plans::wait_for(unit, id, &stored))?;
+        Err(PlanError::Waits {
+            plan: id,
+            waiting: Box::new(waiting),
+        })
+    }
+
+    /// Takes the plan as far as it goes. `consent` is the phase that a person asked for.
+    pub(super) fn go(&self, mut plan: Plan, mut consent: Option<PlanPhase>) -> Result<Plan, PlanError> {
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(self.stopped(&plan)?);
+            }
+            let is_asked = |phase: PlanPhase| consent == Some(phase);
+            plan = match plan.stage {
+                PlanStage::StrategizeQueued => {
+                    if !is_asked(PlanPhase::Strategize)
+                        && !self.may(&plan, AutomationGate::DecomposeTask, "strategize")?
+                    {
+                        return self.service.get(plan.id);
+                    }
+                    consent = None;
+                    self.strategize(plan)?
+                }
+                PlanStage::StrategizeProcessing => self.strategize(plan)?,
+                PlanStage::StrategizeComplete => {
+                    let may = is_asked(PlanPhase::Execute)
+                        || (self.may(&plan, AutomationGate::CreateTool, "execute")?
+                            && self.may(&plan, AutomationGate::EditCode, "execute")?);
+                    if !may {
+                        return self.service.get(plan.id);
+                    }
+                    consent = None;
+                    self.service.check_invariants(&plan)?;
+                    self.advance(&plan, Move::QueueExecute, Along::default())?
+                }
+                PlanStage::ExecuteQueued | PlanStage::ExecuteProcessing => {
+                    consent = consent.filter(|phase| *phase != PlanPhase::Execute);
+                    self.execute(plan)?
+                }
+                PlanStage::ExecuteComplete => {
+                    let guards = plan.made_with.profile.snapshot.guards.as_ref();
+                    let must_ask = guards.is_some_and(|guards| guards.require_approval_for_apply);
+                    let may = is_asked(PlanPhase::Apply)
+                        || self.may_apply(&plan, must_ask)?;
+                    if !may {
+                        return self.service.get(plan.id);
+                    }
+                    consent = None;
+                    self.advance(&plan, Move::QueueApply, Along::default())?
+                }
+                PlanStage::ApplyQueued | PlanStage::ApplyProcessing => self.apply(plan)?,
+                _ => return Ok(plan),
+            };
+        }
+    }
+
+    /// Whether a gate between phases opens by itself. The plan says what it waits for when not.
+    fn may(&self, plan: &Plan, gate: AutomationGate, opens: &str) -> Result<bool, PlanError> {
+        match self.service.pass(plan, gate, opens)? {
+            Passage::Open => Ok(true),
+            Passage::Closed(_) => Ok(false),
+            Passage::Asks(waiting) => {
+                let id = plan.id;
+                self.write(move |unit| plans::wait_for(unit, id, &waiting))?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn may_apply(&self, plan: &Plan, must_ask: bool) -> Result<bool, PlanError> {
+        if !must_ask {
+            return self.may(plan, AutomationGate::SelectTool, "apply");
+        }
+        let mut asking = plan.clone();
+        // The guard asks whatever the threshold says.
+        asking.made_with.profile.snapshot.thresholds =
+            cleveragents_domain::AutomationProfile::find_built_in("manual")
+                .map_or(asking.made_with.profile.snapshot.thresholds.clone(), |manual| {
+                    manual.thresholds
+                });
+        self.may(&asking, AutomationGate::SelectTool, "apply")
+    }
+
+    /// What a plan that was stopped is told: whether for good.
+    pub(super) fn stopped(&self, plan: &Plan) -> Result<PlanError, PlanError> {
+        let now = self.service.get(plan.id)?;
+        if now.is_cancelled && !now.stage.is_terminal() {
+            let along = Along {
+                reason: Some("somebody asked for its end".to_owned()),
+                ..Along::default()
+            };
+            self.advance(&now, Move::Cancel, along)?;
+        }
+        Ok(PlanError::Stopped {
+            plan: plan.id,
+            is_over: now.is_cancelled,
+        })
+    }
+
+    /// The failure of a phase, written down.
+    pub(super) fn fail<T>(
+        &self,
+        plan: &Plan,
+        way: Move,
+        category: &str,
+        message: &str,
+        more: Value,
+    ) -> Result<T, PlanError> {
+        let message = self.world.redactor().text(message).into_owned();
+        let id = plan.id;
+        let phase = plan.stage.phase();
+        let hint = match category {
+            "validation" => format!(
+                "say how to mend it with `agents plan prompt {id} TEXT` and go on with `agents plan execute {id}`, \
+                 or go back to the strategy with `agents plan revert {id}`"
+            ),
+            "merge_conflict" => format!(
+                "bring the files to what they were, or go back with `agents plan revert {id}`; then \
+                 `agents plan apply {id}`"
+            ),
+            "invariant" => format!(
+                "change the strategy with `agents plan edit {id}` or tell it with `agents plan prompt {id} TEXT`, \
+                 then `agents plan execute {id}`"
+            ),
+            _ => format!(
+                "`agents plan errors {id}` tells more; `agents plan execute {id}` tries again from where it stopped"
+            ),
+        };
+        let mut error = Map::new();
+        error.insert("message".to_owned(), message.clone().into());
+        error.insert("error_category".to_owned(), category.into());
+        error.insert("error_phase".to_owned(), phase.as_str().into());
+        error.insert("recovery_hint".to_owned(), hint.clone().into());
+        error.insert(
+            "recovery_command".to_owned(),
+            format!("agents plan execute {id}").into(),
+        );
+        if let Value::Object(more) = more {
+            error.extend(more);
+        }
+        let along = Along {
+            error: Some(error),
+            reason: Some(message.clone()),
+            ..Along::default()
+        };
+        let moved = self.advance(plan, way, along)?;
+        Err(PlanError::Failed {
+            plan: id,
+            stage: moved.stage,
+            message,
+            hint,
+        })
+    }
+
+    /// Has an actor do something, or takes what it did before. Gives what it answered.
+    pub(super) fn perform(&self, plan: &Plan, task: &Task<'_>) -> Result<Result<Value, Stop>, PlanError> {
+        let id = plan.id.run(task.key);
+        let service = &self.service.runs;
+        let known = match service.get(id) {
+            Ok(run) => Some(run),
+            Err(RunServiceError::NotFound { .. }) => None,
+            Err(error) => return Err(PlanError::of(error)),
+        };
+        if let Some(run) = &known
+            && run.state == RunState::Complete
+        {
+            let result = run.result.clone().unwrap_or_default();
+            return Ok(Ok(result["output"].clone()));
+        }
+        let (actor, bundle, hash) = match &task.who {
+            Who::Call(call) => (Arc::new(of_call(call)), json!({"call": call}), String::new()),
+            Who::Actor(name) => match &known {
+                Some(_) => {
+                    let bundle: Bundle = serde_json::from_value(
+                        service.definitions(id).map_err(PlanError::of)?,
+                    )
+                    .map_err(|error| Error::stored("the files of a run", error.to_string()))?;
+                    (self.world.bundled(&bundle)?, Value::Null, String::new())
+                }
+                None => {
+                    let found = self.world.actor(name)?;
+                    (found.actor, json!(found.bundle), found.hash)
+                }
+            },
+        };
+        let profile = &plan.made_with.profile.snapshot;
+        let decides = match task.phase {
+            PlanPhase::Strategize => AutomationGate::EditCode,
+            _ => AutomationGate::ExecuteCommand,
+        };
+        let threshold = profile.thresholds.threshold(decides);
+        let decides = threshold <= 0.0
+            || (threshold < 1.0 && self.service.confidence(plan)?.passes(threshold));
+        let person = PlanPerson::new(
+            Arc::clone(self.engine()),
+            plan.id,
+            self.world.person(),
+            decides,
+        );
+        let (safety, guards) = self.service.safety(plan)?;
+        let mode = if plan.made_with.read_only {
+            PlanMode::ReadOnly
+        } else {
+            PlanMode::Normal(match task.phase {
+                PlanPhase::Strategize => Phase::Strategize,
+                PlanPhase::Execute => Phase::Execute,
+                PlanPhase::Apply => Phase::Apply,
+            })
+        };
+        let job = PlanJob {
+            plan,
+            actor: &actor,
+            workspace: task.workspace,
+            mode,
+            profile: safety,
+            guards,
+            max_cost: plan
+                .made_with
+                .max_cost_micro_usd
+                .map(cleveragents_domain::MicroUsd),
+            instructions: self.service.instructions(plan)?,
+            approver: &person,
+            cancel: self.cancel,
+            doubt: self.options.doubt,
+            watcher: self.watcher,
+        };
+        let mut outcome: Option<Result<Value, RunServiceError>> = None;
+        self.world.equip(&job, &mut |means| {
+            let ran = if known.is_some() {
+                service.resume(id, &actor, means)
+            } else {
+                let start = RunStart {
+                    id,
+                    actor: Arc::clone(&actor),
+                    actor_hash: hash.clone(),
+                    definitions: bundle.clone(),
+                    input: task.input.clone(),
+                    context: Map::new(),
+                    options: json!({"plan": plan.id}),
+                };
+                service.start(&start, means)
+            };
+            outcome = Some(ran.map(|report| report.outcome.output));
+            Ok(())
+        })?;
+        match outcome {
+            None => Err(PlanError::Usage("the actor was not run".to_owned())),
+            Some(Ok(output)) => Ok(Ok(output)),
+            Some(Err(RunServiceError::Stopped(stopped))) => {
+                Ok(Err(why_stopped(&stopped.why, person.open())))
+            }
+            Some(Err(RunServiceError::Busy { owner, .. })) => Err(PlanError::Busy {
+                plan: plan.id,
+                owner,
+            }),
+            Some(Err(error)) => Err(PlanError::of(error)),
+        }
+    }
+
+    /// What the runs of the plan took, written to its row.
+    pub(super) fn count(&self, plan: &Plan) -> Result<Plan, PlanError> {
+        let id = plan.id;
+        self.write(move |unit| plans::count_taken(unit, id))?;
+        let plan = self.service.get(id)?;
+        self.watcher.taken(&plan);
+        Ok(plan)
+    }
+}
+
+fn why_stopped(why: &RunError, open: Option<Waiting>) -> Stop {
+    match why {
+        RunError::Cancelled => Stop::Cancelled,
+        RunError::HumanNeeded { message, .. } => Stop::Person(open.unwrap_or(Waiting::Guidance {
+            reason: message.clone(),
+        })),
+        other => Stop::Failed {
+            message: other.to_string(),
+            code: cleveragents_domain::Diagnose::code(other).as_str().to_owned(),
+            is_transient: match other {
+                RunError::Node { failure, .. } => {
+                    matches!(failure.kind, FailureKind::Timeout)
+                        || is_passing(&failure.message)
+                }
+                _ => false,
+            },
+        },
+    }
+}
+
+/// Whether what a model's provider says passes by itself.
+fn is_passing(message: &str) -> bool {
+    let message = message.to_lowercase();
+    [
+        "rate limit", "overloaded", "asks to wait", "timed out", "timeout", "took too long",
+        "cannot be reached", "was cut", "503", "529", "502",
+    ]
+    .iter()
+    .any(|sign| message.contains(sign))
+}
+
+/// An actor that makes one call.
+fn of_call(call: &StepCall) -> Actor {
+    Actor {
+        name: "builtin/deterministic".to_owned(),
+        kind: ActorKind::Tool,
+        description: format!("Calls {}", call.tool),
+        version: None,
+        role: None,
+        is_unsafe: false,
+        graph: Graph {
+            nodes: vec![Node {
+                id: "call".into(),
+                kind: NodeKind::Tool(ToolNode {
+                    calls: vec![cleveragents_actors::graph::ToolCall {
+                        tool: call.tool.clone(),
+                        arguments: Argument::Plain(call.arguments.clone()),
+                    }],
+                    output: "output".to_owned(),
+                }),
+                edges: Vec::new(),
+                is_exit: true,
+                timeout: None,
+                retries: 0,
+                on_error: None,
+            }],
+            entry: NodeIndex(0),
+            keys: std::collections::BTreeMap::new(),
+            limits: Limits::of_nodes(1),
+        },
+        context: Map::new(),
+        warnings: Vec::new(),
+    }
+}

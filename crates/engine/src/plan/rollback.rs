@@ -1,0 +1,275 @@
+//! Taking a plan back to a checkpoint, and forward again: files, steps, decisions and calls together.
+//!
+//! What is to be done is written down first, so that whoever comes after a crash ends it: the way of the
+//! files through the history of the sandbox is one that can be gone again.
+
+use cleveragents_domain::{
+    Checkpoint, DecisionType, Move, Plan, PlanId, PlanPhase, PlanStage, Waiting,
+};
+use cleveragents_store::plan_steps::{Rollback, RollbackState, Undone};
+use cleveragents_store::plans::Along;
+use cleveragents_store::{decisions, leases, plan_steps, plans};
+use serde_json::json;
+
+use super::error::PlanError;
+use super::service::{PlanService, over};
+use super::strategize::decided;
+use crate::lease::HeldLease;
+use crate::sandbox::{OpenSandbox, RollbackTarget};
+
+/// What taking a plan back did.
+#[derive(Debug)]
+pub struct PlanRolledBack {
+    /// The plan as it is now.
+    pub plan: Plan,
+    /// The checkpoint that was reached.
+    pub checkpoint: Checkpoint,
+    /// Each path that was changed, with its part.
+    pub paths: Vec<String>,
+    /// What does not hold any more, or holds again.
+    pub undone: Undone,
+}
+
+/// What taking a plan back would do.
+#[derive(Debug)]
+pub struct PlanRollbackPreview {
+    /// The checkpoint that would be reached.
+    pub checkpoint: Checkpoint,
+    /// Each path that would be changed, with its part.
+    pub paths: Vec<String>,
+    /// Steps, decisions and calls after it.
+    pub undone: Undone,
+}
+
+impl PlanService {
+    fn sandbox_of(&self, plan: &Plan, way: &'static str) -> Result<OpenSandbox, PlanError> {
+        let refused = |reason: String| PlanError::Rollback {
+            plan: plan.id,
+            way,
+            reason,
+        };
+        if plan.stage.is_terminal() {
+            return Err(refused(format!("it is {}", plan.stage.state())));
+        }
+        if plan.stage.phase() == PlanPhase::Strategize {
+            return Err(refused("nothing was carried out yet".to_owned()));
+        }
+        let Some(name) = &plan.sandbox else {
+            return Err(refused("it has no sandbox".to_owned()));
+        };
+        self.sandboxes
+            .open(name)
+            .map_err(|error| refused(format!("its sandbox cannot be used: {error}")))
+    }
+
+    /// A checkpoint by what people call it: `cp_7`, `7`, or its label.
+    fn chosen(&self, open: &OpenSandbox, wanted: &str) -> Result<Checkpoint, PlanError> {
+        let name = wanted.strip_prefix("cp_").unwrap_or(wanted);
+        Ok(self.sandboxes.checkpoint_named(open, name)?)
+    }
+
+    /// What taking a plan back to a checkpoint would do.
+    pub fn preview_rollback(
+        &self,
+        id: PlanId,
+        checkpoint: &str,
+    ) -> Result<PlanRollbackPreview, PlanError> {
+        let lease = self.take(id)?;
+        self.finish_rollback(id, &lease)?;
+        let plan = self.get(id)?;
+        let mut open = self.sandbox_of(&plan, "back")?;
+        let chosen = self.chosen(&open, checkpoint)?;
+        let target = RollbackTarget::Checkpoint(chosen.number.to_string());
+        let preview = self.sandboxes.rollback_preview(&mut open, &target)?;
+        let (position, moment) = (chosen.position, chosen.created_at);
+        let undone = self
+            .engine
+            .read(|reader| plan_steps::count_after(reader, id, position, moment))?;
+        Ok(PlanRollbackPreview {
+            checkpoint: chosen,
+            paths: paths(&preview.changes),
+            undone,
+        })
+    }
+
+    /// Takes a plan back to a checkpoint of its sandbox.
+    pub fn rollback(&self, id: PlanId, checkpoint: &str) -> Result<PlanRolledBack, PlanError> {
+        let lease = self.take(id)?;
+        self.finish_rollback(id, &lease)?;
+        let plan = self.get(id)?;
+        let open = self.sandbox_of(&plan, "back")?;
+        let chosen = self.chosen(&open, checkpoint)?;
+        drop(open);
+        let before = json!({
+            "stage": plan.stage, "position": chosen.position,
+            "moment": chosen.created_at.as_micros(), "label": chosen.label,
+        });
+        let number = chosen.number.0;
+        let fence = (lease.subject().clone(), lease.token());
+        self.engine.write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            plan_steps::begin_rollback(unit, id, number, &before)
+        })?;
+        self.finish_rollback(id, &lease)?
+            .ok_or_else(|| over(&plan))
+    }
+
+    /// Takes the last rollback back.
+    pub fn redo(&self, id: PlanId) -> Result<PlanRolledBack, PlanError> {
+        let lease = self.take(id)?;
+        self.finish_rollback(id, &lease)?;
+        let plan = self.get(id)?;
+        let refused = |reason: &str| PlanError::Rollback {
+            plan: id,
+            way: "forward again",
+            reason: reason.to_owned(),
+        };
+        drop(self.sandbox_of(&plan, "forward again")?);
+        let all = self
+            .engine
+            .read(|reader| plan_steps::rollbacks(reader, id))?;
+        let Some(last) = all.iter().rev().find(|one| one.state == RollbackState::Done) else {
+            return Err(refused("it was not taken back"));
+        };
+        let steps = self.engine.read(|reader| plan_steps::of_plan(reader, id))?;
+        if steps
+            .iter()
+            .any(|step| step.undone_by.is_none() && step.started_at > last.created_at)
+        {
+            return Err(refused("it went another way since it was taken back"));
+        }
+        let (number, fence) = (last.number, (lease.subject().clone(), lease.token()));
+        self.engine.write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            plan_steps::set_rollback(unit, id, number, RollbackState::Redoing, None)
+        })?;
+        self.finish_rollback(id, &lease)?
+            .ok_or_else(|| over(&plan))
+    }
+
+    /// Ends a rollback or redo that was begun, by this process or one that died.
+    pub(super) fn finish_rollback(
+        &self,
+        id: PlanId,
+        lease: &HeldLease,
+    ) -> Result<Option<PlanRolledBack>, PlanError> {
+        let all = self
+            .engine
+            .read(|reader| plan_steps::rollbacks(reader, id))?;
+        let open = all
+            .into_iter()
+            .find(|one| matches!(one.state, RollbackState::Begun | RollbackState::Redoing));
+        let Some(rollback) = open else {
+            return Ok(None);
+        };
+        let plan = self.get(id)?;
+        match rollback.state {
+            RollbackState::Begun => self.go_back(&plan, &rollback, lease).map(Some),
+            _ => self.go_forward(&plan, &rollback, lease).map(Some),
+        }
+    }
+
+    fn go_back(
+        &self,
+        plan: &Plan,
+        rollback: &Rollback,
+        lease: &HeldLease,
+    ) -> Result<PlanRolledBack, PlanError> {
+        let mut open = self.sandbox_of(plan, "back")?;
+        let target = RollbackTarget::Checkpoint(rollback.checkpoint.to_string());
+        let back = self.sandboxes.rollback(&mut open, &target)?;
+        let changed = paths(&back.changes);
+        let (id, number) = (plan.id, rollback.number);
+        let position = rollback.before["position"].as_u64().unwrap_or_default();
+        let moment = rollback.before["moment"].as_i64().unwrap_or_default();
+        let moment = cleveragents_domain::Timestamp::from_micros(moment);
+        let label = back.checkpoint.label.clone();
+        let decision = plan.decision_root.map(|root| {
+            decided(
+                root,
+                DecisionType::UserIntervention,
+                PlanPhase::Execute,
+                "From where does the plan go on?",
+                format!("from checkpoint cp_{}", rollback.checkpoint),
+                "it was taken back",
+            )
+        });
+        let report = changed.clone();
+        let fence = (lease.subject().clone(), lease.token());
+        let undone = self.engine.write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            let undone = plan_steps::undo_after(unit, id, number, position, moment)?;
+            if let Some(decision) = &decision {
+                decisions::insert(unit, id, decision)?;
+            }
+            let along = Along {
+                forgets_error: true,
+                reason: Some("it was taken back".to_owned()),
+                ..Along::default()
+            };
+            plans::advance(unit, id, Move::Rework, &along)?;
+            plans::wait_for(
+                unit,
+                id,
+                &Waiting::Guidance {
+                    reason: "it was taken back".to_owned(),
+                },
+            )?;
+            let report = json!({"paths": report, "undone": undone, "label": label});
+            plan_steps::set_rollback(unit, id, number, RollbackState::Done, Some(&report))?;
+            Ok::<_, cleveragents_store::Error>(undone)
+        })?;
+        Ok(PlanRolledBack {
+            plan: self.get(id)?,
+            checkpoint: back.checkpoint,
+            paths: changed,
+            undone,
+        })
+    }
+
+    fn go_forward(
+        &self,
+        plan: &Plan,
+        rollback: &Rollback,
+        lease: &HeldLease,
+    ) -> Result<PlanRolledBack, PlanError> {
+        let mut open = self.sandbox_of(plan, "forward again")?;
+        // One that was cut off after the files were forward again finds nothing to redo.
+        let forward = match self.sandboxes.redo(&mut open) {
+            Ok(forward) => Some(forward),
+            Err(crate::sandbox::SandboxError::NothingToRedo(_)) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let stage = rollback.before["stage"].as_str().and_then(PlanStage::from_stored);
+        let (id, number) = (plan.id, rollback.number);
+        let fence = (lease.subject().clone(), lease.token());
+        let undone = self.engine.write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            let undone = plan_steps::redo(unit, id, number)?;
+            if let Some(stage) = stage {
+                plans::restore_stage(unit, id, stage)?;
+            }
+            plan_steps::set_rollback(unit, id, number, RollbackState::Redone, None)?;
+            Ok::<_, cleveragents_store::Error>(undone)
+        })?;
+        let checkpoint = match &forward {
+            Some(forward) => forward.checkpoint.clone(),
+            None => self
+                .sandboxes
+                .checkpoint_named(&open, &rollback.checkpoint.to_string())?,
+        };
+        Ok(PlanRolledBack {
+            plan: self.get(id)?,
+            checkpoint,
+            paths: forward.map(|forward| paths(&forward.changes)).unwrap_or_default(),
+            undone,
+        })
+    }
+}
+
+fn paths(changes: &[(String, cleveragents_sandbox::Change)]) -> Vec<String> {
+    changes
+        .iter()
+        .map(|(alias, change)| format!("{alias}/{}", change.path))
+        .collect()
+}

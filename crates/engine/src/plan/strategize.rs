@@ -1,0 +1,742 @@
+//! Strategize: checks that a plan can begin, records what holds for it, has it thought out, and stores what
+//! was decided.
+
+use cleveragents_domain::{
+    ContentHash, ContextSnapshot, DecisionId, DecisionType, EventKind, Move, NewDecision, NewEvent,
+    Plan, PlanId, PlanPhase, PlanStage, PlanStep, PlanStrategy, Reconciled, SandboxState, StepState,
+    criteria,
+};
+use cleveragents_process::WhenMissing;
+use cleveragents_store::plan_steps::{NewStep, StepEnd};
+use cleveragents_store::plans::Along;
+use cleveragents_store::{decisions, plan_steps, plans, validations};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::built_in::DETERMINISTIC;
+use super::deterministic;
+use super::drive::{Drive, Stop, Task, Who};
+use super::error::PlanError;
+use super::rules::PathRule;
+use super::service::PlanService;
+use crate::sandbox::SandboxError;
+use crate::tool::SandboxWorkspace;
+
+/// A decision, as a strategist tells it.
+#[derive(Debug, Clone, Default, Deserialize)]
+struct ToldDecision {
+    question: String,
+    #[serde(alias = "chosen_option")]
+    chosen: String,
+    #[serde(default, alias = "alternatives_considered")]
+    alternatives: Vec<String>,
+    confidence: Option<f64>,
+    #[serde(default)]
+    rationale: String,
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    /// Numbers of decisions told before it, from 1.
+    #[serde(default)]
+    depends_on: Vec<usize>,
+    #[serde(default)]
+    resources: Vec<String>,
+}
+
+/// A strategy, as a strategist tells it.
+#[derive(Debug, Clone, Deserialize)]
+struct Told {
+    #[serde(flatten)]
+    strategy: PlanStrategy,
+    #[serde(default)]
+    decisions: Vec<ToldDecision>,
+}
+
+impl PlanService {
+    /// What every model that works for a plan is told, whatever is left out of a long conversation.
+    pub(super) fn instructions(&self, plan: &Plan) -> Result<Vec<String>, PlanError> {
+        let mut text = format!(
+            "# The plan\n\nWhat is to be done:\n{}\n\nIt is done when:\n{}\n",
+            plan.description, plan.definition_of_done
+        );
+        let reconciled = self.reconciled(plan)?;
+        if !reconciled.effective.is_empty() {
+            text.push_str("\n# Invariants\n\nThey hold whatever else is said, and no step may break one:\n");
+            for invariant in &reconciled.effective {
+                text.push_str(&format!("- {}\n", invariant.text));
+            }
+        }
+        if plan.made_with.read_only {
+            text.push_str("\nNothing may be changed: this plan only looks.\n");
+        }
+        Ok(vec![text])
+    }
+
+    /// The checks before a plan begins: what is not as it must be.
+    pub(super) fn preflight(
+        &self,
+        plan: &Plan,
+        world: &dyn super::world::PlanWorld,
+    ) -> Result<Vec<String>, PlanError> {
+        let mut failed = Vec::new();
+        if plan.made_with.action.is_none() {
+            failed.push("it has no action".to_owned());
+        }
+        let actors = &plan.made_with.actors;
+        let all = [
+            Some(&actors.strategy),
+            Some(&actors.execution),
+            actors.estimation.as_ref(),
+            actors.invariant.as_ref(),
+            actors.review.as_ref(),
+        ];
+        for name in all.into_iter().flatten().filter(|name| *name != DETERMINISTIC) {
+            // Compiling names everything that an actor needs and that is not there.
+            if let Err(error) = world.actor(name) {
+                failed.push(format!("the actor `{name}` cannot be used: {error}"));
+            }
+        }
+        if let Err(error) = self.safety(plan) {
+            failed.push(format!("its profile `{}`: {error}", plan.made_with.profile.name));
+        }
+        match self.targets(plan) {
+            Err(error) => failed.push(error.to_string()),
+            Ok(targets) => {
+                for target in targets {
+                    let is_file = target.source != cleveragents_sandbox::Source::Postgres;
+                    if is_file && !target.location.exists() {
+                        failed.push(format!(
+                            "the resource `{}` is not at `{}` any more",
+                            target.resource,
+                            target.location.display()
+                        ));
+                    }
+                }
+            }
+        }
+        if let Some(limit) = plan.made_with.max_cost_micro_usd
+            && plan.usage.cost_micro_usd.0 >= limit
+        {
+            failed.push("its budget is spent".to_owned());
+        }
+        Ok(failed)
+    }
+
+    /// The sandbox of a plan, made when it is not there, with nobody else in it.
+    pub(super) fn workspace(&self, plan: &Plan) -> Result<SandboxWorkspace, PlanError> {
+        let name = sandbox_name(plan.id);
+        let is_there = match self.sandboxes.find(&name) {
+            Ok(found) => match found.sandbox.state {
+                // One that was being made is undone by whoever opens it.
+                SandboxState::Creating => {
+                    let _undone = self.sandboxes.open(&name);
+                    false
+                }
+                SandboxState::Discarded | SandboxState::Discarding => false,
+                _ => true,
+            },
+            Err(SandboxError::NotFound(_)) => false,
+            Err(error) => return Err(error.into()),
+        };
+        if !is_there {
+            let targets = self.targets(plan)?;
+            let origin = format!("plan {}", plan.id);
+            self.sandboxes
+                .create_for(Some(plan.id), &name, &origin, &targets)?;
+        }
+        let open = self.sandboxes.open(&name)?;
+        Ok(SandboxWorkspace::new(
+            self.sandboxes.clone(),
+            open,
+            WhenMissing::Warn,
+        )?)
+    }
+}
+
+/// What the sandbox of a plan is called.
+pub(super) fn sandbox_name(plan: PlanId) -> String {
+    format!("plan-{plan}").to_ascii_lowercase()
+}
+
+/// A decision of the program itself.
+pub(super) fn decided(
+    parent: DecisionId,
+    kind: DecisionType,
+    phase: PlanPhase,
+    question: impl Into<String>,
+    chosen: impl Into<String>,
+    why: impl Into<String>,
+) -> NewDecision {
+    NewDecision {
+        id: DecisionId::generate(),
+        parent: Some(parent),
+        kind,
+        phase,
+        question: question.into(),
+        chosen: chosen.into(),
+        alternatives: Vec::new(),
+        confidence: None,
+        rationale: why.into(),
+        reasoning: None,
+        snapshot: ContextSnapshot::default(),
+        artifacts: Vec::new(),
+        influenced_by: Vec::new(),
+    }
+}
+
+impl Drive<'_> {
+    /// Thinks the plan out.
+    pub(super) fn strategize(&self, plan: Plan) -> Result<Plan, PlanError> {
+        let plan = if plan.stage == PlanStage::StrategizeQueued {
+            self.begin(&plan)?
+        } else {
+            plan
+        };
+        let Some(root) = plan.decision_root else {
+            return Err(PlanError::NotFound(plan.id));
+        };
+        let told = match self.think(&plan)? {
+            Ok(told) => told,
+            Err(stop) => return self.halt(&plan, Move::FailStrategize, stop),
+        };
+        let key = strategize_path(&plan);
+        let strategy = match told.strategy.clone().ordered() {
+            Ok(strategy) => strategy,
+            Err(fault) => {
+                let message = format!("the strategy cannot be used: {fault}");
+                return self.fail(&plan, Move::FailStrategize, "strategy", &message, Value::Null);
+            }
+        };
+        let reconciled = self.service.check_invariants(&plan)?;
+        if let Some(violation) = planned_violation(&reconciled, &strategy) {
+            self.violated(&plan, &violation)?;
+            return self.fail(&plan, Move::FailStrategize, "invariant", &violation, Value::Null);
+        }
+        let snapshot = self.snapshot(&plan, &key)?;
+        let all = self.decisions(root, &told, &strategy, &snapshot);
+        let id = plan.id;
+        let stored = strategy.clone();
+        let summary = strategy.summary.clone();
+        let path = key.clone();
+        let first = all.first().map(|decision| decision.id);
+        let completed = self.write(move |unit| {
+            for decision in &all {
+                decisions::insert(unit, id, decision)?;
+            }
+            plans::set_strategy(unit, id, Some(&stored))?;
+            if let Some(step) = plan_steps::current(unit, id, &path)? {
+                let end = StepEnd {
+                    state: StepState::Done,
+                    summary: summary.clone(),
+                    position: 0,
+                    decision: first,
+                };
+                plan_steps::finish(unit, id, step.number, &end)?;
+            }
+            let heard = plan_steps::guidance(unit, id)?;
+            if let Some(last) = heard.last() {
+                plan_steps::heed(unit, id, last.number)?;
+            }
+            plans::count_taken(unit, id)?;
+            let along = Along {
+                forgets_error: true,
+                ..Along::default()
+            };
+            plans::advance(unit, id, Move::CompleteStrategize, &along)
+        })?;
+        let plan = completed.ok_or(PlanError::NotFound(id))?;
+        self.watcher.stage(&plan);
+        self.watcher.taken(&plan);
+        self.estimate(&plan)
+    }
+
+    /// From queued to processing, with everything that is known beforehand, in one step.
+    fn begin(&self, plan: &Plan) -> Result<Plan, PlanError> {
+        let failed = self.service.preflight(plan, self.world)?;
+        if !failed.is_empty() {
+            return Err(PlanError::Preflight {
+                plan: plan.id,
+                failed,
+            });
+        }
+        let reconciled = match self.service.check_invariants(plan) {
+            Ok(reconciled) => reconciled,
+            Err(PlanError::Invariant { reason, plan: id }) => {
+                self.violated(plan, &reason)?;
+                return Err(PlanError::Invariant { plan: id, reason });
+            }
+            Err(error) => return Err(error),
+        };
+        let id = plan.id;
+        let known = plan.decision_root;
+        let root = known.unwrap_or_else(DecisionId::generate);
+        let mut new = Vec::new();
+        if known.is_none() {
+            new.push(NewDecision {
+                parent: None,
+                ..decided(
+                    root,
+                    DecisionType::PromptDefinition,
+                    PlanPhase::Strategize,
+                    "What is the plan to do?",
+                    &plan.description,
+                    format!("made from the action `{}`", plan.action),
+                )
+            });
+            if let Some(first) = new.first_mut() {
+                first.id = root;
+            }
+        }
+        let enforced: Vec<String> = if known.is_some() {
+            self.engine()
+                .read(|reader| decisions::of_plan(reader, id))?
+                .into_iter()
+                .filter(|decision| decision.said.kind == DecisionType::InvariantEnforced)
+                .map(|decision| decision.said.chosen)
+                .collect()
+        } else {
+            Vec::new()
+        };
+        for invariant in &reconciled.effective {
+            if enforced.contains(&invariant.text) {
+                continue;
+            }
+            let of = invariant.source_name.as_deref().unwrap_or("everywhere");
+            new.push(decided(
+                root,
+                DecisionType::InvariantEnforced,
+                PlanPhase::Strategize,
+                "What must stay true?",
+                &invariant.text,
+                format!("set for {} ({of})", invariant.source.as_str()),
+            ));
+        }
+        let ids: Vec<DecisionId> = new
+            .iter()
+            .filter(|decision| decision.kind == DecisionType::InvariantEnforced)
+            .map(|decision| decision.id)
+            .collect();
+        let payload = json!({
+            "phase": "strategize", "effective_count": reconciled.effective.len(),
+            "conflict_count": reconciled.conflicts.len(), "enforced_decision_ids": ids,
+        });
+        let sandbox = sandbox_name(id);
+        let path = strategize_path(plan);
+        let run = id.run(&path);
+        let moved = self.write(move |unit| {
+            for decision in &new {
+                decisions::insert(unit, id, decision)?;
+            }
+            plans::set_root(unit, id, root)?;
+            plans::set_sandbox(unit, id, &sandbox)?;
+            unit.emit(NewEvent {
+                kind: EventKind::InvariantsReconciled,
+                subject: id.to_string(),
+                payload: payload.clone(),
+            });
+            let step = plan_steps::begin(
+                unit,
+                id,
+                &NewStep {
+                    path: path.clone(),
+                    title: "Think it out".to_owned(),
+                    checkpoint: None,
+                    position: 0,
+                },
+            )?;
+            plan_steps::set_run(unit, id, step.number, run)?;
+            plans::advance(unit, id, Move::StartStrategize, &Along::default())
+        })?;
+        let plan = moved.ok_or(PlanError::NotFound(id))?;
+        self.watcher.stage(&plan);
+        Ok(plan)
+    }
+
+    /// Writes down that an invariant stands in the way.
+    pub(super) fn violated(&self, plan: &Plan, reason: &str) -> Result<(), PlanError> {
+        let (id, reason) = (plan.id, reason.to_owned());
+        self.write(move |unit| {
+            unit.emit(NewEvent {
+                kind: EventKind::InvariantViolated,
+                subject: id.to_string(),
+                payload: json!({"reason": reason}),
+            });
+            let mut error = Map::new();
+            error.insert("message".to_owned(), reason.clone().into());
+            error.insert("error_category".to_owned(), "invariant".into());
+            plans::merge_error(unit, id, &error)
+        })
+    }
+
+    /// Asks the strategist.
+    fn think(&self, plan: &Plan) -> Result<Result<Told, Stop>, PlanError> {
+        let failed = |message: String| Stop::Failed {
+            message,
+            code: "CA-1145".to_owned(),
+            is_transient: false,
+        };
+        let name = &plan.made_with.actors.strategy;
+        if name == DETERMINISTIC {
+            return Ok(deterministic::strategy(&plan.definition_of_done)
+                .map(|strategy| Told {
+                    strategy,
+                    decisions: Vec::new(),
+                })
+                .map_err(failed));
+        }
+        let workspace = self.service.workspace(plan)?;
+        let mut input = Map::new();
+        input.insert("input".to_owned(), self.task_text(plan)?.into());
+        let key = strategize_path(plan);
+        let answer = self.perform(
+            plan,
+            &Task {
+                key: &key,
+                who: Who::Actor(name),
+                input,
+                phase: PlanPhase::Strategize,
+                workspace: Some(&workspace),
+            },
+        )?;
+        Ok(answer.and_then(|value| read_told(&value).map_err(failed)))
+    }
+
+    /// What the strategist is asked.
+    fn task_text(&self, plan: &Plan) -> Result<String, PlanError> {
+        let mut text = format!(
+            "Think out a plan.\n\n{}\n\nIt is done when:\n{}\n",
+            plan.description, plan.definition_of_done
+        );
+        if !plan.made_with.arguments.is_empty() {
+            text.push_str("\nValues that were given:\n");
+            for name in &plan.made_with.arguments_order {
+                let value = &plan.made_with.arguments[name];
+                text.push_str(&format!("- {name}: {value}\n"));
+            }
+        }
+        let attached = self.service.validations_in_effect(plan)?;
+        if !attached.is_empty() {
+            text.push_str("\nThese validations run at the end, and required ones must pass:\n");
+            for one in &attached {
+                text.push_str(&format!(
+                    "- {} ({}): {}\n",
+                    one.validation.name,
+                    one.validation.mode.as_str(),
+                    one.validation.description
+                ));
+            }
+        }
+        let (said, results) = self.engine().read(|reader| {
+            Ok::<_, cleveragents_store::Error>((
+                plan_steps::guidance(reader, plan.id)?,
+                validations::results(reader, plan.id)?,
+            ))
+        })?;
+        if !said.is_empty() {
+            text.push_str("\nThe person said:\n");
+            for one in &said {
+                text.push_str(&format!("- {}\n", one.text));
+            }
+        }
+        if plan.attempt > 1 {
+            text.push_str("\nAn earlier strategy did not work. It was:\n");
+            if let Some(strategy) = &plan.strategy {
+                text.push_str(&strategy.to_markdown());
+            }
+            if let Some(message) = plan.error.as_ref().and_then(|error| error.get("message")) {
+                text.push_str(&format!("\nWhat went wrong: {message}\n"));
+            }
+            for result in results.iter().filter(|result| !result.result.passed) {
+                text.push_str(&format!(
+                    "\nThe validation `{}` failed: {}\n",
+                    result.result.validation, result.result.message
+                ));
+            }
+        }
+        Ok(text)
+    }
+
+    /// The decisions of a strategy: the way, the choices, the steps.
+    fn decisions(
+        &self,
+        root: DecisionId,
+        told: &Told,
+        strategy: &PlanStrategy,
+        snapshot: &ContextSnapshot,
+    ) -> Vec<NewDecision> {
+        let way = NewDecision {
+            confidence: strategy.risk.map(|risk| 1.0 - risk),
+            snapshot: snapshot.clone(),
+            ..decided(
+                root,
+                DecisionType::StrategyChoice,
+                PlanPhase::Strategize,
+                "Which way is taken?",
+                &strategy.summary,
+                format!("{} steps", strategy.steps.len()),
+            )
+        };
+        let above = way.id;
+        let mut all = vec![way];
+        let mut chosen: Vec<DecisionId> = Vec::new();
+        for told in &told.decisions {
+            let kind = match told.kind.as_deref() {
+                Some("resource_selection") => DecisionType::ResourceSelection,
+                _ => DecisionType::StrategyChoice,
+            };
+            let mut snapshot = snapshot.clone();
+            snapshot.relevant_resources.clone_from(&told.resources);
+            let decision = NewDecision {
+                alternatives: told.alternatives.clone(),
+                confidence: told.confidence,
+                snapshot,
+                influenced_by: told
+                    .depends_on
+                    .iter()
+                    .filter_map(|number| chosen.get(number.checked_sub(1)?).copied())
+                    .collect(),
+                ..decided(
+                    above,
+                    kind,
+                    PlanPhase::Strategize,
+                    &told.question,
+                    &told.chosen,
+                    &told.rationale,
+                )
+            };
+            chosen.push(decision.id);
+            all.push(decision);
+        }
+        let mut steps: Vec<DecisionId> = Vec::new();
+        for (number, step) in (1..).zip(&strategy.steps) {
+            let decision = NewDecision {
+                confidence: step.risk.map(|risk| 1.0 - risk),
+                snapshot: ContextSnapshot {
+                    relevant_resources: step.files.clone(),
+                    ..snapshot.clone()
+                },
+                influenced_by: step
+                    .after
+                    .iter()
+                    .filter_map(|after| steps.get(after.checked_sub(1)?).copied())
+                    .collect(),
+                ..decided(
+                    above,
+                    DecisionType::StrategyChoice,
+                    PlanPhase::Strategize,
+                    format!("What is step {number}?"),
+                    &step.title,
+                    &step.description,
+                )
+            };
+            steps.push(decision.id);
+            all.push(decision);
+        }
+        all
+    }
+
+    /// What is known at this moment: the conversation of a run, with its hash.
+    pub(super) fn snapshot(&self, plan: &Plan, key: &str) -> Result<ContextSnapshot, PlanError> {
+        let run = plan.id.run(key);
+        let instructions = self.service.instructions(plan)?.concat();
+        let steps = self.service.runs.get(run).ok();
+        let context = json!([instructions, steps.as_ref().map(|run| &run.input)]).to_string();
+        Ok(ContextSnapshot {
+            hot_context_hash: Some(ContentHash::of(context.as_bytes())),
+            hot_context_ref: steps.as_ref().map(|run| format!("run {}", run.id)),
+            relevant_resources: plan
+                .made_with
+                .projects
+                .iter()
+                .map(|project| project.name.clone())
+                .collect(),
+            actor_state_ref: steps.map(|run| format!("run {}", run.id)),
+        })
+    }
+
+    /// Has it estimated what the plan will take. Nothing depends on it.
+    fn estimate(&self, plan: &Plan) -> Result<Plan, PlanError> {
+        let steps = plan.strategy.as_ref().map_or(0, |strategy| strategy.steps.len());
+        let files = plan.strategy.as_ref().map_or(0, |strategy| strategy.files().len());
+        let mut estimate = json!({"steps": steps, "files": files, "child_plans": 0});
+        if let Some(name) = &plan.made_with.actors.estimation
+            && name != DETERMINISTIC
+        {
+            let mut input = Map::new();
+            let text = plan.strategy.as_ref().map(PlanStrategy::to_markdown).unwrap_or_default();
+            input.insert("input".to_owned(), format!("Estimate this strategy.\n\n{text}").into());
+            let key = format!("estimate/{}", plan.attempt);
+            let answer = self.recorded(plan, &key, "Estimate", 0, |drive| {
+                drive.perform(
+                    plan,
+                    &Task {
+                        key: &key,
+                        who: Who::Actor(name),
+                        input: input.clone(),
+                        phase: PlanPhase::Strategize,
+                        workspace: None,
+                    },
+                )
+            });
+            match answer {
+                Ok(Ok(value)) => estimate["actor"] = value,
+                Ok(Err(Stop::Cancelled)) => return Err(self.stopped(plan)?),
+                Ok(Err(Stop::Failed { message, .. })) => estimate["problem"] = message.into(),
+                Ok(Err(Stop::Person(_))) => estimate["problem"] = "it asked for a person".into(),
+                Err(error) => estimate["problem"] = error.to_string().into(),
+            }
+        }
+        let id = plan.id;
+        self.write(move |unit| {
+            plans::set_estimate(unit, id, &estimate)?;
+            plans::count_taken(unit, id)?;
+            unit.emit(NewEvent {
+                kind: EventKind::PlanEstimated,
+                subject: id.to_string(),
+                payload: estimate.clone(),
+            });
+            Ok(())
+        })?;
+        self.service.get(id)
+    }
+
+    /// Stops a phase as its run stopped.
+    pub(super) fn halt(&self, plan: &Plan, way: Move, stop: Stop) -> Result<Plan, PlanError> {
+        self.count(plan)?;
+        match stop {
+            Stop::Person(waiting) => self.wait(plan, waiting),
+            Stop::Cancelled => Err(self.stopped(plan)?),
+            Stop::Failed {
+                message,
+                code,
+                is_transient,
+            } => {
+                let category = if is_transient { "transient" } else { "failure" };
+                let more = json!({"code": code, "is_retriable": true});
+                self.fail(plan, way, category, &message, more)
+            }
+        }
+    }
+
+    /// Does something as a step of the plan that has a row of its own.
+    pub(super) fn recorded<T>(
+        &self,
+        plan: &Plan,
+        path: &str,
+        title: &str,
+        position: u64,
+        work: impl FnOnce(&Self) -> Result<Result<T, Stop>, PlanError>,
+    ) -> Result<Result<T, Stop>, PlanError> {
+        let id = plan.id;
+        let new = NewStep {
+            path: path.to_owned(),
+            title: title.to_owned(),
+            checkpoint: None,
+            position,
+        };
+        let run = id.run(path);
+        let step = self.write(move |unit| {
+            let step = plan_steps::begin(unit, id, &new)?;
+            plan_steps::set_run(unit, id, step.number, run)?;
+            Ok(step)
+        })?;
+        let done = work(self)?;
+        let end = match &done {
+            Ok(_) => Some((StepState::Done, String::new())),
+            Err(Stop::Failed { message, .. }) => Some((StepState::Failed, message.clone())),
+            Err(Stop::Person(_) | Stop::Cancelled) => None,
+        };
+        if let Some((state, summary)) = end {
+            let end = StepEnd {
+                state,
+                summary,
+                position,
+                decision: None,
+            };
+            self.write(move |unit| plan_steps::finish(unit, id, step.number, &end))?;
+        }
+        Ok(done)
+    }
+}
+
+/// By what the run of a plan's strategist is found again.
+pub(super) fn strategize_path(plan: &Plan) -> String {
+    format!("strategize/{}", plan.attempt)
+}
+
+/// The first invariant about paths that a strategy says it will break.
+fn planned_violation(reconciled: &Reconciled, strategy: &PlanStrategy) -> Option<String> {
+    for invariant in &reconciled.effective {
+        let Some(rule) = PathRule::of(&invariant.text) else {
+            continue;
+        };
+        for (number, step) in (1..).zip(&strategy.steps) {
+            if let Some(path) = step.files.iter().find(|path| rule.forbids(path)) {
+                return Some(format!(
+                    "step {number} wants to change `{path}`, and the invariant \"{}\" forbids it",
+                    invariant.text
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// Reads a strategy in any of the forms in which actors give one: the object that is asked for, a document,
+/// a list, or a text that is one step.
+fn read_told(value: &Value) -> Result<Told, String> {
+    if let Value::Object(_) = value
+        && let Ok(told) = Told::deserialize(value)
+        && !told.strategy.steps.is_empty()
+    {
+        return Ok(told);
+    }
+    let text = match value {
+        Value::String(text) => text.trim(),
+        Value::Null => "",
+        _ => return Err(format!("the strategist answered with no strategy: {value}")),
+    };
+    if text.is_empty() {
+        return Err("the strategist said nothing".to_owned());
+    }
+    if let Ok(value @ Value::Object(_)) = serde_json::from_str::<Value>(text)
+        && let Ok(told) = Told::deserialize(value)
+        && !told.strategy.steps.is_empty()
+    {
+        return Ok(told);
+    }
+    if text.contains("\n## ")
+        && let Ok(strategy) = PlanStrategy::from_markdown(text)
+    {
+        return Ok(Told {
+            strategy,
+            decisions: Vec::new(),
+        });
+    }
+    let items = criteria(text);
+    let is_list = text.lines().any(|line| line.trim_start().starts_with(['-', '*', '1']));
+    let steps = if is_list && !items.is_empty() {
+        items
+            .into_iter()
+            .map(|title| PlanStep {
+                title,
+                ..PlanStep::default()
+            })
+            .collect()
+    } else {
+        let title = text.lines().next().unwrap_or(text);
+        vec![PlanStep {
+            title: title.chars().take(120).collect(),
+            description: text.to_owned(),
+            ..PlanStep::default()
+        }]
+    };
+    Ok(Told {
+        strategy: PlanStrategy {
+            summary: text.to_owned(),
+            steps,
+            risk: None,
+        },
+        decisions: Vec::new(),
+    })
+}
+
