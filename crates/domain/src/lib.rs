@@ -40,7 +40,7 @@ pub mod yaml;
 
 pub use action::{
     Action, ActionActors, ActionArgument, ActionArgumentError, ActionArgumentType, ActionFault,
-    ActionValues, ArgumentProblem,
+    ActionState, ActionValues, ArgumentProblem,
 };
 pub use changeset::{
     ChangeEntry, Changeset, ChangesetState, EntryNumber, NewChange, Operation, OperationError,
