@@ -46,14 +46,19 @@ fn create(
 ) -> Result<Report, CommandError> {
     let text = read_definition(config, "the file of an action", Code::MalformedAction)?;
     let base = context.environment.working_folder();
-    let source = base.unwrap_or_else(|| Path::new("/")).join(config);
+    let source = if config == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        let file = base.unwrap_or_else(|| Path::new("/")).join(config);
+        file.display().to_string()
+    };
     let register = if update {
         Register::Update
     } else {
         Register::New
     };
     let variables = context.variables();
-    let added = actions.create(&text, &source.display().to_string(), register, &variables)?;
+    let added = actions.create(&text, &source, register, &variables)?;
     let found = actions.get(&added.stored.name, &variables)?;
     Ok(shown("action create", &found).ok(match added.outcome {
         Outcome::Updated => "Action updated",
