@@ -1,6 +1,8 @@
 //! The command line as a tree of commands, with the help people read.
 
+mod action;
 mod actor;
+mod invariant;
 mod mcp;
 mod model;
 mod project;
@@ -17,9 +19,11 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::action::Action;
 pub(crate) use self::actor::{
     Actor, ActorContext, ActorRun, Drawing, RoleName, RunGround, WhichContext,
 };
+pub(crate) use self::invariant::{Invariant, InvariantPlaces};
 pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
 pub(crate) use self::project::{Project, ProjectCreate};
@@ -140,6 +144,12 @@ pub(crate) enum Command {
     /// Keep projects, which link resources
     #[command(subcommand)]
     Project(Project),
+    /// Keep actions, the templates that plans are made from
+    #[command(subcommand)]
+    Action(Action),
+    /// Say what plans must keep true
+    #[command(subcommand)]
+    Invariant(Invariant),
     /// Work in copies and apply the result whole or not at all
     #[command(subcommand)]
     Sandbox(Sandbox),

@@ -162,3 +162,73 @@ fn assert_numbered(kind: &str, agents: &Agents, session: &str, told: &[Vec<u64>]
         whole - 1
     );
 }
+
+/// Reports 4709 and 11066: invariants lived in the memory of one process, and were changed there
+/// without any care.
+#[test]
+fn defect_4709_invariants_of_one_process_hold_in_the_next_and_none_is_lost() {
+    let writers = proof_size(8, 32);
+    for (kind, _database, agents) in homes() {
+        agents.data(&["invariant", "add", "--global", "said by the first"]);
+        let gate = Gate::default();
+        // All of them say one sentence that is the same, and each one that is its own.
+        let started: Vec<_> = (0..writers)
+            .flat_map(|writer| {
+                let own = format!("own {writer}");
+                [own.as_str(), "the same"].map(|text| {
+                    let add = ["--format", "json", "invariant", "add", "--global", text];
+                    agents.behind(&gate, &add)
+                })
+            })
+            .collect();
+        gate.open();
+        let codes: Vec<Option<i32>> = started
+            .into_iter()
+            .map(|child| {
+                child
+                    .wait_with_output()
+                    .expect("the program ends")
+                    .status
+                    .code()
+            })
+            .collect();
+        let refused = codes.iter().filter(|code| **code == Some(4)).count();
+        let done = codes.iter().filter(|code| **code == Some(0)).count();
+        assert_eq!(
+            (done, refused),
+            (writers + 1, writers - 1),
+            "{kind}: {codes:?}"
+        );
+        let listed = agents.data(&["invariant", "list"]);
+        assert_eq!(listed["summary"]["total"], writers + 2, "{kind}");
+        // Two processes at once remove each of the own ones, and one of the two does it.
+        let ids: Vec<String> = agents.data(&["invariant", "list", "^own"])["invariants"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|invariant| invariant["id"].as_str().expect("an id").to_owned())
+            .collect();
+        let gate = Gate::default();
+        let started: Vec<_> = ids
+            .iter()
+            .flat_map(|id| [id, id])
+            .map(|id| agents.behind(&gate, &["invariant", "remove", id, "--yes"]))
+            .collect();
+        gate.open();
+        let done = started
+            .into_iter()
+            .map(|child| {
+                child
+                    .wait_with_output()
+                    .expect("the program ends")
+                    .status
+                    .code()
+            })
+            .filter(|code| *code == Some(0))
+            .count();
+        assert_eq!(done, writers, "{kind}: each is removed once");
+        let left = agents.data(&["invariant", "list"]);
+        assert_eq!(left["summary"]["total"], 2, "{kind}");
+        agents.assert_sound();
+    }
+}

@@ -19,6 +19,26 @@ pub use argument::{
 };
 pub use file::ActionFault;
 
+/// Whether plans are made from an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ActionState {
+    /// They are.
+    Available,
+    /// No more.
+    Archived,
+}
+
+impl ActionState {
+    /// The state as printed.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Archived => "archived",
+        }
+    }
+}
+
 /// The actors that an action names for the parts of a plan. Where it names none, the configuration does.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

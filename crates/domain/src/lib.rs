@@ -43,7 +43,7 @@ pub mod yaml;
 
 pub use action::{
     Action, ActionActors, ActionArgument, ActionArgumentError, ActionArgumentType, ActionFault,
-    ActionValues, ArgumentProblem,
+    ActionState, ActionValues, ArgumentProblem,
 };
 pub use automation::{
     AutomationGate, AutomationGuard, AutomationProfile, DEFAULT_PROFILE, DEFAULT_RETRIES,

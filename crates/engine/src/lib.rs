@@ -4,10 +4,13 @@
 //! [`SessionService`] keeps conversations, [`PlanExecutionContext`] records what a plan run changes,
 //! [`LeaseService`] gives one owner at a time the right to work on something, [`ResourceService`] and
 //! [`ProjectService`] keep what plans work on, [`SandboxService`] the copies in which they do,
+//! [`ActionService`] and [`InvariantService`] what plans are made from and must keep true,
 //! [`ToolService`] what may be called in them, [`SkillService`] what belongs together of that, [`TurnService`] answers questions with all of it.
 
+mod action;
 mod actor;
 mod doubt;
+mod invariant;
 mod lease;
 mod mcp;
 mod plan;
@@ -23,10 +26,17 @@ mod tool;
 mod turn;
 mod watch;
 
+pub use action::{
+    ActionError, ActionFileError, ActionFilter, ActionService, AddedAction, RegisteredAction,
+};
 pub use actor::{
     ActorError, ActorService, ActorText, ActorWorld, AddedActor, Bundle, ContextService,
     ContextServiceError, ExportedContext, ExportedMessage, FoundActor, IsModel, RegisteredActor,
     Supplies, read_context,
+};
+pub use invariant::{
+    ActionRules, EffectiveQuery, InvariantError, InvariantQuery, InvariantService, InvariantTarget,
+    NewInvariant,
 };
 pub use lease::{HeldLease, LeaseError, LeaseService};
 pub use mcp::{AddedServer, McpService, McpServiceError, RegisteredServer, hide_secrets};

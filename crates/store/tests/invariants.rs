@@ -3,7 +3,9 @@
 use cleveragents_domain::{Invariant, InvariantId, InvariantScope, PlanId};
 use cleveragents_store::definitions::DefinitionKind;
 use cleveragents_store::invariants::{InvariantFilter, NewInvariant};
-use cleveragents_store::{Engine, definitions, invariants, plans};
+use cleveragents_store::{
+    Dialect, Engine, Error, Param, Reader, Row, definitions, invariants, plans,
+};
 use cleveragents_testkit::{TestDatabase, at_once};
 
 fn new(scope: InvariantScope, source_name: Option<&str>, text: &str) -> NewInvariant {
@@ -151,5 +153,57 @@ fn plans_are_counted_for_all_actions_at_once() {
             .expect("read");
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].plan, found[0].projects.len()), (id, 0));
+    }
+}
+
+/// Counts statements.
+struct Counted<'r> {
+    reader: &'r mut dyn Reader,
+    statements: usize,
+}
+
+impl Reader for Counted<'_> {
+    fn dialect(&self) -> Dialect {
+        self.reader.dialect()
+    }
+
+    fn query_each(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+        each: &mut dyn FnMut(Row) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.statements += 1;
+        self.reader.query_each(sql, params, each)
+    }
+}
+
+#[test]
+fn defect_6459_actions_and_their_plans_are_read_with_two_statements_however_many_there_are() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        for upto in [1, 40] {
+            engine
+                .write(move |unit| {
+                    for number in 0..upto {
+                        let name = format!("local/a{number}");
+                        definitions::insert(unit, DefinitionKind::Action, &name, "x", "a.yaml")?;
+                    }
+                    Ok::<_, Error>(())
+                })
+                .expect("stored");
+            let (found, statements) = engine
+                .read(|reader| {
+                    let mut counted = Counted {
+                        reader,
+                        statements: 0,
+                    };
+                    let found = definitions::list(&mut counted, DefinitionKind::Action)?.len();
+                    plans::count_by_action(&mut counted)?;
+                    Ok::<_, Error>((found, counted.statements))
+                })
+                .expect("read");
+            assert_eq!((found, statements), (upto, 2));
+        }
     }
 }

@@ -247,6 +247,8 @@ Examples:
 pub(crate) enum SchemaOf {
     /// The file of an actor, for `actor add`
     Actor,
+    /// The file of an action, for `action create`
+    Action,
     /// The file of an MCP server, for `mcp add`
     Mcp,
     /// The file of a tool, for `tool add`

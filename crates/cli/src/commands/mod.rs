@@ -1,5 +1,6 @@
 //! The commands, one module per group.
 
+pub(crate) mod action;
 pub(crate) mod actor;
 pub(crate) mod chat;
 pub(crate) mod cleanup;
@@ -9,6 +10,7 @@ pub(crate) mod db;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod init;
+pub(crate) mod invariant;
 pub(crate) mod mcp;
 pub(crate) mod model;
 pub(crate) mod permission;
@@ -33,8 +35,8 @@ use cleveragents_domain::Code;
 use serde_json::json;
 
 use crate::arguments::{
-    Actor, ActorContext, Arguments, Cleanup, Command, Config, Db, Mcp, Model, ModelKey, Permission,
-    Project, Resource, ResourceType, Run, Safety, Session, Tool,
+    Action, Actor, ActorContext, Arguments, Cleanup, Command, Config, Db, Invariant, Mcp, Model,
+    ModelKey, Permission, Project, Resource, ResourceType, Run, Safety, Session, Tool,
 };
 use crate::context::Context;
 use crate::output::{CommandError, Report};
@@ -109,6 +111,13 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Project(Project::Delete { .. }) => "project delete",
         Command::Project(Project::LinkResource { .. }) => "project link-resource",
         Command::Project(Project::UnlinkResource { .. }) => "project unlink-resource",
+        Command::Action(Action::Create { .. }) => "action create",
+        Command::Action(Action::List { .. }) => "action list",
+        Command::Action(Action::Show { .. }) => "action show",
+        Command::Action(Action::Archive { .. }) => "action archive",
+        Command::Invariant(Invariant::Add { .. }) => "invariant add",
+        Command::Invariant(Invariant::List { .. }) => "invariant list",
+        Command::Invariant(Invariant::Remove { .. }) => "invariant remove",
         Command::Sandbox(command) => sandbox::name(command),
         Command::Model(Model::List { .. }) => "model list",
         Command::Model(Model::Show { .. }) => "model show",
@@ -158,6 +167,8 @@ pub(crate) fn run(
         Command::Session(command) => return session::run(context, command, is_markdown),
         Command::Resource(command) => return resource::run(context, command),
         Command::Project(command) => project::run(context, command)?,
+        Command::Action(command) => action::run(context, &command)?,
+        Command::Invariant(command) => invariant::run(context, command)?,
         Command::Sandbox(command) => return sandbox::run(context, command),
         Command::Model(command) => model::run(context, command)?,
         Command::Tool(command) => tool::run(context, command)?,

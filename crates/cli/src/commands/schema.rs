@@ -9,6 +9,7 @@ use super::write_document;
 pub(super) fn run(of: SchemaOf) -> Result<(), CommandError> {
     let schema = match of {
         SchemaOf::Actor => cleveragents_actors::schema(),
+        SchemaOf::Action => cleveragents_domain::Action::schema(),
         SchemaOf::Mcp => cleveragents_mcp::schema(),
         SchemaOf::Tool => cleveragents_tools::custom::schema(),
         SchemaOf::Skill => cleveragents_skills::collection::schema(),

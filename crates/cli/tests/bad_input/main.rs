@@ -1,6 +1,7 @@
 //! Wrong input through the program: a clear error with code, hint and exit code, and nothing
 //! changed. Every refusal is looked at in a format for people and in one for programs.
 
+mod actions;
 mod actors;
 mod command_line;
 mod configuration;

@@ -1,6 +1,7 @@
 //! Every command through the program, by snapshots of its whole output in a format for people and
 //! in one for programs. What differs from run to run (ids, times, paths, sizes) is filtered.
 
+mod actions;
 mod calls;
 mod configuration;
 mod formats;

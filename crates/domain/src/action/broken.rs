@@ -121,6 +121,13 @@ const WHOLE: &[Broken] = &[
 /// Lines that follow a good head of three lines.
 const REST: &[Broken] = &[
     (
+        "invariants: [keep {module}]\n",
+        false,
+        4,
+        "while parsing a flow sequence",
+        "put a text that holds `{name}` in quotes",
+    ),
+    (
         "definition_of_dun: d\n",
         false,
         4,

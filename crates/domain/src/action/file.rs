@@ -151,6 +151,19 @@ struct ArgumentEntry {
     pattern: Option<Spanned<String>>,
 }
 
+/// Says that quotes are missing, where a place may have been taken for a map.
+fn with_quotes(text: &str, fault: Fault) -> Fault {
+    let line = fault
+        .place
+        .and_then(|(line, _)| usize::try_from(line).ok()?.checked_sub(1))
+        .and_then(|line| text.lines().nth(line));
+    if fault.fix.is_none() && fault.nearest.is_none() && line.is_some_and(|line| line.contains('{'))
+    {
+        return fault.fixed_by("put a text that holds `{name}` in quotes");
+    }
+    fault
+}
+
 /// A file that is being read.
 struct Reading<'r> {
     text: &'r str,
@@ -560,7 +573,8 @@ impl Reading<'_> {
 impl Action {
     /// Reads an action from the text of its file.
     pub fn read(text: &str, variables: Variables<'_>) -> Result<Self, ActionFault> {
-        let file: ActionFile = yaml::read(text).map_err(ActionFault::Malformed)?;
+        let file: ActionFile =
+            yaml::read(text).map_err(|fault| ActionFault::Malformed(with_quotes(text, fault)))?;
         let version = file.cleveragents.as_ref();
         yaml::check_version(version.and_then(|header| header.version.as_ref()))
             .map_err(ActionFault::Malformed)?;

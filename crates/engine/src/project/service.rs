@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    Alias, Name, Project, ProjectId, ProjectLink, ProjectRules, Resource, check_prefix,
+    Alias, InvariantScope, Name, Project, ProjectId, ProjectLink, ProjectRules, Resource,
+    check_prefix,
 };
+use cleveragents_store::invariants::{self, InvariantFilter};
 use cleveragents_store::{Engine, Reader, UnitOfWork, projects, resources};
 
 use super::error::ProjectError;
@@ -230,13 +232,21 @@ impl ProjectService {
         })
     }
 
-    /// Removes a project. Its links go, the resources stay. Gives the project as it was.
+    /// Removes a project. Its links and its invariants go, the resources stay. Gives the project as it
+    /// was.
     pub fn delete(&self, reference: &str) -> Result<Project, ProjectError> {
         let reference = reference.to_owned();
         self.engine.write(move |unit| {
             resources::lock(unit)?;
             let project = find(unit, &reference)?;
             projects::delete(unit, &project)?;
+            // Else they would hold for another project that is given the same name.
+            let filter = InvariantFilter {
+                places: vec![(InvariantScope::Project, Some(project.name.to_string()))],
+            };
+            for invariant in invariants::list(unit, &filter)? {
+                invariants::remove(unit, &invariant)?;
+            }
             Ok(project)
         })
     }

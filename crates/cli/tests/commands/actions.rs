@@ -1,0 +1,184 @@
+//! `action …` and `invariant …`: what each command shows.
+
+use cleveragents_testkit::Agents;
+use serde_json::json;
+
+use super::{agents, assert_shown, shown};
+
+const COVERAGE: &str = "\
+name: local/coverage
+description: Raise the coverage of {module} to {target_percent} %
+long_description: |
+  Adds tests where there are none.
+definition_of_done: |
+  - the coverage of {module} is at least {target-percent} %
+  - all tests pass
+strategy_actor: local/strategist
+execution_actor: openai/gpt-5
+reusable: false
+automation_profile: trusted
+invariants: ['never delete a test of {module}']
+arguments:
+  - {name: target_percent, type: integer, minimum: 1, maximum: 100, description: How much}
+  - {name: module, type: path, default: src}
+  - {name: depth, choices: [shallow, deep], required: false}
+  - {name: ticket, pattern: '[A-Z]+-[0-9]+', required: false}
+";
+
+const PLAIN: &str = "name: lint\ndescription: Lint it\ndefinition_of_done: nothing is told\n";
+
+fn furnished(agents: &Agents) {
+    for (file, text) in [("coverage.yaml", COVERAGE), ("lint.yaml", PLAIN)] {
+        std::fs::write(agents.work().join(file), text).expect("written");
+        agents.data(&["action", "create", "--config", file]);
+    }
+}
+
+#[test]
+fn an_action_is_created_and_shown() {
+    let prepare = |agents: &Agents| {
+        std::fs::write(agents.work().join("coverage.yaml"), COVERAGE).expect("written");
+    };
+    let create = ["action", "create", "--config", "coverage.yaml"];
+    assert_shown("action_create", &shown(prepare, &create));
+    let show = ["action", "show", "coverage"];
+    assert_shown("action_show", &shown(furnished, &show));
+}
+
+#[test]
+fn actions_are_listed_with_their_filters() {
+    assert_shown("action_list", &shown(furnished, &["action", "list"]));
+    let agents = agents();
+    furnished(&agents);
+    agents.data(&["action", "archive", "lint", "--yes"]);
+    let listed = agents.data(&[
+        "action",
+        "list",
+        "--state",
+        "available",
+        "--namespace",
+        "local",
+    ]);
+    assert_eq!(listed["actions"][0]["name"], "local/coverage");
+    assert_eq!(
+        listed["summary"],
+        json!({
+            "total": 1, "available": 1, "archived": 0, "broken": 0, "total_plans_created": 0,
+        })
+    );
+    assert_eq!(
+        listed["filters"],
+        json!({"state": "available", "namespace": "local", "pattern": null})
+    );
+    assert_eq!(
+        agents.data(&["action", "list", "^local/l"])["summary"]["archived"],
+        1
+    );
+}
+
+#[test]
+fn an_action_is_archived_and_comes_back() {
+    let archive = ["action", "archive", "coverage", "--yes"];
+    assert_shown("action_archive", &shown(furnished, &archive));
+    let agents = agents();
+    furnished(&agents);
+    agents.data(&archive);
+    let update = ["action", "create", "--config", "coverage.yaml", "--update"];
+    let action = agents.data(&update)["action"].clone();
+    assert_eq!(
+        (&action["state"], &action["version"], &action["archived"]),
+        (&json!("available"), &json!(2), &json!(null))
+    );
+}
+
+#[test]
+fn the_schema_of_actions_is_printed() {
+    let answer = agents().run(&["schema", "action"]);
+    assert_eq!(answer.code, Some(0));
+    assert_eq!(answer.json()["title"], "an action of CleverAgents");
+}
+
+fn with_invariants(agents: &Agents) {
+    furnished(agents);
+    let project = [
+        "project",
+        "create",
+        "local/shop",
+        "--invariant",
+        "Always push to main",
+    ];
+    agents.data(&project);
+    let push = [
+        "invariant",
+        "add",
+        "--global",
+        "--non-overridable",
+        "Never push to main",
+    ];
+    agents.data(&push);
+    let api = [
+        "invariant",
+        "add",
+        "-p",
+        "shop",
+        "--action",
+        "lint",
+        "Keep the API",
+    ];
+    agents.data(&api);
+}
+
+#[test]
+fn an_invariant_is_added_listed_and_removed() {
+    let add = ["invariant", "add", "--project", "shop", "Change no test"];
+    assert_shown("invariant_add", &shown(with_invariants, &add));
+    assert_shown(
+        "invariant_list",
+        &shown(with_invariants, &["invariant", "list"]),
+    );
+    let agents = agents();
+    with_invariants(&agents);
+    let listed = agents.data(&["invariant", "list", "--action", "lint", "API"]);
+    assert_eq!(listed["summary"]["total"], 1);
+    let id = listed["invariants"][0]["id"].as_str().expect("an id");
+    let removed = agents.data(&["invariant", "remove", &format!("inv_{id}"), "--yes"]);
+    assert_eq!(removed["removed"]["active"], false);
+    assert_eq!(agents.data(&["invariant", "list"])["summary"]["total"], 2);
+}
+
+#[test]
+fn what_holds_is_shown_with_what_gives_way() {
+    let effective = [
+        "invariant",
+        "list",
+        "--effective",
+        "--project",
+        "shop",
+        "--action",
+        "coverage",
+    ];
+    assert_shown(
+        "invariant_list_effective",
+        &shown(with_invariants, &effective),
+    );
+    let agents = agents();
+    with_invariants(&agents);
+    for text in ["always test", "never test"] {
+        agents.data(&["invariant", "add", "-p", "shop", text]);
+    }
+    let answer = agents.run(&[
+        "--format",
+        "json",
+        "invariant",
+        "list",
+        "--effective",
+        "-p",
+        "shop",
+    ]);
+    let document = answer.json();
+    assert_eq!(document["status"], "warn");
+    assert_eq!(
+        document["data"]["unresolved"].as_array().map(Vec::len),
+        Some(1)
+    );
+}
