@@ -1,4 +1,4 @@
-//! Actors, skills and servers of tools as their files define them.
+//! Actors, skills, servers of tools, actions and automation profiles as their files define them.
 
 use cleveragents_domain::{EventKind, NewEvent, Timestamp};
 use serde_json::json;
@@ -16,6 +16,10 @@ pub enum DefinitionKind {
     Skill,
     /// A server that speaks the Model Context Protocol.
     McpServer,
+    /// An action: the template of plans.
+    Action,
+    /// An automation profile.
+    AutomationProfile,
 }
 
 impl DefinitionKind {
@@ -25,6 +29,8 @@ impl DefinitionKind {
             Self::Actor => "actor",
             Self::Skill => "skill",
             Self::McpServer => "mcp_server",
+            Self::Action => "action",
+            Self::AutomationProfile => "automation_profile",
         }
     }
 }
