@@ -66,6 +66,12 @@ kinds! {
     ToolUpdated = "tool.updated";
     /// A custom tool was removed.
     ToolRemoved = "tool.removed";
+    /// A validation was tied to a resource.
+    ValidationAttached = "validation.attached";
+    /// A validation is no longer tied to a resource.
+    ValidationDetached = "validation.detached";
+    /// A validation judged a plan.
+    ValidationJudged = "validation.judged";
     /// An actor, a skill or a server of tools was registered.
     DefinitionRegistered = "definition.registered";
     /// An actor, a skill or a server of tools was registered again.

@@ -119,6 +119,8 @@ ids! {
     ResourceId;
     /// Names a project.
     ProjectId;
+    /// Names what ties a validation to a resource.
+    AttachmentId;
 }
 
 /// An id made at the same moment as another as far as sorting goes, and the same for the same key

@@ -8,8 +8,10 @@
 //! [`ChangeEntry`], [`Lease`], [`Event`], [`ResourceType`], [`Resource`], [`Project`], and the error vocabulary [`Code`], [`Kind`],
 //! [`Diagnose`].
 
+mod automation;
 mod builtin;
 mod changeset;
+mod confidence;
 mod error;
 mod event;
 mod file_state;
@@ -34,18 +36,25 @@ mod time;
 mod tree_path;
 mod turn;
 mod usage;
+mod validation;
 pub mod yaml;
 
+pub use automation::{
+    AutomationGate, AutomationGuard, AutomationProfile, DEFAULT_PROFILE, DEFAULT_RETRIES,
+    GateGroup, Thresholds, is_threshold,
+};
 pub use changeset::{
     ChangeEntry, Changeset, ChangesetState, EntryNumber, NewChange, Operation, OperationError,
 };
+pub use confidence::{Confidence, ConfidenceInputs, Factor, FactorName};
 pub use error::{Code, Diagnose, Kind};
 pub use event::{Event, EventKind, NewEvent, Position};
 pub use file_state::{FileKind, FileMode, FileState};
 pub use hash::{ContentHash, HashError};
 pub use id::{
-    ChangesetId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, ResourceId,
-    RunId, SandboxId, SessionId, ToolInvocationId, TurnId, check_prefix, shortest_prefix,
+    AttachmentId, ChangesetId, IdError, MessageId, PREFIX_MINIMUM, PlanId, ProcessId, ProjectId,
+    ResourceId, RunId, SandboxId, SessionId, ToolInvocationId, TurnId, check_prefix,
+    shortest_prefix,
 };
 pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
 pub use invocation::{InvocationOutcome, ToolInvocation};
@@ -74,3 +83,4 @@ pub use time::{Timestamp, TimestampError};
 pub use tree_path::{TreePath, TreePathError};
 pub use turn::{Turn, TurnState};
 pub use usage::{MicroUsd, TokenUsage, Tokens};
+pub use validation::{Attachment, ValidationMode, ValidationResult, ValidationScope};

@@ -113,6 +113,7 @@ printed!(
     SandboxId,
     TurnId,
     RunId,
+    AttachmentId,
     ContentHash
 );
 

@@ -1,0 +1,352 @@
+//! [`Confidence`]: how sure a plan can be of itself, from what is known about it. The same inputs
+//! always give the same score, and every part of it says where it comes from.
+
+use serde::{Deserialize, Serialize};
+
+/// What is known about a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ConfidenceInputs {
+    /// How many plans of its action were applied.
+    pub succeeded: u64,
+    /// How many plans of its action came to an end.
+    pub ended: u64,
+    /// How many plans were applied to the same projects.
+    pub familiarity: u64,
+    /// How many files the strategy expects to touch, when it says so.
+    pub files: Option<u64>,
+    /// How many required validations are attached.
+    pub validations: u64,
+    /// How risky the strategy finds itself, from 0 to 1.
+    pub risk: Option<f64>,
+    /// The lowest confidence of its decisions, from 0 to 1.
+    pub decision_confidence: Option<f64>,
+    /// How many invariants it has to keep.
+    pub invariants: u64,
+    /// How many pairs of them contradict each other.
+    pub unresolved: u64,
+}
+
+/// What a score is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FactorName {
+    /// How plans of the same action ended.
+    PastSuccessRate,
+    /// How often the same projects were worked on.
+    CodebaseFamiliarity,
+    /// What could go wrong, and what would notice.
+    RiskAssessment,
+    /// How much has to be kept true.
+    InvariantComplexity,
+}
+
+/// One part of a score.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Factor {
+    /// Which part.
+    pub name: FactorName,
+    /// From 0, which speaks against, to 1.
+    pub value: f64,
+    /// Its share of the score.
+    pub weight: f64,
+    /// Where the value comes from, for people.
+    pub explanation: String,
+}
+
+/// How sure a plan can be of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Confidence {
+    /// From 0 to 0.99: a threshold of 1 always asks.
+    pub score: f64,
+    /// What it is made of.
+    pub factors: Vec<Factor>,
+}
+
+/// No plan is ever surer.
+const MOST: f64 = 0.99;
+
+/// What is not known speaks neither for nor against.
+const UNKNOWN: f64 = 0.5;
+
+/// With so many files to touch a plan is half as sure as with none.
+const HALF_FILES: f64 = 20.0;
+
+/// With so many invariants a plan is half as sure as with none.
+const HALF_INVARIANTS: f64 = 20.0;
+
+impl Confidence {
+    /// The score of what is known.
+    pub fn of(inputs: &ConfidenceInputs) -> Self {
+        let factors = vec![
+            past(inputs),
+            familiarity(inputs),
+            risk(inputs),
+            invariants(inputs),
+        ];
+        let sum: f64 = factors
+            .iter()
+            .map(|factor| factor.weight * factor.value)
+            .sum();
+        Self {
+            score: sum.clamp(0.0, MOST),
+            factors,
+        }
+    }
+
+    /// Whether a plan this sure passes a gate by itself. A threshold of 0 lets everything pass.
+    pub fn passes(&self, threshold: f64) -> bool {
+        threshold <= 0.0 || self.score >= threshold
+    }
+}
+
+/// A number as large as makes a difference.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "beyond 2^53 one more makes no difference"
+)]
+const fn real(count: u64) -> f64 {
+    count as f64
+}
+
+/// A number from 0 to 1; the worse bound when it is none.
+const fn within(value: f64, otherwise: f64) -> f64 {
+    if value.is_nan() {
+        otherwise
+    } else {
+        value.clamp(0.0, 1.0)
+    }
+}
+
+fn past(inputs: &ConfidenceInputs) -> Factor {
+    let ConfidenceInputs {
+        succeeded, ended, ..
+    } = *inputs;
+    // As if one had been applied and one had not: a single plan proves little.
+    let value = ((real(succeeded) + 1.0) / (real(ended) + 2.0)).min(1.0);
+    Factor {
+        name: FactorName::PastSuccessRate,
+        value,
+        weight: 0.35,
+        explanation: if ended == 0 {
+            "no plan of this action has ended yet".to_owned()
+        } else {
+            format!("{succeeded} of {ended} plans of this action were applied")
+        },
+    }
+}
+
+fn familiarity(inputs: &ConfidenceInputs) -> Factor {
+    let known = inputs.familiarity;
+    Factor {
+        name: FactorName::CodebaseFamiliarity,
+        value: (real(known) + 1.0) / (real(known) + 3.0),
+        weight: 0.15,
+        explanation: match known {
+            0 => "no plan was applied to these projects yet".to_owned(),
+            1 => "1 plan was applied to these projects".to_owned(),
+            _ => format!("{known} plans were applied to these projects"),
+        },
+    }
+}
+
+fn risk(inputs: &ConfidenceInputs) -> Factor {
+    let own = inputs.risk.map(|risk| within(risk, 1.0));
+    let decisions = inputs
+        .decision_confidence
+        .map(|confidence| within(confidence, 0.0));
+    let reach = inputs
+        .files
+        .map(|files| HALF_FILES / (HALF_FILES + real(files)));
+    let watched = real(inputs.validations) / (real(inputs.validations) + 1.0);
+    let value = 0.35 * own.map_or(UNKNOWN, |risk| 1.0 - risk)
+        + 0.25 * decisions.unwrap_or(UNKNOWN)
+        + 0.2 * reach.unwrap_or(UNKNOWN)
+        + 0.2 * watched;
+    let told = [
+        own.map_or_else(
+            || "its own risk is not known".to_owned(),
+            |risk| format!("it puts its own risk at {risk:.2}"),
+        ),
+        decisions.map_or_else(
+            || "none of its decisions has a confidence".to_owned(),
+            |lowest| format!("its least sure decision is at {lowest:.2}"),
+        ),
+        inputs.files.map_or_else(
+            || "how many files it touches is not known".to_owned(),
+            |files| format!("it touches about {files} files"),
+        ),
+        format!("required validations: {}", inputs.validations),
+    ];
+    Factor {
+        name: FactorName::RiskAssessment,
+        value,
+        weight: 0.35,
+        explanation: told.join("; "),
+    }
+}
+
+fn invariants(inputs: &ConfidenceInputs) -> Factor {
+    let ConfidenceInputs {
+        invariants,
+        unresolved,
+        ..
+    } = *inputs;
+    let (value, explanation) = if unresolved > 0 {
+        let told = format!("pairs of invariants that contradict each other: {unresolved}");
+        (0.0, told)
+    } else {
+        let value = HALF_INVARIANTS / (HALF_INVARIANTS + real(invariants));
+        (value, format!("invariants to keep: {invariants}"))
+    };
+    Factor {
+        name: FactorName::InvariantComplexity,
+        value,
+        weight: 0.15,
+        explanation,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Confidence, ConfidenceInputs};
+    use proptest::prelude::*;
+
+    fn score(inputs: ConfidenceInputs) -> f64 {
+        Confidence::of(&inputs).score
+    }
+
+    /// From nothing a plan starts in the middle; a record of successes makes it sure.
+    #[test]
+    fn what_is_known_moves_the_score() {
+        let nothing = ConfidenceInputs::default();
+        assert!((0.4..0.6).contains(&score(nothing)), "{}", score(nothing));
+        let proven = ConfidenceInputs {
+            succeeded: 20,
+            ended: 20,
+            familiarity: 20,
+            files: Some(2),
+            validations: 3,
+            risk: Some(0.1),
+            decision_confidence: Some(0.95),
+            ..nothing
+        };
+        assert!(score(proven) > 0.85, "{}", score(proven));
+        let failing = ConfidenceInputs {
+            succeeded: 0,
+            risk: Some(0.9),
+            decision_confidence: Some(0.2),
+            files: Some(400),
+            validations: 0,
+            ..proven
+        };
+        assert!(score(failing) < 0.5, "{}", score(failing));
+        assert!(
+            score(ConfidenceInputs {
+                unresolved: 1,
+                ..proven
+            }) < score(proven)
+        );
+    }
+
+    #[test]
+    fn a_threshold_of_one_always_asks_and_one_of_zero_never() {
+        let best = Confidence {
+            score: 0.99,
+            factors: Vec::new(),
+        };
+        let worst = Confidence {
+            score: 0.0,
+            factors: Vec::new(),
+        };
+        assert!(!best.passes(1.0) && best.passes(0.99) && best.passes(0.0));
+        assert!(worst.passes(0.0) && !worst.passes(0.001) && !worst.passes(f64::NAN));
+    }
+
+    fn share() -> impl Strategy<Value = Option<f64>> {
+        prop::option::of(prop_oneof![8 => 0.0..=1.0_f64, 1 => any::<f64>()])
+    }
+
+    fn inputs() -> impl Strategy<Value = ConfidenceInputs> {
+        let count = || prop_oneof![8 => 0..60_u64, 1 => any::<u64>()];
+        (
+            (count(), count(), count(), count(), count()),
+            (prop::option::of(count()), share(), share(), 0..3_u64),
+        )
+            .prop_map(
+                |(
+                    (succeeded, ended, familiarity, validations, invariants),
+                    (files, risk, decision_confidence, unresolved),
+                )| ConfidenceInputs {
+                    succeeded,
+                    ended,
+                    familiarity,
+                    files,
+                    validations,
+                    risk,
+                    decision_confidence,
+                    invariants,
+                    unresolved,
+                },
+            )
+    }
+
+    proptest! {
+        #[test]
+        fn a_score_keeps_its_bounds_and_its_weights_are_a_whole(inputs in inputs()) {
+            let confidence = Confidence::of(&inputs);
+            prop_assert!((0.0..=0.99).contains(&confidence.score));
+            prop_assert_eq!(confidence.factors.len(), 4);
+            let weights: f64 = confidence.factors.iter().map(|factor| factor.weight).sum();
+            prop_assert!((weights - 1.0).abs() < 1e-9);
+            for factor in &confidence.factors {
+                prop_assert!((0.0..=1.0).contains(&factor.value));
+                prop_assert!(!factor.explanation.is_empty());
+            }
+            prop_assert!(!confidence.passes(1.0));
+            prop_assert!(confidence.passes(0.0));
+        }
+
+        /// What speaks for a plan never lowers its score, what speaks against it never raises it.
+        #[test]
+        fn a_score_is_monotone_in_every_input(
+            inputs in inputs(),
+            more in 1..50_u64,
+            low in 0.0..=1.0_f64,
+            step in 0.0..=1.0_f64,
+        ) {
+            let high = (low + step).min(1.0);
+            let add = |number: u64| number.saturating_add(more);
+            let files = inputs.files.unwrap_or(7);
+            let raised = |better: ConfidenceInputs, worse: ConfidenceInputs| {
+                score(better) >= score(worse) - 1e-12
+            };
+            let up = ConfidenceInputs { succeeded: add(inputs.succeeded), ..inputs };
+            prop_assert!(raised(up, inputs), "succeeded");
+            let up = ConfidenceInputs { ended: add(inputs.ended), ..inputs };
+            prop_assert!(raised(inputs, up), "ended");
+            let up = ConfidenceInputs { familiarity: add(inputs.familiarity), ..inputs };
+            prop_assert!(raised(up, inputs), "familiarity");
+            let up = ConfidenceInputs { validations: add(inputs.validations), ..inputs };
+            prop_assert!(raised(up, inputs), "validations");
+            let up = ConfidenceInputs { invariants: add(inputs.invariants), ..inputs };
+            prop_assert!(raised(inputs, up), "invariants");
+            let up = ConfidenceInputs { unresolved: add(inputs.unresolved), ..inputs };
+            prop_assert!(raised(inputs, up), "unresolved");
+            let few = ConfidenceInputs { files: Some(files), ..inputs };
+            let many = ConfidenceInputs { files: Some(add(files)), ..inputs };
+            prop_assert!(raised(few, many), "files");
+            let safe = ConfidenceInputs { risk: Some(low), ..inputs };
+            let risky = ConfidenceInputs { risk: Some(high), ..inputs };
+            prop_assert!(raised(safe, risky), "risk");
+            let sure = ConfidenceInputs { decision_confidence: Some(high), ..inputs };
+            let unsure = ConfidenceInputs { decision_confidence: Some(low), ..inputs };
+            prop_assert!(raised(sure, unsure), "decision_confidence");
+        }
+
+        #[test]
+        fn passing_is_monotone_in_the_threshold(inputs in inputs(), low in 0.0..=1.0_f64, step in 0.0..=1.0_f64) {
+            let confidence = Confidence::of(&inputs);
+            prop_assert!(!confidence.passes(low + step) || confidence.passes(low));
+        }
+    }
+}
