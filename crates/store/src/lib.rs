@@ -35,6 +35,7 @@ pub use migrate::{AppliedMigration, Migration};
 pub use repository::{
     blobs, budgets, changesets, contexts, definitions, events, invocations, leases, messages,
     plans, projects, resource_types, resources, runs, sandboxes, search, sessions, tools, turns,
+    validations,
 };
 pub use server::{Server, database_identity};
 pub use transaction::{Reader, UnitOfWork};

@@ -252,7 +252,7 @@ impl Engine {
 }
 
 /// Rules of the data that no single statement can enforce, each a query for what breaks it.
-const RULES: [(&str, &str); 3] = [
+const RULES: [(&str, &str); 4] = [
     (
         "message numbers",
         "SELECT 'session ' || session.session_id || ' counts ' || session.next_sequence || ' messages and holds ' \
@@ -277,6 +277,12 @@ const RULES: [(&str, &str); 3] = [
          FROM tool_invocations WHERE (output_hash IS NOT NULL \
          AND NOT EXISTS (SELECT 1 FROM blobs WHERE hash = output_hash)) \
          OR (log_hash IS NOT NULL AND NOT EXISTS (SELECT 1 FROM blobs WHERE hash = log_hash))",
+    ),
+    (
+        "validation outputs",
+        "SELECT 'result ' || number || ' of plan ' || plan_id || ' refers to content that is not stored' \
+         FROM validation_results WHERE output_hash IS NOT NULL \
+         AND NOT EXISTS (SELECT 1 FROM blobs WHERE hash = output_hash)",
     ),
 ];
 

@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use cleveragents_domain::{
-    ChangesetId, ContentHash, MessageId, PlanId, ProcessId, ProjectId, ResourceId, RunId,
-    SandboxId, SessionId, Timestamp, ToolInvocationId, TurnId,
+    AttachmentId, ChangesetId, ContentHash, MessageId, PlanId, ProcessId, ProjectId, ResourceId,
+    RunId, SandboxId, SessionId, Timestamp, ToolInvocationId, TurnId,
 };
 
 use crate::Error;
@@ -273,6 +273,7 @@ parsed!(
     SandboxId,
     TurnId,
     RunId,
+    AttachmentId,
     ContentHash
 );
 parsed!(

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cleveragents_domain::{Code, Diagnose, ToolInvocationId, nearest};
-use cleveragents_store::tools::StoredTool;
+use cleveragents_store::tools::{StoredTool, ToolKind};
 use cleveragents_store::{Engine, tools};
 use cleveragents_tools::custom;
 use cleveragents_tools::{
@@ -24,6 +24,9 @@ pub enum ToolError {
     /// The tool is part of the program.
     #[error("`{0}` is part of the program and cannot be removed")]
     BuiltIn(ToolName),
+    /// The name is that of a validation.
+    #[error("`{0}` is the name of a validation; tools and validations share one space of names")]
+    Validation(ToolName),
     /// A rule is not well formed.
     #[error(transparent)]
     Rule(#[from] RuleError),
@@ -51,6 +54,7 @@ impl Diagnose for ToolError {
         match self {
             Self::Registry(error) => error.code(),
             Self::BuiltIn(_) => Code::BuiltInTool,
+            Self::Validation(_) => Code::ToolExists,
             Self::Rule(error) => error.code(),
             Self::File(error) => error.code(),
             Self::NoRule(_) => Code::RuleNotFound,
@@ -64,6 +68,9 @@ impl Diagnose for ToolError {
             Self::Registry(error) => error.hint(),
             Self::BuiltIn(name) => Some(format!(
                 "forbid it instead: `agents permission add 'deny {name}'`"
+            )),
+            Self::Validation(name) => Some(format!(
+                "choose another name; `agents validation show {name}` shows it"
             )),
             Self::Rule(error) => error.hint(),
             Self::File(error) => error.hint(),
@@ -80,7 +87,7 @@ impl Diagnose for ToolError {
             Self::Registry(error) => error.details(),
             Self::Rule(error) => error.details(),
             Self::File(error) => error.details(),
-            Self::BuiltIn(_) | Self::NoRule(_) => Value::Null,
+            Self::BuiltIn(_) | Self::Validation(_) | Self::NoRule(_) => Value::Null,
             Self::NoCall { candidates, .. } => json!({"candidates": candidates}),
             Self::Store(error) => error.details(),
         }
@@ -171,7 +178,9 @@ impl ToolService {
 
     /// The registered tools as their files were.
     pub fn stored(&self) -> Result<Vec<StoredTool>, ToolError> {
-        Ok(self.engine.read(tools::list)?)
+        Ok(self
+            .engine
+            .read(|reader| tools::list(reader, ToolKind::Tool))?)
     }
 
     /// The registered tools, those included whose files cannot be read any more.
@@ -197,15 +206,22 @@ impl ToolService {
         // A built-in or reserved name, or a schema that is none, is refused here.
         Registry::with_builtins().add(Arc::new(tool))?;
         let (name, source) = (spec.name.to_string(), file.display().to_string());
-        let definition = text.to_owned();
+        let (definition, own) = (text.to_owned(), spec.name.clone());
         let added = self.engine.write(move |unit| {
-            let outcome = if tools::insert(unit, &name, &definition, &source)? {
+            let outcome = if tools::insert(unit, ToolKind::Tool, &name, &definition, &source)? {
                 Outcome::Created
-            } else if register == Register::Update {
-                tools::update(unit, &name, &definition, &source)?;
+            } else if register == Register::Update
+                && tools::update(unit, ToolKind::Tool, &name, &definition, &source)?
+            {
                 Outcome::Updated
             } else {
-                return Ok::<_, cleveragents_store::Error>(None);
+                let is_validation = tools::get(unit, &name)?
+                    .is_some_and(|there| there.kind == ToolKind::Validation);
+                return Err(if is_validation {
+                    ToolError::Validation(own.clone())
+                } else {
+                    RegistryError::Exists(own.clone()).into()
+                });
             };
             Ok(tools::get(unit, &name)?.map(|stored| (stored, outcome)))
         })?;
@@ -215,7 +231,8 @@ impl ToolService {
                 stored,
                 outcome,
             }),
-            None => Err(RegistryError::Exists(spec.name).into()),
+            // It was there a moment ago, in the same unit of work.
+            None => Err(not_found(&spec.name.to_string(), &[]).into()),
         }
     }
 
@@ -224,7 +241,10 @@ impl ToolService {
         let found = self.find_stored(name)?;
         let key = found.name.clone();
         // Somebody else may have removed it meanwhile.
-        if self.engine.write(move |unit| tools::remove(unit, &key))? {
+        if self
+            .engine
+            .write(move |unit| tools::remove(unit, ToolKind::Tool, &key))?
+        {
             Ok(found)
         } else {
             Err(not_found(name, &[]).into())

@@ -19,6 +19,7 @@ const GRACE_SECONDS: i64 = 3600;
 /// Nothing refers to it and its grace is over.
 const UNREFERENCED: &str = " FROM blobs WHERE created_at < ?1 \
      AND NOT EXISTS (SELECT 1 FROM tool_invocations WHERE output_hash = blobs.hash OR log_hash = blobs.hash) \
+     AND NOT EXISTS (SELECT 1 FROM validation_results WHERE output_hash = blobs.hash) \
      AND NOT EXISTS (SELECT 1 FROM change_entries WHERE before_hash = blobs.hash OR after_hash = blobs.hash)";
 
 /// Stores content, once, and gives its name.

@@ -19,6 +19,7 @@ pub mod search;
 pub mod sessions;
 pub mod tools;
 pub mod turns;
+pub mod validations;
 
 use crate::error::Error;
 use serde_json::Value;

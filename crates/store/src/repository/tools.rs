@@ -1,4 +1,6 @@
-//! Custom tools as their files define them, and rules that people said "always" to.
+//! Custom tools and validations as their files define them, and rules that people said "always" to.
+//!
+//! Tools and validations share one space of names: what has a name is the one or the other.
 
 use cleveragents_domain::{EventKind, NewEvent, Timestamp};
 use serde_json::json;
@@ -7,9 +9,30 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
 
-/// A registered tool.
+/// What the file under a name defines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolKind {
+    /// A tool, which can be called.
+    Tool,
+    /// A validation, which judges.
+    Validation,
+}
+
+impl ToolKind {
+    /// The kind as stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Validation => "validation",
+        }
+    }
+}
+
+/// A registered tool or validation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredTool {
+    /// Which of the two it is.
+    pub kind: ToolKind,
     /// Its name.
     pub name: String,
     /// Its YAML, as the file held it.
@@ -26,6 +49,11 @@ pub struct StoredTool {
 
 fn read(mut row: Row) -> Result<StoredTool, Error> {
     Ok(StoredTool {
+        kind: if row.take::<String>()? == ToolKind::Validation.as_str() {
+            ToolKind::Validation
+        } else {
+            ToolKind::Tool
+        },
         name: row.take()?,
         definition: row.take()?,
         source: row.take()?,
@@ -35,78 +63,101 @@ fn read(mut row: Row) -> Result<StoredTool, Error> {
     })
 }
 
-/// Registers a tool. `false` when one of that name is there already.
+/// Registers a tool or a validation. `false` when one of that name is there already.
 pub fn insert(
     unit: &mut UnitOfWork<'_>,
+    kind: ToolKind,
     name: &str,
     definition: &str,
     source: &str,
 ) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
-        "INSERT INTO tools (name, definition, source, created_at, updated_at) \
-         VALUES (?1, ?2, ?3, ?4, ?4) ON CONFLICT (name) DO NOTHING",
-        params![name, definition, source, now],
+        "INSERT INTO tools (kind, name, definition, source, created_at, updated_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT (name) DO NOTHING",
+        params![kind.as_str(), name, definition, source, now],
     )?;
     if touched > 0 {
-        announce(unit, EventKind::ToolRegistered, name);
+        announce(unit, EventKind::ToolRegistered, kind, name);
     }
     Ok(touched > 0)
 }
 
-/// Registers a tool again. `false` when there is none of that name.
+/// Registers a tool or a validation again. `false` when there is none of that kind and name.
 pub fn update(
     unit: &mut UnitOfWork<'_>,
+    kind: ToolKind,
     name: &str,
     definition: &str,
     source: &str,
 ) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
-        "UPDATE tools SET definition = ?2, source = ?3, version = version + 1, updated_at = ?4 \
-         WHERE name = ?1",
-        params![name, definition, source, now],
+        "UPDATE tools SET definition = ?3, source = ?4, version = version + 1, updated_at = ?5 \
+         WHERE kind = ?1 AND name = ?2",
+        params![kind.as_str(), name, definition, source, now],
     )?;
     if touched > 0 {
-        announce(unit, EventKind::ToolUpdated, name);
+        announce(unit, EventKind::ToolUpdated, kind, name);
     }
     Ok(touched > 0)
 }
 
-/// Removes a tool. `false` when there is none of that name.
-pub fn remove(unit: &mut UnitOfWork<'_>, name: &str) -> Result<bool, Error> {
-    let touched = unit.execute("DELETE FROM tools WHERE name = ?1", params![name])?;
+/// Removes a tool or a validation. `false` when there is none of that kind and name.
+pub fn remove(unit: &mut UnitOfWork<'_>, kind: ToolKind, name: &str) -> Result<bool, Error> {
+    let touched = unit.execute(
+        "DELETE FROM tools WHERE kind = ?1 AND name = ?2",
+        params![kind.as_str(), name],
+    )?;
     if touched > 0 {
-        announce(unit, EventKind::ToolRemoved, name);
+        announce(unit, EventKind::ToolRemoved, kind, name);
     }
     Ok(touched > 0)
 }
 
-fn announce(unit: &mut UnitOfWork<'_>, kind: EventKind, name: &str) {
+fn announce(unit: &mut UnitOfWork<'_>, event: EventKind, kind: ToolKind, name: &str) {
+    let payload = match kind {
+        ToolKind::Tool => json!({}),
+        ToolKind::Validation => json!({"kind": kind.as_str()}),
+    };
+    emit(unit, event, name, payload);
+}
+
+fn emit(unit: &mut UnitOfWork<'_>, kind: EventKind, subject: &str, payload: serde_json::Value) {
     unit.emit(NewEvent {
         kind,
-        subject: name.to_owned(),
-        payload: json!({}),
+        subject: subject.to_owned(),
+        payload,
     });
 }
 
-/// Every registered tool, by name.
-pub fn list(reader: &mut dyn Reader) -> Result<Vec<StoredTool>, Error> {
+macro_rules! columns {
+    () => {
+        "kind, name, definition, source, version, created_at, updated_at"
+    };
+}
+
+/// Every registered tool or validation, by name.
+pub fn list(reader: &mut dyn Reader, kind: ToolKind) -> Result<Vec<StoredTool>, Error> {
     reader
         .query(
-            "SELECT name, definition, source, version, created_at, updated_at FROM tools ORDER BY name",
-            &[],
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM tools WHERE kind = ?1 ORDER BY name"
+            ),
+            params![kind.as_str()],
         )?
         .into_iter()
         .map(read)
         .collect()
 }
 
-/// One registered tool.
+/// What is registered under a name.
 pub fn get(reader: &mut dyn Reader, name: &str) -> Result<Option<StoredTool>, Error> {
     reader
         .query_first(
-            "SELECT name, definition, source, version, created_at, updated_at FROM tools WHERE name = ?1",
+            concat!("SELECT ", columns!(), " FROM tools WHERE name = ?1"),
             params![name],
         )?
         .map(read)
@@ -122,7 +173,7 @@ pub fn allow_always(unit: &mut UnitOfWork<'_>, rule: &str) -> Result<bool, Error
         params![rule, now],
     )?;
     if touched > 0 {
-        announce(unit, EventKind::PermissionGranted, rule);
+        emit(unit, EventKind::PermissionGranted, rule, json!({}));
     }
     Ok(touched > 0)
 }
@@ -134,7 +185,7 @@ pub fn forget_rule(unit: &mut UnitOfWork<'_>, rule: &str) -> Result<bool, Error>
         params![rule],
     )?;
     if touched > 0 {
-        announce(unit, EventKind::PermissionRevoked, rule);
+        emit(unit, EventKind::PermissionRevoked, rule, json!({}));
     }
     Ok(touched > 0)
 }
