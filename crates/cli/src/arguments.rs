@@ -1,6 +1,7 @@
 //! The command line as a tree of commands, with the help people read.
 
 mod actor;
+mod automation;
 mod mcp;
 mod model;
 mod project;
@@ -20,6 +21,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::actor::{
     Actor, ActorContext, ActorRun, Drawing, RoleName, RunGround, WhichContext,
 };
+pub(crate) use self::automation::AutomationProfile;
 pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
 pub(crate) use self::project::{Project, ProjectCreate};
@@ -158,6 +160,9 @@ pub(crate) enum Command {
     /// See how careful tools are made to be, and by whom
     #[command(subcommand, alias = "safety-profile")]
     Safety(Safety),
+    /// Say how much plans do by themselves, and where they ask
+    #[command(subcommand)]
+    AutomationProfile(AutomationProfile),
     /// Print the JSON schema of a file that the program reads, for editors
     #[command(after_help = "Example:
   agents schema tool > tool.schema.json

@@ -7,6 +7,7 @@
 //! [`ToolService`] what may be called in them, [`SkillService`] what belongs together of that, [`TurnService`] answers questions with all of it.
 
 mod actor;
+mod automation;
 mod lease;
 mod mcp;
 mod plan;
@@ -25,6 +26,9 @@ pub use actor::{
     ActorError, ActorService, ActorText, ActorWorld, AddedActor, Bundle, ContextService,
     ContextServiceError, ExportedContext, ExportedMessage, FoundActor, IsModel, RegisteredActor,
     Supplies, read_context,
+};
+pub use automation::{
+    AddedProfile, AutomationError, AutomationService, RegisteredProfile, automation_profile_schema,
 };
 pub use lease::{HeldLease, LeaseError, LeaseService};
 pub use mcp::{AddedServer, McpService, McpServiceError, RegisteredServer, hide_secrets};
