@@ -2,6 +2,7 @@
 
 mod action;
 mod actor;
+mod automation;
 mod invariant;
 mod mcp;
 mod model;
@@ -23,6 +24,7 @@ pub(crate) use self::action::Action;
 pub(crate) use self::actor::{
     Actor, ActorContext, ActorRun, Drawing, RoleName, RunGround, WhichContext,
 };
+pub(crate) use self::automation::AutomationProfile;
 pub(crate) use self::invariant::{Invariant, InvariantPlaces};
 pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
@@ -168,6 +170,9 @@ pub(crate) enum Command {
     /// See how careful tools are made to be, and by whom
     #[command(subcommand, alias = "safety-profile")]
     Safety(Safety),
+    /// Say how much plans do by themselves, and where they ask
+    #[command(subcommand)]
+    AutomationProfile(AutomationProfile),
     /// Print the JSON schema of a file that the program reads, for editors
     #[command(after_help = "Example:
   agents schema tool > tool.schema.json

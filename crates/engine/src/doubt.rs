@@ -14,7 +14,10 @@ pub(crate) const NOT_DONE: &str = "it was not done, leave it";
 
 /// Whether a question is about such a call.
 pub(crate) fn is_doubt(question: &Question<'_>) -> bool {
-    question.options.first().is_some_and(|option| option == AGAIN)
+    question
+        .options
+        .first()
+        .is_some_and(|option| option == AGAIN)
         && question.options.get(1).is_some_and(|option| option == DONE)
 }
 

@@ -9,6 +9,7 @@
 
 mod action;
 mod actor;
+mod automation;
 mod doubt;
 mod invariant;
 mod lease;
@@ -24,6 +25,7 @@ mod skill;
 mod sync;
 mod tool;
 mod turn;
+mod validation;
 mod watch;
 
 pub use action::{
@@ -34,13 +36,21 @@ pub use actor::{
     ContextServiceError, ExportedContext, ExportedMessage, FoundActor, IsModel, RegisteredActor,
     Supplies, read_context,
 };
+pub use automation::{
+    AddedProfile, AutomationError, AutomationService, RegisteredProfile, automation_profile_schema,
+};
 pub use invariant::{
     ActionRules, EffectiveQuery, InvariantError, InvariantQuery, InvariantService, InvariantTarget,
     NewInvariant,
 };
 pub use lease::{HeldLease, LeaseError, LeaseService};
 pub use mcp::{AddedServer, McpService, McpServiceError, RegisteredServer, hide_secrets};
-pub use plan::{ContextError, OpenChangeset, PlanExecutionContext};
+pub use plan::{
+    ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, OpenChangeset,
+    PROMPTS, PlanDefaults, PlanError, PlanExecutionContext, PlanJob, PlanRollbackPreview,
+    PlanRolledBack, PlanService, PlanWatcher, PlanWorld, REVIEWER, STRATEGIST, UseAction,
+    built_in_actors,
+};
 pub use process::{Liveness, current_owner, liveness};
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};
 pub use resource::{

@@ -6,7 +6,7 @@ use cleveragents_domain::yaml::Fault;
 use cleveragents_domain::{Code, Diagnose};
 use serde_json::{Value, json};
 
-/// What is wrong with the file of a tool, of a skill or of a safety profile.
+/// What is wrong with the file of something that users define.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}:{line}:{column}: {message}", .file.display())]
 pub struct FileError {
@@ -35,6 +35,10 @@ pub enum About {
     Safety,
     /// A skill.
     Skill,
+    /// An automation profile.
+    Profile,
+    /// A validation.
+    Validation,
 }
 
 impl About {
@@ -43,6 +47,8 @@ impl About {
         match self {
             Self::Tool | Self::Safety => "docs/tools.md",
             Self::Skill => "docs/skills.md",
+            Self::Profile => "docs/automation-profiles.md",
+            Self::Validation => "docs/validations.md",
         }
     }
 }
@@ -62,6 +68,10 @@ impl Diagnose for FileError {
             (About::Safety, Kind::Rule) => Code::InvalidSafety,
             (About::Skill, Kind::Malformed) => Code::MalformedSkill,
             (About::Skill, Kind::Rule) => Code::InvalidSkill,
+            (About::Profile, Kind::Malformed) => Code::MalformedProfile,
+            (About::Profile, Kind::Rule) => Code::InvalidProfile,
+            (About::Validation, Kind::Malformed) => Code::MalformedValidation,
+            (About::Validation, Kind::Rule) => Code::InvalidValidation,
         }
     }
 

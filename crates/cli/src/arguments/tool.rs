@@ -261,4 +261,6 @@ pub(crate) enum SchemaOf {
     ResourceType,
     /// The file of a safety profile, for --safety and `safety.profile`
     Safety,
+    /// The file of an automation profile, for `automation-profile add`
+    AutomationProfile,
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod action;
 pub(crate) mod actor;
+pub(crate) mod automation;
 pub(crate) mod chat;
 pub(crate) mod cleanup;
 pub(crate) mod config;
@@ -35,8 +36,9 @@ use cleveragents_domain::Code;
 use serde_json::json;
 
 use crate::arguments::{
-    Action, Actor, ActorContext, Arguments, Cleanup, Command, Config, Db, Invariant, Mcp, Model,
-    ModelKey, Permission, Project, Resource, ResourceType, Run, Safety, Session, Tool,
+    Action, Actor, ActorContext, Arguments, AutomationProfile, Cleanup, Command, Config, Db,
+    Invariant, Mcp, Model, ModelKey, Permission, Project, Resource, ResourceType, Run, Safety,
+    Session, Tool,
 };
 use crate::context::Context;
 use crate::output::{CommandError, Report};
@@ -137,6 +139,10 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Permission(Permission::Remove { .. }) => "permission remove",
         Command::Safety(Safety::List) => "safety list",
         Command::Safety(Safety::Show { .. }) => "safety show",
+        Command::AutomationProfile(AutomationProfile::Add { .. }) => "automation-profile add",
+        Command::AutomationProfile(AutomationProfile::List { .. }) => "automation-profile list",
+        Command::AutomationProfile(AutomationProfile::Show { .. }) => "automation-profile show",
+        Command::AutomationProfile(AutomationProfile::Remove { .. }) => "automation-profile remove",
         Command::Schema { .. } => "schema",
         Command::Db(Db::Status) => "db status",
         Command::Db(Db::Upgrade) => "db upgrade",
@@ -175,6 +181,7 @@ pub(crate) fn run(
         Command::Skill(command) => skill::run(context, command)?,
         Command::Permission(command) => permission::run(context, &command)?,
         Command::Safety(command) => safety::run(context, &command)?,
+        Command::AutomationProfile(command) => automation::run(context, &command)?,
         Command::Schema { of } => return schema::run(of).map(|()| None),
         Command::Db(command) => db::run(context, &command)?,
         Command::Cleanup(command) => cleanup::run(context, &command)?,
@@ -263,6 +270,25 @@ pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
         (_, false) => "s",
     };
     format!("{count} {noun}{ending}")
+}
+
+/// Which names a list shows: those that match the regular expression of the command line.
+pub(crate) fn name_filter(
+    pattern: Option<&str>,
+) -> Result<impl Fn(&str) -> bool + use<>, CommandError> {
+    let pattern = pattern.map(regex::Regex::new).transpose();
+    let pattern = pattern.map_err(|error| {
+        CommandError::usage("the regular expression cannot be read")
+            .caused_by(&error)
+            .with_hint(
+                "write one such as '^local/'; put a backslash before a sign that is meant as such",
+            )
+    })?;
+    Ok(move |name: &str| {
+        pattern
+            .as_ref()
+            .is_none_or(|pattern| pattern.is_match(name))
+    })
 }
 
 pub(crate) const fn yes_no(answer: bool) -> &'static str {

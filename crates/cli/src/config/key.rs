@@ -1,6 +1,6 @@
 //! The registry: every configuration key there is, its type, its default and where it may be set.
 
-use cleveragents_domain::Name;
+use cleveragents_domain::{AutomationProfile, Name};
 use cleveragents_models::ModelName;
 use cleveragents_tools::ToolPattern;
 
@@ -14,8 +14,8 @@ use crate::output::Format;
 pub enum Kind {
     /// A URL, in which a password is hidden when it is shown.
     Url,
-    /// A name as given to things: `[[server:]namespace/]name`.
-    Name,
+    /// An automation profile: one of the program's, or `namespace/name` for one that is registered.
+    Profile,
     /// A name of an actor.
     Actor,
     /// A name of a model: `PROVIDER/MODEL`.
@@ -169,7 +169,12 @@ impl Key {
                 }
                 false
             }
-            Kind::Name | Kind::Actor => text.parse::<Name>().is_ok(),
+            Kind::Actor => text.parse::<Name>().is_ok(),
+            // What is registered cannot be asked here: a change must work without the database.
+            Kind::Profile => {
+                AutomationProfile::find_built_in(text).is_some()
+                    || (text.contains('/') && text.parse::<Name>().is_ok())
+            }
             Kind::Model => text.parse::<ModelName>().is_ok(),
             Kind::Models => models(text).is_some(),
             Kind::Choice(words) => words.contains(&text),
@@ -211,7 +216,13 @@ impl Key {
     pub fn allowed(&self) -> String {
         match self.kind {
             Kind::Url => "a URL such as sqlite:///path or postgres://user@host/name".to_owned(),
-            Kind::Name => "a name such as supervised or team/careful".to_owned(),
+            Kind::Profile => {
+                let names: Vec<&str> = AutomationProfile::built_in_names().collect();
+                format!(
+                    "one of {}, or a registered one such as team/careful",
+                    names.join(", ")
+                )
+            }
             Kind::Actor => "an actor such as local/helper or openai/gpt-5.1".to_owned(),
             Kind::Model => "PROVIDER/MODEL, such as openai/gpt-5.1".to_owned(),
             Kind::Models => "names of models with commas between them".to_owned(),
@@ -242,7 +253,7 @@ impl Key {
                 Kind::Flag => return "false".to_owned(),
                 Kind::Choice(words) => words.first().copied().unwrap_or_default(),
                 Kind::Url => "sqlite:///path/to/cleveragents.db",
-                Kind::Name => "team/careful",
+                Kind::Profile => "team/careful",
                 Kind::Actor => "local/helper",
                 Kind::Model | Kind::Models => "openai/gpt-5.1",
                 Kind::Tools => "builtin/shell,local/*",

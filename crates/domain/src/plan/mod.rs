@@ -8,7 +8,9 @@ mod strategy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Action, AutomationProfile, Confidence, DecisionId, PlanId, Timestamp, TokenUsage, Version};
+use crate::{
+    Action, AutomationProfile, Confidence, DecisionId, PlanId, Timestamp, TokenUsage, Version,
+};
 
 pub use decision::{ContextSnapshot, Decision, DecisionType, NewDecision};
 pub use stage::{Move, PlanPhase, PlanStage};

@@ -1,8 +1,6 @@
 //! Apply: everything a plan did is carried to the real resources at once, or nothing is.
 
-use cleveragents_domain::{
-    Move, Plan, PlanStage, SandboxState, ValidationMode,
-};
+use cleveragents_domain::{Move, Plan, PlanStage, SandboxState, ValidationMode};
 use cleveragents_store::plans::Along;
 use cleveragents_store::{leases, plans, validations};
 use serde_json::{Value, json};
@@ -68,7 +66,11 @@ impl PlanService {
         if view.sandbox.state != SandboxState::Applied {
             return self.get(id);
         }
-        let report = view.sandbox.result.as_deref().map(serde_json::from_str::<Value>);
+        let report = view
+            .sandbox
+            .result
+            .as_deref()
+            .map(serde_json::from_str::<Value>);
         let report = report.and_then(Result::ok).unwrap_or_default();
         let fence = (lease.subject().clone(), lease.token());
         let along = Along {
@@ -148,7 +150,12 @@ impl Drive<'_> {
         let plan = self.processing(plan)?;
         let request = ApplyRequest {
             landing: self.options.landing,
-            message: Some(self.options.message.clone().unwrap_or_else(|| message(&plan))),
+            message: Some(
+                self.options
+                    .message
+                    .clone()
+                    .unwrap_or_else(|| message(&plan)),
+            ),
         };
         let applied = match self.service.sandboxes.apply(open, &request) {
             Ok(applied) => applied,
@@ -195,8 +202,5 @@ fn message(plan: &Plan) -> String {
     } else {
         title
     };
-    format!(
-        "{title}\n\nPlan: {}\nAction: {}\n",
-        plan.id, plan.action
-    )
+    format!("{title}\n\nPlan: {}\nAction: {}\n", plan.id, plan.action)
 }

@@ -56,10 +56,22 @@ fn file(whole: &str, name: &str, prompt: &str) -> Value {
         "limits": {"max_model_calls": 200},
     });
     let (description, role, format) = match name {
-        "strategist" => ("Thinks plans out", "strategy", Some(("strategy", strategy_schema()))),
+        "strategist" => (
+            "Thinks plans out",
+            "strategy",
+            Some(("strategy", strategy_schema())),
+        ),
         "executor" => ("Carries plans out", "execution", None),
-        "reviewer" => ("Judges whether plans are done", "review", Some(("review", review_schema()))),
-        _ => ("Says what plans will take", "estimation", Some(("estimate", estimate_schema()))),
+        "reviewer" => (
+            "Judges whether plans are done",
+            "review",
+            Some(("review", review_schema())),
+        ),
+        _ => (
+            "Says what plans will take",
+            "estimation",
+            Some(("estimate", estimate_schema())),
+        ),
     };
     file["description"] = description.into();
     file["role_hint"] = role.into();

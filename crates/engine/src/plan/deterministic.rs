@@ -135,9 +135,15 @@ mod tests {
             arguments("replace `1` with `2` in `f`"),
             json!({"path": "f", "edits": [{"old_text": "1", "new_text": "2"}]})
         );
-        assert_eq!(arguments("move `a` to `b`"), json!({"from": "a", "to": "b"}));
+        assert_eq!(
+            arguments("move `a` to `b`"),
+            json!({"from": "a", "to": "b"})
+        );
         assert_eq!(arguments("call `t/x` with `{\"a\": 1}`"), json!({"a": 1}));
-        assert_eq!(item("check `make test`"), Ok(Item::Check("make test".to_owned())));
+        assert_eq!(
+            item("check `make test`"),
+            Ok(Item::Check("make test".to_owned()))
+        );
         for words in ["the tests pass", "`x` is gone", "run it", "run `a"] {
             assert_eq!(item(words), Ok(Item::Words), "{words}");
         }
@@ -148,7 +154,8 @@ mod tests {
     #[test]
     fn a_definition_without_instructions_is_no_strategy() {
         assert!(strategy("- the tests pass").is_err());
-        let steps = strategy("- run `a`\n- it is good\n- check `b`\n- run `c`").expect("a strategy");
+        let steps =
+            strategy("- run `a`\n- it is good\n- check `b`\n- run `c`").expect("a strategy");
         let titles: Vec<&str> = steps.steps.iter().map(|step| step.title.as_str()).collect();
         assert_eq!(titles, ["run `a`", "run `c`"]);
     }

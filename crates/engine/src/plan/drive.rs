@@ -90,12 +90,7 @@ impl Drive<'_> {
     }
 
     /// Moves the plan.
-    pub(super) fn advance(
-        &self,
-        plan: &Plan,
-        way: Move,
-        along: Along,
-    ) -> Result<Plan, PlanError> {
+    pub(super) fn advance(&self, plan: &Plan, way: Move, along: Along) -> Result<Plan, PlanError> {
         let id = plan.id;
         let moved = self.write(move |unit| plans::advance(unit, id, way, &along))?;
         let moved = moved.ok_or_else(|| PlanError::NotReady {
@@ -119,7 +114,11 @@ impl Drive<'_> {
     }
 
     /// Takes the plan as far as it goes. `consent` is the phase that a person asked for.
-    pub(super) fn go(&self, mut plan: Plan, mut consent: Option<PlanPhase>) -> Result<Plan, PlanError> {
+    pub(super) fn go(
+        &self,
+        mut plan: Plan,
+        mut consent: Option<PlanPhase>,
+    ) -> Result<Plan, PlanError> {
         loop {
             if self.cancel.is_cancelled() {
                 return Err(self.stopped(&plan)?);
@@ -154,8 +153,7 @@ impl Drive<'_> {
                 PlanStage::ExecuteComplete => {
                     let guards = plan.made_with.profile.snapshot.guards.as_ref();
                     let must_ask = guards.is_some_and(|guards| guards.require_approval_for_apply);
-                    let may = is_asked(PlanPhase::Apply)
-                        || self.may_apply(&plan, must_ask)?;
+                    let may = is_asked(PlanPhase::Apply) || self.may_apply(&plan, must_ask)?;
                     if !may {
                         return self.service.get(plan.id);
                     }
@@ -188,10 +186,10 @@ impl Drive<'_> {
         let mut asking = plan.clone();
         // The guard asks whatever the threshold says.
         asking.made_with.profile.snapshot.thresholds =
-            cleveragents_domain::AutomationProfile::find_built_in("manual")
-                .map_or(asking.made_with.profile.snapshot.thresholds.clone(), |manual| {
-                    manual.thresholds
-                });
+            cleveragents_domain::AutomationProfile::find_built_in("manual").map_or(
+                asking.made_with.profile.snapshot.thresholds.clone(),
+                |manual| manual.thresholds,
+            );
         self.may(&asking, AutomationGate::SelectTool, "apply")
     }
 
@@ -267,7 +265,11 @@ impl Drive<'_> {
     }
 
     /// Has an actor do something, or takes what it did before. Gives what it answered.
-    pub(super) fn perform(&self, plan: &Plan, task: &Task<'_>) -> Result<Result<Value, Stop>, PlanError> {
+    pub(super) fn perform(
+        &self,
+        plan: &Plan,
+        task: &Task<'_>,
+    ) -> Result<Result<Value, Stop>, PlanError> {
         let id = plan.id.run(task.key);
         let service = &self.service.runs;
         let known = match service.get(id) {
@@ -282,13 +284,18 @@ impl Drive<'_> {
             return Ok(Ok(result["output"].clone()));
         }
         let (actor, bundle, hash) = match &task.who {
-            Who::Call(call) => (Arc::new(of_call(call)), json!({"call": call}), String::new()),
+            Who::Call(call) => (
+                Arc::new(of_call(call)),
+                json!({"call": call}),
+                String::new(),
+            ),
             Who::Actor(name) => match &known {
                 Some(_) => {
-                    let bundle: Bundle = serde_json::from_value(
-                        service.definitions(id).map_err(PlanError::of)?,
-                    )
-                    .map_err(|error| Error::stored("the files of a run", error.to_string()))?;
+                    let bundle: Bundle =
+                        serde_json::from_value(service.definitions(id).map_err(PlanError::of)?)
+                            .map_err(|error| {
+                                Error::stored("the files of a run", error.to_string())
+                            })?;
                     (self.world.bundled(&bundle)?, Value::Null, String::new())
                 }
                 None => {
@@ -389,11 +396,12 @@ fn why_stopped(why: &RunError, open: Option<Waiting>) -> Stop {
         })),
         other => Stop::Failed {
             message: other.to_string(),
-            code: cleveragents_domain::Diagnose::code(other).as_str().to_owned(),
+            code: cleveragents_domain::Diagnose::code(other)
+                .as_str()
+                .to_owned(),
             is_transient: match other {
                 RunError::Node { failure, .. } => {
-                    matches!(failure.kind, FailureKind::Timeout)
-                        || is_passing(&failure.message)
+                    matches!(failure.kind, FailureKind::Timeout) || is_passing(&failure.message)
                 }
                 _ => false,
             },
@@ -405,8 +413,17 @@ fn why_stopped(why: &RunError, open: Option<Waiting>) -> Stop {
 fn is_passing(message: &str) -> bool {
     let message = message.to_lowercase();
     [
-        "rate limit", "overloaded", "asks to wait", "timed out", "timeout", "took too long",
-        "cannot be reached", "was cut", "503", "529", "502",
+        "rate limit",
+        "overloaded",
+        "asks to wait",
+        "timed out",
+        "timeout",
+        "took too long",
+        "cannot be reached",
+        "was cut",
+        "503",
+        "529",
+        "502",
     ]
     .iter()
     .any(|sign| message.contains(sign))

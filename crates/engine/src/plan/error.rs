@@ -204,13 +204,13 @@ impl Diagnose for PlanError {
                 Waiting::Doubt { .. } => format!(
                     "`agents plan execute {plan} --redo` makes it again, `--skip` takes it for done"
                 ),
-                Waiting::Guidance { .. } => format!(
-                    "`agents plan prompt {plan} TEXT`, then `agents plan execute {plan}`"
-                ),
+                Waiting::Guidance { .. } => {
+                    format!("`agents plan prompt {plan} TEXT`, then `agents plan execute {plan}`")
+                }
             }),
-            Self::Preflight { plan, .. } => Some(format!(
-                "mend that and run `agents plan execute {plan}`"
-            )),
+            Self::Preflight { plan, .. } => {
+                Some(format!("mend that and run `agents plan execute {plan}`"))
+            }
             Self::Invariant { plan, .. } => Some(format!(
                 "change the strategy with `agents plan edit {plan}`, tell it with `agents plan prompt {plan} TEXT`, \
                  or remove the invariant: `agents invariant list`"
@@ -222,9 +222,10 @@ impl Diagnose for PlanError {
             Self::NothingToApply(plan) => Some(format!(
                 "`agents plan apply {plan} --allow-empty` ends it as applied all the same"
             )),
-            Self::Stopped { plan, is_over: false } => {
-                Some(format!("go on with `agents plan execute {plan}`"))
-            }
+            Self::Stopped {
+                plan,
+                is_over: false,
+            } => Some(format!("go on with `agents plan execute {plan}`")),
             Self::Stopped { is_over: true, .. } => {
                 Some("make a new one with `agents plan use ACTION PROJECT`".to_owned())
             }
@@ -232,7 +233,8 @@ impl Diagnose for PlanError {
                 Some("make a new plan with `agents plan use ACTION PROJECT`".to_owned())
             }
             Self::Strategy { .. } => Some(
-                "`agents plan show PLAN --as markdown` prints the present one in the right form".to_owned(),
+                "`agents plan show PLAN --as markdown` prints the present one in the right form"
+                    .to_owned(),
             ),
             Self::Rollback { plan, .. } => Some(format!(
                 "`agents plan checkpoint list {plan}` shows to what it can be taken back"

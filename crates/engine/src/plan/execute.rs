@@ -64,11 +64,10 @@ impl Drive<'_> {
                 self.advance(&plan, Move::Retry, along)
             }
             (PlanPhase::Apply, _) => Ok(plan),
-            (_, PlanStage::StrategizeErrored) => {
-                self.advance(&plan, Move::Retry, Along::default())
-            }
+            (_, PlanStage::StrategizeErrored) => self.advance(&plan, Move::Retry, Along::default()),
             (_, PlanStage::ExecuteErrored) => {
-                self.watcher.note("steps that were done are kept; what failed is tried again");
+                self.watcher
+                    .note("steps that were done are kept; what failed is tried again");
                 self.advance(&plan, Move::Retry, Along::default())
             }
             (_, PlanStage::ExecuteComplete) if !self.has_open_guidance(&plan)? => Ok(plan),
@@ -238,7 +237,8 @@ impl Drive<'_> {
                     let may_try = is_transient
                         && tries < profile.max_retries
                         && matches!(
-                            self.service.pass(plan, AutomationGate::ModifyConfig, "retry")?,
+                            self.service
+                                .pass(plan, AutomationGate::ModifyConfig, "retry")?,
                             Passage::Open
                         );
                     let more = json!({
@@ -249,8 +249,10 @@ impl Drive<'_> {
                         return self.step_failed(plan, piece, record, workspace, &message, more);
                     }
                     tries += 1;
-                    self.watcher
-                        .note(&format!("`{}` is tried again ({tries}): {message}", piece.title));
+                    self.watcher.note(&format!(
+                        "`{}` is tried again ({tries}): {message}",
+                        piece.title
+                    ));
                     self.recover(plan, piece, tries, &message)?;
                 }
             }
@@ -258,7 +260,13 @@ impl Drive<'_> {
     }
 
     /// Writes down that something is tried again.
-    fn recover(&self, plan: &Plan, piece: &Piece<'_>, tries: u32, message: &str) -> Result<(), PlanError> {
+    fn recover(
+        &self,
+        plan: &Plan,
+        piece: &Piece<'_>,
+        tries: u32,
+        message: &str,
+    ) -> Result<(), PlanError> {
         let (Some(root), id) = (plan.decision_root, plan.id) else {
             return Ok(());
         };
@@ -340,7 +348,9 @@ impl Drive<'_> {
         let redactor = self.world.redactor();
         let end = StepEnd {
             state: StepState::Done,
-            summary: redactor.text(&shortened(said, LONGEST_SUMMARY)).into_owned(),
+            summary: redactor
+                .text(&shortened(said, LONGEST_SUMMARY))
+                .into_owned(),
             position: workspace.position(),
             decision: decision.as_ref().map(|decision| decision.id),
         };
@@ -360,8 +370,11 @@ impl Drive<'_> {
             plan_steps::current(unit, id, &path)?
                 .ok_or_else(|| cleveragents_store::Error::stored("a step of a plan", "is missing"))
         })?;
-        self.watcher
-            .step_ended(piece.title, record.summary.as_deref().unwrap_or_default(), true);
+        self.watcher.step_ended(
+            piece.title,
+            record.summary.as_deref().unwrap_or_default(),
+            true,
+        );
         self.watcher.taken(&self.service.get(id)?);
         Ok(record)
     }
@@ -524,7 +537,10 @@ impl Drive<'_> {
                 }
             }
             let number = fixes + 1;
-            let title = format!("Mend what was found ({number} of {})", profile.validation_retries);
+            let title = format!(
+                "Mend what was found ({number} of {})",
+                profile.validation_retries
+            );
             self.watcher.note(&title);
             let piece = Piece {
                 path: format!("fix/{}/{number}", plan.attempt),
@@ -565,16 +581,20 @@ impl Drive<'_> {
     fn exhausted(&self, plan: &Plan, message: &str, fixes: u64) -> Result<Plan, PlanError> {
         let may_revise = plan.reversions < REVERSION_LIMIT
             && matches!(
-                self.service.pass(plan, AutomationGate::DeleteContent, "revise")?,
+                self.service
+                    .pass(plan, AutomationGate::DeleteContent, "revise")?,
                 Passage::Open
             );
         if may_revise {
-            self.watcher.note("the strategy is made anew with what was found");
+            self.watcher
+                .note("the strategy is made anew with what was found");
             let id = plan.id;
             let mut error = Map::new();
             error.insert("message".to_owned(), message.into());
             self.write(move |unit| plans::merge_error(unit, id, &error))?;
-            return self.service.revert_held(&self.service.get(id)?, message, self.lease);
+            return self
+                .service
+                .revert_held(&self.service.get(id)?, message, self.lease);
         }
         let message = format!("{message}. It was mended {fixes} times, which is the most");
         let more = json!({"validation_attempts": fixes + 1});

@@ -54,7 +54,11 @@ impl PlanService {
         Ok(ConfidenceInputs {
             succeeded,
             ended,
-            familiarity: if familiarity == u64::MAX { 0 } else { familiarity },
+            familiarity: if familiarity == u64::MAX {
+                0
+            } else {
+                familiarity
+            },
             files: strategy
                 .map(|strategy| strategy.files().len() as u64)
                 .filter(|count| *count > 0),

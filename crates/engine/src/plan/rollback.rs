@@ -110,8 +110,7 @@ impl PlanService {
             leases::require(unit, &fence.0, fence.1)?;
             plan_steps::begin_rollback(unit, id, number, &before)
         })?;
-        self.finish_rollback(id, &lease)?
-            .ok_or_else(|| over(&plan))
+        self.finish_rollback(id, &lease)?.ok_or_else(|| over(&plan))
     }
 
     /// Takes the last rollback back.
@@ -128,7 +127,11 @@ impl PlanService {
         let all = self
             .engine
             .read(|reader| plan_steps::rollbacks(reader, id))?;
-        let Some(last) = all.iter().rev().find(|one| one.state == RollbackState::Done) else {
+        let Some(last) = all
+            .iter()
+            .rev()
+            .find(|one| one.state == RollbackState::Done)
+        else {
             return Err(refused("it was not taken back"));
         };
         let steps = self.engine.read(|reader| plan_steps::of_plan(reader, id))?;
@@ -143,8 +146,7 @@ impl PlanService {
             leases::require(unit, &fence.0, fence.1)?;
             plan_steps::set_rollback(unit, id, number, RollbackState::Redoing, None)
         })?;
-        self.finish_rollback(id, &lease)?
-            .ok_or_else(|| over(&plan))
+        self.finish_rollback(id, &lease)?.ok_or_else(|| over(&plan))
     }
 
     /// Ends a rollback or redo that was begun, by this process or one that died.
@@ -240,7 +242,9 @@ impl PlanService {
             Err(crate::sandbox::SandboxError::NothingToRedo(_)) => None,
             Err(error) => return Err(error.into()),
         };
-        let stage = rollback.before["stage"].as_str().and_then(PlanStage::from_stored);
+        let stage = rollback.before["stage"]
+            .as_str()
+            .and_then(PlanStage::from_stored);
         let (id, number) = (plan.id, rollback.number);
         let fence = (lease.subject().clone(), lease.token());
         let undone = self.engine.write(move |unit| {
@@ -261,7 +265,9 @@ impl PlanService {
         Ok(PlanRolledBack {
             plan: self.get(id)?,
             checkpoint,
-            paths: forward.map(|forward| paths(&forward.changes)).unwrap_or_default(),
+            paths: forward
+                .map(|forward| paths(&forward.changes))
+                .unwrap_or_default(),
             undone,
         })
     }

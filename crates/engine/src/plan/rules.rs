@@ -9,7 +9,14 @@ pub(super) struct PathRule {
     patterns: Vec<String>,
 }
 
-const FORBIDDING: [&str; 6] = ["never", "do not", "don't", "must not", "no plan may", "nobody may"];
+const FORBIDDING: [&str; 6] = [
+    "never",
+    "do not",
+    "don't",
+    "must not",
+    "no plan may",
+    "nobody may",
+];
 const CHANGING: [&str; 8] = [
     "change", "touch", "modify", "edit", "delete", "remove", "write", "rename",
 ];
@@ -64,7 +71,11 @@ mod tests {
         for path in ["dbx", "src/db.rs", "Cargo.toml"] {
             assert!(!rule.forbids(path), "{path}");
         }
-        assert!(PathRule::of("do not touch `migrations/`").expect("a rule").forbids("migrations/1.sql"));
+        assert!(
+            PathRule::of("do not touch `migrations/`")
+                .expect("a rule")
+                .forbids("migrations/1.sql")
+        );
         for words in ["keep `db` fast", "never change your mind", "never touch `a"] {
             assert_eq!(PathRule::of(words), None, "{words}");
         }
@@ -72,7 +83,10 @@ mod tests {
 
     #[test]
     fn a_command_is_named_between_backticks() {
-        assert_eq!(command("Check `make lint` always"), Some("make lint".to_owned()));
+        assert_eq!(
+            command("Check `make lint` always"),
+            Some("make lint".to_owned())
+        );
         assert_eq!(command("the lint is clean"), None);
     }
 }

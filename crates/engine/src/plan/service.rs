@@ -30,8 +30,8 @@ use crate::resource::ResourceService;
 use crate::run::{Doubt, RunService};
 use crate::sandbox::{SandboxService, Target};
 use crate::session::SessionService;
-use crate::watch::Watch;
 use crate::validation::{InEffect, ValidationService};
+use crate::watch::Watch;
 
 /// Variables that files ask for.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -154,7 +154,10 @@ impl PlanService {
             if links.is_empty() {
                 return Err(PlanError::EmptyProject(project.name.to_string()));
             }
-            if projects.iter().any(|known| known.name == project.name.to_string()) {
+            if projects
+                .iter()
+                .any(|known| known.name == project.name.to_string())
+            {
                 return Err(PlanError::Usage(format!(
                     "the project `{}` is named twice",
                     project.name
@@ -168,7 +171,9 @@ impl PlanService {
             });
         }
         if projects.is_empty() {
-            return Err(PlanError::Usage("a plan needs a project to work on".to_owned()));
+            return Err(PlanError::Usage(
+                "a plan needs a project to work on".to_owned(),
+            ));
         }
         let (name, source) = match (&request.profile, &action.automation_profile, of_projects) {
             (Some(name), ..) => (name.clone(), "CLI flag"),
@@ -194,7 +199,11 @@ impl PlanService {
             read_only: action.read_only || request.read_only,
             max_cost_micro_usd: request.max_cost.map(|cost| cost.0),
             action: Some(Action {
-                invariants: action.invariants.iter().map(|text| rendered(text)).collect(),
+                invariants: action
+                    .invariants
+                    .iter()
+                    .map(|text| rendered(text))
+                    .collect(),
                 ..action.clone()
             }),
         };
@@ -206,7 +215,12 @@ impl PlanService {
             name: Some(format!("local/{word}-{}", short.get(..8).unwrap_or(&short))),
             action: action.name.clone(),
             above: None,
-            description: rendered(action.long_description.as_ref().unwrap_or(&action.description)),
+            description: rendered(
+                action
+                    .long_description
+                    .as_ref()
+                    .unwrap_or(&action.description),
+            ),
             definition_of_done: rendered(&action.definition_of_done),
             made_with,
         };
@@ -214,38 +228,50 @@ impl PlanService {
         for text in &request.invariants {
             own.push(invariants::NewInvariant {
                 id: cleveragents_domain::InvariantId::generate(),
-                text: cleveragents_domain::Invariant::checked_text(text).map_err(PlanError::of)?,
+                text: cleveragents_domain::Invariant::checked_text(text).map_err(|error| {
+                    PlanError::of(crate::invariant::InvariantError::from(error))
+                })?,
                 scope: cleveragents_domain::InvariantScope::Plan,
                 source_name: Some(id.to_string()),
                 non_overridable: false,
             });
         }
         let is_used_up = !action.reusable;
-        self.engine.write(move |unit| {
-            if is_used_up
-                && !definitions::archive(unit, definitions::DefinitionKind::Action, &new.action)?
-            {
-                // Another plan was faster.
-                return Ok::<_, PlanError>(false);
-            }
-            plans::insert(unit, &new)?;
-            for invariant in &own {
-                invariants::insert(unit, invariant)?;
-            }
-            Ok(true)
-        })
-        .and_then(|is_made| {
-            if is_made {
-                self.get(id)
-            } else {
-                Err(PlanError::of(crate::action::ActionError::Archived(action.name.clone())))
-            }
-        })
+        self.engine
+            .write(move |unit| {
+                if is_used_up
+                    && !definitions::archive(
+                        unit,
+                        definitions::DefinitionKind::Action,
+                        &new.action,
+                    )?
+                {
+                    // Another plan was faster.
+                    return Ok::<_, PlanError>(false);
+                }
+                plans::insert(unit, &new)?;
+                for invariant in &own {
+                    invariants::insert(unit, invariant)?;
+                }
+                Ok(true)
+            })
+            .and_then(|is_made| {
+                if is_made {
+                    self.get(id)
+                } else {
+                    Err(PlanError::of(crate::action::ActionError::Archived(
+                        action.name.clone(),
+                    )))
+                }
+            })
     }
 
     /// Takes the lease of a plan, or says who has it.
     pub(super) fn take(&self, id: PlanId) -> Result<HeldLease, PlanError> {
-        match self.leases.acquire(LeaseSubject::new("plan", id), Ttl::default()) {
+        match self
+            .leases
+            .acquire(LeaseSubject::new("plan", id), Ttl::default())
+        {
             Err(LeaseError::Held { owner, .. }) => Err(PlanError::Busy {
                 plan: id,
                 owner: owner.to_string(),
@@ -483,11 +509,13 @@ impl PlanService {
             return Err(PlanError::NotReady {
                 plan: id,
                 stage: plan.stage,
-                reason: "its strategy can be changed between strategizing and executing only".to_owned(),
+                reason: "its strategy can be changed between strategizing and executing only"
+                    .to_owned(),
                 hint: format!("go back to it with `agents plan revert {id}`"),
             });
         }
-        let Some(decision) = self.said(&plan, "Which strategy?", "the strategy was edited", None) else {
+        let Some(decision) = self.said(&plan, "Which strategy?", "the strategy was edited", None)
+        else {
             return Err(PlanError::NotFound(id));
         };
         let fence = (lease.subject().clone(), lease.token());
@@ -722,7 +750,10 @@ fn guards_of(profile: &AutomationProfile) -> Result<Guards, PlanError> {
 /// Who does what: the person, the action, the configuration, the program.
 fn actors(request: &UseAction, action: &Action, defaults: &PlanDefaults) -> PlanActors {
     let chosen = |own: &Option<String>, of_action: &Option<String>, usual: &Option<String>| {
-        own.as_ref().or(of_action.as_ref()).or(usual.as_ref()).cloned()
+        own.as_ref()
+            .or(of_action.as_ref())
+            .or(usual.as_ref())
+            .cloned()
     };
     let (own, named, usual) = (&request.actors, &action.actors, &defaults.actors);
     let strategy = chosen(&own.strategy, &named.strategy, &usual.strategy);
@@ -745,7 +776,11 @@ fn actors(request: &UseAction, action: &Action, defaults: &PlanDefaults) -> Plan
     PlanActors {
         strategy,
         execution,
-        estimation: unless_none(chosen(&own.estimation, &named.estimation, &usual.estimation)),
+        estimation: unless_none(chosen(
+            &own.estimation,
+            &named.estimation,
+            &usual.estimation,
+        )),
         invariant: unless_none(chosen(&own.invariant, &named.invariant, &usual.invariant)),
         review: unless_none(review),
     }
@@ -756,7 +791,9 @@ pub(super) fn over(plan: &Plan) -> PlanError {
         plan: plan.id,
         stage: plan.stage,
         reason: "it is over".to_owned(),
-        hint: "`agents plan list` shows the others; `agents plan use ACTION PROJECT` makes a new one".to_owned(),
+        hint:
+            "`agents plan list` shows the others; `agents plan use ACTION PROJECT` makes a new one"
+                .to_owned(),
     }
 }
 

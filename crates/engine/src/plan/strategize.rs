@@ -3,8 +3,8 @@
 
 use cleveragents_domain::{
     ContentHash, ContextSnapshot, DecisionId, DecisionType, EventKind, Move, NewDecision, NewEvent,
-    Plan, PlanId, PlanPhase, PlanStage, PlanStep, PlanStrategy, Reconciled, SandboxState, StepState,
-    criteria,
+    Plan, PlanId, PlanPhase, PlanStage, PlanStep, PlanStrategy, Reconciled, SandboxState,
+    StepState, criteria,
 };
 use cleveragents_process::WhenMissing;
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
@@ -60,7 +60,9 @@ impl PlanService {
         );
         let reconciled = self.reconciled(plan)?;
         if !reconciled.effective.is_empty() {
-            text.push_str("\n# Invariants\n\nThey hold whatever else is said, and no step may break one:\n");
+            text.push_str(
+                "\n# Invariants\n\nThey hold whatever else is said, and no step may break one:\n",
+            );
             for invariant in &reconciled.effective {
                 text.push_str(&format!("- {}\n", invariant.text));
             }
@@ -89,14 +91,21 @@ impl PlanService {
             actors.invariant.as_ref(),
             actors.review.as_ref(),
         ];
-        for name in all.into_iter().flatten().filter(|name| *name != DETERMINISTIC) {
+        for name in all
+            .into_iter()
+            .flatten()
+            .filter(|name| *name != DETERMINISTIC)
+        {
             // Compiling names everything that an actor needs and that is not there.
             if let Err(error) = world.actor(name) {
                 failed.push(format!("the actor `{name}` cannot be used: {error}"));
             }
         }
         if let Err(error) = self.safety(plan) {
-            failed.push(format!("its profile `{}`: {error}", plan.made_with.profile.name));
+            failed.push(format!(
+                "its profile `{}`: {error}",
+                plan.made_with.profile.name
+            ));
         }
         match self.targets(plan) {
             Err(error) => failed.push(error.to_string()),
@@ -203,13 +212,25 @@ impl Drive<'_> {
             Ok(strategy) => strategy,
             Err(fault) => {
                 let message = format!("the strategy cannot be used: {fault}");
-                return self.fail(&plan, Move::FailStrategize, "strategy", &message, Value::Null);
+                return self.fail(
+                    &plan,
+                    Move::FailStrategize,
+                    "strategy",
+                    &message,
+                    Value::Null,
+                );
             }
         };
         let reconciled = self.service.check_invariants(&plan)?;
         if let Some(violation) = planned_violation(&reconciled, &strategy) {
             self.violated(&plan, &violation)?;
-            return self.fail(&plan, Move::FailStrategize, "invariant", &violation, Value::Null);
+            return self.fail(
+                &plan,
+                Move::FailStrategize,
+                "invariant",
+                &violation,
+                Value::Null,
+            );
         }
         let snapshot = self.snapshot(&plan, &key)?;
         let all = self.decisions(root, &told, &strategy, &snapshot);
@@ -555,15 +576,28 @@ impl Drive<'_> {
 
     /// Has it estimated what the plan will take. Nothing depends on it.
     fn estimate(&self, plan: &Plan) -> Result<Plan, PlanError> {
-        let steps = plan.strategy.as_ref().map_or(0, |strategy| strategy.steps.len());
-        let files = plan.strategy.as_ref().map_or(0, |strategy| strategy.files().len());
+        let steps = plan
+            .strategy
+            .as_ref()
+            .map_or(0, |strategy| strategy.steps.len());
+        let files = plan
+            .strategy
+            .as_ref()
+            .map_or(0, |strategy| strategy.files().len());
         let mut estimate = json!({"steps": steps, "files": files, "child_plans": 0});
         if let Some(name) = &plan.made_with.actors.estimation
             && name != DETERMINISTIC
         {
             let mut input = Map::new();
-            let text = plan.strategy.as_ref().map(PlanStrategy::to_markdown).unwrap_or_default();
-            input.insert("input".to_owned(), format!("Estimate this strategy.\n\n{text}").into());
+            let text = plan
+                .strategy
+                .as_ref()
+                .map(PlanStrategy::to_markdown)
+                .unwrap_or_default();
+            input.insert(
+                "input".to_owned(),
+                format!("Estimate this strategy.\n\n{text}").into(),
+            );
             let key = format!("estimate/{}", plan.attempt);
             let answer = self.recorded(plan, &key, "Estimate", 0, |drive| {
                 drive.perform(
@@ -713,7 +747,9 @@ fn read_told(value: &Value) -> Result<Told, String> {
         });
     }
     let items = criteria(text);
-    let is_list = text.lines().any(|line| line.trim_start().starts_with(['-', '*', '1']));
+    let is_list = text
+        .lines()
+        .any(|line| line.trim_start().starts_with(['-', '*', '1']));
     let steps = if is_list && !items.is_empty() {
         items
             .into_iter()
@@ -739,4 +775,3 @@ fn read_told(value: &Value) -> Result<Told, String> {
         decisions: Vec::new(),
     })
 }
-

@@ -187,7 +187,10 @@ impl Drive<'_> {
             .read(|reader| validations::results(reader, plan.id))?;
         let mut open: Vec<&Wanted> = Vec::new();
         for one in &wanted {
-            let known = results.iter().rev().find(|stored| one.is_about(&stored.result));
+            let known = results
+                .iter()
+                .rev()
+                .find(|stored| one.is_about(&stored.result));
             let is_good = match known {
                 Some(stored) if stored.result.passed => {
                     workspace.changed_since(stored.result.position)?.is_empty()
@@ -284,15 +287,22 @@ impl Drive<'_> {
             return Ok(Vec::new());
         };
         self.watcher.validating("review");
-        let mut prompt = "Judge whether these criteria are met by what is in the sandbox now:\n\n".to_owned();
+        let mut prompt =
+            "Judge whether these criteria are met by what is in the sandbox now:\n\n".to_owned();
         for (number, one) in (1..).zip(words) {
             prompt.push_str(&format!("{number}. {}\n", one.name()));
         }
         let changed = workspace.changed_since(0)?;
-        prompt.push_str(&format!("\nFiles that the plan changed: {}\n", changed.join(", ")));
+        prompt.push_str(&format!(
+            "\nFiles that the plan changed: {}\n",
+            changed.join(", ")
+        ));
         for finding in findings {
             let word = if finding.passed { "passed" } else { "failed" };
-            prompt.push_str(&format!("The check `{}` {word}: {}\n", finding.name, finding.message));
+            prompt.push_str(&format!(
+                "The check `{}` {word}: {}\n",
+                finding.name, finding.message
+            ));
         }
         let path = format!("review/{}/{attempt}", plan.attempt);
         let begun = Instant::now();
@@ -373,7 +383,10 @@ fn verdict(said: &Value, number: u64) -> (bool, String) {
     match of_number {
         Some(one) => (
             one["met"].as_bool().unwrap_or(false),
-            one["evidence"].as_str().unwrap_or("without a word").to_owned(),
+            one["evidence"]
+                .as_str()
+                .unwrap_or("without a word")
+                .to_owned(),
         ),
         None => (false, "the reviewer did not speak of it".to_owned()),
     }

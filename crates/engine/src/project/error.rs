@@ -3,7 +3,7 @@
 use cleveragents_domain::{Code, Diagnose, NameError, ProjectId, ProjectPartError};
 use serde_json::{Value, json};
 
-use crate::ResourceError;
+use crate::{AutomationError, ResourceError};
 
 /// A failure of the project service.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +59,9 @@ pub enum ProjectError {
     /// Something is wrong with a resource.
     #[error(transparent)]
     Resource(#[from] ResourceError),
+    /// The automation profile is not there.
+    #[error(transparent)]
+    Automation(#[from] AutomationError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] cleveragents_store::Error),
@@ -76,6 +79,7 @@ impl Diagnose for ProjectError {
             Self::AlreadyLinked { .. } => Code::ResourceAlreadyLinked,
             Self::NotLinked { .. } => Code::ResourceNotLinked,
             Self::Resource(error) => error.code(),
+            Self::Automation(error) => error.code(),
             Self::Store(error) => error.code(),
         }
     }
@@ -115,6 +119,7 @@ impl Diagnose for ProjectError {
                 ));
             }
             Self::Resource(error) => return error.hint(),
+            Self::Automation(error) => return error.hint(),
             Self::Store(error) => return error.hint(),
         };
         Some(hint.to_owned())
@@ -148,6 +153,7 @@ impl Diagnose for ProjectError {
                 json!({"project": project, "resource": resource})
             }
             Self::Resource(error) => error.details(),
+            Self::Automation(error) => error.details(),
             Self::Store(error) => error.details(),
             Self::Name(_) | Self::Part(_) => Value::Null,
         }

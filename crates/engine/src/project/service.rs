@@ -10,6 +10,7 @@ use cleveragents_store::invariants::{self, InvariantFilter};
 use cleveragents_store::{Engine, Reader, UnitOfWork, projects, resources};
 
 use super::error::ProjectError;
+use crate::automation;
 use crate::resource::find_resource;
 
 /// How many candidates an ambiguous reference is answered with.
@@ -147,6 +148,10 @@ impl ProjectService {
             resources::lock(unit)?;
             if projects::with_name(unit, &name)?.is_some() {
                 return Err(ProjectError::Exists(name.to_string()));
+            }
+            let mut rules = rules.clone();
+            if let Some(profile) = &mut rules.automation_profile {
+                *profile = automation::require(unit, profile)?;
             }
             projects::insert(unit, id, &name, &rules)?;
             for request in &links {

@@ -86,8 +86,11 @@ impl SandboxWorkspace {
 
     /// Makes a checkpoint with a label.
     pub(crate) fn mark(&self, label: &str) -> Result<CheckpointNumber, SandboxError> {
-        self.service
-            .checkpoint_recorded(&mut self.open(), CheckpointReason::BeforeExec, Some(label))
+        self.service.checkpoint_recorded(
+            &mut self.open(),
+            CheckpointReason::BeforeExec,
+            Some(label),
+        )
     }
 
     /// The paths that differ from what they were at a position of its history, each with its part.

@@ -302,7 +302,10 @@ const AFTER: [(&str, &str); 3] = [
         "path NOT LIKE 'strategize/%' AND path NOT LIKE 'estimate/%' \
          AND (state = 'running' OR coalesce(position_after, position_before) > ?2 OR started_at > ?3)",
     ),
-    ("plan_decisions", "phase <> 'strategize' AND created_at > ?3 AND ?2 >= 0"),
+    (
+        "plan_decisions",
+        "phase <> 'strategize' AND created_at > ?3 AND ?2 >= 0",
+    ),
     ("tool_invocations", "started_at > ?3 AND ?2 >= 0"),
 ];
 

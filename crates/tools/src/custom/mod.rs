@@ -16,4 +16,5 @@ pub use entries::Header;
 pub use file::read;
 pub use inline::{Inline, Override};
 pub use run::{CustomTool, Program};
+pub use scalar::{Late, resolve};
 pub use schema::schema;

@@ -13,10 +13,10 @@ use crate::capability::Environment;
 use crate::file_error::Complaint;
 
 /// A value as written, with its place; its type is known once variables are in it.
-pub(super) type Late = Spanned<Value>;
+pub type Late = Spanned<Value>;
 
 /// The value that is meant.
-pub(super) fn resolve<T: DeserializeOwned>(
+pub fn resolve<T: DeserializeOwned>(
     late: Option<Late>,
     expand: &Expand<'_>,
     expected: &str,

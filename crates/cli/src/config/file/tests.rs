@@ -47,7 +47,7 @@ fn text_of(file: &ConfigFile) -> String {
 fn legal(kind: Kind) -> &'static str {
     match kind {
         Kind::Url => "sqlite:///x.db",
-        Kind::Name | Kind::Actor => "team/careful",
+        Kind::Profile | Kind::Actor => "team/careful",
         Kind::Model | Kind::Models => "openai/gpt-5.1",
         Kind::Tools => "builtin/shell,local/*",
         Kind::Safety => "careful",

@@ -25,7 +25,7 @@ pub static DATABASE_URL: Key = Key {
 /// The automation profile.
 pub static AUTOMATION_PROFILE: Key = Key {
     name: "core.automation-profile",
-    kind: Kind::Name,
+    kind: Kind::Profile,
     default: Fallback::Text("supervised"),
     variable: "CLEVERAGENTS_AUTOMATION_PROFILE",
     scope: Scope::Project,

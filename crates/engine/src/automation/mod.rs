@@ -1,0 +1,11 @@
+//! Automation profiles: those of the program and those of the user's files.
+
+mod error;
+mod file;
+mod service;
+
+pub use error::AutomationError;
+pub use file::schema as automation_profile_schema;
+pub use service::{AddedProfile, AutomationService, RegisteredProfile};
+
+pub(crate) use service::require;
