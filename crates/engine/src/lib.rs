@@ -2,6 +2,7 @@
 //! front end.
 //!
 //! [`SessionService`] keeps conversations, [`PlanExecutionContext`] records what a plan run changes,
+//! [`PlanBook`] looks up plans,
 //! [`LeaseService`] gives one owner at a time the right to work on something, [`ResourceService`] and
 //! [`ProjectService`] keep what plans work on, [`SandboxService`] the copies in which they do,
 //! [`ToolService`] what may be called in them, [`SkillService`] what belongs together of that, [`TurnService`] answers questions with all of it.
@@ -28,7 +29,14 @@ pub use actor::{
 };
 pub use lease::{HeldLease, LeaseError, LeaseService};
 pub use mcp::{AddedServer, McpService, McpServiceError, RegisteredServer, hide_secrets};
-pub use plan::{ContextError, OpenChangeset, PlanExecutionContext};
+pub use plan::draw as draw_decisions;
+pub use plan::{
+    Alternative, BookError, ChangeStatus, ContextError, CorrectionImpact, DecisionNode,
+    DecisionTree, Explanation, FileChange, Hunk, Impact, OpenChangeset, PhaseProgress, PlanBook,
+    PlanCandidate, PlanChanges, PlanExecutionContext, PlanGuard, PlanQuery, PlanStatus,
+    PlanTrouble, ProgressState, Spent, TreeOptions, TreeSummary, Trouble, TroubleKind,
+    checkpoint_name, told, waiting_commands,
+};
 pub use process::{Liveness, current_owner, liveness};
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};
 pub use resource::{
