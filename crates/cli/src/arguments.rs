@@ -3,6 +3,7 @@
 mod actor;
 mod mcp;
 mod model;
+mod plan;
 mod project;
 mod resource;
 mod run;
@@ -22,6 +23,10 @@ pub(crate) use self::actor::{
 };
 pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
+pub(crate) use self::plan::{
+    PhaseName, PlanCheckpoint, PlanCommand, PlanList, PlanLog, PlanTree, StrategyDocument,
+    TreeDrawing,
+};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 pub(crate) use self::run::{Run, RunList, RunResume, RunStateName};
@@ -131,6 +136,9 @@ pub(crate) enum Command {
     /// Look at runs of actors step by step, go on with them, stop them
     #[command(subcommand)]
     Run(Run),
+    /// Look at plans: how far they are, what was decided, what they change
+    #[command(subcommand)]
+    Plan(PlanCommand),
     /// Keep conversations
     #[command(subcommand)]
     Session(Session),

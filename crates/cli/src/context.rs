@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_engine::{ProjectService, ResourceService, SandboxService, SessionService};
+use cleveragents_engine::{
+    PlanBook, ProjectService, ResourceService, SandboxService, SessionService,
+};
 use cleveragents_models::{Catalogue, CatalogueOptions};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
@@ -76,6 +78,11 @@ impl Context {
 
     pub(crate) fn sandboxes(&self) -> Result<SandboxService, CommandError> {
         Ok(SandboxService::new(self.engine()?, self.home.sandboxes()))
+    }
+
+    /// What can be looked up about plans.
+    pub(crate) fn plans(&self) -> Result<PlanBook, CommandError> {
+        Ok(PlanBook::new(self.engine()?, self.sandboxes()?))
     }
 
     /// Looks up variables for files that name them.

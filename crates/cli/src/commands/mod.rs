@@ -12,6 +12,7 @@ pub(crate) mod init;
 pub(crate) mod mcp;
 pub(crate) mod model;
 pub(crate) mod permission;
+pub(crate) mod plan;
 pub(crate) mod project;
 pub(crate) mod resource;
 pub(crate) mod run;
@@ -78,6 +79,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Run(Run::Resume(_)) => "run resume",
         Command::Run(Run::Cancel { .. }) => "run cancel",
         Command::Run(Run::Replay { .. }) => "run replay",
+        Command::Plan(command) => plan::name(command),
         Command::Chat(_) => "chat",
         Command::Session(Session::Create(_)) => "session create",
         Command::Session(Session::List(_)) => "session list",
@@ -154,6 +156,7 @@ pub(crate) fn run(
         Command::Actor(command) => return actor::run(context, command),
         Command::Mcp(command) => mcp::run(context, command)?,
         Command::Run(command) => run::run(context, command)?,
+        Command::Plan(command) => return plan::run(context, command),
         Command::Chat(arguments) => chat::run(context, arguments)?,
         Command::Session(command) => return session::run(context, command, is_markdown),
         Command::Resource(command) => return resource::run(context, command),
@@ -235,6 +238,16 @@ pub(crate) fn write_document(document: &[u8]) -> Result<(), CommandError> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(unwritable(&error)),
         _ => Ok(()),
     }
+}
+
+/// Writes a document to a file, which is made or overwritten.
+pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), CommandError> {
+    std::fs::write(path, content).map_err(|error| {
+        let message = format!("`{}` cannot be written", path.display());
+        CommandError::new(Code::FileAccess, message)
+            .caused_by(&error)
+            .with_hint("check the path, and that you may write there")
+    })
 }
 
 pub(crate) fn unwritable(error: &std::io::Error) -> CommandError {

@@ -189,12 +189,11 @@ fn told(
             _ => Vec::new(),
         };
         let beneath = (diff.parts.len() > 1).then_some(part.member.alias.as_str());
-        let mut sections = patch::sections(&patch, beneath);
+        let mut by_path = patch::sections(&patch, beneath);
         for change in &part.changes {
             let state = change.after.or(change.before);
             let is_folder = state.is_some_and(|state| state.kind() == FileKind::Directory);
-            let path = change.path.to_string();
-            let section = sections.remove(change.path.as_path().as_os_str());
+            let section = by_path.remove(change.path.as_path().as_os_str());
             let numbers = section
                 .as_ref()
                 .filter(|section| !section.is_binary)
@@ -203,7 +202,7 @@ fn told(
                 .filter(|_| !is_folder);
             changes.files.push(FileChange {
                 part: part.member.alias.clone(),
-                path,
+                path: change.path.to_string(),
                 status: ChangeStatus::of(change.before, change.after),
                 size: state.map_or(0, |state| state.size),
                 insertions: numbers.map(|(insertions, _)| insertions),
