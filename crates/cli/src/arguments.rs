@@ -6,6 +6,8 @@ mod automation;
 mod invariant;
 mod mcp;
 mod model;
+mod plan;
+mod plan_work;
 mod project;
 mod resource;
 mod run;
@@ -28,6 +30,14 @@ pub(crate) use self::automation::AutomationProfile;
 pub(crate) use self::invariant::{Invariant, InvariantPlaces};
 pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
+pub(crate) use self::plan::PlanChoice;
+pub(crate) use self::plan::{
+    PhaseName, PlanCheckpoint, PlanCommand, PlanList, PlanLog, PlanTree, StrategyDocument,
+    TreeDrawing,
+};
+pub(crate) use self::plan_work::{
+    Do, Plan, PlanApply, PlanChoices, PlanExecute, PlanUse, PlanWork, Queued, Worker,
+};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 pub(crate) use self::run::{Run, RunList, RunResume, RunStateName};
@@ -137,6 +147,13 @@ pub(crate) enum Command {
     /// Look at runs of actors step by step, go on with them, stop them
     #[command(subcommand)]
     Run(Run),
+    /// Make plans, carry them out in a sandbox, apply them whole or not at all
+    #[command(subcommand)]
+    Plan(Plan),
+    /// Have something done in this folder: an action, a plan, and the way through it
+    Do(Do),
+    /// Drive plans that were left to a worker
+    Worker(Worker),
     /// Keep conversations
     #[command(subcommand)]
     Session(Session),

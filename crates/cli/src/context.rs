@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_engine::{ProjectService, ResourceService, SandboxService, SessionService};
+use cleveragents_engine::{
+    PlanBook, ProjectService, ResourceService, SandboxService, SessionService,
+};
 use cleveragents_models::{Catalogue, CatalogueOptions};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
@@ -54,6 +56,16 @@ impl Context {
         Ok(EngineCache::new(self.store_options()).open(&self.database_url()?)?)
     }
 
+    /// Who is at the terminal, for what is written down.
+    pub(crate) fn person(&self) -> String {
+        let name = self
+            .environment
+            .text("USER")
+            .or_else(|| self.environment.text("LOGNAME"));
+        name.filter(|name| !name.trim().is_empty())
+            .unwrap_or_else(|| "local user".to_owned())
+    }
+
     /// Opens the database as it is, to look at it.
     pub(crate) fn inspect(&self) -> Result<Engine, CommandError> {
         Ok(EngineCache::new(self.store_options()).inspect(&self.database_url()?)?)
@@ -76,6 +88,11 @@ impl Context {
 
     pub(crate) fn sandboxes(&self) -> Result<SandboxService, CommandError> {
         Ok(SandboxService::new(self.engine()?, self.home.sandboxes()))
+    }
+
+    /// What can be looked up about plans.
+    pub(crate) fn plans(&self) -> Result<PlanBook, CommandError> {
+        Ok(PlanBook::new(self.engine()?, self.sandboxes()?))
     }
 
     /// Looks up variables for files that name them.

@@ -40,6 +40,18 @@ pub enum FactorName {
     InvariantComplexity,
 }
 
+impl FactorName {
+    /// The name as printed.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PastSuccessRate => "past_success_rate",
+            Self::CodebaseFamiliarity => "codebase_familiarity",
+            Self::RiskAssessment => "risk_assessment",
+            Self::InvariantComplexity => "invariant_complexity",
+        }
+    }
+}
+
 /// One part of a score.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Factor {

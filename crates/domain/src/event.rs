@@ -158,6 +158,8 @@ kinds! {
     SandboxCreated = "sandbox.created";
     /// A checkpoint of a sandbox was made.
     CheckpointCreated = "sandbox.checkpoint_created";
+    /// A checkpoint of a sandbox was removed.
+    CheckpointDeleted = "sandbox.checkpoint_deleted";
     /// A sandbox went back, or forward again, to an earlier state.
     SandboxRolledBack = "sandbox.rolled_back";
     /// What a sandbox changed is being carried to the real resources.

@@ -2,6 +2,7 @@
 //! front end.
 //!
 //! [`SessionService`] keeps conversations, [`PlanExecutionContext`] records what a plan run changes,
+//! [`PlanBook`] looks up plans,
 //! [`LeaseService`] gives one owner at a time the right to work on something, [`ResourceService`] and
 //! [`ProjectService`] keep what plans work on, [`SandboxService`] the copies in which they do,
 //! [`ActionService`] and [`InvariantService`] what plans are made from and must keep true,
@@ -45,6 +46,13 @@ pub use invariant::{
 };
 pub use lease::{HeldLease, LeaseError, LeaseService};
 pub use mcp::{AddedServer, McpService, McpServiceError, RegisteredServer, hide_secrets};
+pub use plan::draw as draw_decisions;
+pub use plan::{
+    Alternative, BookError, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
+    Explanation, FileChange, Hunk, Impact, PhaseProgress, PlanBook, PlanCandidate, PlanChanges,
+    PlanGuard, PlanQuery, PlanStatus, PlanTrouble, ProgressState, Spent, TreeOptions, TreeSummary,
+    Trouble, TroubleKind, checkpoint_name, told, waiting_commands,
+};
 pub use plan::{
     ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, OpenChangeset,
     PROMPTS, PlanDefaults, PlanError, PlanExecutionContext, PlanJob, PlanRollbackPreview,

@@ -54,7 +54,7 @@ pub fn mermaid(actor: &Actor) -> String {
 }
 
 /// A text inside the quotes of a label, where `#` begins a code.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

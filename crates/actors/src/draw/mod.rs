@@ -5,8 +5,8 @@ mod mermaid;
 mod svg;
 mod text;
 
-pub use mermaid::mermaid;
-pub use svg::svg;
+pub use mermaid::{escaped as mermaid_text, mermaid};
+pub use svg::{escaped as xml_text, svg};
 pub use text::text;
 
 use crate::graph::{Actor, Fits, Graph, Node, NodeIndex, NodeKind, RouterRule};
@@ -107,7 +107,7 @@ pub(crate) fn about(graph: &Graph, node: &Node) -> (&'static str, String) {
 }
 
 /// A text of at most so many characters on one line, without what could move a cursor.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
+pub fn shortened(text: &str, most: usize) -> String {
     let clean: String = text
         .chars()
         .map(|letter| if letter.is_control() { ' ' } else { letter })

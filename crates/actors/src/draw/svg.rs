@@ -220,7 +220,7 @@ fn draw_path(out: &mut String, way: &Way, path: &str, label_class: &str, at: (f6
 }
 
 /// A text inside XML.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

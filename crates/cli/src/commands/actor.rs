@@ -12,7 +12,7 @@ use cleveragents_domain::Code;
 use cleveragents_engine::{ActorService, FoundActor, Register};
 
 use super::toolbox::Toolbox;
-use super::{read_definition, write_document};
+use super::{read_definition, write_document, write_file};
 use crate::arguments::{Actor, Drawing};
 use crate::context::Context;
 use crate::output::{CommandError, Report};
@@ -86,15 +86,6 @@ fn draw(
 }
 
 /// Writes a file that the person named.
-fn write_file(path: &Path, content: &[u8]) -> Result<(), CommandError> {
-    std::fs::write(path, content).map_err(|error| {
-        let message = format!("`{}` cannot be written", path.display());
-        CommandError::new(Code::FileAccess, message)
-            .caused_by(&error)
-            .with_hint("check the path, and that you may write there")
-    })
-}
-
 /// The actor that is meant: that of a file, or a registered one.
 fn found(
     context: &Context,

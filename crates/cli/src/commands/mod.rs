@@ -15,6 +15,8 @@ pub(crate) mod invariant;
 pub(crate) mod mcp;
 pub(crate) mod model;
 pub(crate) mod permission;
+pub(crate) mod plan;
+mod planning;
 pub(crate) mod project;
 pub(crate) mod resource;
 pub(crate) mod run;
@@ -37,8 +39,8 @@ use serde_json::json;
 
 use crate::arguments::{
     Action, Actor, ActorContext, Arguments, AutomationProfile, Cleanup, Command, Config, Db,
-    Invariant, Mcp, Model, ModelKey, Permission, Project, Resource, ResourceType, Run, Safety,
-    Session, Tool,
+    Invariant, Mcp, Model, ModelKey, Permission, Plan, Project, Resource, ResourceType, Run,
+    Safety, Session, Tool,
 };
 use crate::context::Context;
 use crate::output::{CommandError, Report};
@@ -82,6 +84,10 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Run(Run::Resume(_)) => "run resume",
         Command::Run(Run::Cancel { .. }) => "run cancel",
         Command::Run(Run::Replay { .. }) => "run replay",
+        Command::Plan(Plan::Look(command)) => plan::name(command),
+        Command::Plan(Plan::Work(command)) => planning::name(command),
+        Command::Do(_) => "do",
+        Command::Worker(_) => "worker",
         Command::Chat(_) => "chat",
         Command::Session(Session::Create(_)) => "session create",
         Command::Session(Session::List(_)) => "session list",
@@ -169,6 +175,10 @@ pub(crate) fn run(
         Command::Actor(command) => return actor::run(context, command),
         Command::Mcp(command) => mcp::run(context, command)?,
         Command::Run(command) => run::run(context, command)?,
+        Command::Plan(Plan::Look(command)) => return plan::run(context, command),
+        Command::Plan(Plan::Work(command)) => return planning::run(context, *command),
+        Command::Do(arguments) => planning::run_do(context, &arguments)?,
+        Command::Worker(arguments) => planning::run_worker(context, &arguments)?,
         Command::Chat(arguments) => chat::run(context, arguments)?,
         Command::Session(command) => return session::run(context, command, is_markdown),
         Command::Resource(command) => return resource::run(context, command),
@@ -253,6 +263,16 @@ pub(crate) fn write_document(document: &[u8]) -> Result<(), CommandError> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(unwritable(&error)),
         _ => Ok(()),
     }
+}
+
+/// Writes a document to a file, which is made or overwritten.
+pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), CommandError> {
+    std::fs::write(path, content).map_err(|error| {
+        let message = format!("`{}` cannot be written", path.display());
+        CommandError::new(Code::FileAccess, message)
+            .caused_by(&error)
+            .with_hint("check the path, and that you may write there")
+    })
 }
 
 pub(crate) fn unwritable(error: &std::io::Error) -> CommandError {

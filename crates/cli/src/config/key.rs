@@ -81,7 +81,7 @@ pub struct Key {
 pub mod keys;
 
 /// Every key, in the order shown to people.
-pub static KEYS: [&Key; 27] = [
+pub static KEYS: [&Key; 28] = [
     &keys::FORMAT,
     &keys::DATABASE_URL,
     &keys::AUTOMATION_PROFILE,
@@ -96,6 +96,7 @@ pub static KEYS: [&Key; 27] = [
     &keys::SAFETY_ALLOW_TOOLS,
     &keys::SAFETY_MAX_CALLS,
     &keys::SAFETY_APPROVE_WRITES,
+    &keys::PLAN_CONCURRENCY,
     &keys::ACTOR_GENERAL,
     &keys::ACTOR_STRATEGY,
     &keys::ACTOR_EXECUTION,

@@ -23,6 +23,7 @@ pub struct Settings {
     budget_per_session: Option<MicroUsd>,
     budget_per_day: Option<MicroUsd>,
     actor_defaults: Vec<(&'static Key, String)>,
+    plan_concurrency: u64,
     model_default: Option<ModelName>,
     model_fallback: Vec<ModelName>,
     model_retries: u32,
@@ -64,6 +65,7 @@ impl Settings {
                 .into_iter()
                 .filter_map(|key| Some(text(key).transpose()?.map(|name| (key, name))))
                 .collect::<Result<_, _>>()?,
+            plan_concurrency: number(&keys::PLAN_CONCURRENCY)?,
             model_default: text(&keys::MODEL_DEFAULT)?.and_then(|name| name.parse().ok()),
             model_fallback: text(&keys::MODEL_FALLBACK)?
                 .and_then(|list| models(&list))
@@ -129,6 +131,22 @@ impl Settings {
         let mut defaults = self.actor_defaults.iter();
         let general = defaults.find(|(key, _)| key.name == keys::ACTOR_GENERAL.name)?;
         Some(&general.1)
+    }
+
+    /// The actor of a role that a key names.
+    pub fn actor_of(&self, key: &'static Key) -> Option<String> {
+        let mut defaults = self.actor_defaults.iter();
+        Some(
+            defaults
+                .find(|(known, _)| known.name == key.name)?
+                .1
+                .clone(),
+        )
+    }
+
+    /// The most plans that are driven at the same time.
+    pub const fn plan_concurrency(&self) -> u64 {
+        self.plan_concurrency
     }
 
     /// The key that makes an actor a default, of all or of a role.

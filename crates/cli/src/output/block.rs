@@ -126,4 +126,6 @@ pub(crate) enum Block {
     Table(Table),
     Transcript(Vec<Entry>),
     Text(String),
+    /// Lines of pieces, such as a drawing; each stays on its line.
+    Lines(Vec<Vec<Cell>>),
 }

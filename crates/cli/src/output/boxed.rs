@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use super::block::{Block, Entry, Panel, Table};
+use super::cell::Cell;
 use super::grid::{Frame, Grid, Piece, RowWriter, repeat};
 use super::layout::{fit, truncate, width};
 use super::paint::{Paint, Tone};
@@ -60,6 +61,7 @@ impl Rich {
                 Block::Table(table) => self.table(out, table)?,
                 Block::Transcript(entries) => self.transcript(out, entries)?,
                 Block::Text(text) => lines(out, text, "")?,
+                Block::Lines(drawn) => pieces(out, drawn, self.paint)?,
             }
         }
         Ok(())
@@ -187,6 +189,7 @@ impl Ascii {
                     self.grid(out, "Transcript", &Grid::of_transcript(entries))?;
                 }
                 Block::Text(text) => lines(out, text, "")?,
+                Block::Lines(drawn) => pieces(out, drawn, Paint::Off)?,
             }
         }
         Ok(())
@@ -235,6 +238,17 @@ pub(crate) fn lines(out: &mut dyn Write, text: &str, indent: &str) -> io::Result
         if !line.is_empty() {
             out.write_all(indent.as_bytes())?;
             out.write_all(line.as_bytes())?;
+        }
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// Writes lines of pieces, each in its tone.
+pub(crate) fn pieces(out: &mut dyn Write, drawn: &[Vec<Cell>], paint: Paint) -> io::Result<()> {
+    for line in drawn {
+        for piece in line {
+            paint.write(out, piece.tone(), &piece.text())?;
         }
         out.write_all(b"\n")?;
     }

@@ -103,14 +103,19 @@ fn message_of(error: &CommandError) -> Message {
     }
 }
 
-/// The data with `error` added; data that is no object moves to `result`.
+/// The data with `error` added, or completed; data that is no object moves to `result`.
 fn with_error(data: &Value, error: &CommandError) -> Value {
     let mut map = match data {
         Value::Object(map) => map.clone(),
         Value::Null => Map::new(),
         other => Map::from_iter([("result".to_owned(), other.clone())]),
     };
-    map.insert("error".to_owned(), error.to_value());
+    let mut told = error.to_value();
+    // What the data itself says of the error is kept beside what every error says.
+    if let (Some(Value::Object(own)), Value::Object(told)) = (map.remove("error"), &mut told) {
+        told.extend(own);
+    }
+    map.insert("error".to_owned(), told);
     Value::Object(map)
 }
 

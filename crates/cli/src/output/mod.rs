@@ -30,7 +30,7 @@ mod samples;
 #[cfg(test)]
 mod snapshots;
 
-pub(crate) use layout::width;
+pub(crate) use layout::{truncate, width};
 pub(crate) use markdown::Markdown;
 pub(crate) use paint::{Paint, Tone};
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::block::{Block, Entry, Panel, Table};
+use super::cell::Cell;
 use super::error::CommandError;
 
 /// How important a message is.
@@ -155,6 +156,12 @@ impl Report {
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> Self {
         self.block(Block::Text(text.into()))
+    }
+
+    /// Adds lines of pieces, each in the tone of its value. A piece brings its own blanks along.
+    #[must_use]
+    pub fn lines(self, lines: Vec<Vec<Cell>>) -> Self {
+        self.block(Block::Lines(lines))
     }
 
     /// Adds a transcript: a heading and a body for each entry.

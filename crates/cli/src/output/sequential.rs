@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use super::block::{Block, Entry, Panel, Table};
-use super::boxed::lines;
+use super::boxed::{lines, pieces};
 use super::cell::Cell;
 use super::grid::{Frame, Grid, RowWriter, repeat};
 use super::layout::width;
@@ -36,6 +36,7 @@ impl Sequential {
                 Block::Table(table) => self.table(out, table)?,
                 Block::Transcript(entries) => self.transcript(out, entries)?,
                 Block::Text(text) => lines(out, text, "")?,
+                Block::Lines(drawn) => pieces(out, drawn, self.paint)?,
             }
         }
         Ok(())

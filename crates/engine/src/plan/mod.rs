@@ -2,13 +2,15 @@
 //!
 //! [`PlanService`] makes plans and lets people have a say; [`drive`] takes them from stage to stage through
 //! [`strategize`], [`execute`], [`validate`] and [`apply`]; [`rollback`] takes them back and forward again.
-//! [`PlanExecutionContext`] records the changes of a plan run.
+//! [`PlanBook`] looks up what is known of them; [`PlanExecutionContext`] records the changes of a plan run.
 
 mod apply;
 mod approver;
+mod book;
 mod built_in;
 mod context;
 mod deterministic;
+pub mod draw;
 mod drive;
 mod error;
 mod execute;
@@ -21,6 +23,12 @@ mod strategize;
 mod validate;
 mod world;
 
+pub use book::{
+    Alternative, BookError, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
+    Explanation, FileChange, Hunk, Impact, PhaseProgress, PlanBook, PlanCandidate, PlanChanges,
+    PlanGuard, PlanQuery, PlanStatus, PlanTrouble, ProgressState, Spent, TreeOptions, TreeSummary,
+    Trouble, TroubleKind, checkpoint_name, told, waiting_commands,
+};
 pub use built_in::{
     DETERMINISTIC, ESTIMATOR, EXECUTOR, PROMPTS, REVIEWER, STRATEGIST, built_in_actors,
 };

@@ -34,7 +34,7 @@ use crate::validation::{InEffect, ValidationService};
 use crate::watch::Watch;
 
 /// Variables that files ask for.
-pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Whom and what plans have when nobody names another.
 #[derive(Debug, Clone, Default)]

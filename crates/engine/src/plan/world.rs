@@ -63,7 +63,7 @@ pub trait PlanWatcher: crate::run::RunWatcher {
 impl PlanWatcher for crate::run::Unheard {}
 
 /// What plans are driven with.
-pub trait PlanWorld: Sync {
+pub trait PlanWorld {
     /// An actor by its name, ready to run.
     fn actor(&self, name: &str) -> Result<FoundActor, PlanError>;
 

@@ -11,7 +11,7 @@ use cleveragents_sandbox::{Capture, Change, Member, patch};
 use cleveragents_store::{UnitOfWork, changesets, leases, sandboxes};
 
 use super::error::SandboxError;
-use super::service::{OpenSandbox, SandboxService};
+use super::service::{OpenSandbox, SandboxService, SandboxView};
 
 /// What one part of a sandbox changed.
 #[derive(Debug, Clone)]
@@ -75,10 +75,14 @@ impl SandboxService {
         open: &OpenSandbox,
         from: u64,
     ) -> Result<Vec<ChangeEntry>, SandboxError> {
+        self.entries_of(&open.view, from)
+    }
+
+    fn entries_of(&self, view: &SandboxView, from: u64) -> Result<Vec<ChangeEntry>, SandboxError> {
         Ok(self.engine.read(|reader| {
             changesets::entries(
                 reader,
-                open.view.sandbox.changeset,
+                view.sandbox.changeset,
                 EntryNumber(from),
                 u64::MAX >> 1,
             )
@@ -252,6 +256,29 @@ impl SandboxService {
         Ok(number)
     }
 
+    /// Removes checkpoints, all of them or none. Those that [`sandboxes::delete_checkpoint`] keeps
+    /// are an error.
+    pub fn delete_checkpoints(
+        &self,
+        open: &mut OpenSandbox,
+        numbers: &[CheckpointNumber],
+    ) -> Result<(), SandboxError> {
+        let (id, name) = (open.view.sandbox.id, open.view.sandbox.name.clone());
+        let numbers = numbers.to_vec();
+        self.write_with(open, &[], None, move |unit, _| {
+            for number in &numbers {
+                if !sandboxes::delete_checkpoint(unit, id, *number)? {
+                    return Err(SandboxError::CheckpointNotFound {
+                        name: name.clone(),
+                        checkpoint: number.to_string(),
+                    });
+                }
+            }
+            Ok(())
+        })?;
+        self.refresh_checkpoints(open)
+    }
+
     pub(super) fn refresh_checkpoints(&self, open: &mut OpenSandbox) -> Result<(), SandboxError> {
         let id = open.view.sandbox.id;
         open.view.checkpoints = self
@@ -268,8 +295,14 @@ impl SandboxService {
 
     /// What changed since a position of the history.
     pub fn net(&self, open: &OpenSandbox, from: u64) -> Result<SandboxDiff, SandboxError> {
+        self.recorded(&open.view, from)
+    }
+
+    /// What is recorded as changed since a position of the history. Nobody has to hold the sandbox for
+    /// this; what was changed and not captured yet is not in it.
+    pub fn recorded(&self, view: &SandboxView, from: u64) -> Result<SandboxDiff, SandboxError> {
         let mut by_part: BTreeMap<String, Vec<Change>> = BTreeMap::new();
-        for entry in self.entries(open, from)? {
+        for entry in self.entries_of(view, from)? {
             if let Some(change) = change_of(&entry) {
                 by_part
                     .entry(entry.change.resource().to_owned())
@@ -277,8 +310,7 @@ impl SandboxService {
                     .push(change);
             }
         }
-        let parts = open
-            .view
+        let parts = view
             .members
             .iter()
             .map(|member| MemberChanges {

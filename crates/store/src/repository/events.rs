@@ -5,7 +5,7 @@ use cleveragents_domain::{Event, EventKind, NewEvent, Position, Timestamp};
 use super::{json_text, stored_json};
 use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
-use crate::value::params;
+use crate::value::{Row, params};
 
 /// An event with its payload as it is stored.
 #[derive(Debug)]
@@ -40,31 +40,85 @@ pub(crate) fn append(unit: &mut UnitOfWork<'_>, events: &[ReadyEvent]) -> Result
     Ok(())
 }
 
+macro_rules! columns {
+    () => {
+        "position, kind, subject, payload, occurred_at"
+    };
+}
+
+fn read(mut row: Row) -> Result<Event, Error> {
+    Ok(Event {
+        position: Position(row.take()?),
+        kind: {
+            let kind: String = row.take()?;
+            EventKind::from_stored(&kind).ok_or_else(|| {
+                Error::stored("an event", format!("has the unknown kind `{kind}`"))
+            })?
+        },
+        subject: row.take()?,
+        payload: stored_json("the payload of an event", &row.take::<String>()?)?,
+        occurred_at: row.take()?,
+    })
+}
+
 /// Events after a position, in order, at most `limit`. Reading on from the last position of each
 /// answer misses nothing and repeats nothing.
 pub fn after(reader: &mut dyn Reader, position: Position, limit: u64) -> Result<Vec<Event>, Error> {
     reader
         .query(
-            "SELECT position, kind, subject, payload, occurred_at FROM events \
-             WHERE position > ?1 ORDER BY position LIMIT ?2",
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM events WHERE position > ?1 ORDER BY position LIMIT ?2"
+            ),
             params![position.0, limit],
         )?
         .into_iter()
-        .map(|mut row| {
-            Ok(Event {
-                position: Position(row.take()?),
-                kind: {
-                    let kind: String = row.take()?;
-                    EventKind::from_stored(&kind).ok_or_else(|| {
-                        Error::stored("an event", format!("has the unknown kind `{kind}`"))
-                    })?
-                },
-                subject: row.take()?,
-                payload: stored_json("the payload of an event", &row.take::<String>()?)?,
-                occurred_at: row.take()?,
-            })
-        })
+        .map(read)
         .collect()
+}
+
+/// Events about one subject after a position, in order, at most `limit`.
+pub fn about(
+    reader: &mut dyn Reader,
+    subject: &str,
+    position: Position,
+    limit: u64,
+) -> Result<Vec<Event>, Error> {
+    reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM events WHERE position > ?2 AND subject = ?1 ORDER BY position LIMIT ?3"
+            ),
+            params![subject, position.0, limit],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
+}
+
+/// The newest events about one subject, oldest first, at most `limit`.
+pub fn newest_about(
+    reader: &mut dyn Reader,
+    subject: &str,
+    limit: u64,
+) -> Result<Vec<Event>, Error> {
+    let mut found = reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM events WHERE subject = ?1 ORDER BY position DESC LIMIT ?2"
+            ),
+            params![subject, limit],
+        )?
+        .into_iter()
+        .map(read)
+        .collect::<Result<Vec<_>, _>>()?;
+    found.reverse();
+    Ok(found)
 }
 
 /// How many events [`prune`] would remove.

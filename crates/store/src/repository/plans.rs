@@ -245,6 +245,10 @@ pub struct PlanFilter {
     pub project: Option<String>,
     /// Those made from this action.
     pub action: Option<String>,
+    /// Those that are parts of this plan.
+    pub parent: Option<PlanId>,
+    /// Those that wait for a person, or those that do not; both when nothing is said.
+    pub waits: Option<bool>,
     /// Those that wait for a worker.
     pub is_queued: bool,
     /// So many at most.
@@ -272,6 +276,20 @@ pub fn list(reader: &mut dyn Reader, filter: &PlanFilter) -> Result<Vec<Plan>, E
     if let Some(action) = &filter.action {
         given.push(action.into());
         let _written = write!(sql, " AND action = ?{}", given.len());
+    }
+    if let Some(parent) = filter.parent {
+        given.push(parent.into());
+        let _written = write!(sql, " AND parent_plan_id = ?{}", given.len());
+    }
+    match filter.waits {
+        // What a plan waited for when it ended is of no matter any more.
+        Some(true) => sql.push_str(
+            " AND waiting IS NOT NULL AND stage <> 'apply/applied' AND state <> 'cancelled'",
+        ),
+        Some(false) => {
+            sql.push_str(" AND (waiting IS NULL OR stage = 'apply/applied' OR state = 'cancelled')")
+        }
+        None => {}
     }
     if filter.is_queued {
         sql.push_str(" AND queued_for IS NOT NULL");

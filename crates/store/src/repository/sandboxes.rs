@@ -350,3 +350,26 @@ pub fn mark_undone(
     )?;
     Ok(())
 }
+
+/// Removes a checkpoint. `false` when there is none of this number, or it is one that stays: the
+/// sandbox as it was made, and the newest one, whose number the next is counted from.
+pub fn delete_checkpoint(
+    unit: &mut UnitOfWork<'_>,
+    id: SandboxId,
+    number: CheckpointNumber,
+) -> Result<bool, Error> {
+    let touched = unit.execute(
+        "DELETE FROM sandbox_checkpoints WHERE sandbox_id = ?1 AND number = ?2 AND reason <> 'created' \
+         AND number < (SELECT MAX(number) FROM sandbox_checkpoints WHERE sandbox_id = ?1)",
+        params![id, number.0],
+    )?;
+    if touched > 0 {
+        emit(
+            unit,
+            EventKind::CheckpointDeleted,
+            id,
+            json!({"number": number}),
+        );
+    }
+    Ok(touched > 0)
+}

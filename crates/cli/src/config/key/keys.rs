@@ -163,6 +163,19 @@ pub static SAFETY_APPROVE_WRITES: Key = Key {
     description: "Whether a person is asked before every call that changes something",
 };
 
+/// How many plans run at the same time.
+pub static PLAN_CONCURRENCY: Key = Key {
+    name: "plan.concurrency",
+    kind: Kind::Integer {
+        minimum: 1,
+        maximum: 64,
+    },
+    default: Fallback::Integer(16),
+    variable: "CLEVERAGENTS_PLAN_CONCURRENCY",
+    scope: Scope::Person,
+    description: "The most plans that are driven at the same time with one database; others wait",
+};
+
 /// The model that answers when none is named.
 pub static MODEL_DEFAULT: Key = Key {
     name: "model.default",

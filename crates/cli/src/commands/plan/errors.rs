@@ -1,0 +1,79 @@
+//! `plan errors`: what went wrong for a plan, and what can be done about it.
+
+use cleveragents_domain::Plan;
+use cleveragents_engine::{PlanBook, PlanTrouble, Trouble, TroubleKind};
+use serde_json::{Value, json};
+
+use super::state_cell;
+use crate::commands::counted;
+use crate::output::{Cell, CommandError, Panel, Report, Table};
+
+pub(super) fn run(book: &PlanBook, plan: Plan) -> Result<Report, CommandError> {
+    let trouble = book.trouble(plan)?;
+    let plan = &trouble.plan;
+    let mut panel = Panel::new("Error Detail")
+        .row("Plan", Cell::Id(plan.id.to_string()))
+        .row("Phase", plan.stage.phase().as_str())
+        .row("State", state_cell(plan));
+    for (key, value) in trouble.error.iter().flatten() {
+        let text = match value {
+            Value::Null => continue,
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        panel = panel.row(key.replace('_', " "), text);
+    }
+    let count = trouble.history.len();
+    let mut report = Report::new("plan errors")
+        .data(data(&trouble))
+        .panel(panel)
+        .table(history(&trouble.history));
+    if !trouble.recovery.is_empty() {
+        let commands = trouble
+            .recovery
+            .iter()
+            .fold(Panel::new("Recovery"), |panel, command| {
+                panel.row("Run", Cell::Id(command.clone()))
+            });
+        report = report.panel(commands);
+    }
+    Ok(report.ok(if count == 0 && trouble.error.is_none() {
+        "Nothing went wrong".to_owned()
+    } else {
+        format!("{} listed", counted(count, "failure"))
+    }))
+}
+
+fn history(history: &[Trouble]) -> Table {
+    Table::with_columns("History", ["Time", "Kind", "What", "Message"])
+        .empty("Nothing went wrong")
+        .rows(history.iter().map(|trouble| {
+            let kind = trouble.kind.as_str().to_owned();
+            vec![
+                trouble.at.into(),
+                match trouble.kind {
+                    _ if trouble.is_undone => Cell::Muted(format!("{kind} (taken back)")),
+                    TroubleKind::Step | TroubleKind::Call | TroubleKind::Refusal => Cell::Bad(kind),
+                    TroubleKind::Recovery | TroubleKind::Validation => Cell::Warn(kind),
+                },
+                trouble.what.as_str().into(),
+                trouble.message.as_str().into(),
+            ]
+        }))
+}
+
+fn data(trouble: &PlanTrouble) -> Value {
+    let plan = &trouble.plan;
+    json!({
+        "plan_id": plan.id,
+        "phase": plan.stage.phase(),
+        "state": plan.shown_state(),
+        "current": trouble.error,
+        "history": trouble.history.iter().map(|one| json!({
+            "kind": one.kind, "time": one.at, "what": one.what, "message": one.message,
+            "id": one.id, "taken_back": one.is_undone,
+        })).collect::<Vec<_>>(),
+        "recovery": trouble.recovery,
+        "summary": {"total": trouble.history.len()},
+    })
+}

@@ -1,0 +1,91 @@
+//! `plan list`.
+
+use cleveragents_domain::{Plan, shortest_prefix};
+use cleveragents_engine::{PlanBook, PlanQuery};
+use serde_json::{Value, json};
+
+use super::{clock, elapsed, projects, state_cell};
+use crate::arguments::{PhaseName, PlanList};
+use crate::commands::counted;
+use crate::output::{Align, Cell, CommandError, Report, Table};
+
+pub(super) fn run(book: &PlanBook, arguments: &PlanList) -> Result<Report, CommandError> {
+    let query = PlanQuery {
+        phase: arguments.phase.map(PhaseName::phase),
+        state: arguments.state.map(|state| state.as_str().to_owned()),
+        project: arguments.project.clone(),
+        action: arguments.action.clone(),
+        pattern: arguments.pattern.clone(),
+    };
+    let plans = book.list(&query)?;
+    let ids: Vec<String> = plans.iter().map(|plan| plan.id.to_string()).collect();
+    let short = |at: usize| {
+        // Newest first: the one before has the greater id.
+        let before = ids.get(at + 1).map(String::as_str);
+        let after = at.checked_sub(1).map(|at| ids[at].as_str());
+        shortest_prefix(&ids[at], before, after).to_owned()
+    };
+    let table = Table::new("Plans")
+        .column("Id", Align::Left)
+        .column("Phase", Align::Left)
+        .column("State", Align::Left)
+        .column("Action", Align::Left)
+        .column("Project", Align::Left)
+        .column("Elapsed", Align::Right)
+        .empty("No plan matches")
+        .rows(plans.iter().enumerate().map(|(at, plan)| {
+            vec![
+                Cell::Id(short(at)),
+                plan.stage.phase().as_str().into(),
+                state_cell(plan),
+                plan.action.as_str().into(),
+                projects(plan).into(),
+                elapsed(plan).map(clock).into(),
+            ]
+        }));
+    let entries: Vec<Value> = plans
+        .iter()
+        .enumerate()
+        .map(|(at, plan)| entry(&short(at), plan))
+        .collect();
+    let count = |is_such: &dyn Fn(&Plan) -> bool| plans.iter().filter(|plan| is_such(plan)).count();
+    let summary = json!({
+        "total": plans.len(),
+        "processing": count(&|plan| plan.shown_state() == "processing"),
+        "completed": count(&|plan| plan.shown_state() == "applied"),
+        "errored": count(&|plan| plan.stage.is_errored()),
+        "awaiting_input": count(&|plan| plan.shown_state() == "awaiting_input"),
+    });
+    Ok(Report::new("plan list")
+        .data(json!({
+            "plans": entries,
+            "filters": {
+                "phase": query.phase, "state": query.state, "project": query.project,
+                "action": query.action, "pattern": query.pattern,
+            },
+            "summary": summary,
+        }))
+        .table(table)
+        .ok(format!("{} listed", counted(plans.len(), "plan"))))
+}
+
+fn entry(short: &str, plan: &Plan) -> Value {
+    let took = elapsed(plan);
+    json!({
+        "id": short,
+        "plan_id": plan.id,
+        "name": plan.name,
+        "phase": plan.stage.phase(),
+        "state": plan.shown_state(),
+        "action": plan.action,
+        "project": projects(plan),
+        "parent_plan_id": plan.parent,
+        "attempt": plan.attempt,
+        "waiting_for": plan.waiting.as_ref().map(cleveragents_domain::Waiting::sentence),
+        "elapsed": took.map(clock),
+        "elapsed_s": took,
+        "cost_usd": plan.usage.cost_micro_usd.as_usd(),
+        "created": plan.created_at,
+        "updated": plan.updated_at,
+    })
+}

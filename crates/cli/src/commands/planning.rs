@@ -1,0 +1,121 @@
+//! `plan use|execute|apply|…`: plans, to be worked with; `do` and `worker`.
+
+mod ad_hoc;
+mod answer;
+mod back;
+mod edit;
+mod make;
+mod run;
+mod watcher;
+mod worker;
+mod world;
+
+use std::sync::Arc;
+
+use cleveragents_domain::{Plan, PlanStage};
+use cleveragents_engine::{PlanBook, PlanService};
+
+use crate::arguments::{PlanChoice, PlanWork};
+use crate::context::Context;
+use crate::output::{CommandError, Report};
+
+pub(super) use ad_hoc::run as run_do;
+pub(super) use worker::run as run_worker;
+
+/// The short name of a command.
+pub(super) const fn name(command: &PlanWork) -> &'static str {
+    match command {
+        PlanWork::Use(_) => "plan use",
+        PlanWork::Execute(_) => "plan execute",
+        PlanWork::Apply(_) => "plan apply",
+        PlanWork::Cancel { .. } => "plan cancel",
+        PlanWork::Approve { .. } => "plan approve",
+        PlanWork::Reject { .. } => "plan reject",
+        PlanWork::Prompt { .. } => "plan prompt",
+        PlanWork::Rollback { .. } => "plan rollback",
+        PlanWork::Redo { .. } => "plan redo",
+        PlanWork::Revert { .. } => "plan revert",
+        PlanWork::Resume { .. } => "plan resume",
+        PlanWork::Edit { .. } => "plan edit",
+    }
+}
+
+/// Everything that works with plans needs.
+pub(crate) struct Desk<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) service: PlanService,
+    pub(crate) book: PlanBook,
+}
+
+impl<'a> Desk<'a> {
+    pub(crate) fn new(context: &'a Context) -> Result<Self, CommandError> {
+        let engine = context.engine()?;
+        Ok(Self {
+            context,
+            service: PlanService::new(
+                Arc::clone(&engine),
+                context.sessions()?,
+                context.sandboxes()?,
+            ),
+            book: context.plans()?,
+        })
+    }
+
+    /// The plan that is named, or the only one in one of these stages.
+    fn chosen(
+        &self,
+        choice: &PlanChoice,
+        stages: &[PlanStage],
+        purpose: &str,
+    ) -> Result<Plan, CommandError> {
+        match &choice.reference {
+            Some(reference) => Ok(self.book.resolve(reference)?),
+            None => Ok(self.book.only(stages, purpose)?),
+        }
+    }
+}
+
+pub(super) fn run(context: &Context, command: PlanWork) -> Result<Option<Report>, CommandError> {
+    let desk = Desk::new(context)?;
+    let report = match command {
+        PlanWork::Use(arguments) => make::run(&desk, &arguments)?,
+        PlanWork::Execute(arguments) => run::execute(&desk, &arguments)?,
+        PlanWork::Apply(arguments) => run::apply(&desk, &arguments)?,
+        PlanWork::Cancel { plan, reason } => {
+            let plan = desk.book.resolve(&plan.reference)?;
+            answer::cancel(&desk, &plan, &reason)?
+        }
+        PlanWork::Approve { plan, answer } => {
+            answer::answer(&desk, &plan, true, answer.as_deref())?
+        }
+        PlanWork::Reject { plan, reason } => {
+            answer::answer(&desk, &plan, false, reason.as_deref())?
+        }
+        PlanWork::Prompt { plan, guidance } => {
+            let plan = desk.book.resolve(&plan.reference)?;
+            answer::prompt(&desk, &plan, &guidance)?
+        }
+        PlanWork::Rollback {
+            plan,
+            checkpoint,
+            preview,
+            yes,
+        } => {
+            let plan = desk.book.resolve(&plan.reference)?;
+            back::rollback(&desk, &plan, checkpoint.as_deref(), preview, yes)?
+        }
+        PlanWork::Redo { plan } => back::redo(&desk, &desk.book.resolve(&plan.reference)?)?,
+        PlanWork::Revert { plan, reason, .. } => {
+            back::revert(&desk, &desk.book.resolve(&plan.reference)?, &reason)?
+        }
+        PlanWork::Resume {
+            plan,
+            dry_run,
+            stream,
+        } => run::resume(&desk, &desk.book.resolve(&plan.reference)?, dry_run, stream)?,
+        PlanWork::Edit { plan, file } => {
+            edit::run(&desk, &desk.book.resolve(&plan.reference)?, file.as_deref())?
+        }
+    };
+    Ok(Some(report))
+}

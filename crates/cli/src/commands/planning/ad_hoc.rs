@@ -1,0 +1,209 @@
+//! `agents do`: from words to a plan, in the folder one is in.
+
+use std::path::PathBuf;
+
+use cleveragents_domain::{Code, Plan, PlanPhase, PlanStage, ProjectRules, Waiting};
+use cleveragents_engine::{DriveOptions, LinkRequest, NewProject, Register, UseAction};
+use serde_json::json;
+
+use super::Desk;
+use super::make::{chosen, create};
+use super::run::{applied, apply_now, drive, next_steps, outcome_rows, said};
+use crate::arguments::{Do, PlanApply, PlanChoice};
+use crate::commands::confirm;
+use crate::context::Context;
+use crate::output::{Cell, CommandError, Panel, Report};
+
+pub(crate) fn run(context: &Context, arguments: &Do) -> Result<Report, CommandError> {
+    if arguments.task.trim().is_empty() {
+        return Err(
+            CommandError::usage("nothing is asked").with_hint("agents do 'fix the failing test'")
+        );
+    }
+    let desk = Desk::new(context)?;
+    let project = project(context, arguments)?;
+    let action = action(&desk, arguments)?;
+    let request = UseAction {
+        action,
+        projects: vec![project],
+        ..chosen(&arguments.choices)?
+    };
+    let plan = create(&desk, &request)?;
+    let mut plan = drive(&desk, &plan, &DriveOptions::default(), arguments.stream)?;
+    // Gates between phases are asked here, where a person is there to answer.
+    while let Some(phase) = asked(&plan) {
+        let question = match phase {
+            PlanPhase::Strategize => "Think it out?".to_owned(),
+            PlanPhase::Execute => format!("{}\nCarry it out?", strategy(&plan)),
+            PlanPhase::Apply => {
+                let changes = desk.book.changes(&plan)?;
+                format!(
+                    "{} files changed, +{} -{}. Apply?",
+                    changes.files.len(),
+                    changes.insertions(),
+                    changes.deletions()
+                )
+            }
+        };
+        if let Err(error) = confirm(&question, arguments.yes) {
+            if error.code() == Code::ConfirmationNeeded {
+                return Ok(report(&plan)
+                    .info(format!("go on with `{}`", next_steps(&plan)[0]))
+                    .ok("The plan waits"));
+            }
+            return Err(error);
+        }
+        if phase == PlanPhase::Apply {
+            let how = PlanApply {
+                plan: PlanChoice {
+                    reference: Some(plan.id.to_string()),
+                },
+                yes: true,
+                allow_empty: false,
+                merge: false,
+                message: None,
+            };
+            return apply_now(&desk, &plan, &how);
+        }
+        let options = DriveOptions {
+            consent: Some(phase),
+            ..DriveOptions::default()
+        };
+        plan = drive(&desk, &plan, &options, arguments.stream)?;
+    }
+    if plan.stage == PlanStage::ApplyApplied {
+        return applied(&desk, &plan);
+    }
+    Ok(report(&plan).ok(said(&plan)))
+}
+
+/// The phase before whose gate a plan stands.
+fn asked(plan: &Plan) -> Option<PlanPhase> {
+    match (&plan.waiting, plan.stage) {
+        (Some(Waiting::Gate { .. }), PlanStage::StrategizeQueued) => Some(PlanPhase::Strategize),
+        (Some(Waiting::Gate { .. }), PlanStage::StrategizeComplete) => Some(PlanPhase::Execute),
+        (Some(Waiting::Gate { .. }), PlanStage::ExecuteComplete) => Some(PlanPhase::Apply),
+        _ => None,
+    }
+}
+
+fn strategy(plan: &Plan) -> String {
+    plan.strategy
+        .as_ref()
+        .map(|strategy| strategy.to_markdown())
+        .unwrap_or_default()
+}
+
+fn report(plan: &Plan) -> Report {
+    let report = Report::new("do")
+        .data(json!({
+            "plan_id": plan.id, "phase": plan.stage.phase(), "state": plan.shown_state(),
+            "action": plan.action, "waiting": plan.waiting, "next_steps": next_steps(plan),
+        }))
+        .panel(
+            Panel::new("Plan")
+                .row("Plan ID", Cell::Id(plan.id.to_string()))
+                .row("Phase", plan.stage.phase().as_str())
+                .row("State", plan.shown_state()),
+        );
+    outcome_rows(report, plan)
+}
+
+/// The project of a folder, made with its resource when there is none.
+fn project(context: &Context, arguments: &Do) -> Result<String, CommandError> {
+    let folder = match &arguments.folder {
+        Some(folder) => folder.clone(),
+        None => context
+            .environment
+            .working_folder()
+            .map(PathBuf::from)
+            .ok_or_else(|| CommandError::usage("there is no folder to work in"))?,
+    };
+    let folder = std::fs::canonicalize(&folder).map_err(|error| {
+        CommandError::new(
+            Code::LocationNotFound,
+            format!("`{}` cannot be worked on", folder.display()),
+        )
+        .caused_by(&error)
+        .with_hint("name a folder that exists with --folder")
+    })?;
+    let resource = context.resources()?.ensure_path(&folder)?;
+    let projects = context.projects()?;
+    let mut links = projects.list()?.into_iter().filter(|project| {
+        project.links.len() == 1
+            && project
+                .links
+                .iter()
+                .all(|link| link.resource == resource.id)
+    });
+    if let Some(known) = links.next() {
+        return Ok(known.name.to_string());
+    }
+    let name = format!("local/{}", resource.name.last_segment());
+    let made = projects.create(NewProject {
+        name,
+        rules: ProjectRules {
+            description: Some(format!("made by `agents do` for {}", folder.display())),
+            ..ProjectRules::default()
+        },
+        links: vec![LinkRequest {
+            resource: resource.id.to_string(),
+            alias: None,
+            read_only: false,
+        }],
+    })?;
+    Ok(made.name.to_string())
+}
+
+/// The action that a person's words are.
+fn action(desk: &Desk<'_>, arguments: &Do) -> Result<String, CommandError> {
+    let task = arguments.task.trim();
+    let word: String = task
+        .to_lowercase()
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() {
+                letter
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    let word: Vec<&str> = word
+        .split('-')
+        .filter(|part| !part.is_empty())
+        .take(5)
+        .collect();
+    let stamp = cleveragents_domain::PlanId::generate()
+        .to_string()
+        .to_ascii_lowercase();
+    let name = format!(
+        "local/do-{}-{}",
+        if word.is_empty() {
+            "it".to_owned()
+        } else {
+            word.join("-")
+        },
+        &stamp[stamp.len() - 6..]
+    );
+    let mut done = format!("- {task}\n");
+    for command in &arguments.check {
+        done.push_str(&format!("- check `{command}`\n"));
+    }
+    // Braces and `$` in a person's words are no places and no variables.
+    let plain = |text: &str| {
+        text.replace('{', "{{")
+            .replace('}', "}}")
+            .replace('$', "$$")
+    };
+    let text = json!({
+        "name": name,
+        "description": plain(task),
+        "definition_of_done": plain(&done),
+        "reusable": false,
+    })
+    .to_string();
+    let actions = cleveragents_engine::ActionService::new(desk.context.engine()?);
+    let made = actions.create(&text, "agents do", Register::New, &|_| None)?;
+    Ok(made.action.name)
+}

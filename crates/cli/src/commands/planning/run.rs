@@ -1,0 +1,439 @@
+//! `plan execute`, `plan apply`, `plan resume`: plans are driven.
+
+use cleveragents_domain::{Code, Plan, PlanPhase, PlanStage, StepState, Timestamp, ValidationMode};
+use cleveragents_engine::{Doubt, DriveOptions, PlanError};
+use cleveragents_models::CancellationToken;
+use cleveragents_process::Cancel;
+use cleveragents_sandbox::Landing;
+use cleveragents_store::validations;
+use serde_json::{Value, json};
+
+use super::Desk;
+use super::watcher::Watcher;
+use super::worker;
+use super::world::World;
+use crate::arguments::{PlanApply, PlanExecute, Queued};
+use crate::commands::{confirm, tooling};
+use crate::output::{Cell, CommandError, Panel, Report};
+
+/// Where `plan execute` has something to do.
+const EXECUTABLE: [PlanStage; 9] = [
+    PlanStage::StrategizeQueued,
+    PlanStage::StrategizeProcessing,
+    PlanStage::StrategizeComplete,
+    PlanStage::StrategizeErrored,
+    PlanStage::ExecuteQueued,
+    PlanStage::ExecuteProcessing,
+    PlanStage::ExecuteErrored,
+    PlanStage::ApplyConstrained,
+    PlanStage::ApplyErrored,
+];
+
+/// Where `plan apply` has something to do.
+const APPLICABLE: [PlanStage; 5] = [
+    PlanStage::ExecuteComplete,
+    PlanStage::ApplyQueued,
+    PlanStage::ApplyProcessing,
+    PlanStage::ApplyConstrained,
+    PlanStage::ApplyErrored,
+];
+
+/// Drives a plan, with somebody watching.
+pub(super) fn drive(
+    desk: &Desk<'_>,
+    plan: &Plan,
+    options: &DriveOptions,
+    is_stream: bool,
+) -> Result<Plan, CommandError> {
+    let (cancel, stop) = (Cancel::new(), CancellationToken::new());
+    let world = World::new(desk.context, &cancel)?;
+    let watcher = Watcher::new(desk.context.printer, is_stream);
+    let slot = worker::slot(desk, &watcher, &cancel)?;
+    let signals = tooling::stop_on_signals(&cancel, &stop)?;
+    let driven = desk
+        .service
+        .drive(plan.id, options, &world, &watcher, &cancel);
+    signals.close();
+    watcher.end();
+    drop(slot);
+    Ok(driven?)
+}
+
+/// The phase that `plan execute` asks for.
+const fn wanted(plan: &Plan) -> PlanPhase {
+    match plan.stage {
+        PlanStage::StrategizeQueued
+        | PlanStage::StrategizeProcessing
+        | PlanStage::StrategizeErrored => PlanPhase::Strategize,
+        _ => PlanPhase::Execute,
+    }
+}
+
+pub(super) fn execute(desk: &Desk<'_>, arguments: &PlanExecute) -> Result<Report, CommandError> {
+    let plan = desk.chosen(&arguments.plan, &EXECUTABLE, "to be carried out")?;
+    if arguments.background {
+        let queued = Queued {
+            redo: arguments.redo,
+            skip: arguments.skip,
+        };
+        return worker::leave(desk, &plan, &queued);
+    }
+    let options = DriveOptions {
+        consent: Some(wanted(&plan)),
+        doubt: doubt(arguments.redo, arguments.skip),
+        ..DriveOptions::default()
+    };
+    let was = plan.stage;
+    let plan = drive(desk, &plan, &options, arguments.stream)?;
+    let report = executed("plan execute", desk, &plan)?;
+    Ok(match (was, plan.stage) {
+        (PlanStage::ExecuteComplete, PlanStage::ExecuteComplete) => {
+            report.ok("It was carried out already; nothing was done")
+        }
+        _ => report.ok(said(&plan)),
+    })
+}
+
+pub(super) const fn doubt(redo: bool, skip: bool) -> Doubt {
+    match (redo, skip) {
+        (true, _) => Doubt::Redo,
+        (_, true) => Doubt::Skip,
+        _ => Doubt::Ask,
+    }
+}
+
+/// Where a plan is, in a sentence.
+pub(super) fn said(plan: &Plan) -> String {
+    match plan.stage {
+        PlanStage::StrategizeComplete => "Strategy made".to_owned(),
+        PlanStage::ExecuteComplete => "Plan executed".to_owned(),
+        PlanStage::ApplyApplied => "Changes applied".to_owned(),
+        stage => format!("Plan is {stage}"),
+    }
+}
+
+/// What to run next.
+pub(super) fn next_steps(plan: &Plan) -> Vec<String> {
+    let id = plan.id;
+    let mut next = match plan.stage {
+        PlanStage::ExecuteComplete => {
+            vec![
+                format!("agents plan diff {id}"),
+                format!("agents plan apply {id}"),
+            ]
+        }
+        PlanStage::ApplyApplied => vec![format!("agents plan log {id}")],
+        PlanStage::StrategizeComplete => vec![
+            format!("agents plan execute {id}"),
+            format!("agents plan show {id} --as markdown"),
+        ],
+        _ => vec![format!("agents plan execute {id}")],
+    };
+    next.push(format!("agents plan status {id}"));
+    next.push(format!("agents plan tree {id}"));
+    next
+}
+
+/// What a plan waits for, and what it found, as panels.
+pub(super) fn outcome_rows(report: Report, plan: &Plan) -> Report {
+    let mut report = report;
+    if let Some(strategy) = &plan.strategy {
+        let panel = Panel::new("Strategy")
+            .row("Way", strategy.summary.clone())
+            .row("Steps", strategy.steps.len())
+            .row("Risk", strategy.risk.map(|risk| format!("{risk:.2}")));
+        report = report.panel(panel);
+    }
+    if let Some(waiting) = plan.waiting.as_ref().filter(|_| !plan.stage.is_terminal()) {
+        report = report.panel(Panel::new("Waits").row("For", waiting.sentence()));
+    }
+    report
+}
+
+fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandError> {
+    let engine = desk.context.engine()?;
+    let results = engine.read(|reader| validations::results(reader, plan.id))?;
+    let steps = desk.book.steps(plan.id)?;
+    let decisions = desk.book.decisions(plan.id)?;
+    let sandbox = desk.book.sandbox(plan)?;
+    let parts: Vec<Value> = sandbox
+        .iter()
+        .flat_map(|view| view.stored.iter().zip(&view.members))
+        .map(|(stored, member)| {
+            json!({
+                "alias": stored.alias, "resource": stored.resource, "strategy": stored.strategy,
+                "path": member.root.display().to_string(),
+            })
+        })
+        .collect();
+    let state = sandbox.as_ref().map(|view| view.sandbox.state.as_str());
+    let holding = decisions.iter().filter(|decision| decision.holds());
+    let invariants = holding
+        .clone()
+        .filter(|decision| decision.said.kind.as_str() == "invariant_enforced")
+        .count();
+    let strategy = plan.strategy.as_ref();
+    let done: Vec<_> = steps
+        .iter()
+        .filter(|step| step.undone_by.is_none() && step.state == StepState::Done)
+        .collect();
+    let is_executed =
+        plan.stage.phase() > PlanPhase::Execute || plan.stage == PlanStage::ExecuteComplete;
+    let word = |is_done: bool| if is_done { "done" } else { "pending" };
+    let latest: Vec<Value> = results.iter().map(|stored| json!(stored.result)).collect();
+    let failed = results
+        .iter()
+        .filter(|stored| !stored.result.passed && stored.result.mode == ValidationMode::Required)
+        .count();
+    let report = Report::new(command)
+        .data(json!({
+            "plan_id": plan.id,
+            "phase": plan.stage.phase(),
+            "state": plan.shown_state(),
+            "sandbox": {
+                "strategy": parts.first().map(|part| part["strategy"].clone()),
+                "path": parts.first().map(|part| part["path"].clone()),
+                "branch": null,
+                "status": state,
+                "name": plan.sandbox,
+                "parts": parts,
+            },
+            "worker": cleveragents_engine::current_owner().to_string(),
+            "started": plan.started_at,
+            "attempt": plan.attempt,
+            "strategy_summary": {
+                "decisions": holding.count(),
+                "invariants": invariants,
+                "planned_child_plans": 0,
+                "estimated_files": strategy.map(|strategy| strategy.files().len()),
+                "risk": strategy.and_then(|strategy| strategy.risk),
+            },
+            "progress": [
+                {"label": "Collect context", "status": word(strategy.is_some())},
+                {"label": "Run tools", "status": word(is_executed)},
+                {"label": "Build changeset", "status": word(is_executed)},
+                {"label": "Validate", "status": word(is_executed)},
+            ],
+            "steps": done.iter().map(|step| json!({
+                "path": step.path, "title": step.title, "summary": step.summary,
+            })).collect::<Vec<_>>(),
+            "validations": latest,
+            "waiting": plan.waiting,
+            "next_steps": next_steps(plan),
+        }))
+        .panel(
+            Panel::new("Execution")
+                .row("Plan", Cell::Id(plan.id.to_string()))
+                .row("Phase", plan.stage.phase().as_str())
+                .row("State", plan.shown_state())
+                .row("Sandbox", plan.sandbox.clone())
+                .row("Attempt", plan.attempt)
+                .row(
+                    "Steps done",
+                    done.iter()
+                        .filter(|step| step.path.starts_with("step/"))
+                        .count(),
+                )
+                .row(
+                    "Tokens",
+                    plan.usage.input_tokens.0 + plan.usage.output_tokens.0,
+                )
+                .row("Cost", plan.usage.cost_micro_usd),
+        );
+    let report = if results.is_empty() {
+        report
+    } else {
+        let passed = results.iter().filter(|stored| stored.result.passed).count();
+        report.panel(
+            Panel::new("Validations")
+                .row("Ran", results.len())
+                .row("Passed", passed)
+                .row("Required and failed", failed),
+        )
+    };
+    let report = outcome_rows(report, plan);
+    let report = match plan.made_with.read_only {
+        // What a plan that only looks found is its result.
+        true => match done
+            .iter()
+            .rev()
+            .find(|step| step.path.starts_with("step/"))
+        {
+            Some(last) => report.text(last.summary.clone().unwrap_or_default()),
+            None => report,
+        },
+        false => report,
+    };
+    Ok(match next_steps(plan).first() {
+        Some(next) if !plan.stage.is_terminal() => report.info(format!("next: `{next}`")),
+        _ => report,
+    })
+}
+
+pub(super) fn resume(
+    desk: &Desk<'_>,
+    plan: &Plan,
+    is_dry: bool,
+    is_stream: bool,
+) -> Result<Report, CommandError> {
+    if is_dry {
+        let steps = desk.book.steps(plan.id)?;
+        let last = steps.iter().rev().find(|step| step.undone_by.is_none());
+        let total = plan
+            .strategy
+            .as_ref()
+            .map_or(0, |strategy| strategy.steps.len());
+        let done = steps
+            .iter()
+            .filter(|step| step.undone_by.is_none() && step.state == StepState::Done)
+            .filter(|step| step.path.starts_with("step/"))
+            .count();
+        return Ok(Report::new("plan resume")
+            .data(json!({
+                "plan_id": plan.id, "phase": plan.stage.phase(), "state": plan.shown_state(),
+                "eligible": !plan.stage.is_terminal(),
+                "last_step": last.map(|step| &step.path), "steps_done": done, "steps_total": total,
+                "decision_id": last.and_then(|step| step.decision), "dry_run": true,
+            }))
+            .panel(
+                Panel::new("Resume")
+                    .row("Plan", Cell::Id(plan.id.to_string()))
+                    .row("Stage", plan.stage.to_string())
+                    .row("Last", last.map(|step| step.title.clone()))
+                    .row("Steps", format!("{done} of {total}")),
+            )
+            .ok("Nothing was done"));
+    }
+    let is_applying = plan.stage.phase() == PlanPhase::Apply;
+    let options = DriveOptions {
+        consent: Some(if is_applying {
+            PlanPhase::Apply
+        } else {
+            wanted(plan)
+        }),
+        ..DriveOptions::default()
+    };
+    let plan = drive(desk, plan, &options, is_stream)?;
+    Ok(executed("plan resume", desk, &plan)?.ok(said(&plan)))
+}
+
+pub(super) fn apply(desk: &Desk<'_>, arguments: &PlanApply) -> Result<Report, CommandError> {
+    let plan = desk.chosen(&arguments.plan, &APPLICABLE, "to be applied")?;
+    if !APPLICABLE.contains(&plan.stage) {
+        return Err(PlanError::NotReady {
+            plan: plan.id,
+            stage: plan.stage,
+            reason: if plan.stage.is_terminal() {
+                "it is over".to_owned()
+            } else {
+                "only what is carried out can be applied".to_owned()
+            },
+            hint: if plan.stage.is_terminal() {
+                "`agents plan list` shows the others".to_owned()
+            } else {
+                format!("carry it out first: `agents plan execute {}`", plan.id)
+            },
+        }
+        .into());
+    }
+    confirm(
+        &format!("Apply changes for plan {}?", plan.id),
+        arguments.yes,
+    )?;
+    apply_now(desk, &plan, arguments)
+}
+
+pub(super) fn apply_now(
+    desk: &Desk<'_>,
+    plan: &Plan,
+    arguments: &PlanApply,
+) -> Result<Report, CommandError> {
+    let options = DriveOptions {
+        consent: Some(PlanPhase::Apply),
+        landing: if arguments.merge {
+            Landing::Merge
+        } else {
+            Landing::Commit
+        },
+        message: arguments.message.clone(),
+        allow_empty: arguments.allow_empty,
+        ..DriveOptions::default()
+    };
+    let plan = drive(desk, plan, &options, false)?;
+    applied(desk, &plan)
+}
+
+/// What applying did, read back from what is stored of it.
+pub(super) fn applied(desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandError> {
+    if plan.stage != PlanStage::ApplyApplied {
+        let message = format!("the plan {} is {}, not applied", plan.id, plan.stage);
+        return Err(CommandError::new(Code::PlanFailed, message)
+            .with_hint(format!("`agents plan status {}` tells more", plan.id)));
+    }
+    let engine = desk.context.engine()?;
+    let results = engine.read(|reader| validations::results(reader, plan.id))?;
+    let report = plan.report.clone().unwrap_or_default();
+    let changed = report["changed"].as_array().map_or(0, Vec::len);
+    let changes = desk.book.recorded_changes(plan)?;
+    let (insertions, deletions) = (changes.insertions(), changes.deletions());
+    let latest: Vec<Value> = results.iter().map(|stored| json!(stored.result)).collect();
+    let passed = results.iter().filter(|stored| stored.result.passed).count();
+    let duration: u64 = results.iter().map(|stored| stored.result.duration_ms).sum();
+    let sandbox = desk.book.sandbox(plan)?;
+    let state = sandbox.as_ref().map(|view| view.sandbox.state.as_str());
+    let total = plan
+        .completed_at
+        .unwrap_or_else(Timestamp::now)
+        .seconds_since(plan.created_at);
+    let decisions = desk.book.decisions(plan.id)?.len();
+    let projects: Vec<&str> = plan
+        .made_with
+        .projects
+        .iter()
+        .map(|project| project.name.as_str())
+        .collect();
+    Ok(Report::new("plan apply")
+        .data(json!({
+            "plan_id": plan.id,
+            "artifacts": changed,
+            "changes": {"insertions": insertions, "deletions": deletions},
+            "project": projects.join(", "),
+            "applied_at": plan.completed_at,
+            "parts": report["parts"],
+            "validation": {
+                "ran": results.len(), "passed": passed, "results": latest,
+                "duration_s": duration as f64 / 1_000.0,
+            },
+            "sandbox_cleanup": {"worktree": state, "branch": null, "checkpoint": state},
+            "lifecycle": {
+                "phase": plan.stage.phase(), "state": plan.stage.state(),
+                "total_duration": total,
+                "total_cost": plan.usage.cost_micro_usd.as_usd(),
+                "decisions_made": decisions, "child_plans": 0,
+            },
+        }))
+        .panel(
+            Panel::new("Apply Summary")
+                .row("Plan", Cell::Id(plan.id.to_string()))
+                .row("Artifacts", changed)
+                .row("Changes", format!("+{insertions} -{deletions}"))
+                .row("Project", projects.join(", "))
+                .row("Applied at", plan.completed_at.map(|at| at.to_string())),
+        )
+        .panel(
+            Panel::new("Validation (from Execute)")
+                .row("Ran", results.len())
+                .row("Passed", passed)
+                .row("Seconds", format!("{:.1}", duration as f64 / 1_000.0)),
+        )
+        .panel(Panel::new("Sandbox Cleanup").row("Sandbox", state))
+        .panel(
+            Panel::new("Plan Lifecycle")
+                .row("Phase", plan.stage.phase().as_str())
+                .row("State", plan.stage.state())
+                .row("Total duration", format!("{total:.1} s"))
+                .row("Total cost", plan.usage.cost_micro_usd)
+                .row("Decisions made", decisions),
+        )
+        .ok("Changes applied"))
+}

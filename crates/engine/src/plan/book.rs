@@ -1,0 +1,364 @@
+//! [`PlanBook`]: what can be looked up about plans. It changes nothing but checkpoints, and no answer
+//! needs more statements when there are more plans.
+
+mod changes;
+mod checkpoints;
+mod error;
+mod explain;
+mod guard;
+mod log;
+mod status;
+mod tree;
+mod trouble;
+
+use std::sync::Arc;
+
+use cleveragents_domain::{
+    Checkpoint, Decision, Event, Lease, LeaseSubject, Plan, PlanId, PlanStage, Position,
+    StepRecord, ToolInvocation, check_prefix, nearest,
+};
+use cleveragents_store::plan_steps::{Guidance, PlanAnswer, Rollback};
+use cleveragents_store::plans::PlanFilter;
+use cleveragents_store::{Engine, decisions, events, invocations, plan_steps, plans};
+
+use crate::lease::LeaseService;
+use crate::sandbox::{SandboxService, SandboxView};
+
+pub use changes::{ChangeStatus, FileChange, Hunk, PlanChanges};
+pub use checkpoints::written as checkpoint_name;
+pub use error::{BookError, PlanCandidate};
+pub use explain::{Alternative, CorrectionImpact, Explanation, Impact};
+pub use guard::{PlanGuard, Spent};
+pub use log::told;
+pub use status::{PhaseProgress, PlanStatus, ProgressState, waiting_commands};
+#[cfg(test)]
+pub(super) use tree::tests::decisions as test_decisions;
+pub use tree::{DecisionTree, TreeNode as DecisionNode, TreeOptions, TreeSummary};
+pub use trouble::{PlanTrouble, Trouble, TroubleKind};
+
+/// So many are named when several are meant.
+const CANDIDATES: u64 = 8;
+
+/// So many names are searched for one that is like a wrong one.
+const KNOWN_NAMES: u64 = 500;
+
+/// Which plans to list.
+#[derive(Debug, Clone, Default)]
+pub struct PlanQuery {
+    /// Only those in this phase: `strategize`, `execute`, `apply`.
+    pub phase: Option<cleveragents_domain::PlanPhase>,
+    /// Only those that are shown in this state, `awaiting_input` among them.
+    pub state: Option<String>,
+    /// Only those that work on this project.
+    pub project: Option<String>,
+    /// Only those made from this action.
+    pub action: Option<String>,
+    /// Only those whose name, action or description it matches.
+    pub pattern: Option<String>,
+}
+
+impl PlanQuery {
+    /// The states that a plan may be shown in.
+    pub fn states() -> Vec<&'static str> {
+        let mut states: Vec<&str> = Vec::new();
+        for stage in PlanStage::ALL {
+            if !states.contains(&stage.state()) {
+                states.push(stage.state());
+            }
+        }
+        states.push(AWAITING);
+        states
+    }
+
+    /// The part that the store decides; nothing when no plan can match.
+    fn filter(&self) -> Option<PlanFilter> {
+        let waits = self.state.as_deref().map(|state| state == AWAITING);
+        let fits = |stage: &PlanStage| {
+            let of_phase = self.phase.is_none_or(|phase| stage.phase() == phase);
+            let state = self.state.as_deref();
+            of_phase && state.is_none_or(|state| state == AWAITING || stage.state() == state)
+        };
+        let stages: Vec<PlanStage> = PlanStage::ALL.iter().copied().filter(fits).collect();
+        if stages.is_empty() {
+            return None;
+        }
+        Some(PlanFilter {
+            // All of them need not be named.
+            stages: if stages.len() == PlanStage::ALL.len() {
+                Vec::new()
+            } else {
+                stages
+            },
+            project: self.project.clone(),
+            action: self.action.clone(),
+            waits,
+            ..PlanFilter::default()
+        })
+    }
+}
+
+/// The state in which a plan is shown that waits for a person.
+const AWAITING: &str = "awaiting_input";
+
+/// Looks up plans and what belongs to them.
+#[derive(Clone)]
+pub struct PlanBook {
+    engine: Arc<Engine>,
+    sandboxes: SandboxService,
+    leases: LeaseService,
+}
+
+impl PlanBook {
+    /// A book over a store, and the sandboxes in which its plans work.
+    pub fn new(engine: Arc<Engine>, sandboxes: SandboxService) -> Self {
+        Self {
+            leases: LeaseService::new(Arc::clone(&engine)),
+            engine,
+            sandboxes,
+        }
+    }
+
+    /// The plan that is meant: by its id, the beginning of it, or its name.
+    pub fn resolve(&self, reference: &str) -> Result<Plan, BookError> {
+        let mut found = match check_prefix(reference) {
+            Ok(prefix) => self
+                .engine
+                .read(|reader| plans::with_prefix(reader, &prefix, CANDIDATES))?,
+            Err(_) => Vec::new(),
+        };
+        // Such a plan only owns changesets.
+        found.retain(|plan| !plan.action.is_empty());
+        let mut meant = format!("have an id that begins with `{reference}`");
+        if found.is_empty() {
+            found = self
+                .engine
+                .read(|reader| plans::named(reader, reference, CANDIDATES))?;
+            meant = format!("are called `{reference}`");
+        }
+        match found.len() {
+            0 => Err(BookError::NotFound {
+                nearest: self.names_like(reference)?,
+                reference: reference.to_owned(),
+            }),
+            1 => Ok(found.remove(0)),
+            _ => Err(ambiguous(meant, &found)),
+        }
+    }
+
+    fn names_like(&self, reference: &str) -> Result<Vec<String>, BookError> {
+        let newest = self.engine.read(|reader| {
+            let filter = PlanFilter {
+                limit: Some(KNOWN_NAMES),
+                ..PlanFilter::default()
+            };
+            plans::list(reader, &filter)
+        })?;
+        let names = newest.iter().filter_map(|plan| plan.name.as_deref());
+        Ok(nearest::all(reference, names, 3))
+    }
+
+    /// The one plan in these stages, in any when none is named. `purpose` completes "there is no
+    /// plan …" and "several plans are …", such as `to be executed`.
+    pub fn only(&self, stages: &[PlanStage], purpose: &str) -> Result<Plan, BookError> {
+        let filter = PlanFilter {
+            stages: stages.to_vec(),
+            limit: Some(CANDIDATES),
+            ..PlanFilter::default()
+        };
+        let mut found = self.engine.read(|reader| plans::list(reader, &filter))?;
+        match found.len() {
+            0 => Err(BookError::NoPlan {
+                purpose: purpose.to_owned(),
+            }),
+            1 => Ok(found.remove(0)),
+            _ => Err(ambiguous(format!("are {purpose}"), &found)),
+        }
+    }
+
+    /// The one plan that waits for a person.
+    pub fn only_waiting(&self) -> Result<Plan, BookError> {
+        let all = self
+            .engine
+            .read(|reader| plans::list(reader, &PlanFilter::default()))?;
+        let mut found: Vec<Plan> = all
+            .into_iter()
+            .filter(|plan| plan.waiting.is_some() && !plan.stage.is_terminal())
+            .collect();
+        match found.len() {
+            0 => Err(BookError::NoPlan {
+                purpose: "waits for a person".to_owned(),
+            }),
+            1 => Ok(found.remove(0)),
+            _ => Err(ambiguous("wait for a person".to_owned(), &found)),
+        }
+    }
+
+    /// The plan to look at: the one that is named, else the only one that is not over, else the only
+    /// one there is.
+    pub fn find(&self, reference: Option<&str>) -> Result<Plan, BookError> {
+        if let Some(reference) = reference {
+            return self.resolve(reference);
+        }
+        let is_going_on = |stage: &PlanStage| !stage.is_terminal();
+        let going_on: Vec<PlanStage> = PlanStage::ALL.iter().copied().filter(is_going_on).collect();
+        match self.only(&going_on, "going on") {
+            Err(BookError::NoPlan { .. }) => self.only(&[], "there"),
+            other => other,
+        }
+    }
+
+    /// A plan by its id.
+    pub fn get(&self, id: PlanId) -> Result<Plan, BookError> {
+        self.engine
+            .read(|reader| plans::get(reader, id))?
+            .ok_or_else(|| BookError::NotFound {
+                reference: id.to_string(),
+                nearest: Vec::new(),
+            })
+    }
+
+    /// Plans, newest first.
+    pub fn list(&self, query: &PlanQuery) -> Result<Vec<Plan>, BookError> {
+        let pattern = query
+            .pattern
+            .as_deref()
+            .map(|pattern| {
+                regex::Regex::new(pattern).map_err(|error| BookError::Pattern {
+                    pattern: pattern.to_owned(),
+                    why: error.to_string(),
+                })
+            })
+            .transpose()?;
+        let Some(filter) = query.filter() else {
+            return Ok(Vec::new());
+        };
+        let mut found = self.engine.read(|reader| plans::list(reader, &filter))?;
+        if let Some(pattern) = pattern {
+            found.retain(|plan| {
+                let name = plan.name.as_deref().unwrap_or_default();
+                [name, &plan.action, &plan.description]
+                    .iter()
+                    .any(|text| pattern.is_match(text))
+            });
+        }
+        Ok(found)
+    }
+
+    /// The plans that are parts of this one, newest first.
+    pub fn children(&self, plan: PlanId) -> Result<Vec<Plan>, BookError> {
+        let filter = PlanFilter {
+            parent: Some(plan),
+            ..PlanFilter::default()
+        };
+        Ok(self.engine.read(|reader| plans::list(reader, &filter))?)
+    }
+
+    /// Every decision of a plan in the order in which they were made.
+    pub fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, BookError> {
+        Ok(self
+            .engine
+            .read(|reader| decisions::of_plan(reader, plan))?)
+    }
+
+    /// The decision that is meant: by its id, or the beginning of it.
+    pub fn resolve_decision(&self, reference: &str) -> Result<Decision, BookError> {
+        let mut found = match check_prefix(reference) {
+            Ok(prefix) => self
+                .engine
+                .read(|reader| decisions::with_prefix(reader, &prefix, CANDIDATES))?,
+            Err(_) => Vec::new(),
+        };
+        match found.len() {
+            1 => Ok(found.remove(0)),
+            _ => Err(BookError::DecisionNotFound {
+                reference: reference.to_owned(),
+                candidates: found
+                    .iter()
+                    .map(|decision| decision.said.id.to_string())
+                    .collect(),
+            }),
+        }
+    }
+
+    /// What a plan did piece by piece, what was taken back included.
+    pub fn steps(&self, plan: PlanId) -> Result<Vec<StepRecord>, BookError> {
+        Ok(self
+            .engine
+            .read(|reader| plan_steps::of_plan(reader, plan))?)
+    }
+
+    /// Every call of a tool for a plan, oldest first.
+    pub fn calls(&self, plan: PlanId) -> Result<Vec<ToolInvocation>, BookError> {
+        Ok(self
+            .engine
+            .read(|reader| invocations::of_plan(reader, plan))?)
+    }
+
+    /// Who works on a plan right now.
+    pub fn owner(&self, plan: PlanId) -> Result<Option<Lease>, BookError> {
+        Ok(self.leases.worker(&subject(plan))?)
+    }
+
+    /// What happened to a plan after a position of the log, in order, at most `limit`.
+    pub fn log(&self, plan: PlanId, after: Position, limit: u64) -> Result<Vec<Event>, BookError> {
+        let subject = plan.to_string();
+        Ok(self
+            .engine
+            .read(|reader| events::about(reader, &subject, after, limit))?)
+    }
+
+    /// What happened to a plan last, in order, at most `limit`.
+    pub fn newest_log(&self, plan: PlanId, limit: u64) -> Result<Vec<Event>, BookError> {
+        let subject = plan.to_string();
+        Ok(self
+            .engine
+            .read(|reader| events::newest_about(reader, &subject, limit))?)
+    }
+
+    /// What people said to a plan, oldest first.
+    pub fn guidance(&self, plan: PlanId) -> Result<Vec<Guidance>, BookError> {
+        Ok(self
+            .engine
+            .read(|reader| plan_steps::guidance(reader, plan))?)
+    }
+
+    /// What people answered a plan, oldest first.
+    pub fn answers(&self, plan: PlanId) -> Result<Vec<PlanAnswer>, BookError> {
+        Ok(self
+            .engine
+            .read(|reader| plan_steps::answers(reader, plan))?)
+    }
+
+    /// The rollbacks of a plan, oldest first.
+    pub fn rollbacks(&self, plan: PlanId) -> Result<Vec<Rollback>, BookError> {
+        Ok(self
+            .engine
+            .read(|reader| plan_steps::rollbacks(reader, plan))?)
+    }
+
+    /// The sandbox of a plan, once it has one.
+    pub fn sandbox(&self, plan: &Plan) -> Result<Option<SandboxView>, BookError> {
+        match &plan.sandbox {
+            Some(name) => Ok(Some(self.sandboxes.find(name)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The checkpoints of a plan, oldest first.
+    pub fn checkpoints(&self, plan: &Plan) -> Result<Vec<Checkpoint>, BookError> {
+        let sandbox = self.sandbox(plan)?;
+        Ok(sandbox.map_or_else(Vec::new, |view| view.checkpoints))
+    }
+}
+
+/// What the lease is for under which a plan is worked on.
+fn subject(plan: PlanId) -> LeaseSubject {
+    LeaseSubject::new("plan", plan)
+}
+
+fn ambiguous(meant: String, found: &[Plan]) -> BookError {
+    BookError::Ambiguous {
+        meant,
+        candidates: found.iter().map(PlanCandidate::from).collect(),
+    }
+}

@@ -1,0 +1,260 @@
+//! What a plan changed: path by path, with the lines, as applying it would carry them over.
+
+mod patch;
+
+use std::path::Path;
+
+use cleveragents_domain::{FileKind, FileState, Plan, SandboxState};
+use serde::Serialize;
+
+use super::{BookError, PlanBook};
+use crate::sandbox::{MemberChanges, SandboxDiff, SandboxError, SandboxView};
+
+pub use patch::Hunk;
+
+/// What became of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChangeStatus {
+    /// It is new.
+    Added,
+    /// It has other content.
+    Modified,
+    /// It is gone.
+    Deleted,
+    /// Only its permissions are others.
+    Mode,
+}
+
+impl ChangeStatus {
+    /// The status as shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Modified => "modified",
+            Self::Deleted => "deleted",
+            Self::Mode => "mode",
+        }
+    }
+
+    fn of(before: Option<FileState>, after: Option<FileState>) -> Self {
+        match (before, after) {
+            (None, _) => Self::Added,
+            (Some(_), None) => Self::Deleted,
+            (Some(before), Some(after)) if before.same_content(&after) => Self::Mode,
+            _ => Self::Modified,
+        }
+    }
+}
+
+/// What became of one path.
+#[derive(Debug, Clone)]
+pub struct FileChange {
+    /// The part of the sandbox.
+    pub part: String,
+    /// The path in it.
+    pub path: String,
+    /// What became of it.
+    pub status: ChangeStatus,
+    /// Its size now, or before when it is gone.
+    pub size: u64,
+    /// Lines that are new; nothing when its lines are not known, or it has none.
+    pub insertions: Option<usize>,
+    /// Lines that are gone.
+    pub deletions: Option<usize>,
+    /// Where it differs.
+    pub hunks: Vec<Hunk>,
+}
+
+impl FileChange {
+    /// Whether it is a test, by its name or its folder.
+    pub fn is_test(&self) -> bool {
+        let lower = self.path.to_lowercase();
+        let (folders, file) = lower.rsplit_once('/').unwrap_or(("", &lower));
+        let stem = file.split_once('.').map_or(file, |(stem, _)| stem);
+        let in_tests = folders
+            .split('/')
+            .any(|folder| matches!(folder, "test" | "tests" | "__tests__" | "spec" | "specs"));
+        in_tests
+            || stem.starts_with("test_")
+            || stem.ends_with("_test")
+            || stem.ends_with("_spec")
+            || stem == "tests"
+            || file.contains(".test.")
+            || file.contains(".spec.")
+    }
+
+    /// The lines in a word: `+8 -2`; nothing when they are not known.
+    pub fn lines(&self) -> Option<String> {
+        Some(format!("+{} -{}", self.insertions?, self.deletions?))
+    }
+}
+
+/// What a plan changed.
+#[derive(Debug, Default)]
+pub struct PlanChanges {
+    /// Path by path, part by part.
+    pub files: Vec<FileChange>,
+    /// The patch, part after part; nothing when the content is gone with the sandbox.
+    pub patch: Option<Vec<u8>>,
+    /// Whether somebody works in the sandbox, so that there may be more than is recorded.
+    pub is_moving: bool,
+    /// Whether the plan has a sandbox at all.
+    pub has_sandbox: bool,
+}
+
+impl PlanChanges {
+    /// New lines of all paths.
+    pub fn insertions(&self) -> usize {
+        self.files.iter().filter_map(|file| file.insertions).sum()
+    }
+
+    /// Lines that are gone, of all paths.
+    pub fn deletions(&self) -> usize {
+        self.files.iter().filter_map(|file| file.deletions).sum()
+    }
+
+    /// What is known about tests: how many test files are among the paths.
+    pub fn tests(&self) -> usize {
+        self.files.iter().filter(|file| file.is_test()).count()
+    }
+}
+
+/// Whether the lines are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lines {
+    /// With the patch.
+    With,
+    /// Only the paths.
+    Without,
+}
+
+impl PlanBook {
+    /// What a plan changed, with every line. The sandbox is looked at unless somebody works in it, or
+    /// it is gone; then what is recorded is told.
+    pub fn changes(&self, plan: &Plan) -> Result<PlanChanges, BookError> {
+        let Some(view) = self.sandbox(plan)? else {
+            return Ok(PlanChanges::default());
+        };
+        if view.sandbox.state != SandboxState::Active {
+            return self.recorded(&view, Lines::Without, false);
+        }
+        match self.sandboxes.open(&view.sandbox.name) {
+            Ok(mut open) => {
+                let diff = self.sandboxes.diff(&mut open)?;
+                told(&open.view, &diff, Lines::With, false)
+            }
+            Err(error) if error.is_held() => self.recorded(&view, Lines::With, true),
+            // Its files are there, and this machine cannot see them.
+            Err(SandboxError::Elsewhere { .. }) => self.recorded(&view, Lines::Without, true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The paths that a plan is recorded to have changed. It takes no look at files, and no lease.
+    pub fn recorded_changes(&self, plan: &Plan) -> Result<PlanChanges, BookError> {
+        match self.sandbox(plan)? {
+            Some(view) => self.recorded(&view, Lines::Without, false),
+            None => Ok(PlanChanges::default()),
+        }
+    }
+
+    fn recorded(
+        &self,
+        view: &SandboxView,
+        lines: Lines,
+        is_moving: bool,
+    ) -> Result<PlanChanges, BookError> {
+        let diff = self.sandboxes.recorded(view, 0)?;
+        told(view, &diff, lines, is_moving)
+    }
+}
+
+fn told(
+    view: &SandboxView,
+    diff: &SandboxDiff,
+    lines: Lines,
+    is_moving: bool,
+) -> Result<PlanChanges, BookError> {
+    let temporary = view.folders().state();
+    let mut changes = PlanChanges {
+        has_sandbox: true,
+        is_moving,
+        patch: (lines == Lines::With).then(Vec::new),
+        ..PlanChanges::default()
+    };
+    for part in &diff.parts {
+        let patch = match lines {
+            Lines::With if !part.changes.is_empty() => part_patch(diff, part, &temporary)?,
+            _ => Vec::new(),
+        };
+        let beneath = (diff.parts.len() > 1).then_some(part.member.alias.as_str());
+        let mut by_path = patch::sections(&patch, beneath);
+        for change in &part.changes {
+            let state = change.after.or(change.before);
+            let is_folder = state.is_some_and(|state| state.kind() == FileKind::Directory);
+            let section = by_path.remove(change.path.as_path().as_os_str());
+            let numbers = section
+                .as_ref()
+                .filter(|section| !section.is_binary)
+                .map(|section| (section.insertions, section.deletions))
+                // An empty file has a section without a line.
+                .filter(|_| !is_folder);
+            changes.files.push(FileChange {
+                part: part.member.alias.clone(),
+                path: change.path.to_string(),
+                status: ChangeStatus::of(change.before, change.after),
+                size: state.map_or(0, |state| state.size),
+                insertions: numbers.map(|(insertions, _)| insertions),
+                deletions: numbers.map(|(_, deletions)| deletions),
+                hunks: section.map_or_else(Vec::new, |section| section.hunks),
+            });
+        }
+        if let Some(whole) = &mut changes.patch {
+            whole.extend_from_slice(&patch);
+        }
+    }
+    Ok(changes)
+}
+
+fn part_patch(
+    diff: &SandboxDiff,
+    part: &MemberChanges,
+    temporary: &Path,
+) -> Result<Vec<u8>, BookError> {
+    Ok(diff.patch(part, temporary)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChangeStatus, FileChange};
+
+    #[test]
+    fn tests_are_known_by_their_names_and_folders() {
+        let is_test = |path: &str| {
+            FileChange {
+                part: String::new(),
+                path: path.to_owned(),
+                status: ChangeStatus::Added,
+                size: 0,
+                insertions: None,
+                deletions: None,
+                hunks: Vec::new(),
+            }
+            .is_test()
+        };
+        for test in [
+            "tests/a.rs",
+            "src/__tests__/a.ts",
+            "test_login.py",
+            "pkg/login_test.go",
+            "a.spec.ts",
+            "src/book/tests.rs",
+        ] {
+            assert!(is_test(test), "{test}");
+        }
+        for other in ["src/attest.rs", "contest/a.py", "latest.md", "src/lib.rs"] {
+            assert!(!is_test(other), "{other}");
+        }
+    }
+}

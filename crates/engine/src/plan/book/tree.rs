@@ -1,0 +1,210 @@
+//! [`DecisionTree`]: the decisions of a plan in the order and depth in which they are drawn.
+//!
+//! Every step is linear in the number of decisions, and nothing is recursive: a chain may be as deep
+//! as it is long.
+
+use std::collections::HashMap;
+
+use cleveragents_domain::{Decision, DecisionId, DecisionType};
+use serde::Serialize;
+
+/// What of the decisions is wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TreeOptions {
+    /// Whether those are shown too that were replaced or taken back.
+    pub shows_superseded: bool,
+    /// How deep to look, from 1; to the ground when nothing is said.
+    pub depth: Option<usize>,
+}
+
+/// A decision at its place.
+#[derive(Debug, Clone, Copy)]
+pub struct TreeNode {
+    /// Its place in [`DecisionTree::decisions`].
+    pub decision: usize,
+    /// The node above it, its place in [`DecisionTree::nodes`].
+    pub parent: Option<usize>,
+    /// How deep it lies, from 0.
+    pub depth: usize,
+    /// Whether no sibling follows.
+    pub is_last: bool,
+    /// How many decisions below it are not shown because they lie too deep.
+    pub left_out: usize,
+}
+
+/// What a tree amounts to, whatever depth is drawn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct TreeSummary {
+    /// Decisions that are shown.
+    pub nodes: usize,
+    /// How many lie below each other at most.
+    pub depth: usize,
+    /// Child plans.
+    pub child_plans: usize,
+    /// Invariants that hold.
+    pub invariants: usize,
+    /// Decisions that others took the place of.
+    pub superseded: usize,
+    /// Decisions that a rollback took back.
+    pub taken_back: usize,
+}
+
+/// The decisions of a plan as a tree.
+#[derive(Debug)]
+pub struct DecisionTree {
+    /// All decisions, in the order in which they were made.
+    pub decisions: Vec<Decision>,
+    /// Those that are shown, each before what is below it.
+    pub nodes: Vec<TreeNode>,
+    /// What it amounts to.
+    pub summary: TreeSummary,
+}
+
+impl DecisionTree {
+    /// The tree of decisions in the order in which they were made. One whose parent is not shown
+    /// hangs below the next one above that is.
+    pub fn new(decisions: Vec<Decision>, options: TreeOptions) -> Self {
+        let count = decisions.len();
+        let places: HashMap<DecisionId, usize> = decisions
+            .iter()
+            .enumerate()
+            .map(|(at, decision)| (decision.said.id, at))
+            .collect();
+        let is_shown: Vec<bool> = decisions
+            .iter()
+            .map(|decision| options.shows_superseded || decision.holds())
+            .collect();
+        // A parent is stored before its children, so it stands before them here.
+        let mut above: Vec<Option<usize>> = vec![None; count];
+        let mut depth = vec![0_usize; count];
+        let mut below: Vec<Vec<usize>> = vec![Vec::new(); count];
+        let mut roots = Vec::new();
+        for at in 0..count {
+            let parent = decisions[at]
+                .said
+                .parent
+                .and_then(|parent| places.get(&parent).copied())
+                .filter(|parent| *parent < at);
+            above[at] = parent.and_then(|parent| {
+                if is_shown[parent] {
+                    Some(parent)
+                } else {
+                    above[parent]
+                }
+            });
+            if is_shown[at] {
+                match above[at] {
+                    Some(parent) => {
+                        depth[at] = depth[parent] + 1;
+                        below[parent].push(at);
+                    }
+                    None => roots.push(at),
+                }
+            }
+        }
+        let mut sizes = vec![1_usize; count];
+        for at in (0..count).rev() {
+            if let Some(parent) = above[at].filter(|_| is_shown[at]) {
+                sizes[parent] += sizes[at];
+            }
+        }
+        let summary = summary(&decisions, &is_shown, &depth);
+        let most = options.depth.unwrap_or(usize::MAX).max(1);
+        let mut nodes: Vec<TreeNode> = Vec::with_capacity(summary.nodes);
+        let mut ahead: Vec<(usize, Option<usize>, bool)> = Vec::new();
+        let push = |ahead: &mut Vec<_>, list: &[usize], parent: Option<usize>| {
+            let last = list.len();
+            for (number, at) in list.iter().enumerate().rev() {
+                ahead.push((*at, parent, number + 1 == last));
+            }
+        };
+        push(&mut ahead, &roots, None);
+        while let Some((at, parent, is_last)) = ahead.pop() {
+            let is_ground = depth[at] + 1 >= most;
+            let place = nodes.len();
+            nodes.push(TreeNode {
+                decision: at,
+                parent,
+                depth: depth[at],
+                is_last,
+                left_out: if is_ground { sizes[at] - 1 } else { 0 },
+            });
+            if !is_ground {
+                push(&mut ahead, &below[at], Some(place));
+            }
+        }
+        Self {
+            decisions,
+            nodes,
+            summary,
+        }
+    }
+
+    /// The decision at a node.
+    pub fn decision(&self, node: &TreeNode) -> &Decision {
+        &self.decisions[node.decision]
+    }
+
+    /// What each shown decision is called in this plan: `root`, `strategy`, `invariant_1`.
+    pub fn labels(&self) -> Vec<(String, DecisionId)> {
+        let mut counts: HashMap<DecisionType, usize> = HashMap::new();
+        self.nodes
+            .iter()
+            .map(|node| {
+                let said = &self.decision(node).said;
+                let count = counts.entry(said.kind).or_default();
+                *count += 1;
+                let stem = stem(said.kind);
+                let label = match said.kind {
+                    DecisionType::PromptDefinition | DecisionType::StrategyChoice
+                        if *count == 1 =>
+                    {
+                        stem.to_owned()
+                    }
+                    _ => format!("{stem}_{count}"),
+                };
+                (label, said.id)
+            })
+            .collect()
+    }
+}
+
+fn summary(decisions: &[Decision], is_shown: &[bool], depth: &[usize]) -> TreeSummary {
+    let mut summary = TreeSummary::default();
+    for (at, decision) in decisions.iter().enumerate() {
+        if is_shown[at] {
+            summary.nodes += 1;
+            summary.depth = summary.depth.max(depth[at] + 1);
+        }
+        summary.superseded += usize::from(decision.superseded_by.is_some());
+        summary.taken_back += usize::from(decision.undone_by.is_some());
+        if decision.holds() {
+            match decision.said.kind {
+                DecisionType::InvariantEnforced => summary.invariants += 1,
+                DecisionType::SubplanSpawn => summary.child_plans += 1,
+                _ => {}
+            }
+        }
+    }
+    summary
+}
+
+const fn stem(kind: DecisionType) -> &'static str {
+    match kind {
+        DecisionType::PromptDefinition => "root",
+        DecisionType::InvariantEnforced => "invariant",
+        DecisionType::StrategyChoice => "strategy",
+        DecisionType::ResourceSelection => "resource",
+        DecisionType::SubplanSpawn => "child_plan",
+        DecisionType::SubplanParallelSpawn => "parallel",
+        DecisionType::ImplementationChoice => "implementation",
+        DecisionType::ToolInvocation => "tool",
+        DecisionType::ErrorRecovery => "recovery",
+        DecisionType::ValidationResponse => "validation",
+        DecisionType::UserIntervention => "intervention",
+        DecisionType::Reversion => "reversion",
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;
