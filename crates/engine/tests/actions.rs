@@ -12,8 +12,8 @@ const LINT: &str = "name: lint\ndescription: Lint {what}\ndefinition_of_done: no
                     arguments: [{name: what, default: '${WHAT}'}]\n\
                     invariants: ['always keep {what}', keep the tests]\n";
 
-fn set(_: &str) -> Option<String> {
-    Some("src".to_owned())
+fn set(name: &str) -> Option<String> {
+    (name == "WHAT").then(|| "src".to_owned())
 }
 
 fn unset(_: &str) -> Option<String> {
