@@ -99,6 +99,7 @@ fn answer_of(answer: &Answer, words: &[String]) -> Option<String> {
     let answered = match (words[0].as_str(), words[1].as_str()) {
         ("actor", "run") => &data["response"]["text"],
         ("tool", "run") => &data["output"],
+        ("action", "show") => &data["action"]["arguments"],
         ("skill", "tools") => &data["tools"],
         _ => return None,
     };

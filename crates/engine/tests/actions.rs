@@ -1,19 +1,20 @@
 //! Actions and invariants as services. Each test runs on both databases.
 
-use cleveragents_domain::{ActionState, Code, Diagnose as _, InvariantScope, ProjectRules};
+use cleveragents_domain::{ActionState, Code, Diagnose as _, InvariantScope, PlanId, ProjectRules};
 use cleveragents_engine::{
     ActionError, ActionFilter, ActionRules, ActionService, EffectiveQuery, InvariantError,
     InvariantQuery, InvariantService, InvariantTarget, NewInvariant, NewProject, Outcome,
     ProjectService, Register,
 };
+use cleveragents_store::plans::{self, NewPlan};
 use cleveragents_testkit::{TestDatabase, at_once};
 
 const LINT: &str = "name: lint\ndescription: Lint {what}\ndefinition_of_done: nothing is told\n\
                     arguments: [{name: what, default: '${WHAT}'}]\n\
                     invariants: ['always keep {what}', keep the tests]\n";
 
-fn set(_: &str) -> Option<String> {
-    Some("src".to_owned())
+fn set(name: &str) -> Option<String> {
+    (name == "WHAT").then(|| "src".to_owned())
 }
 
 fn unset(_: &str) -> Option<String> {
@@ -304,4 +305,40 @@ fn defect_11066_invariants_added_listed_and_removed_at_once_are_neither_lost_nor
         let left = invariants.list(&InvariantQuery::default()).expect("read");
         assert_eq!(left.len(), 8 * 3);
     });
+}
+
+#[test]
+fn a_plan_is_bound_by_its_action_as_it_was_with_its_own_values() {
+    for database in TestDatabase::each() {
+        let actions = ActionService::new(database.open());
+        let invariants = InvariantService::new(database.open());
+        create(&actions, LINT, Register::New).expect("made");
+        let action = actions.available("lint", &set).expect("there");
+        let given = [("what".to_owned(), "docs".to_owned())];
+        let values = action.resolve(&given).expect("it fits");
+        let mut new = NewPlan::empty(PlanId::generate());
+        new.action.clone_from(&action.name);
+        new.made_with.action = Some(action);
+        new.made_with.arguments = values.values;
+        new.made_with.arguments_order = values.order;
+        let id = new.id.to_string();
+        database
+            .open()
+            .write(move |unit| plans::insert(unit, &new))
+            .expect("stored");
+        let changed = LINT.replace("keep the tests", "another rule");
+        create(&actions, &changed, Register::Update).expect("replaced");
+        let plan = || InvariantTarget::Plan(id.clone());
+        add(&invariants, "of the plan", plan()).expect("set");
+        let query = invariants.query(&[plan()], &unset).expect("a query");
+        let found = invariants.effective(&query).expect("reconciled");
+        let texts: Vec<&str> = found
+            .effective
+            .iter()
+            .map(|one| one.text.as_str())
+            .collect();
+        assert_eq!(texts, ["of the plan", "always keep docs", "keep the tests"]);
+        let registered = actions.get("lint", &set).expect("there");
+        assert_eq!(registered.plans, 1);
+    }
 }

@@ -3,6 +3,7 @@
 use cleveragents_domain::{Invariant, InvariantId, InvariantScope, PlanId};
 use cleveragents_store::definitions::DefinitionKind;
 use cleveragents_store::invariants::{InvariantFilter, NewInvariant};
+use cleveragents_store::plans::NewPlan;
 use cleveragents_store::{
     Dialect, Engine, Error, Param, Reader, Row, definitions, invariants, plans,
 };
@@ -136,15 +137,27 @@ fn plans_are_counted_for_all_actions_at_once() {
         let id = PlanId::generate();
         engine
             .write(move |unit| {
-                plans::insert(unit, id)?;
-                plans::insert(unit, PlanId::generate())
+                for action in ["", "local/a", "local/b", "local/a"] {
+                    let id = PlanId::generate();
+                    let action = action.to_owned();
+                    plans::insert(
+                        unit,
+                        &NewPlan {
+                            action,
+                            ..NewPlan::empty(id)
+                        },
+                    )?;
+                }
+                plans::insert(unit, &NewPlan::empty(id))
             })
             .expect("stored");
         let counts = engine
             .read(|reader| plans::count_by_action(reader))
             .expect("counted");
-        assert!(
-            counts.is_empty(),
+        let counts: Vec<(String, u64)> = counts.into_iter().collect();
+        assert_eq!(
+            counts,
+            [("local/a".to_owned(), 2), ("local/b".to_owned(), 1)],
             "a plan without an action counts for none"
         );
         let whole = id.to_string();

@@ -11,6 +11,16 @@ use crate::arguments::Action as Command;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
+/// The short name of a command.
+pub(super) const fn name(command: &Command) -> &'static str {
+    match command {
+        Command::Create { .. } => "action create",
+        Command::List { .. } => "action list",
+        Command::Show { .. } => "action show",
+        Command::Archive { .. } => "action archive",
+    }
+}
+
 pub(super) fn run(context: &Context, command: &Command) -> Result<Report, CommandError> {
     let actions = ActionService::new(context.engine()?);
     match command {

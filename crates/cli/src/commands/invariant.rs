@@ -1,7 +1,7 @@
 //! `invariant`: what plans must keep true.
 
 use cleveragents_domain::{
-    Invariant, InvariantId, InvariantScope, Reconciled, SourcedInvariant, shortest_prefix,
+    Invariant, InvariantId, InvariantScope, PlanId, Reconciled, SourcedInvariant, shortest_prefix,
 };
 use cleveragents_engine::{InvariantQuery, InvariantService, InvariantTarget, NewInvariant};
 use serde_json::{Value, json};
@@ -10,6 +10,15 @@ use super::{confirm, counted, yes_no};
 use crate::arguments::{Invariant as Command, InvariantPlaces};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, Table};
+
+/// The short name of a command.
+pub(super) const fn name(command: &Command) -> &'static str {
+    match command {
+        Command::Add { .. } => "invariant add",
+        Command::List { .. } => "invariant list",
+        Command::Remove { .. } => "invariant remove",
+    }
+}
 
 pub(super) fn run(context: &Context, command: Command) -> Result<Report, CommandError> {
     let service = InvariantService::new(context.engine()?);
@@ -108,7 +117,8 @@ fn scope_json(places: &InvariantPlaces) -> Vec<&'static str> {
         (InvariantScope::Plan, !places.plan.is_empty()),
     ]
     .into_iter()
-    .filter_map(|(scope, is_asked)| is_asked.then(|| scope.as_str()))
+    .filter(|(_, is_asked)| *is_asked)
+    .map(|(scope, _)| scope.as_str())
     .collect()
 }
 
@@ -184,8 +194,9 @@ fn effective(
     let query = service.query(&targets, &context.variables())?;
     let all = service.list(&InvariantQuery::default())?;
     let found = InvariantService::narrow(service.effective(&query)?, pattern)?;
-    let short =
-        |id: Option<InvariantId>| id.map_or(Cell::Muted("-".to_owned()), |id| short(id, &all));
+    let short = |id: Option<InvariantId>| {
+        id.map_or_else(|| Cell::Muted("-".to_owned()), |id| short(id, &all))
+    };
     let cell = |invariant: &SourcedInvariant| {
         let name = invariant.source_name.as_deref();
         source_cell(invariant.source, name, invariant.non_overridable)
@@ -200,11 +211,7 @@ fn effective(
             ]
         }));
     let mut report = Report::new("invariant list")
-        .data(effective_json(
-            &found,
-            places,
-            query.plan.map(|plan| plan.to_string()),
-        ))
+        .data(effective_json(&found, places, query.plan))
         .table(table);
     if !found.conflicts.is_empty() {
         let conflicts = Table::with_columns(
@@ -253,7 +260,7 @@ fn of_scope(found: &Reconciled, scope: InvariantScope) -> usize {
         .count()
 }
 
-fn effective_json(found: &Reconciled, places: &InvariantPlaces, plan: Option<String>) -> Value {
+fn effective_json(found: &Reconciled, places: &InvariantPlaces, plan: Option<PlanId>) -> Value {
     let invariants: Vec<Value> = found.effective.iter().map(sourced_json).collect();
     let conflicts: Vec<Value> = found
         .conflicts

@@ -38,9 +38,8 @@ use cleveragents_domain::Code;
 use serde_json::json;
 
 use crate::arguments::{
-    Action, Actor, ActorContext, Arguments, AutomationProfile, Cleanup, Command, Config, Db,
-    Invariant, Mcp, Model, ModelKey, Permission, Plan, Project, Resource, ResourceType, Run,
-    Safety, Session, Tool,
+    Actor, ActorContext, Arguments, AutomationProfile, Cleanup, Command, Config, Db, Mcp, Model,
+    ModelKey, Permission, Plan, Project, Resource, ResourceType, Run, Safety, Session, Tool,
 };
 use crate::context::Context;
 use crate::output::{CommandError, Report};
@@ -119,13 +118,8 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Project(Project::Delete { .. }) => "project delete",
         Command::Project(Project::LinkResource { .. }) => "project link-resource",
         Command::Project(Project::UnlinkResource { .. }) => "project unlink-resource",
-        Command::Action(Action::Create { .. }) => "action create",
-        Command::Action(Action::List { .. }) => "action list",
-        Command::Action(Action::Show { .. }) => "action show",
-        Command::Action(Action::Archive { .. }) => "action archive",
-        Command::Invariant(Invariant::Add { .. }) => "invariant add",
-        Command::Invariant(Invariant::List { .. }) => "invariant list",
-        Command::Invariant(Invariant::Remove { .. }) => "invariant remove",
+        Command::Action(command) => action::name(command),
+        Command::Invariant(command) => invariant::name(command),
         Command::Sandbox(command) => sandbox::name(command),
         Command::Model(Model::List { .. }) => "model list",
         Command::Model(Model::Show { .. }) => "model show",

@@ -78,7 +78,7 @@ fn commands_that_cannot_be_carried_out_are_refused() {
         (&["action", "list", "--state", "draft"], 2, "CA-0101"),
         (&["action", "show", "goood"], 3, "CA-1101"),
         (&["action", "show", ""], 3, "CA-1101"),
-        (&["action", "archive", "good"], 5, "CA-0107"),
+        (&["action", "archive", "good"], 5, "CA-0106"),
         (&["action", "archive", "a b", "--yes"], 3, "CA-1101"),
         (&["invariant", "add", "x"], 2, "CA-1122"),
         (&["invariant", "add", "--global"], 2, "CA-0101"),

@@ -98,7 +98,8 @@ fn the_schema_of_actions_is_printed() {
     assert_eq!(answer.json()["title"], "an action of CleverAgents");
 }
 
-fn with_invariants(agents: &Agents) {
+/// One invariant only: how much of an id is shown depends on the moments of its neighbours.
+fn with_invariant(agents: &Agents) {
     furnished(agents);
     let project = [
         "project",
@@ -116,6 +117,16 @@ fn with_invariants(agents: &Agents) {
         "Never push to main",
     ];
     agents.data(&push);
+}
+
+#[test]
+fn an_invariant_is_added_listed_and_removed() {
+    let add = ["invariant", "add", "--project", "shop", "Change no test"];
+    assert_shown("invariant_add", &shown(with_invariant, &add));
+    let list = ["invariant", "list"];
+    assert_shown("invariant_list", &shown(with_invariant, &list));
+    let agents = agents();
+    with_invariant(&agents);
     let api = [
         "invariant",
         "add",
@@ -125,25 +136,36 @@ fn with_invariants(agents: &Agents) {
         "lint",
         "Keep the API",
     ];
-    agents.data(&api);
-}
-
-#[test]
-fn an_invariant_is_added_listed_and_removed() {
-    let add = ["invariant", "add", "--project", "shop", "Change no test"];
-    assert_shown("invariant_add", &shown(with_invariants, &add));
-    assert_shown(
-        "invariant_list",
-        &shown(with_invariants, &["invariant", "list"]),
+    assert_eq!(
+        agents.data(&api)["invariants"].as_array().map(Vec::len),
+        Some(2)
     );
-    let agents = agents();
-    with_invariants(&agents);
     let listed = agents.data(&["invariant", "list", "--action", "lint", "API"]);
     assert_eq!(listed["summary"]["total"], 1);
     let id = listed["invariants"][0]["id"].as_str().expect("an id");
     let removed = agents.data(&["invariant", "remove", &format!("inv_{id}"), "--yes"]);
     assert_eq!(removed["removed"]["active"], false);
-    assert_eq!(agents.data(&["invariant", "list"])["summary"]["total"], 2);
+    assert_eq!(agents.data(&list)["summary"]["total"], 2);
+}
+
+#[test]
+fn an_invariant_is_found_by_what_the_list_shows_of_its_id() {
+    let agents = agents();
+    for number in 0..5 {
+        agents.data(&["invariant", "add", "--global", &format!("rule {number}")]);
+    }
+    let listed = agents.run(&["--format", "plain", "invariant", "list"]);
+    let shown: Vec<&str> = listed
+        .out
+        .lines()
+        .filter(|line| line.contains("rule "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert_eq!(shown.len(), 5, "{listed:?}");
+    for prefix in shown {
+        agents.data(&["invariant", "remove", prefix, "--yes"]);
+    }
+    assert_eq!(agents.data(&["invariant", "list"])["summary"]["total"], 0);
 }
 
 #[test]
@@ -157,12 +179,10 @@ fn what_holds_is_shown_with_what_gives_way() {
         "--action",
         "coverage",
     ];
-    assert_shown(
-        "invariant_list_effective",
-        &shown(with_invariants, &effective),
-    );
+    let name = "invariant_list_effective";
+    assert_shown(name, &shown(with_invariant, &effective));
     let agents = agents();
-    with_invariants(&agents);
+    with_invariant(&agents);
     for text in ["always test", "never test"] {
         agents.data(&["invariant", "add", "-p", "shop", text]);
     }
@@ -177,8 +197,6 @@ fn what_holds_is_shown_with_what_gives_way() {
     ]);
     let document = answer.json();
     assert_eq!(document["status"], "warn");
-    assert_eq!(
-        document["data"]["unresolved"].as_array().map(Vec::len),
-        Some(1)
-    );
+    let unresolved = document["data"]["unresolved"].as_array();
+    assert_eq!(unresolved.map(Vec::len), Some(1));
 }

@@ -60,6 +60,7 @@ fn given(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[test]
 fn a_file_is_read_whole() {
+    use ActionArgumentType::{Boolean, Choice, Integer, Number, Path, String, Url};
     let action = read(COVERAGE);
     assert_eq!(action.name, "local/coverage");
     assert_eq!(action.actors.strategy.as_deref(), Some("local/strategist"));
@@ -74,7 +75,6 @@ fn a_file_is_read_whole() {
     assert_eq!(action.automation_profile.as_deref(), Some("trusted"));
     assert_eq!(action.safety_profile.as_deref(), Some("team/careful"));
     let kinds: Vec<ActionArgumentType> = action.arguments.iter().map(|one| one.kind).collect();
-    use ActionArgumentType::{Boolean, Choice, Integer, Number, Path, String, Url};
     assert_eq!(
         kinds,
         [Integer, Path, Choice, String, Number, Boolean, Url, Integer]

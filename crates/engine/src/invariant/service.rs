@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cleveragents_domain::yaml::Variables;
 use cleveragents_domain::{
-    Action, Invariant, InvariantId, InvariantScope, PlanId, Reconciled, SourcedInvariant,
-    check_prefix, reconcile,
+    Action, ActionValues, Invariant, InvariantId, InvariantScope, MadeWith, PlanId, Reconciled,
+    SourcedInvariant, check_prefix, reconcile,
 };
 use cleveragents_store::invariants::{self, InvariantFilter};
 use cleveragents_store::plans::{self, PlanSources};
@@ -281,8 +281,9 @@ impl InvariantService {
         Ok(all)
     }
 
-    /// What to ask for the invariants of places as a person names them. A plan brings its action and
-    /// those of its projects that are still there.
+    /// What to ask for the invariants of places as a person names them. A plan brings its action, as it
+    /// was when the plan was made and with the plan's values, and those of its projects that are still
+    /// there.
     pub fn query(
         &self,
         targets: &[InvariantTarget],
@@ -296,8 +297,9 @@ impl InvariantService {
                 InvariantTarget::Project(reference) => query.projects.push(reference.clone()),
                 InvariantTarget::Action(name) => named = Some(name.clone()),
                 InvariantTarget::Plan(reference) => {
-                    let sources = self.engine.read(|reader| {
+                    let (sources, made_with) = self.engine.read(|reader| {
                         let mut sources = find_plan(reader, reference)?;
+                        let plan = plans::get(reader, sources.plan)?;
                         let mut there = Vec::new();
                         for name in std::mem::take(&mut sources.projects) {
                             let project = match name.parse() {
@@ -307,13 +309,11 @@ impl InvariantService {
                             there.extend(project.map(|project| project.name.to_string()));
                         }
                         sources.projects = there;
-                        Ok::<_, InvariantError>(sources)
+                        Ok::<_, InvariantError>((sources, plan.map(|plan| plan.made_with)))
                     })?;
                     query.plan = Some(sources.plan);
                     query.projects.extend(sources.projects);
-                    if !sources.action.is_empty() {
-                        named = Some(sources.action);
-                    }
+                    query.action = made_with.as_ref().and_then(rules_of);
                 }
             }
         }
@@ -325,6 +325,20 @@ impl InvariantService {
         }
         Ok(query)
     }
+}
+
+/// What the action of a plan says, with the plan's values in its places.
+fn rules_of(made_with: &MadeWith) -> Option<ActionRules> {
+    let action = made_with.action.as_ref()?;
+    let values = ActionValues {
+        values: made_with.arguments.clone(),
+        order: made_with.arguments_order.clone(),
+    };
+    let texts = action.invariants.iter();
+    Some(ActionRules {
+        name: action.name.clone(),
+        invariants: texts.map(|text| action.render(text, &values)).collect(),
+    })
 }
 
 fn pattern(text: Option<&str>) -> Result<Option<Regex>, InvariantError> {

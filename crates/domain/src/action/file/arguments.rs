@@ -1,0 +1,197 @@
+//! Reading the arguments of an action from its file.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_saphyr::Spanned;
+
+use super::super::argument::{self, ActionArgument, ActionArgumentType};
+use super::super::template;
+use super::{ActionFault, Reading, rule};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ArgumentEntry {
+    /// Letters, digits, `_` and `-`, beginning with a letter. Hyphen and underscore are the same.
+    #[schemars(with = "String")]
+    name: Spanned<String>,
+    /// What its value is: a text when not given.
+    #[serde(rename = "type")]
+    kind: Option<ActionArgumentType>,
+    /// Whether it must be given: unless it has a default, when not said.
+    #[schemars(with = "Option<bool>")]
+    required: Option<Spanned<Value>>,
+    /// What it is for.
+    #[schemars(with = "Option<String>")]
+    description: Option<Spanned<String>>,
+    /// Its value when none is given.
+    #[schemars(with = "Option<Value>")]
+    default: Option<Spanned<Value>>,
+    /// The only values it takes.
+    #[serde(default)]
+    #[schemars(with = "Vec<Value>")]
+    choices: Vec<Spanned<Value>>,
+    /// The smallest number it takes.
+    #[schemars(with = "Option<f64>")]
+    minimum: Option<Spanned<Value>>,
+    /// The greatest number it takes.
+    #[schemars(with = "Option<f64>")]
+    maximum: Option<Spanned<Value>>,
+    /// A regular expression that the whole value must match.
+    #[schemars(with = "Option<String>")]
+    pattern: Option<Spanned<String>>,
+}
+
+impl Reading<'_> {
+    pub(super) fn argument(
+        &self,
+        entry: &ArgumentEntry,
+        before: &[ActionArgument],
+    ) -> Result<ActionArgument, ActionFault> {
+        let name = self.plain(&entry.name)?;
+        if !template::is_name(&name) {
+            return Err(rule(
+                &entry.name,
+                format!("`{name}` cannot be the name of an argument"),
+                "use letters, digits, `_` and `-`, beginning with a letter",
+            ));
+        }
+        if let Some(other) = argument::named(before, &name) {
+            return Err(rule(
+                &entry.name,
+                format!("there is an argument `{}` already", other.name),
+                "give it another name; `-` and `_` are the same",
+            ));
+        }
+        let kind = entry.kind.unwrap_or(if entry.choices.is_empty() {
+            ActionArgumentType::String
+        } else {
+            ActionArgumentType::Choice
+        });
+        let description = match &entry.description {
+            Some(text) => Some(self.plain(text)?).filter(|text| !text.is_empty()),
+            None => None,
+        };
+        let mut made = ActionArgument {
+            name,
+            kind,
+            required: self.flag(entry.required.as_ref(), entry.default.is_none())?,
+            description,
+            default: None,
+            choices: Vec::new(),
+            minimum: None,
+            maximum: None,
+            pattern: None,
+        };
+        if made.required
+            && let Some(default) = &entry.default
+        {
+            return Err(rule(
+                default,
+                format!("`{}` is required and has a default", made.name),
+                "leave one of them out",
+            ));
+        }
+        self.limits(entry, &mut made)?;
+        self.choices(entry, &mut made)?;
+        if let Some(default) = &entry.default {
+            let value = self.typed(default, kind)?;
+            made.check(&value).map_err(|problem| {
+                rule(
+                    default,
+                    format!("the default of `{}` {problem}", made.name),
+                    "give it another default, or none",
+                )
+            })?;
+            made.default = Some(value);
+        }
+        Ok(made)
+    }
+
+    /// A value for an argument. A number that stands where a text belongs is that text.
+    fn typed(
+        &self,
+        written: &Spanned<Value>,
+        kind: ActionArgumentType,
+    ) -> Result<Value, ActionFault> {
+        Ok(match self.value(written)? {
+            Value::Number(number) if kind.is_text() => number.to_string().into(),
+            value => value,
+        })
+    }
+
+    fn limits(&self, entry: &ArgumentEntry, made: &mut ActionArgument) -> Result<(), ActionFault> {
+        made.minimum = self.number(entry.minimum.as_ref())?;
+        made.maximum = self.number(entry.maximum.as_ref())?;
+        if let Some(limit) = entry.minimum.as_ref().or(entry.maximum.as_ref())
+            && !made.kind.is_number()
+        {
+            return Err(rule(
+                limit,
+                format!("`{}` is no number and has no range", made.name),
+                "make it `type: integer` or `type: number`, or leave `minimum` and `maximum` out",
+            ));
+        }
+        if let (Some(minimum), Some(maximum), Some(place)) =
+            (&made.minimum, &made.maximum, &entry.maximum)
+            && argument::is_less(maximum, minimum)
+        {
+            return Err(rule(
+                place,
+                format!("no number is at least {minimum} and at most {maximum}"),
+                "exchange `minimum` and `maximum`",
+            ));
+        }
+        let Some(pattern) = &entry.pattern else {
+            return Ok(());
+        };
+        // A pattern is full of braces and dollars, so variables are not looked for.
+        if !made.kind.is_text() {
+            return Err(rule(
+                pattern,
+                format!("`{}` is no text and has no pattern", made.name),
+                "leave `pattern` out, or make it `type: string`",
+            ));
+        }
+        argument::whole_pattern(&pattern.value).map_err(|problem| {
+            rule(
+                pattern,
+                problem,
+                "write it in the syntax of https://docs.rs/regex",
+            )
+        })?;
+        made.pattern = Some(pattern.value.clone());
+        Ok(())
+    }
+
+    fn choices(&self, entry: &ArgumentEntry, made: &mut ActionArgument) -> Result<(), ActionFault> {
+        if made.kind == ActionArgumentType::Choice && entry.choices.is_empty() {
+            return Err(rule(
+                &entry.name,
+                format!("`{}` is a choice without choices", made.name),
+                "list them: `choices: [small, large]`",
+            ));
+        }
+        let mut choices = Vec::with_capacity(entry.choices.len());
+        for written in &entry.choices {
+            let choice = self.typed(written, made.kind)?;
+            made.check(&choice).map_err(|problem| {
+                rule(
+                    written,
+                    format!("a choice of `{}` {problem}", made.name),
+                    "give only choices that its type and its limits allow",
+                )
+            })?;
+            if choices.contains(&choice) {
+                return Err(rule(
+                    written,
+                    format!("a choice of `{}` stands here twice", made.name),
+                    "leave one of them out",
+                ));
+            }
+            choices.push(choice);
+        }
+        made.choices = choices;
+        Ok(())
+    }
+}
