@@ -21,6 +21,7 @@ mod skill;
 mod sync;
 mod tool;
 mod turn;
+mod validation;
 
 pub use actor::{
     ActorError, ActorService, ActorText, ActorWorld, AddedActor, Bundle, ContextService,
@@ -65,4 +66,9 @@ pub use turn::{
     Ending, Interrupted, NoObserver, TakenSession, TurnAllowance, TurnError, TurnObserver,
     TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Unlimited, Waiting,
     instructions, project_instructions,
+};
+pub use validation::{
+    AddedValidation, AttachRequest, AttachmentQuery, AttachmentView, CommandCheck, CommandLine,
+    InEffect, Judgement, RegisteredValidation, Validation, ValidationCheck, ValidationError,
+    ValidationRunner, ValidationService, WrappedCheck, WrappedTool, validation_schema,
 };
