@@ -20,7 +20,7 @@ mod schema;
 mod state;
 
 pub use compile::{Resolver, Supply, Trail, Unresolved, compile, compile_within};
-pub use expression::{Expression, ExpressionError, Template};
+pub use expression::{Expression, ExpressionError, Names, Template};
 pub use file::{ActorFile, FileError, read};
 pub use graph::{Actor, ActorKind, Agent, Graph, Node, NodeKind};
 pub use ports::{Executor, StepLog};

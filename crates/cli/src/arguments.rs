@@ -16,6 +16,7 @@ mod sandbox;
 mod skill;
 mod tool;
 mod turn;
+mod validation;
 
 use std::path::PathBuf;
 
@@ -48,6 +49,9 @@ pub(crate) use self::tool::{
     ToolRun, ToolSource,
 };
 pub(crate) use self::turn::{Chat, TurnOptions};
+pub(crate) use self::validation::{
+    Validation, ValidationAttach, ValidationAttachments, ValidationRun,
+};
 use crate::output::Format;
 
 pub(crate) use sandbox::{
@@ -187,6 +191,9 @@ pub(crate) enum Command {
     /// See how careful tools are made to be, and by whom
     #[command(subcommand, alias = "safety-profile")]
     Safety(Safety),
+    /// Keep validations, which judge the work of plans
+    #[command(subcommand)]
+    Validation(Validation),
     /// Say how much plans do by themselves, and where they ask
     #[command(subcommand)]
     AutomationProfile(AutomationProfile),

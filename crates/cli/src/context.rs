@@ -96,7 +96,7 @@ impl Context {
     }
 
     /// Looks up variables for files that name them.
-    pub(crate) fn variables(&self) -> impl Fn(&str) -> Option<String> + use<> {
+    pub(crate) fn variables(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + use<> {
         let environment = self.environment.clone();
         move |name| environment.text(name)
     }

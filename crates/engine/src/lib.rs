@@ -54,10 +54,10 @@ pub use plan::{
     Trouble, TroubleKind, checkpoint_name, told, waiting_commands,
 };
 pub use plan::{
-    ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, OpenChangeset,
-    PROMPTS, PlanDefaults, PlanError, PlanExecutionContext, PlanJob, PlanRollbackPreview,
-    PlanRolledBack, PlanService, PlanWatcher, PlanWorld, REVIEWER, STRATEGIST, UseAction,
-    built_in_actors,
+    ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, KeptVariables,
+    OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext, PlanJob,
+    PlanRollbackPreview, PlanRolledBack, PlanService, PlanWatcher, PlanWorld, REVIEWER, STRATEGIST,
+    UseAction, built_in_actors,
 };
 pub use process::{Liveness, current_owner, liveness};
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};
@@ -91,4 +91,9 @@ pub use turn::{
     Ending, Interrupted, NoObserver, TakenSession, TurnAllowance, TurnError, TurnObserver,
     TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Unlimited, Waiting,
     instructions, project_instructions,
+};
+pub use validation::{
+    AddedValidation, AttachRequest, AttachmentQuery, AttachmentView, CommandCheck, CommandLine,
+    InEffect, Judgement, RegisteredValidation, Validation, ValidationCheck, ValidationError,
+    ValidationRunner, ValidationService, WrappedCheck, WrappedTool, validation_schema,
 };

@@ -263,4 +263,6 @@ pub(crate) enum SchemaOf {
     Safety,
     /// The file of an automation profile, for `automation-profile add`
     AutomationProfile,
+    /// The file of a validation, for `validation add`
+    Validation,
 }

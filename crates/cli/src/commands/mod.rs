@@ -29,6 +29,7 @@ pub(crate) mod system;
 pub(crate) mod tool;
 pub(crate) mod toolbox;
 pub(crate) mod tooling;
+pub(crate) mod validation;
 
 use std::io::{IsTerminal, Read as _, Write};
 use std::path::Path;
@@ -139,6 +140,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Permission(Permission::Remove { .. }) => "permission remove",
         Command::Safety(Safety::List) => "safety list",
         Command::Safety(Safety::Show { .. }) => "safety show",
+        Command::Validation(command) => validation::name(command),
         Command::AutomationProfile(AutomationProfile::Add { .. }) => "automation-profile add",
         Command::AutomationProfile(AutomationProfile::List { .. }) => "automation-profile list",
         Command::AutomationProfile(AutomationProfile::Show { .. }) => "automation-profile show",
@@ -185,6 +187,7 @@ pub(crate) fn run(
         Command::Skill(command) => skill::run(context, command)?,
         Command::Permission(command) => permission::run(context, &command)?,
         Command::Safety(command) => safety::run(context, &command)?,
+        Command::Validation(command) => validation::run(context, &command)?,
         Command::AutomationProfile(command) => automation::run(context, &command)?,
         Command::Schema { of } => return schema::run(of).map(|()| None),
         Command::Db(command) => db::run(context, &command)?,

@@ -56,6 +56,7 @@ impl<'a> Desk<'a> {
                 Arc::clone(&engine),
                 context.sessions()?,
                 context.sandboxes()?,
+                Arc::new(context.variables()),
             ),
             book: context.plans()?,
         })

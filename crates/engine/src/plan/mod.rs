@@ -35,5 +35,7 @@ pub use built_in::{
 pub use context::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use error::PlanError;
 pub use rollback::{PlanRollbackPreview, PlanRolledBack};
-pub use service::{DefaultActors, DriveOptions, PlanDefaults, PlanService, UseAction};
+pub use service::{
+    DefaultActors, DriveOptions, KeptVariables, PlanDefaults, PlanService, UseAction,
+};
 pub use world::{PlanJob, PlanWatcher, PlanWorld};

@@ -109,12 +109,22 @@ pub struct PlanService {
     pub(super) invariants: InvariantService,
     pub(super) automation: AutomationService,
     pub(super) validations: ValidationService,
+    variables: KeptVariables,
 }
+
+/// Variables that files ask for, kept.
+pub type KeptVariables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl PlanService {
     /// A service over a store and its sandboxes.
-    pub fn new(engine: Arc<Engine>, sessions: SessionService, sandboxes: SandboxService) -> Self {
+    pub fn new(
+        engine: Arc<Engine>,
+        sessions: SessionService,
+        sandboxes: SandboxService,
+        variables: KeptVariables,
+    ) -> Self {
         Self {
+            variables,
             runs: RunService::new(Arc::clone(&engine), sessions),
             leases: LeaseService::new(Arc::clone(&engine)),
             projects: ProjectService::new(Arc::clone(&engine)),
@@ -697,7 +707,7 @@ impl PlanService {
             resources.extend(links.into_iter().map(|link| link.resource.id));
         }
         self.validations
-            .for_plan(plan.id, &projects, &resources)
+            .for_plan(plan.id, &projects, &resources, &*self.variables)
             .map_err(PlanError::of)
     }
 

@@ -22,7 +22,9 @@ use super::execute::shortened;
 use super::rules;
 use super::service::PlanService;
 use crate::tool::SandboxWorkspace;
-use crate::validation::{InEffect, Judgement, judge, judge_command};
+use crate::validation::{
+    CommandCheck, InEffect, Judgement, Validation, ValidationCheck, ValidationRunner,
+};
 
 /// Something that is to be judged.
 pub(super) enum Wanted {
@@ -76,7 +78,7 @@ impl Wanted {
         let (attachment_id, resource, scope, scope_target) = match self {
             Self::Attached(one) => (
                 Some(one.attachment_id),
-                Some(one.resource.clone()),
+                Some(one.resource.name.to_string()),
                 one.scope,
                 one.scope_target.clone(),
             ),
@@ -209,21 +211,31 @@ impl Drive<'_> {
             let judgement = match one {
                 Wanted::Attached(effect) => {
                     self.watcher.validating(one.name());
-                    judge(effect, workspace, self.cancel, &|_, _| {
-                        Err("a tool cannot be called here".to_owned())
-                    })
-                    .map_err(PlanError::of)?
+                    let key = format!("wrapped/{}/{attempt}/{}", plan.attempt, one.name());
+                    let wrapped = |tool: &str, arguments: &Value| {
+                        self.wrapped(plan, &key, tool, arguments, workspace)
+                    };
+                    self.judged(
+                        ValidationRunner.judge(effect, workspace, self.cancel, &wrapped),
+                        plan,
+                    )?
                 }
                 Wanted::Command { command, .. } => {
                     self.watcher.validating(one.name());
-                    judge_command(command, workspace, self.cancel).map_err(PlanError::of)?
+                    let check = command_check(one.name());
+                    let arguments = [("command".to_owned(), command.clone())].into();
+                    let wrapped = |_: &str, _: &Value| Err("it calls no tool".to_owned());
+                    let judged = ValidationRunner.try_out(
+                        &check,
+                        &arguments,
+                        workspace,
+                        self.cancel,
+                        &wrapped,
+                    );
+                    self.judged(judged, plan)?
                 }
                 Wanted::Reviewed { .. } => continue,
             };
-            if self.cancel.is_cancelled() {
-                // What was cut off says nothing.
-                return Err(self.stopped(plan)?);
-            }
             findings.push(self.found(plan, one, &judgement, attempt, workspace)?);
         }
         // The reviewer looks last: it is told what programs found.
@@ -238,6 +250,48 @@ impl Drive<'_> {
             findings.extend(self.review(plan, &words, &findings, workspace, attempt)?);
         }
         Ok(findings)
+    }
+
+    /// What came of judging. What was cut off says nothing.
+    fn judged(
+        &self,
+        judged: Result<Judgement, crate::validation::ValidationError>,
+        plan: &Plan,
+    ) -> Result<Judgement, PlanError> {
+        if self.cancel.is_cancelled() {
+            return Err(self.stopped(plan)?);
+        }
+        judged.map_err(PlanError::of)
+    }
+
+    /// Calls the tool that a validation wraps; it may only look.
+    fn wrapped(
+        &self,
+        plan: &Plan,
+        key: &str,
+        tool: &str,
+        arguments: &Value,
+        workspace: &SandboxWorkspace,
+    ) -> Result<String, String> {
+        let call = cleveragents_domain::StepCall {
+            tool: tool.to_owned(),
+            arguments: arguments.clone(),
+        };
+        let task = Task {
+            key: &format!("{key}#{}", workspace.position()),
+            who: Who::Call(&call),
+            input: Map::new(),
+            phase: PlanPhase::Apply,
+            workspace: Some(workspace),
+        };
+        match self.perform(plan, &task) {
+            Ok(Ok(Value::String(text))) => Ok(text),
+            Ok(Ok(value)) => Ok(value.to_string()),
+            Ok(Err(Stop::Failed { message, .. })) => Err(message),
+            Ok(Err(Stop::Cancelled)) => Err("it was stopped".to_owned()),
+            Ok(Err(Stop::Person(waiting))) => Err(format!("it needs {}", waiting.sentence())),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// Stores a result with its evidence.
@@ -359,6 +413,16 @@ impl Drive<'_> {
             found.push(self.found(plan, one, &judgement, attempt, workspace)?);
         }
         Ok(found)
+    }
+}
+
+/// A command of a criterion, as a validation. The command is an argument: braces in it are no places.
+fn command_check(name: &str) -> Validation {
+    Validation {
+        name: name.to_owned(),
+        description: String::new(),
+        mode: ValidationMode::Required,
+        check: ValidationCheck::Command(Box::new(CommandCheck::shell("eval {command}".to_owned()))),
     }
 }
 

@@ -102,7 +102,10 @@ impl SandboxService {
     }
 
     /// Finds what changed in the sandbox since the last look.
-    fn look(&self, open: &OpenSandbox) -> Result<(CaptureReport, Vec<Capture>), SandboxError> {
+    pub(super) fn look(
+        &self,
+        open: &OpenSandbox,
+    ) -> Result<(CaptureReport, Vec<Capture>), SandboxError> {
         let mut report = CaptureReport::default();
         let mut captures = Vec::new();
         let mut known = Vec::with_capacity(open.view.members.len());
@@ -364,7 +367,7 @@ impl SandboxDiff {
 }
 
 /// Remembers what was found, once the history holds it.
-fn remember(open: &OpenSandbox, captures: Vec<Capture>) -> Result<(), SandboxError> {
+pub(super) fn remember(open: &OpenSandbox, captures: Vec<Capture>) -> Result<(), SandboxError> {
     for (member, capture) in open.view.members.iter().zip(captures) {
         member.remember(capture, open.view.position)?;
     }

@@ -15,6 +15,7 @@ mod rollback;
 mod servers;
 mod service;
 mod target;
+mod trial;
 
 pub use apply::{Applied, ApplyRequest};
 pub use error::SandboxError;

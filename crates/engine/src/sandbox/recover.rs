@@ -87,13 +87,17 @@ impl SandboxService {
             SandboxState::Applying => Some(self.recover_apply(open)?),
             SandboxState::Active => match open.view.sandbox.rolling_back_to {
                 Some(position) => {
-                    let journey = Journey {
-                        to: position,
-                        by: BY_ROLLBACK,
-                        keeps: None,
-                        takes_back: None,
+                    let gone = if position == open.view.position {
+                        self.recover_trial(open)
+                    } else {
+                        let journey = Journey {
+                            to: position,
+                            by: BY_ROLLBACK,
+                            keeps: None,
+                            takes_back: None,
+                        };
+                        self.go_to(open, journey).map(drop)
                     };
-                    let gone = self.go_to(open, journey);
                     if let Err(SandboxError::Files(Error::ContentLost(_))) = &gone {
                         // It can never be ended; the state before it is a checkpoint.
                         let id = open.view.sandbox.id;

@@ -49,7 +49,7 @@ pub(super) struct Travelled {
     /// The checkpoint of the state before, where one was wanted.
     before: Option<CheckpointNumber>,
     /// Each path that was changed, with its part.
-    changes: Vec<(String, Change)>,
+    pub(super) changes: Vec<(String, Change)>,
 }
 
 impl SandboxService {

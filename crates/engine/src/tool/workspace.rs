@@ -6,7 +6,7 @@ use cleveragents_domain::{CheckpointNumber, CheckpointReason, TreePath};
 use cleveragents_process::{
     Cancel, Finished, Input, Limits, Output, ProcessError, Stream, WhenMissing, run_tapped,
 };
-use cleveragents_sandbox::Git;
+use cleveragents_sandbox::{Change, Git};
 use cleveragents_tools::ports::{
     Attribution, Captured, Command, Part, PartPath, PortError, Workspace,
 };
@@ -28,6 +28,8 @@ pub struct SandboxWorkspace {
     /// For each part: its resource, and the types that it has.
     resources: Vec<(String, Vec<String>)>,
     when_missing: WhenMissing,
+    /// Trials are made one after the other.
+    trial: Mutex<()>,
 }
 
 impl SandboxWorkspace {
@@ -71,17 +73,39 @@ impl SandboxWorkspace {
             open: Mutex::new(open),
             parts,
             when_missing,
+            trial: Mutex::new(()),
         })
+    }
+
+    /// The part that holds a resource, by the name of the resource.
+    pub fn part_of(&self, resource: &str) -> Option<&str> {
+        let mut parts = self.parts.iter().zip(&self.resources);
+        let found = parts.find(|(_, (name, _))| name == resource);
+        found.map(|(part, _)| part.alias.as_str())
+    }
+
+    /// How long the history of the sandbox is.
+    pub fn position(&self) -> u64 {
+        self.open().view.position
+    }
+
+    /// Does something in the sandbox that leaves no trace: every file is as before when this returns,
+    /// and also when the process dies meanwhile, once the sandbox is opened again. Says what was
+    /// changed and taken back. Nothing else may work in the sandbox at the same time.
+    pub fn without_trace<T>(
+        &self,
+        work: impl FnOnce() -> T,
+    ) -> Result<(T, Vec<(String, Change)>), SandboxError> {
+        let _alone = self.trial.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = self.service.begin_trial(&mut self.open())?;
+        let result = work();
+        let changes = self.service.end_trial(&mut self.open(), began)?;
+        Ok((result, changes))
     }
 
     /// The name of the sandbox.
     pub fn name(&self) -> &str {
         &self.view.sandbox.name
-    }
-
-    /// How long its history is.
-    pub(crate) fn position(&self) -> u64 {
-        self.open().view.position
     }
 
     /// Makes a checkpoint with a label.

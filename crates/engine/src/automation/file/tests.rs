@@ -207,9 +207,9 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         ),
         (
             format!("{short}edit_code: .nan\n"),
-            Rule,
+            Malformed,
             "p.yaml:3:12",
-            "number",
+            "docs/automation-profiles.md",
         ),
         (
             format!("{short}edit_code: [1]\n"),

@@ -1,0 +1,181 @@
+//! `validation run`: a validation tried by hand.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use cleveragents_domain::Code;
+use cleveragents_engine::{
+    Judgement, SandboxWorkspace, StoreBudget, StoreLedger, ToolService, ValidationCheck,
+    ValidationError, ValidationRunner, ValidationService,
+};
+use cleveragents_models::CancellationToken;
+use cleveragents_process::Cancel;
+use cleveragents_tools::ports::{Redact as _, Scope, Workspace};
+use cleveragents_tools::{CallContext, CallOutcome, CallRequest, Gate, PlanMode};
+use serde_json::{Value, json};
+
+use super::pairs;
+use crate::arguments::{SafetyOptions, ValidationRun};
+use crate::commands::toolbox::{Needs, Toolbox};
+use crate::commands::tooling::{self, Secrets, Terminal};
+use crate::context::Context;
+use crate::output::{Cell, CommandError, Panel, Report};
+
+/// What a call is called that no model made.
+const CALL_ID: &str = "validation-run";
+
+/// So much of what a wrapped tool says can be judged.
+const JUDGED_BYTES: usize = 16 << 20;
+
+pub(super) fn run(
+    context: &Context,
+    service: &ValidationService,
+    arguments: &ValidationRun,
+) -> Result<Report, CommandError> {
+    let found = service.get(&arguments.validation.name, &context.variables())?;
+    let validation = found.validation.map_err(ValidationError::from)?;
+    let given = pairs(&arguments.arguments)?;
+    if let Some(why) = validation.misfit(&given) {
+        return Err(
+            CommandError::new(Code::InvalidValidation, why).with_hint(format!(
+                "`agents validation show {}` shows its arguments; write each as NAME=VALUE",
+                validation.name
+            )),
+        );
+    }
+    let name = |_: &str| String::new();
+    let workspace = tooling::workspace(context, Some(&arguments.sandbox), None, name)?
+        .ok_or_else(|| CommandError::usage("a sandbox is needed"))?;
+    let cancel = Cancel::new();
+    let signals = tooling::stop_on_signals(&cancel, &CancellationToken::new())?;
+    // What keeps a tool from being called at all is not its failure.
+    let trouble = RefCell::new(None);
+    let wrapped = |tool: &str, input: &Value| {
+        call(context, &workspace, &cancel, tool, input).unwrap_or_else(|error| {
+            let told = error.to_string();
+            trouble.replace(Some(error));
+            Err(told)
+        })
+    };
+    let judged = ValidationRunner.try_out(&validation, &given, &workspace, &cancel, &wrapped);
+    signals.close();
+    let judgement = judged?;
+    if let Some(error) = trouble.into_inner() {
+        return Err(error);
+    }
+    let secrets = Secrets::of(&context.models(None)?);
+    let wraps = match &validation.check {
+        ValidationCheck::Wraps(check) => Some(check.tool.clone()),
+        ValidationCheck::Command(_) => None,
+    };
+    let report = report(&judgement, &secrets, &arguments.sandbox, |data| {
+        data["validation"] = json!(validation.name);
+        data["mode"] = json!(validation.mode);
+        data["wraps"] = json!(wraps);
+    });
+    Ok(if judgement.passed {
+        report.ok(format!("{} passed", validation.name))
+    } else {
+        let message = format!(
+            "{} failed: {}",
+            validation.name,
+            secrets.redact(&judgement.message)
+        );
+        report.failed(
+            Code::PlanConstrained,
+            message,
+            "mend what it found, and run it again".to_owned(),
+        )
+    })
+}
+
+fn report(
+    judgement: &Judgement,
+    secrets: &Secrets,
+    sandbox: &str,
+    complete: impl FnOnce(&mut Value),
+) -> Report {
+    let output = String::from_utf8_lossy(&judgement.output);
+    let output = secrets.redact(&output).into_owned();
+    let message = secrets.redact(&judgement.message).into_owned();
+    let mut data = json!({
+        "passed": judgement.passed,
+        "message": message,
+        "data": judgement.data.as_ref().map(|data| secrets.out_of(data)),
+        "output": output,
+        "duration_ms": u64::try_from(judgement.duration.as_millis()).unwrap_or(u64::MAX),
+        "sandbox": sandbox,
+    });
+    complete(&mut data);
+    let verdict = if judgement.passed {
+        Cell::Good("passed".to_owned())
+    } else {
+        Cell::Bad("failed".to_owned())
+    };
+    let mut panel = Panel::new("Validation")
+        .row("Name", data["validation"].as_str().unwrap_or_default())
+        .row("Verdict", verdict)
+        .row("Message", message)
+        .row("Took", Cell::Seconds(judgement.duration.as_secs_f64()))
+        .row("Sandbox", sandbox);
+    let metrics = judgement.data.as_ref().and_then(|data| data.get("metrics"));
+    for (name, value) in metrics.and_then(Value::as_object).into_iter().flatten() {
+        panel = panel.row(name.clone(), value.to_string());
+    }
+    let report = Report::new("validation run").panel(panel);
+    let report = if output.trim().is_empty() {
+        report
+    } else {
+        report.text(output)
+    };
+    report.data(data)
+}
+
+/// Calls a wrapped tool through the gate, as one that only reads.
+fn call(
+    context: &Context,
+    workspace: &SandboxWorkspace,
+    cancel: &Cancel,
+    tool: &str,
+    input: &Value,
+) -> Result<Result<String, String>, CommandError> {
+    let engine = context.engine()?;
+    let tools = ToolService::new(Arc::clone(&engine));
+    let toolbox = Toolbox::new(context)?;
+    let equipment = toolbox.equip(&Needs {
+        skills: std::collections::BTreeSet::new(),
+        servers: toolbox.server_of(tool).into_iter().collect(),
+    })?;
+    let secrets = Secrets::of(&context.models(None)?);
+    let safety = tooling::in_force(context, &SafetyOptions::default())?;
+    let rules = tooling::rules(context, &tools, &[])?;
+    let terminal = Terminal::new(tools, cancel);
+    let gate = Gate::new(Arc::clone(&equipment.registry));
+    let request = CallRequest {
+        call_id: CALL_ID.to_owned(),
+        tool: tool.to_owned(),
+        arguments: input.to_string(),
+    };
+    let outcome = gate.call(
+        &request,
+        &CallContext {
+            scope: &Scope::default(),
+            mode: PlanMode::ReadOnly,
+            profile: &safety.profile,
+            guards: &safety.guards,
+            rules: &rules,
+            workspace: Some(workspace as &dyn Workspace),
+            approver: &terminal,
+            budget: &StoreBudget::new(Arc::clone(&engine), vec![tooling::day_scope(context)]),
+            ledger: &StoreLedger::new(engine, None),
+            redactor: &secrets,
+            cancel,
+            shown_bytes: JUDGED_BYTES,
+        },
+    )?;
+    Ok(match &outcome {
+        CallOutcome::Succeeded(done) if done.shown.left_out == 0 => Ok(done.shown.head.clone()),
+        CallOutcome::Succeeded(_) => Err("it says more than can be judged".to_owned()),
+        _ => Err(tooling::ending(&outcome).1.unwrap_or_default()),
+    })
+}

@@ -1,0 +1,195 @@
+//! [`Validation`]: what a file says about how to judge.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use cleveragents_actors::Expression;
+use cleveragents_domain::{TreePath, ValidationMode};
+use regex::Regex;
+use serde_json::{Value, json};
+
+use super::places;
+
+/// A tool that judges: something passes or does not.
+#[derive(Debug, Clone)]
+pub struct Validation {
+    /// Its name; tools and validations share one space of names.
+    pub name: String,
+    /// What it looks at, for people.
+    pub description: String,
+    /// Whether it stands in the way of applying when it fails.
+    pub mode: ValidationMode,
+    /// How it judges.
+    pub check: ValidationCheck,
+}
+
+/// How a validation judges.
+#[derive(Debug, Clone)]
+pub enum ValidationCheck {
+    /// By running a command.
+    Command(Box<CommandCheck>),
+    /// By calling a tool.
+    Wraps(Box<WrappedCheck>),
+}
+
+/// A command line with places for arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandLine {
+    /// For a shell.
+    Shell(String),
+    /// A program and its arguments.
+    Words(Vec<String>),
+}
+
+/// A command that judges.
+#[derive(Clone)]
+pub struct CommandCheck {
+    /// What is run.
+    pub command: CommandLine,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Whether it may use the network.
+    pub network: bool,
+    /// Variables for it. Their values may be secrets.
+    pub environment: BTreeMap<String, String>,
+    /// The folder in the part to run it in.
+    pub working_directory: Option<TreePath>,
+    /// The exit codes with which it passes.
+    pub exit_codes: Vec<i32>,
+    /// What its output must match.
+    pub output_matches: Option<Regex>,
+    /// Numbers to take from its output, each by the one group of an expression.
+    pub metrics: BTreeMap<String, Regex>,
+    /// The least that a number may be.
+    pub minimum: BTreeMap<String, f64>,
+    /// The most that a number may be.
+    pub maximum: BTreeMap<String, f64>,
+}
+
+impl CommandCheck {
+    /// A command for a shell that passes when it succeeds.
+    pub(crate) fn shell(command: String) -> Self {
+        Self {
+            command: CommandLine::Shell(command),
+            timeout: Duration::from_secs(600),
+            network: false,
+            environment: BTreeMap::new(),
+            working_directory: None,
+            exit_codes: vec![0],
+            output_matches: None,
+            metrics: BTreeMap::new(),
+            minimum: BTreeMap::new(),
+            maximum: BTreeMap::new(),
+        }
+    }
+}
+
+impl fmt::Debug for CommandCheck {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CommandCheck")
+            .field("command", &self.command)
+            .field("timeout", &self.timeout)
+            .field("environment", &self.environment.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A tool whose answer is judged.
+#[derive(Debug, Clone)]
+pub struct WrappedCheck {
+    /// The tool.
+    pub tool: String,
+    /// What it is called with; texts may have places.
+    pub arguments: Value,
+    /// Makes a verdict of `output` and `arguments`.
+    pub transform: Expression,
+}
+
+impl Validation {
+    /// The names of its places, which arguments must fill.
+    pub fn places(&self) -> BTreeSet<String> {
+        match &self.check {
+            ValidationCheck::Command(check) => match &check.command {
+                CommandLine::Shell(text) => places::names(text),
+                CommandLine::Words(words) => {
+                    words.iter().flat_map(|word| places::names(word)).collect()
+                }
+            },
+            ValidationCheck::Wraps(check) => places::names_in(&check.arguments),
+        }
+    }
+
+    /// What is wrong with arguments for its places, in words.
+    pub fn misfit(&self, arguments: &BTreeMap<String, String>) -> Option<String> {
+        let wanted = self.places();
+        let listed = |names: Vec<&String>| {
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            names.join(", ")
+        };
+        let missing: Vec<&String> = wanted
+            .iter()
+            .filter(|name| !arguments.contains_key(*name))
+            .collect();
+        if !missing.is_empty() {
+            return Some(format!("these arguments are missing: {}", listed(missing)));
+        }
+        let unknown: Vec<&String> = arguments
+            .keys()
+            .filter(|name| !wanted.contains(*name))
+            .collect();
+        if unknown.is_empty() {
+            return None;
+        }
+        let places: Vec<&String> = wanted.iter().collect();
+        let there = if places.is_empty() {
+            "it takes none".to_owned()
+        } else {
+            format!("it takes {}", listed(places))
+        };
+        Some(format!(
+            "it has no place for these arguments: {}; {there}",
+            listed(unknown)
+        ))
+    }
+
+    /// What it is, for programs: names of variables, never their values.
+    pub fn summary(&self) -> Value {
+        let mut summary = json!({
+            "name": self.name,
+            "description": self.description,
+            "mode": self.mode,
+            "arguments": self.places(),
+        });
+        match &self.check {
+            ValidationCheck::Command(check) => {
+                summary["command"] = match &check.command {
+                    CommandLine::Shell(text) => json!(text),
+                    CommandLine::Words(words) => json!(words),
+                };
+                summary["timeout"] = json!(check.timeout.as_secs_f64());
+                summary["network"] = json!(check.network);
+                summary["environment"] = json!(check.environment.keys().collect::<Vec<_>>());
+                summary["working_directory"] =
+                    json!(check.working_directory.as_ref().map(ToString::to_string));
+                let matches = check.output_matches.as_ref().map(Regex::as_str);
+                summary["passes_when"] =
+                    json!({"exit_code": check.exit_codes, "output_matches": matches});
+                let metrics = check.metrics.iter();
+                let metrics: BTreeMap<_, _> = metrics
+                    .map(|(name, expression)| (name, expression.as_str()))
+                    .collect();
+                summary["metrics"] = json!(metrics);
+                summary["minimum"] = json!(check.minimum);
+                summary["maximum"] = json!(check.maximum);
+            }
+            ValidationCheck::Wraps(check) => {
+                summary["wraps"] = json!(check.tool);
+                summary["tool_arguments"] = check.arguments.clone();
+                summary["transform"] = json!(check.transform.text());
+            }
+        }
+        summary
+    }
+}

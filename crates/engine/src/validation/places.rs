@@ -1,0 +1,218 @@
+//! Places in commands: `{name}` is filled with an argument, `{{name}}` is the text `{name}`.
+//!
+//! A shell never sees the value of an argument as a part of its text: the place becomes a variable
+//! of the environment, in quotes that fit where it stands. So no value can add words or commands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+use serde_json::Value;
+
+/// A place, or a place that is meant as text. `${name}` belongs to the shell.
+static PLACE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\$?\{\{?([a-z][a-z0-9_-]*)\}\}?").ok());
+
+/// The name of an argument as it counts: a hyphen and an underscore are the same.
+pub(super) fn canonical(name: &str) -> String {
+    name.trim().replace('-', "_")
+}
+
+/// What a match is.
+enum Found {
+    /// A place for the argument of this name.
+    Place(String),
+    /// Text that stays.
+    Text(String),
+}
+
+fn found(captures: &Captures<'_>) -> Found {
+    let (whole, name) = (&captures[0], &captures[1]);
+    if whole.starts_with('$') || whole.starts_with("{{") != whole.ends_with("}}") {
+        // Of `{a}}` only the first brace belongs to the place.
+        if let Some(inner) = whole
+            .strip_suffix('}')
+            .filter(|inner| inner.starts_with('{') && inner.ends_with('}'))
+        {
+            return match inner.starts_with("{{") {
+                true => Found::Text(whole.to_owned()),
+                false => Found::Place(canonical(name)),
+            };
+        }
+        return Found::Text(whole.to_owned());
+    }
+    if whole.starts_with("{{") {
+        Found::Text(whole[1..whole.len() - 1].to_owned())
+    } else {
+        Found::Place(canonical(name))
+    }
+}
+
+/// Puts something in the place of every place; `fill` is given the name and where in the text it is.
+fn replace(text: &str, mut fill: impl FnMut(&str, usize) -> String) -> String {
+    let Some(pattern) = PLACE.as_ref() else {
+        return text.to_owned();
+    };
+    let mut result = String::with_capacity(text.len());
+    let mut end = 0;
+    for captures in pattern.captures_iter(text) {
+        let Some(whole) = captures.get(0) else {
+            continue;
+        };
+        result.push_str(&text[end..whole.start()]);
+        match found(&captures) {
+            Found::Text(kept) => result.push_str(&kept),
+            Found::Place(name) => {
+                result.push_str(&fill(&name, whole.start()));
+                if whole.as_str().ends_with("}}") {
+                    result.push('}');
+                }
+            }
+        }
+        end = whole.end();
+    }
+    result.push_str(&text[end..]);
+    result
+}
+
+/// The names of the places in a text.
+pub(super) fn names(text: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    replace(text, |name, _| {
+        names.insert(name.to_owned());
+        String::new()
+    });
+    names
+}
+
+/// The names of the places in all texts of a JSON value.
+pub(super) fn names_in(value: &Value) -> BTreeSet<String> {
+    match value {
+        Value::String(text) => names(text),
+        Value::Array(items) => items.iter().flat_map(names_in).collect(),
+        Value::Object(fields) => fields.values().flat_map(names_in).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// A word of a command, or a text, with its places filled. What a value holds is never looked at again.
+pub(super) fn fill(text: &str, arguments: &BTreeMap<String, String>) -> String {
+    replace(text, |name, _| {
+        arguments.get(name).cloned().unwrap_or_default()
+    })
+}
+
+/// All texts of a JSON value with their places filled.
+pub(super) fn fill_in(value: &Value, arguments: &BTreeMap<String, String>) -> Value {
+    match value {
+        Value::String(text) => Value::String(fill(text, arguments)),
+        Value::Array(items) => items.iter().map(|item| fill_in(item, arguments)).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, field)| (name.clone(), fill_in(field, arguments)))
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+/// The variable that holds an argument for a shell.
+pub(super) fn variable(name: &str) -> String {
+    format!("CLEVERAGENTS_ARGUMENT_{}", name.to_uppercase())
+}
+
+/// Which quotes a place in a text for a shell stands in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quotes {
+    None,
+    Single,
+    Double,
+}
+
+/// The quotes that are open in front of a place.
+fn quotes_before(text: &str) -> Quotes {
+    let mut quotes = Quotes::None;
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        quotes = match (quotes, letter) {
+            (Quotes::None | Quotes::Double, '\\') => {
+                letters.next();
+                quotes
+            }
+            (Quotes::None, '\'') => Quotes::Single,
+            (Quotes::None, '"') => Quotes::Double,
+            (Quotes::Single, '\'') | (Quotes::Double, '"') => Quotes::None,
+            _ => quotes,
+        };
+    }
+    quotes
+}
+
+/// A text for a shell in which every place is a variable.
+pub(super) fn for_shell(text: &str) -> String {
+    replace(text, |name, at| {
+        let variable = format!("${{{}}}", variable(name));
+        match quotes_before(&text[..at]) {
+            Quotes::None => format!("\"{variable}\""),
+            Quotes::Double => variable,
+            Quotes::Single => format!("'\"{variable}\"'"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fill, for_shell, names};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn places_are_told_from_braces_that_are_meant() {
+        for (text, expected) in [
+            ("cargo test {crate}", vec!["crate"]),
+            ("a {x}{y-z} {x}", vec!["x", "y_z"]),
+            ("awk '{{print}}' {file}", vec!["file"]),
+            ("echo ${HOME} ${name} {a,b} { x; } {A} {1}", vec![]),
+            ("awk '{if(x){y}}'", vec!["y"]),
+            ("", vec![]),
+        ] {
+            let found: Vec<String> = names(text).into_iter().collect();
+            assert_eq!(found, expected, "{text}");
+        }
+        let arguments = BTreeMap::from([("y".to_owned(), "{z}".to_owned())]);
+        assert_eq!(fill("{if(x){y}} {{y}}", &arguments), "{if(x){z}} {y}");
+    }
+
+    /// Whatever a value holds, the shell hands it on as one word and does nothing else with it.
+    #[test]
+    fn a_shell_sees_values_as_single_words_in_any_quotes() {
+        let hostile = "a b; touch /nowhere/x $(echo c) `echo d` ' \" \\ *";
+        for text in [
+            "printf %s {value}",
+            "printf %s \"{value}\"",
+            "printf %s '{value}'",
+            "printf %s \"\"{value}''",
+        ] {
+            let output = std::process::Command::new("sh")
+                .args(["-c", &for_shell(text)])
+                .env("CLEVERAGENTS_ARGUMENT_VALUE", hostile)
+                .output()
+                .expect("sh runs");
+            assert!(output.status.success(), "{text}");
+            assert_eq!(String::from_utf8_lossy(&output.stdout), hostile, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_without_places_stays_as_it_is(text in "[^{}]{0,40}") {
+            prop_assert_eq!(fill(&text, &BTreeMap::new()), text.clone());
+            prop_assert_eq!(for_shell(&text), text);
+        }
+
+        #[test]
+        fn a_value_is_never_filled_again(value in "\\PC{0,20}") {
+            let arguments = BTreeMap::from([("a".to_owned(), value.clone())]);
+            prop_assert_eq!(fill("<{a}>", &arguments), format!("<{value}>"));
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! [`ValidationRunner`]: judges a sandbox, and leaves it as it was.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use cleveragents_actors::Names;
+use cleveragents_domain::{Code, Diagnose as _};
+use cleveragents_process::{Cancel, Ending, Finished};
+use cleveragents_tools::Access;
+use cleveragents_tools::ports::{Command, PortError, Workspace as _};
+use serde_json::{Map, Value, json};
+
+use super::definition::{CommandCheck, CommandLine, Validation, ValidationCheck, WrappedCheck};
+use super::error::ValidationError;
+use super::places;
+use super::service::InEffect;
+use crate::tool::SandboxWorkspace;
+
+/// Calls a tool for a validation that wraps it: its name and arguments, and what it said, or why it
+/// failed. It is to be called as one that only reads.
+pub type WrappedTool<'w> = &'w dyn Fn(&str, &Value) -> Result<String, String>;
+
+/// What a validation found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// Whether all is well.
+    pub passed: bool,
+    /// What it says, for people and models.
+    pub message: String,
+    /// What it measured.
+    pub data: Option<Value>,
+    /// What it printed; of a long output the beginning and the end.
+    pub output: Vec<u8>,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// Judges sandboxes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ValidationRunner;
+
+/// So much of the beginning and of the end of an output is kept.
+const KEPT: usize = 1 << 20;
+
+/// The shells to run commands with, the first that is there.
+const SHELLS: [(&str, &[&str]); 2] = [("bash", &["--noprofile", "--norc", "-c"]), ("sh", &["-c"])];
+
+/// The beginning and the end of what comes.
+#[derive(Default)]
+struct Kept {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    left_out: usize,
+}
+
+impl Kept {
+    fn push(&mut self, bytes: &[u8]) {
+        let room = KEPT.saturating_sub(self.head.len()).min(bytes.len());
+        self.head.extend_from_slice(&bytes[..room]);
+        self.tail.extend(&bytes[room..]);
+        let excess = self.tail.len().saturating_sub(KEPT);
+        self.tail.drain(..excess);
+        self.left_out += excess;
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let mut all = self.head;
+        if self.left_out > 0 {
+            let note = format!("\n[… {} bytes left out …]\n", self.left_out);
+            all.extend_from_slice(note.as_bytes());
+        }
+        all.extend(self.tail);
+        all
+    }
+}
+
+/// What came of looking, before it is told.
+struct Verdict {
+    /// What speaks against; nothing when it passed.
+    against: Vec<String>,
+    data: Map<String, Value>,
+    output: Vec<u8>,
+}
+
+impl Verdict {
+    fn failed(why: impl Into<String>) -> Self {
+        Self {
+            against: vec![why.into()],
+            data: Map::new(),
+            output: Vec::new(),
+        }
+    }
+}
+
+impl ValidationRunner {
+    /// Judges the part of a sandbox that holds the resource of an attachment. The sandbox is the same
+    /// afterwards, byte for byte. Only what keeps it from judging at all is an error.
+    pub fn judge(
+        self,
+        in_effect: &InEffect,
+        workspace: &SandboxWorkspace,
+        cancel: &Cancel,
+        wrapped: WrappedTool<'_>,
+    ) -> Result<Judgement, ValidationError> {
+        let resource = in_effect.resource.name.to_string();
+        let Some(part) = workspace.part_of(&resource) else {
+            let why = format!(
+                "the sandbox `{}` has no part for the resource `{resource}`",
+                workspace.name()
+            );
+            return Ok(told(Verdict::failed(why), Duration::ZERO));
+        };
+        let place = Ground {
+            workspace,
+            part: Some(part.to_owned()),
+            cancel,
+        };
+        self.look(&in_effect.validation, &in_effect.arguments, &place, wrapped)
+    }
+
+    /// Judges a sandbox by hand: its only part, or the folder of all.
+    pub fn try_out(
+        self,
+        validation: &Validation,
+        arguments: &BTreeMap<String, String>,
+        workspace: &SandboxWorkspace,
+        cancel: &Cancel,
+        wrapped: WrappedTool<'_>,
+    ) -> Result<Judgement, ValidationError> {
+        let place = Ground {
+            workspace,
+            part: None,
+            cancel,
+        };
+        self.look(validation, arguments, &place, wrapped)
+    }
+
+    fn look(
+        self,
+        validation: &Validation,
+        arguments: &BTreeMap<String, String>,
+        ground: &Ground<'_>,
+        wrapped: WrappedTool<'_>,
+    ) -> Result<Judgement, ValidationError> {
+        if let Some(why) = validation.misfit(arguments) {
+            return Ok(told(Verdict::failed(why), Duration::ZERO));
+        }
+        let begun = Instant::now();
+        let (verdict, changes) = ground.workspace.without_trace(|| match &validation.check {
+            ValidationCheck::Command(check) => run(check, arguments, ground),
+            ValidationCheck::Wraps(check) => Ok(call(check, arguments, wrapped)),
+        })?;
+        let elapsed = begun.elapsed();
+        if ground.cancel.is_cancelled() {
+            return Err(ValidationError::Cancelled(validation.name.clone()));
+        }
+        let mut verdict = match verdict {
+            Ok(verdict) => verdict,
+            // It never judged, so it did not pass.
+            Err(error) => Verdict::failed(cannot_run(&error)),
+        };
+        if !changes.is_empty() {
+            let count = changes.len();
+            verdict.data.insert("taken_back".to_owned(), json!(count));
+        }
+        let mut judgement = told(verdict, elapsed);
+        if let ValidationCheck::Command(check) = &validation.check {
+            hide(&mut judgement, check);
+        }
+        Ok(judgement)
+    }
+}
+
+/// Where a validation looks.
+struct Ground<'g> {
+    workspace: &'g SandboxWorkspace,
+    part: Option<String>,
+    cancel: &'g Cancel,
+}
+
+fn told(verdict: Verdict, duration: Duration) -> Judgement {
+    let passed = verdict.against.is_empty();
+    Judgement {
+        passed,
+        message: if passed {
+            "it passed".to_owned()
+        } else {
+            verdict.against.join("; ")
+        },
+        data: (!verdict.data.is_empty()).then_some(Value::Object(verdict.data)),
+        output: verdict.output,
+        duration,
+    }
+}
+
+fn cannot_run(error: &PortError) -> String {
+    let hint = error
+        .hint()
+        .map(|hint| format!(" ({hint})"))
+        .unwrap_or_default();
+    format!("it could not be run: {error}{hint}")
+}
+
+/// Takes the values of its own variables out of what a command printed: they may be keys.
+fn hide(judgement: &mut Judgement, check: &CommandCheck) {
+    const SHORTEST: usize = 6;
+    let values: Vec<&String> = check
+        .environment
+        .iter()
+        .filter(|(name, value)| {
+            value.len() >= SHORTEST && cleveragents_tools::ports::is_secret_name(name)
+        })
+        .map(|(_, value)| value)
+        .collect();
+    if values.is_empty() {
+        return;
+    }
+    let mut text = String::from_utf8_lossy(&judgement.output).into_owned();
+    for value in values {
+        text = text.replace(value.as_str(), "[REDACTED]");
+        judgement.message = judgement.message.replace(value.as_str(), "[REDACTED]");
+    }
+    judgement.output = text.into_bytes();
+}
+
+/// Runs a command and looks at how it ended and what it printed.
+fn run(
+    check: &CommandCheck,
+    arguments: &BTreeMap<String, String>,
+    ground: &Ground<'_>,
+) -> Result<Verdict, PortError> {
+    let heard = RefCell::new(Kept::default());
+    let finished = exec(check, arguments, ground, &heard)?;
+    let output = heard.into_inner().finish();
+    let text = String::from_utf8_lossy(&output).into_owned();
+    let mut against = Vec::new();
+    let mut data = Map::new();
+    match finished.ending {
+        Ending::Exited(code) => {
+            data.insert("exit_code".to_owned(), json!(code));
+            if !check.exit_codes.contains(&code) {
+                against.push(format!("it ended with exit code {code}"));
+            }
+        }
+        Ending::Signalled(signal) => against.push(format!("signal {signal} ended it")),
+        Ending::TimedOut => against.push(format!(
+            "it was stopped with all it had started at its time limit of {} seconds",
+            check.timeout.as_secs_f64()
+        )),
+        Ending::Cancelled => against.push("it was stopped".to_owned()),
+    }
+    if let Some(wanted) = &check.output_matches
+        && !wanted.is_match(&text)
+    {
+        against.push(format!("its output does not match `{}`", wanted.as_str()));
+    }
+    measure(check, &text, &mut against, &mut data);
+    Ok(Verdict {
+        against,
+        data,
+        output,
+    })
+}
+
+fn exec(
+    check: &CommandCheck,
+    arguments: &BTreeMap<String, String>,
+    ground: &Ground<'_>,
+    heard: &RefCell<Kept>,
+) -> Result<Finished, PortError> {
+    let mut environment: Vec<(OsString, OsString)> = check
+        .environment
+        .iter()
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
+    let attempts: Vec<(OsString, Vec<OsString>)> = match &check.command {
+        CommandLine::Words(words) => {
+            let mut words = words
+                .iter()
+                .map(|word| places::fill(word, arguments).into());
+            let program = words.next().unwrap_or_default();
+            vec![(program, words.collect())]
+        }
+        CommandLine::Shell(text) => {
+            for (name, value) in arguments {
+                environment.push((places::variable(name).into(), value.into()));
+            }
+            let text = places::for_shell(text);
+            let with = |(shell, options): (&str, &[&str])| {
+                let options = options.iter().map(OsString::from);
+                let words = options.chain([OsString::from(&text)]).collect();
+                (OsString::from(shell), words)
+            };
+            SHELLS.into_iter().map(with).collect()
+        }
+    };
+    let count = attempts.len();
+    for (number, (program, words)) in attempts.into_iter().enumerate() {
+        let command = Command {
+            program,
+            arguments: words,
+            part: ground.part.clone(),
+            folder: check.working_directory.clone(),
+            environment: environment.clone(),
+            input: Vec::new(),
+            time: check.timeout,
+            access: Access::Writes,
+            network: check.network,
+        };
+        let hear = |_, bytes: &[u8]| heard.borrow_mut().push(bytes);
+        match ground.workspace.exec(&command, &hear, ground.cancel) {
+            Err(error) if error.code() == Code::ProgramNotFound && number + 1 < count => {}
+            other => return other,
+        }
+    }
+    // There is always a last one, which is returned whatever becomes of it.
+    Err(PortError::new(cleveragents_store::Error::Internal(
+        "no command to run".to_owned(),
+    )))
+}
+
+/// Takes numbers from the output and compares them with their limits.
+fn measure(
+    check: &CommandCheck,
+    text: &str,
+    against: &mut Vec<String>,
+    data: &mut Map<String, Value>,
+) {
+    let mut found = Map::new();
+    for (name, expression) in &check.metrics {
+        let number = expression
+            .captures_iter(text)
+            .filter_map(|captures| number(captures.get(1)?.as_str()))
+            .last();
+        let (least, most) = (check.minimum.get(name), check.maximum.get(name));
+        match number {
+            Some(number) => {
+                if let Some(least) = least.filter(|least| number < **least) {
+                    against.push(format!("{name} is {number}, less than {least}"));
+                }
+                if let Some(most) = most.filter(|most| number > **most) {
+                    against.push(format!("{name} is {number}, more than {most}"));
+                }
+                found.insert(name.clone(), json!(number));
+            }
+            None if least.is_some() || most.is_some() => {
+                against.push(format!("its output does not say what {name} is"));
+            }
+            None => {}
+        }
+    }
+    if !found.is_empty() {
+        data.insert("metrics".to_owned(), Value::Object(found));
+    }
+}
+
+/// A number as programs print it, `1,234.5` included.
+fn number(text: &str) -> Option<f64> {
+    let plain = text.trim().replace([',', '_', ' '], "");
+    plain.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// What a transform can look up.
+struct Scope {
+    output: Value,
+    arguments: Value,
+}
+
+impl Names for Scope {
+    fn value(&self, name: &str) -> Option<&Value> {
+        match name {
+            "output" => Some(&self.output),
+            "arguments" => Some(&self.arguments),
+            _ => None,
+        }
+    }
+}
+
+/// Calls a tool and judges what it said.
+fn call(
+    check: &WrappedCheck,
+    arguments: &BTreeMap<String, String>,
+    wrapped: WrappedTool<'_>,
+) -> Verdict {
+    let filled = places::fill_in(&check.arguments, arguments);
+    let output = match wrapped(&check.tool, &filled) {
+        Ok(output) => output,
+        Err(why) => return Verdict::failed(format!("`{}` failed: {why}", check.tool)),
+    };
+    let scope = Scope {
+        output: serde_json::from_str(&output).unwrap_or_else(|_| Value::String(output.clone())),
+        arguments: filled,
+    };
+    let mut verdict = Verdict {
+        against: Vec::new(),
+        data: Map::new(),
+        output: output.into_bytes(),
+    };
+    match check.transform.value(&scope) {
+        Ok(Value::Bool(true)) => {}
+        Ok(Value::Bool(false)) => {
+            let text = check.transform.text();
+            verdict.against.push(format!("`{text}` does not hold"));
+        }
+        Ok(Value::Object(mut fields)) if fields.get("passed").is_some_and(Value::is_boolean) => {
+            if fields.get("passed") != Some(&Value::Bool(true)) {
+                let message = fields.get("message").and_then(Value::as_str);
+                let message = message.filter(|message| !message.trim().is_empty());
+                let message = message.unwrap_or("the transform says that it did not pass");
+                verdict.against.push(message.to_owned());
+            }
+            match fields.remove("data") {
+                Some(Value::Object(data)) => verdict.data = data,
+                Some(Value::Null) | None => {}
+                Some(other) => {
+                    verdict.data.insert("value".to_owned(), other);
+                }
+            }
+        }
+        Ok(other) => verdict.against.push(format!(
+            "the transform gives `{other}`, neither true or false nor a map with `passed`"
+        )),
+        Err(error) => verdict
+            .against
+            .push(format!("the transform has no value here: {error}")),
+    }
+    verdict
+}
