@@ -15,6 +15,7 @@
 mod child;
 mod database;
 pub mod model_server;
+pub mod plans;
 mod program;
 mod terminal;
 

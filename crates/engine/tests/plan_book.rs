@@ -1,0 +1,427 @@
+//! What can be looked up about plans, on both databases.
+
+use std::sync::Arc;
+
+use cleveragents_domain::{
+    AutomationProfile, Code, DecisionType, Diagnose as _, EventKind, LeaseSubject, Move, PlanPhase,
+    PlanStage, Position, StepState, Ttl, Waiting,
+};
+use cleveragents_engine::{
+    BookError, CorrectionImpact, DecisionTree, LeaseService, PlanBook, PlanQuery, ProgressState,
+    SandboxService, TreeOptions, TroubleKind, told,
+};
+use cleveragents_store::{Engine, Error, Param, Reader, Row, plans as stored};
+use cleveragents_testkit::TestDatabase;
+use cleveragents_testkit::plans::{
+    advance, executing, fail, new_plan, step, store, strategized, wait_for,
+};
+use serde_json::{Value, json};
+
+fn book(engine: &Arc<Engine>) -> (PlanBook, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sandboxes = SandboxService::new(Arc::clone(engine), folder.path());
+    (PlanBook::new(Arc::clone(engine), sandboxes), folder)
+}
+
+fn gate(opens: &str) -> Waiting {
+    Waiting::Gate {
+        gate: "create_tool".to_owned(),
+        opens: opens.to_owned(),
+        confidence: json!({"score": 0.5, "factors": []}),
+        threshold: 1.0,
+    }
+}
+
+fn ids(found: &[cleveragents_domain::Plan]) -> Vec<String> {
+    found.iter().filter_map(|plan| plan.name.clone()).collect()
+}
+
+#[test]
+fn a_plan_is_found_by_its_id_the_beginning_of_it_and_its_name() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (book, _folder) = book(&engine);
+        let first = store(&engine, &new_plan("fix-tests-one", Value::Null));
+        for reference in [
+            first.to_string(),
+            first.to_string()[..25].to_lowercase(),
+            "fix-tests-one".to_owned(),
+        ] {
+            assert_eq!(book.resolve(&reference).expect("found").id, first);
+        }
+        assert_eq!(book.find(None).expect("the only one").id, first);
+        let error = book.resolve("fix-tests-on").expect_err("not that name");
+        assert_eq!(error.code(), Code::PlanNotFound);
+        assert!(error.hint().expect("a hint").contains("fix-tests-one"));
+        // An empty plan only owns changesets, and is none that people see.
+        let empty = store(
+            &engine,
+            &stored::NewPlan::empty(cleveragents_domain::PlanId::generate()),
+        );
+        let error = book.resolve(&empty.to_string()).expect_err("none to see");
+        assert_eq!(error.code(), Code::PlanNotFound);
+
+        let second = store(&engine, &new_plan("fix-tests-one", Value::Null));
+        let error = book.resolve("fix-tests-one").expect_err("two");
+        assert_eq!(error.code(), Code::AmbiguousPlan);
+        let candidates = error.details()["candidates"].as_array().map(Vec::len);
+        assert_eq!(candidates, Some(2));
+        let error = book.find(None).expect_err("two");
+        assert_eq!(error.code(), Code::AmbiguousPlan);
+        // One of them is over: the other is meant.
+        advance(&engine, first, &[Move::Cancel]);
+        assert_eq!(book.find(None).expect("the other").id, second);
+        let error = book
+            .only(&[PlanStage::ExecuteComplete], "to be applied")
+            .expect_err("none");
+        assert_eq!(error.code(), Code::NoPlan);
+        assert_eq!(error.to_string(), "there is no plan to be applied");
+    }
+}
+
+#[test]
+fn defect_4064_plans_are_filtered_by_the_store() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (book, _folder) = book(&engine);
+        let waiting = store(&engine, &new_plan("waiting", Value::Null));
+        strategized(&engine, waiting);
+        wait_for(&engine, waiting, gate("execute"));
+        let executed = store(&engine, &new_plan("executed", Value::Null));
+        strategized(&engine, executed);
+        executing(&engine, executed);
+        let mut other = new_plan("other", Value::Null);
+        "local/review".clone_into(&mut other.action);
+        other.made_with.projects.clear();
+        store(&engine, &other);
+        let found = |query: PlanQuery| ids(&book.list(&query).expect("a list"));
+        let base = PlanQuery::default;
+        assert_eq!(
+            found(base()),
+            ["other", "executed", "waiting"],
+            "newest first"
+        );
+        let phase = PlanQuery {
+            phase: Some(PlanPhase::Strategize),
+            ..base()
+        };
+        assert_eq!(found(phase), ["other", "waiting"]);
+        let state = |state: &str| PlanQuery {
+            state: Some(state.to_owned()),
+            ..base()
+        };
+        assert_eq!(found(state("awaiting_input")), ["waiting"]);
+        assert!(
+            found(state("complete")).is_empty(),
+            "it is shown as waiting"
+        );
+        assert_eq!(found(state("processing")), ["executed"]);
+        assert!(
+            found(PlanQuery {
+                phase: Some(PlanPhase::Strategize),
+                ..state("applied")
+            })
+            .is_empty(),
+            "no plan can be there"
+        );
+        let project = PlanQuery {
+            project: Some("local/shop".to_owned()),
+            ..base()
+        };
+        assert_eq!(found(project), ["executed", "waiting"]);
+        let action = PlanQuery {
+            action: Some("local/review".to_owned()),
+            ..base()
+        };
+        assert_eq!(found(action), ["other"]);
+        let pattern = |pattern: &str| PlanQuery {
+            pattern: Some(pattern.to_owned()),
+            ..base()
+        };
+        assert_eq!(found(pattern("^(exe|oth)")), ["other", "executed"]);
+        let error = book.list(&pattern("(")).expect_err("no expression");
+        assert_eq!(error.code(), Code::Usage);
+        // What a plan waited for when it was given up is of no matter.
+        advance(&engine, waiting, &[Move::Cancel]);
+        assert!(found(state("awaiting_input")).is_empty());
+        assert_eq!(found(state("cancelled")), ["waiting"]);
+    }
+}
+
+/// Counts the statements that go through it.
+struct Counting<'r> {
+    inner: &'r mut dyn Reader,
+    statements: usize,
+}
+
+impl Reader for Counting<'_> {
+    fn dialect(&self) -> cleveragents_store::Dialect {
+        self.inner.dialect()
+    }
+
+    fn query_each(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+        each: &mut dyn FnMut(Row) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.statements += 1;
+        self.inner.query_each(sql, params, each)
+    }
+}
+
+#[test]
+fn defect_6459_a_list_takes_as_many_statements_for_many_plans_as_for_one() {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    let statements = || {
+        engine
+            .read(|reader| {
+                let mut counting = Counting {
+                    inner: reader,
+                    statements: 0,
+                };
+                let found = stored::list(&mut counting, &stored::PlanFilter::default())?;
+                assert!(found.iter().all(|plan| plan.made_with.projects.len() == 1));
+                Ok::<_, Error>((found.len(), counting.statements))
+            })
+            .expect("a list")
+    };
+    store(&engine, &new_plan("a", Value::Null));
+    assert_eq!(statements(), (1, 1));
+    for number in 0..20 {
+        store(&engine, &new_plan(&format!("p{number}"), Value::Null));
+    }
+    assert_eq!(statements(), (21, 1));
+}
+
+#[test]
+fn the_status_tells_phases_steps_and_what_to_do() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (book, _folder) = book(&engine);
+        let plan = store(&engine, &new_plan("p", Value::Null));
+        let status = || {
+            book.status(book.get(plan).expect("a plan"))
+                .expect("a status")
+        };
+        let states = || status().progress.map(|phase| phase.state);
+        use ProgressState as P;
+        assert_eq!(states(), [P::Queued; 3]);
+        assert_eq!(status().elapsed, None, "nothing began");
+        assert_eq!(status().next, [format!("agents plan execute {plan}")]);
+        strategized(&engine, plan);
+        assert_eq!(states(), [P::Done, P::Queued, P::Queued]);
+        wait_for(&engine, plan, gate("execute"));
+        assert_eq!(states(), [P::Done, P::AwaitingInput, P::Queued]);
+        assert_eq!(status().next[0], format!("agents plan approve {plan}"));
+        executing(&engine, plan);
+        assert_eq!(states(), [P::Done, P::Interrupted, P::Queued]);
+        assert!(status().is_interrupted(), "nobody holds its lease");
+        let leases = LeaseService::new(Arc::clone(&engine));
+        let lease = leases
+            .acquire(LeaseSubject::new("plan", plan), Ttl::default())
+            .expect("free");
+        assert_eq!(states(), [P::Done, P::Running, P::Queued]);
+        assert_eq!(status().next, [format!("agents plan wait {plan}")]);
+        let now = status();
+        assert_eq!((now.steps_done, now.steps_total), (1, 2));
+        assert_eq!(now.current_step().expect("a step").title, "Run the tests");
+        assert!(now.eta.is_some() && now.elapsed.is_some());
+        assert_eq!(now.files, None, "it has no sandbox");
+        drop(lease);
+        let error = json!({"message": "boom", "recovery_command": "agents plan look"});
+        fail(&engine, plan, Move::FailExecute, &error);
+        assert_eq!(states(), [P::Done, P::Errored, P::Queued]);
+        let next = status().next;
+        assert_eq!(next[0], "agents plan look");
+        assert!(
+            next.contains(&format!("agents plan execute {plan}")),
+            "{next:?}"
+        );
+        advance(&engine, plan, &[Move::Cancel]);
+        assert_eq!(states(), [P::Done, P::Cancelled, P::Cancelled]);
+        assert!(status().next.is_empty());
+    }
+}
+
+#[test]
+fn decisions_are_drawn_explained_and_found() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (book, _folder) = book(&engine);
+        let plan = store(&engine, &new_plan("p", Value::Null));
+        let error = book.explain("p").expect_err("nothing is decided");
+        assert_eq!(error.code(), Code::PlanNotReady);
+        let made = strategized(&engine, plan);
+        let tree = |options| DecisionTree::new(book.decisions(plan).expect("all"), options);
+        let shown = tree(TreeOptions::default());
+        let kinds: Vec<_> = shown
+            .nodes
+            .iter()
+            .map(|node| (node.depth, shown.decision(node).said.kind))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                (0, DecisionType::PromptDefinition),
+                (1, DecisionType::InvariantEnforced),
+                (1, DecisionType::StrategyChoice),
+                (2, DecisionType::ImplementationChoice),
+            ]
+        );
+        assert_eq!((shown.summary.superseded, shown.summary.invariants), (1, 1));
+        let whole = tree(TreeOptions {
+            shows_superseded: true,
+            depth: None,
+        });
+        assert_eq!(whole.nodes.len(), 5);
+
+        let told = book.explain(&made.invariant.to_string()).expect("told");
+        assert_eq!(told.impact.downstream_decisions, 1, "by its share only");
+        assert_eq!(told.impact.artifacts_produced, 1);
+        let told = book.explain("p").expect("the root of the plan");
+        assert_eq!(told.decision.said.id, made.root);
+        assert_eq!(told.count, 5);
+        assert_eq!(told.impact.downstream_decisions, 3);
+        assert_eq!(told.impact.correction_impact, CorrectionImpact::Medium);
+        let told = book.explain(&made.strategy.to_string()).expect("told");
+        let chosen: Vec<_> = told
+            .alternatives
+            .iter()
+            .map(|one| (one.index, one.description.as_str(), one.chosen))
+            .collect();
+        assert_eq!(
+            chosen,
+            [
+                (1, "Correct the sum", true),
+                (2, "Delete the test", false),
+                (3, "Skip it", false),
+            ]
+        );
+        let work = book.explain(&made.work.to_string()).expect("told");
+        assert_eq!(work.decision.said.influenced_by, [made.invariant]);
+        let error = book.explain("01ZZZZZZ").expect_err("neither");
+        assert_eq!(error.code(), Code::DecisionNotFound);
+        let shared = &made.root.to_string()[..6];
+        let error = book.resolve_decision(shared).expect_err("several");
+        assert!(error.to_string().contains("several"), "{error}");
+        assert!(
+            matches!(error, BookError::DecisionNotFound { candidates, .. } if candidates.len() == 5)
+        );
+    }
+}
+
+#[test]
+fn the_log_is_read_on_without_gap_and_told_in_words() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (book, _folder) = book(&engine);
+        let other = store(&engine, &new_plan("other", Value::Null));
+        let plan = store(&engine, &new_plan("p", Value::Null));
+        strategized(&engine, plan);
+        let all = book.log(plan, Position::default(), 1_000).expect("a log");
+        assert_eq!(all[0].kind, EventKind::PlanCreated);
+        assert!(all.iter().all(|event| event.subject == plan.to_string()));
+        assert_eq!(
+            book.log(other, Position::default(), 9)
+                .expect("a log")
+                .len(),
+            1
+        );
+        let mut read = Vec::new();
+        let mut position = Position::default();
+        loop {
+            let page = book.log(plan, position, 2).expect("a page");
+            let Some(last) = page.last() else { break };
+            position = last.position;
+            read.extend(page);
+        }
+        assert_eq!(read, all);
+        let newest = book.newest_log(plan, 3).expect("a log");
+        assert_eq!(newest, all[all.len() - 3..]);
+        let words: Vec<_> = all.iter().map(told).collect();
+        assert_eq!(words[0], ("made", "from local/fix-tests: p".to_owned()));
+        let moved = words.last().expect("a move");
+        assert_eq!(
+            *moved,
+            (
+                "state",
+                "strategize/processing → strategize/complete".to_owned()
+            )
+        );
+        for event in &all {
+            let (what, _) = told(event);
+            assert_ne!(what, event.kind.as_str(), "an event without words");
+        }
+    }
+}
+
+#[test]
+fn everything_that_went_wrong_is_listed_in_order() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (book, _folder) = book(&engine);
+        let plan = store(&engine, &new_plan("p", Value::Null));
+        let made = strategized(&engine, plan);
+        executing(&engine, plan);
+        step(
+            &engine,
+            plan,
+            "fix/1",
+            "Mend",
+            Some((StepState::Failed, "no luck")),
+        );
+        let mut recovery = cleveragents_testkit::plans::decision(
+            DecisionType::ErrorRecovery,
+            Some(made.strategy),
+            "Try again",
+        );
+        recovery.phase = PlanPhase::Execute;
+        cleveragents_testkit::plans::decide(&engine, plan, &[recovery]);
+        fail(
+            &engine,
+            plan,
+            Move::FailExecute,
+            &json!({"message": "boom"}),
+        );
+        let trouble = book
+            .trouble(book.get(plan).expect("a plan"))
+            .expect("the trouble");
+        let kinds: Vec<_> = trouble.history.iter().map(|one| one.kind).collect();
+        assert_eq!(kinds, [TroubleKind::Step, TroubleKind::Recovery]);
+        assert_eq!(trouble.history[0].message, "no luck");
+        assert_eq!(trouble.error.expect("an error")["message"], "boom");
+        assert_eq!(trouble.recovery[0], format!("agents plan execute {plan}"));
+    }
+}
+
+#[test]
+fn guards_are_those_of_the_profile_as_it_was_and_the_tighter_cost_counts() {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    let (book, _folder) = book(&engine);
+    let mut profile = AutomationProfile::find_built_in("cautious").expect("built in");
+    profile.guards = Some(cleveragents_domain::AutomationGuard {
+        tool_denylist: vec!["builtin/shell".to_owned()],
+        max_total_cost: Some(cleveragents_domain::MicroUsd(500_000)),
+        max_tool_calls_per_step: Some(7),
+        ..Default::default()
+    });
+    let snapshot = serde_json::to_value(&profile).expect("JSON");
+    let plan = store(&engine, &new_plan("p", snapshot));
+    strategized(&engine, plan);
+    executing(&engine, plan);
+    let guard = book.guard(book.get(plan).expect("a plan")).expect("guards");
+    assert_eq!(guard.profile, Some(profile));
+    assert_eq!(guard.guards.tool_denylist, ["builtin/shell"]);
+    assert_eq!(guard.max_cost.map(|most| most.0), Some(500_000));
+    assert_eq!(guard.spent.cost.0, 12_500);
+    assert_eq!(guard.spent.tool_calls_in_step, Some(0));
+    let unknown = store(&engine, &new_plan("q", json!({"odd": true})));
+    let guard = book
+        .guard(book.get(unknown).expect("a plan"))
+        .expect("guards");
+    assert_eq!(guard.profile, None);
+    assert_eq!(guard.max_cost.map(|most| most.0), Some(2_000_000));
+}

@@ -1,0 +1,252 @@
+//! Plans in a store, made by its functions: what a test of views looks at.
+
+use cleveragents_domain::{
+    ContextSnapshot, DecisionId, DecisionType, MadeWith, MicroUsd, Move, NewDecision, PlanActors,
+    PlanId, PlanPhase, PlanProfile, PlanProject, PlanStep, PlanStrategy, StepState, TokenUsage,
+    Tokens, Waiting,
+};
+use cleveragents_store::plan_steps::{NewStep, StepEnd};
+use cleveragents_store::plans::{Along, NewPlan};
+use cleveragents_store::{Engine, Error, decisions, plan_steps, plans};
+use serde_json::{Map, Value, json};
+
+/// A plan that was just made from `local/fix-tests` for the project `local/shop`.
+pub fn new_plan(name: &str, profile: Value) -> NewPlan {
+    NewPlan {
+        id: PlanId::generate(),
+        name: Some(name.to_owned()),
+        action: "local/fix-tests".to_owned(),
+        above: None,
+        description: "Mend the failing test".to_owned(),
+        definition_of_done: "- all tests pass".to_owned(),
+        made_with: MadeWith {
+            action: Value::Null,
+            arguments: Map::from_iter([("suite".to_owned(), json!("unit"))]),
+            arguments_order: vec!["suite".to_owned()],
+            projects: vec![PlanProject {
+                name: "local/shop".to_owned(),
+                alias: "shop".to_owned(),
+                read_only: false,
+            }],
+            actors: PlanActors {
+                strategy: "builtin/strategist".to_owned(),
+                execution: "builtin/executor".to_owned(),
+                ..PlanActors::default()
+            },
+            profile: PlanProfile {
+                name: "supervised".to_owned(),
+                source: "global".to_owned(),
+                snapshot: profile,
+            },
+            read_only: false,
+            max_cost_micro_usd: Some(2_000_000),
+        },
+    }
+}
+
+/// Stores a plan.
+pub fn store(engine: &Engine, new: &NewPlan) -> PlanId {
+    let (id, new) = (new.id, new.clone());
+    write(engine, move |unit| plans::insert(unit, &new));
+    id
+}
+
+/// Does something in a unit of work that must succeed.
+pub fn write<T: Send + 'static>(
+    engine: &Engine,
+    mut work: impl FnMut(&mut cleveragents_store::UnitOfWork<'_>) -> Result<T, Error> + Send + 'static,
+) -> T {
+    engine
+        .write(move |unit| work(unit))
+        .expect("the unit is stored")
+}
+
+/// Moves a plan, which must be possible.
+pub fn advance(engine: &Engine, plan: PlanId, ways: &[Move]) {
+    for way in ways.iter().copied() {
+        write(engine, move |unit| {
+            plans::advance(unit, plan, way, &Along::default())
+        })
+        .unwrap_or_else(|| panic!("{way:?} is possible"));
+    }
+}
+
+/// Lets a plan fail where it is.
+pub fn fail(engine: &Engine, plan: PlanId, way: Move, error: &Value) {
+    let error = error.as_object().cloned();
+    write(engine, move |unit| {
+        let along = Along {
+            error: error.clone(),
+            reason: Some("it failed".to_owned()),
+            ..Along::default()
+        };
+        plans::advance(unit, plan, way, &along)
+    })
+    .expect("the move is possible");
+}
+
+/// Lets a plan wait.
+pub fn wait_for(engine: &Engine, plan: PlanId, waiting: Waiting) {
+    write(engine, move |unit| plans::wait_for(unit, plan, &waiting));
+}
+
+/// A decision that is not stored yet.
+pub fn decision(kind: DecisionType, parent: Option<DecisionId>, chosen: &str) -> NewDecision {
+    NewDecision {
+        id: DecisionId::generate(),
+        parent,
+        kind,
+        phase: PlanPhase::Strategize,
+        question: "How?".to_owned(),
+        chosen: chosen.to_owned(),
+        alternatives: Vec::new(),
+        confidence: None,
+        rationale: String::new(),
+        reasoning: None,
+        snapshot: ContextSnapshot::default(),
+        artifacts: Vec::new(),
+        influenced_by: Vec::new(),
+    }
+}
+
+/// Stores decisions of a plan, in order.
+pub fn decide(engine: &Engine, plan: PlanId, all: &[NewDecision]) {
+    let all = all.to_vec();
+    write(engine, move |unit| {
+        for one in &all {
+            decisions::insert(unit, plan, one)?;
+        }
+        Ok(())
+    });
+}
+
+/// A step that ended so.
+pub fn step(
+    engine: &Engine,
+    plan: PlanId,
+    path: &str,
+    title: &str,
+    end: Option<(StepState, &str)>,
+) {
+    let new = NewStep {
+        path: path.to_owned(),
+        title: title.to_owned(),
+        checkpoint: None,
+        position: 0,
+    };
+    let end = end.map(|(state, summary)| StepEnd {
+        state,
+        summary: summary.to_owned(),
+        position: 0,
+        decision: None,
+    });
+    write(engine, move |unit| {
+        let begun = plan_steps::begin(unit, plan, &new)?;
+        if let Some(end) = &end {
+            plan_steps::finish(unit, plan, begun.number, end)?;
+        }
+        Ok(())
+    });
+}
+
+/// The decisions of [`strategized`].
+#[derive(Debug, Clone, Copy)]
+pub struct Decisions {
+    /// What the plan is to do.
+    pub root: DecisionId,
+    /// An invariant.
+    pub invariant: DecisionId,
+    /// How it is done.
+    pub strategy: DecisionId,
+    /// How it was to be done first.
+    pub replaced: DecisionId,
+    /// What was done, influenced by the invariant.
+    pub work: DecisionId,
+}
+
+/// Gives a plan a strategy of two steps and five decisions, one of them superseded, and what it took.
+pub fn strategized(engine: &Engine, plan: PlanId) -> Decisions {
+    advance(engine, plan, &[Move::StartStrategize]);
+    let root = decision(
+        DecisionType::PromptDefinition,
+        None,
+        "Mend the failing test",
+    );
+    let mut invariant = decision(
+        DecisionType::InvariantEnforced,
+        Some(root.id),
+        "Never touch the migrations",
+    );
+    invariant.confidence = Some(1.0);
+    let replaced = decision(
+        DecisionType::StrategyChoice,
+        Some(root.id),
+        "Delete the test",
+    );
+    let mut strategy = decision(
+        DecisionType::StrategyChoice,
+        Some(root.id),
+        "Correct the sum",
+    );
+    strategy.alternatives = vec!["Delete the test".to_owned(), "Skip it".to_owned()];
+    strategy.confidence = Some(0.82);
+    "The sum is wrong, and the test is right.".clone_into(&mut strategy.rationale);
+    strategy.reasoning = Some("First I looked at the test.".to_owned());
+    strategy.snapshot.relevant_resources = vec!["local/shop".to_owned()];
+    let mut work = decision(
+        DecisionType::ImplementationChoice,
+        Some(strategy.id),
+        "Use checked addition",
+    );
+    work.phase = PlanPhase::Execute;
+    work.confidence = Some(0.4);
+    work.artifacts = vec!["src/sum.py".to_owned()];
+    work.influenced_by = vec![invariant.id];
+    let found = Decisions {
+        root: root.id,
+        invariant: invariant.id,
+        strategy: strategy.id,
+        replaced: replaced.id,
+        work: work.id,
+    };
+    decide(engine, plan, &[root, invariant, replaced, strategy, work]);
+    let way = PlanStrategy {
+        summary: "Correct the sum, then run the tests.".to_owned(),
+        risk: Some(0.2),
+        steps: vec![
+            PlanStep {
+                title: "Correct the sum".to_owned(),
+                description: "Use checked addition.".to_owned(),
+                files: vec!["src/sum.py".to_owned()],
+                risk: Some(0.3),
+                ..PlanStep::default()
+            },
+            PlanStep {
+                title: "Run the tests".to_owned(),
+                after: vec![1],
+                ..PlanStep::default()
+            },
+        ],
+    };
+    write(engine, move |unit| {
+        decisions::supersede(unit, plan, &[found.replaced], found.strategy)?;
+        plans::set_root(unit, plan, found.root)?;
+        plans::set_strategy(unit, plan, Some(&way))?;
+        let usage = TokenUsage {
+            input_tokens: Tokens(1_200),
+            output_tokens: Tokens(300),
+            cost_micro_usd: MicroUsd(12_500),
+        };
+        plans::set_taken(unit, plan, usage, 3, 2)
+    });
+    advance(engine, plan, &[Move::CompleteStrategize]);
+    found
+}
+
+/// Carries the plan of [`strategized`] out up to the end of its first step.
+pub fn executing(engine: &Engine, plan: PlanId) {
+    advance(engine, plan, &[Move::QueueExecute, Move::StartExecute]);
+    let done = Some((StepState::Done, "The sum is right"));
+    step(engine, plan, "step/1", "Correct the sum", done);
+    step(engine, plan, "step/2", "Run the tests", None);
+}
