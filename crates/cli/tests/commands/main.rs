@@ -9,6 +9,7 @@ mod help;
 mod init;
 mod maintenance;
 mod models;
+mod plan_views;
 mod projects;
 mod references;
 mod resources;

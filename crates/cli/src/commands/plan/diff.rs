@@ -29,14 +29,14 @@ pub(super) fn run(
             "diff_summary": {
                 "plan": plan.id,
                 "project": projects(plan),
-                "files_changed": changes.files.len(),
+                "files_changed": changes.file_count(),
                 "insertions": knows_lines.then(|| changes.insertions()),
                 "deletions": knows_lines.then(|| changes.deletions()),
                 "net_change": knows_lines.then_some(&net),
             },
             "files": changes.files.iter().map(|file| json!({
                 "part": file.part, "path": file.path, "change": file.lines(),
-                "status": file.status, "size": file.size,
+                "status": file.status, "is_folder": file.is_folder, "size": file.size,
             })).collect::<Vec<_>>(),
             "patch_preview": patch.map(|_| preview(&changes)),
             "patch": patch.map(String::from_utf8_lossy),
@@ -51,7 +51,7 @@ pub(super) fn run(
             Panel::new("Diff Summary")
                 .row("Plan", Cell::Id(plan.id.to_string()))
                 .row("Project", projects(plan))
-                .row("Files changed", changes.files.len())
+                .row("Files changed", changes.file_count())
                 .row("Insertions", knows_lines.then(|| changes.insertions()))
                 .row("Deletions", knows_lines.then(|| changes.deletions()))
                 .row("Net change", knows_lines.then_some(net)),
@@ -149,8 +149,11 @@ fn files(changes: &PlanChanges) -> Table {
         .rows(changes.files.iter().map(|file| {
             vec![
                 place(changes, file).into(),
-                file.lines()
-                    .map_or_else(|| Cell::Bytes(file.size), Cell::Text),
+                match file.lines() {
+                    Some(lines) => Cell::Text(lines),
+                    None if file.is_folder => Cell::Muted("folder".to_owned()),
+                    None => Cell::Bytes(file.size),
+                },
                 status_cell(file.status),
             ]
         }))
@@ -175,7 +178,9 @@ const fn deed(status: ChangeStatus) -> &'static str {
 }
 
 pub(super) fn artifacts(book: &PlanBook, plan: &Plan) -> Result<Report, CommandError> {
-    let changes = book.changes(plan)?;
+    let mut changes = book.changes(plan)?;
+    // A folder is there for what is in it.
+    changes.files.retain(|file| !file.is_folder);
     let count = |wanted: &str| {
         let such = |file: &&FileChange| deed(file.status) == wanted;
         changes.files.iter().filter(such).count()

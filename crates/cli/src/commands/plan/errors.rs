@@ -5,6 +5,7 @@ use cleveragents_engine::{PlanBook, PlanTrouble, Trouble, TroubleKind};
 use serde_json::{Value, json};
 
 use super::state_cell;
+use super::status::title;
 use crate::commands::counted;
 use crate::output::{Cell, CommandError, Panel, Report, Table};
 
@@ -21,9 +22,9 @@ pub(super) fn run(book: &PlanBook, plan: Plan) -> Result<Report, CommandError> {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        panel = panel.row(key.replace('_', " "), text);
+        panel = panel.row(title(&key.replace('_', " ")), text);
     }
-    let count = trouble.history.len();
+    let count = trouble.history.len() + usize::from(trouble.error.is_some());
     let mut report = Report::new("plan errors")
         .data(data(&trouble))
         .panel(panel)
@@ -37,16 +38,16 @@ pub(super) fn run(book: &PlanBook, plan: Plan) -> Result<Report, CommandError> {
             });
         report = report.panel(commands);
     }
-    Ok(report.ok(if count == 0 && trouble.error.is_none() {
+    Ok(report.ok(if count == 0 {
         "Nothing went wrong".to_owned()
     } else {
-        format!("{} listed", counted(count, "failure"))
+        format!("{} listed", counted(count, "error"))
     }))
 }
 
 fn history(history: &[Trouble]) -> Table {
     Table::with_columns("History", ["Time", "Kind", "What", "Message"])
-        .empty("Nothing went wrong")
+        .empty("No step or call failed")
         .rows(history.iter().map(|trouble| {
             let kind = trouble.kind.as_str().to_owned();
             vec![
@@ -74,6 +75,6 @@ fn data(trouble: &PlanTrouble) -> Value {
             "id": one.id, "taken_back": one.is_undone,
         })).collect::<Vec<_>>(),
         "recovery": trouble.recovery,
-        "summary": {"total": trouble.history.len()},
+        "summary": {"total": trouble.history.len() + usize::from(trouble.error.is_some())},
     })
 }

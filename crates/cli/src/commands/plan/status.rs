@@ -116,7 +116,8 @@ fn progress(status: &PlanStatus) -> Panel {
     }
 }
 
-fn title(word: &str) -> String {
+/// A word with a capital letter.
+pub(super) fn title(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(letters).collect()

@@ -227,7 +227,7 @@ fn short_ids(tree: &DecisionTree) -> HashMap<DecisionId, String> {
 
 fn data(book: &PlanBook, plan: &Plan, tree: &DecisionTree) -> Result<Value, CommandError> {
     let children = book.children(plan.id)?;
-    let (roots, deeper) = nested(tree);
+    let (root, deeper) = nested(tree);
     let mut summary = json!(tree.summary);
     summary["child_plans"] = json!(children.len().max(tree.summary.child_plans));
     let labels: Map<String, Value> = tree
@@ -237,7 +237,7 @@ fn data(book: &PlanBook, plan: &Plan, tree: &DecisionTree) -> Result<Value, Comm
         .collect();
     let mut data = json!({
         "plan_id": plan.id,
-        "tree": roots,
+        "tree": root,
         "summary": summary,
         "child_plans": children.iter().map(|child| json!({
             "id": child.id, "phase": child.stage.phase(), "state": child.shown_state(),
@@ -250,11 +250,11 @@ fn data(book: &PlanBook, plan: &Plan, tree: &DecisionTree) -> Result<Value, Comm
     Ok(data)
 }
 
-/// The nested nodes, and as a list those that lie deeper than readers can follow.
-fn nested(tree: &DecisionTree) -> (Vec<Value>, Vec<Value>) {
+/// The root with everything below it, and as a list what lies deeper than readers can follow.
+fn nested(tree: &DecisionTree) -> (Value, Vec<Value>) {
     let count = tree.nodes.len();
     let mut below: Vec<Vec<Value>> = vec![Vec::new(); count];
-    let (mut roots, mut deeper) = (Vec::new(), Vec::new());
+    let (mut root, mut deeper) = (Value::Null, Vec::new());
     let mut cut = vec![0_usize; count];
     // From the ground up: everything below a node is complete when its turn comes.
     for at in (0..count).rev() {
@@ -278,12 +278,11 @@ fn nested(tree: &DecisionTree) -> (Vec<Value>, Vec<Value>) {
         }
         match node.parent {
             Some(parent) => below[parent].push(value),
-            None => roots.push(value),
+            None => root = value,
         }
     }
-    roots.reverse();
     deeper.reverse();
-    (roots, deeper)
+    (root, deeper)
 }
 
 fn described(decision: &Decision) -> Value {

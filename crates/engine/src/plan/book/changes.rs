@@ -5,6 +5,7 @@ mod patch;
 use std::path::Path;
 
 use cleveragents_domain::{FileKind, FileState, Plan, SandboxState};
+use cleveragents_sandbox::Change;
 use serde::Serialize;
 
 use super::{BookError, PlanBook};
@@ -56,6 +57,8 @@ pub struct FileChange {
     pub path: String,
     /// What became of it.
     pub status: ChangeStatus,
+    /// Whether it is a folder, which has no lines.
+    pub is_folder: bool,
     /// Its size now, or before when it is gone.
     pub size: u64,
     /// Lines that are new; nothing when its lines are not known, or it has none.
@@ -69,6 +72,9 @@ pub struct FileChange {
 impl FileChange {
     /// Whether it is a test, by its name or its folder.
     pub fn is_test(&self) -> bool {
+        if self.is_folder {
+            return false;
+        }
         let lower = self.path.to_lowercase();
         let (folders, file) = lower.rsplit_once('/').unwrap_or(("", &lower));
         let stem = file.split_once('.').map_or(file, |(stem, _)| stem);
@@ -104,6 +110,11 @@ pub struct PlanChanges {
 }
 
 impl PlanChanges {
+    /// How many files differ, without folders.
+    pub fn file_count(&self) -> usize {
+        self.files.iter().filter(|file| !file.is_folder).count()
+    }
+
     /// New lines of all paths.
     pub fn insertions(&self) -> usize {
         self.files.iter().filter_map(|file| file.insertions).sum()
@@ -170,6 +181,12 @@ impl PlanBook {
     }
 }
 
+/// Whether a change is that of a folder.
+pub(super) fn is_folder(change: &Change) -> bool {
+    let state = change.after.or(change.before);
+    state.is_some_and(|state| state.kind() == FileKind::Directory)
+}
+
 fn told(
     view: &SandboxView,
     diff: &SandboxDiff,
@@ -192,7 +209,7 @@ fn told(
         let mut by_path = patch::sections(&patch, beneath);
         for change in &part.changes {
             let state = change.after.or(change.before);
-            let is_folder = state.is_some_and(|state| state.kind() == FileKind::Directory);
+            let is_folder = is_folder(change);
             let section = by_path.remove(change.path.as_path().as_os_str());
             let numbers = section
                 .as_ref()
@@ -204,6 +221,7 @@ fn told(
                 part: part.member.alias.clone(),
                 path: change.path.to_string(),
                 status: ChangeStatus::of(change.before, change.after),
+                is_folder,
                 size: state.map_or(0, |state| state.size),
                 insertions: numbers.map(|(insertions, _)| insertions),
                 deletions: numbers.map(|(_, deletions)| deletions),
@@ -236,6 +254,7 @@ mod tests {
                 part: String::new(),
                 path: path.to_owned(),
                 status: ChangeStatus::Added,
+                is_folder: false,
                 size: 0,
                 insertions: None,
                 deletions: None,

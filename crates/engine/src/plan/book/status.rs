@@ -5,6 +5,7 @@ use cleveragents_domain::{
 };
 use serde::Serialize;
 
+use super::changes::is_folder;
 use super::trouble::recovery;
 use super::{BookError, PlanBook};
 
@@ -74,7 +75,7 @@ pub struct PlanStatus {
     pub elapsed: Option<f64>,
     /// Seconds that the steps which are left take, if they take as long as those that are done.
     pub eta: Option<f64>,
-    /// How many paths it is recorded to have changed; nothing without a sandbox.
+    /// How many files it is recorded to have changed; nothing without a sandbox.
     pub files: Option<usize>,
     /// How many checkpoints it has.
     pub checkpoints: usize,
@@ -85,8 +86,11 @@ pub struct PlanStatus {
 }
 
 impl PlanStatus {
-    /// The step that is being done.
+    /// The step that is being done, or that waits for a person.
     pub fn current_step(&self) -> Option<&StepRecord> {
+        if !self.plan.stage.is_processing() {
+            return None;
+        }
         self.steps
             .iter()
             .rev()
@@ -107,7 +111,11 @@ impl PlanBook {
         steps.retain(|step| step.undone_by.is_none());
         let sandbox = self.sandbox(&plan)?;
         let files = match &sandbox {
-            Some(view) => Some(self.sandboxes.recorded(view, 0)?.path_count()),
+            Some(view) => {
+                let diff = self.sandboxes.recorded(view, 0)?;
+                let changes = diff.parts.iter().flat_map(|part| &part.changes);
+                Some(changes.filter(|change| !is_folder(change)).count())
+            }
             None => None,
         };
         let children = self.children(plan.id)?;
@@ -192,7 +200,7 @@ const fn own(stage: PlanStage, is_owned: bool) -> ProgressState {
 /// Only while it is carried out and something is known about how long a step takes.
 #[expect(clippy::cast_precision_loss, reason = "a guess for people")]
 fn eta(plan: &Plan, steps: &[StepRecord], done: usize, total: usize) -> Option<f64> {
-    if plan.stage.phase() != PlanPhase::Execute || plan.stage.is_terminal() || done == 0 {
+    if plan.stage != PlanStage::ExecuteProcessing || done == 0 {
         return None;
     }
     let took: f64 = steps

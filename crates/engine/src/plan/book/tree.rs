@@ -72,7 +72,10 @@ impl DecisionTree {
             .collect();
         let is_shown: Vec<bool> = decisions
             .iter()
-            .map(|decision| options.shows_superseded || decision.holds())
+            // The root is what everything else hangs on.
+            .map(|decision| {
+                options.shows_superseded || decision.holds() || decision.said.parent.is_none()
+            })
             .collect();
         // A parent is stored before its children, so it stands before them here.
         let mut above: Vec<Option<usize>> = vec![None; count];
@@ -145,22 +148,24 @@ impl DecisionTree {
         &self.decisions[node.decision]
     }
 
-    /// What each shown decision is called in this plan: `root`, `strategy`, `invariant_1`.
+    /// What each shown decision is called in this plan: `root`, `strategy`, `invariant_1`; those that
+    /// do not hold `superseded_1` and so on.
     pub fn labels(&self) -> Vec<(String, DecisionId)> {
-        let mut counts: HashMap<DecisionType, usize> = HashMap::new();
+        let mut counts: HashMap<&str, usize> = HashMap::new();
         self.nodes
             .iter()
             .map(|node| {
-                let said = &self.decision(node).said;
-                let count = counts.entry(said.kind).or_default();
+                let decision = self.decision(node);
+                let said = &decision.said;
+                let stem = match said.kind {
+                    DecisionType::PromptDefinition => stem(said.kind),
+                    kind if decision.holds() => stem(kind),
+                    _ => "superseded",
+                };
+                let count = counts.entry(stem).or_default();
                 *count += 1;
-                let stem = stem(said.kind);
-                let label = match said.kind {
-                    DecisionType::PromptDefinition | DecisionType::StrategyChoice
-                        if *count == 1 =>
-                    {
-                        stem.to_owned()
-                    }
+                let label = match stem {
+                    "root" | "strategy" if *count == 1 => stem.to_owned(),
                     _ => format!("{stem}_{count}"),
                 };
                 (label, said.id)

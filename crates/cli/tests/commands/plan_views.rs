@@ -1,0 +1,542 @@
+//! Everything that shows plans, on a home whose plans are made by the functions of the store.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cleveragents_domain::{
+    AutomationProfile, DecisionId, DecisionType, Move, NewDecision, PlanId, Waiting,
+};
+use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, plans as stored};
+use cleveragents_testkit::plans::{
+    Decisions, advance, decide, decision, executing, fail, new_plan, store, strategized, wait_for,
+    write,
+};
+use cleveragents_testkit::{Agents, TestDatabase};
+use serde_json::{Value, json};
+
+use super::{agents, assert_shown, shown, transcript};
+
+fn engine(agents: &Agents) -> Arc<Engine> {
+    // The program makes its home first.
+    agents.data(&["plan", "list"]);
+    let url = DatabaseUrl::file(&agents.database(), Path::new("/"));
+    let cache = EngineCache::new(Options::default());
+    cache.open(&url).expect("the database of the home")
+}
+
+fn profile() -> Value {
+    let profile = AutomationProfile::find_built_in("supervised").expect("built in");
+    serde_json::to_value(profile).expect("JSON")
+}
+
+/// A plan that has its strategy.
+fn planned(agents: &Agents) -> (Arc<Engine>, PlanId, Decisions) {
+    let engine = engine(agents);
+    let plan = store(&engine, &new_plan("fix-tests-1", profile()));
+    let made = strategized(&engine, plan);
+    (engine, plan, made)
+}
+
+/// Makes durations the same in every run: work on all plans begins in the far future, and takes no
+/// time at all.
+fn timeless(agents: &Agents) {
+    TestDatabase::write_file(
+        &agents.database(),
+        "UPDATE plans SET started_at = 4102444800000000 WHERE started_at IS NOT NULL;
+         UPDATE plan_steps SET started_at = 1000000, finished_at = CASE WHEN finished_at IS NULL THEN NULL ELSE 4000000 END",
+    );
+}
+
+fn errored(agents: &Agents) {
+    let (engine, plan, _) = planned(agents);
+    executing(&engine, plan);
+    let error = json!({
+        "message": "the tests fail", "tool": "builtin/shell", "step": "2 of 2",
+        "checkpoint": "cp_2", "is_retriable": true, "error_category": "VALIDATION",
+    });
+    fail(&engine, plan, Move::FailExecute, &error);
+    timeless(agents);
+}
+
+fn waiting(agents: &Agents) {
+    let (engine, plan, _) = planned(agents);
+    let gate = Waiting::Gate {
+        gate: "create_tool".to_owned(),
+        opens: "execute".to_owned(),
+        confidence: json!({"score": 0.61, "factors": [
+            {"name": "past_success_rate", "value": 0.5, "weight": 0.4, "explanation": "1 of 2 plans were applied"},
+        ]}),
+        threshold: 1.0,
+    };
+    wait_for(&engine, plan, gate);
+    timeless(agents);
+}
+
+fn applied(agents: &Agents) {
+    let (engine, plan, _) = planned(agents);
+    executing(&engine, plan);
+    advance(
+        &engine,
+        plan,
+        &[Move::CompleteExecute, Move::QueueApply, Move::StartApply],
+    );
+    write(&engine, move |unit| {
+        let along = stored::Along {
+            report: Some(json!({"artifacts": 2, "commit": "done"})),
+            ..stored::Along::default()
+        };
+        stored::advance(unit, plan, Move::CompleteApply, &along)
+    });
+    timeless(agents);
+    TestDatabase::write_file(
+        &agents.database(),
+        "UPDATE plans SET completed_at = 4102444860000000",
+    );
+}
+
+#[test]
+fn plan_list() {
+    assert_shown("plan_list", &shown(errored, &["plan", "list"]));
+    let filtered = [
+        "plan",
+        "list",
+        "--state",
+        "applied",
+        "--project",
+        "local/shop",
+    ];
+    assert_shown("plan_list_of_none", &shown(errored, &filtered));
+}
+
+#[test]
+fn plan_show() {
+    let prepare = |agents: &Agents| {
+        planned(agents);
+    };
+    assert_shown(
+        "plan_show",
+        &shown(prepare, &["plan", "show", "fix-tests-1"]),
+    );
+    let agents = agents();
+    let (engine, plan, _) = planned(&agents);
+    let strategy = engine
+        .read(|reader| stored::get(reader, plan))
+        .expect("a plan")
+        .and_then(|plan| plan.strategy)
+        .expect("a strategy");
+    let show = ["plan", "show", "fix-tests-1", "--as"];
+    let markdown = agents.run(&[&show[..], &["markdown"]].concat());
+    assert_eq!(markdown.out, strategy.to_markdown());
+    let json = agents.run(&[&show[..], &["json"]].concat());
+    assert_eq!(json.json(), serde_json::to_value(&strategy).expect("JSON"));
+    let bare = store(&engine, &new_plan("bare", Value::Null));
+    let answer = agents.run(&["plan", "show", &bare.to_string(), "--as", "markdown"]);
+    assert_eq!(answer.code, Some(4), "{answer:?}");
+    assert!(answer.err.contains("CA-1142"), "{answer:?}");
+}
+
+#[test]
+fn plan_status() {
+    let status = ["plan", "status"];
+    assert_shown("plan_status_waiting", &shown(waiting, &status));
+    assert_shown("plan_status_errored", &shown(errored, &status));
+    assert_shown("plan_status_applied", &shown(applied, &status));
+    let agents = agents();
+    waiting(&agents);
+    let arguments = ["--format", "rich", "plan", "status"];
+    let answer = agents.run(&arguments);
+    assert_shown(
+        "plan_status_rich",
+        &transcript(&agents, &arguments, &answer),
+    );
+}
+
+#[test]
+fn an_errored_plan_is_an_error_with_its_own_facts() {
+    let agents = agents();
+    errored(&agents);
+    let answer = agents.run(&["--format", "json", "plan", "status"]);
+    assert_eq!(answer.code, Some(1));
+    let envelope = answer.json();
+    assert_eq!(envelope["status"], "error");
+    let error = &envelope["data"]["error"];
+    assert_eq!(error["code"], "CA-1145");
+    for (key, value) in [
+        ("message", json!("the tests fail")),
+        ("tool", json!("builtin/shell")),
+        ("step", json!("2 of 2")),
+        ("checkpoint", json!("cp_2")),
+        ("recoverable", json!(true)),
+    ] {
+        assert_eq!(error[key], value, "{key}");
+    }
+}
+
+#[test]
+fn plan_tree() {
+    let prepare = |agents: &Agents| {
+        planned(agents);
+    };
+    let tree = ["plan", "tree", "--show-superseded"];
+    assert_shown("plan_tree", &shown(prepare, &tree));
+    let agents = agents();
+    planned(&agents);
+    for (format, name) in [("rich", "plan_tree_rich"), ("color", "plan_tree_color")] {
+        let arguments = ["--format", format, "plan", "tree"];
+        let text = transcript(&agents, &arguments, &agents.run(&arguments));
+        assert_shown(name, &text.replace('\u{1b}', "␛"));
+    }
+    for drawing in ["mermaid", "dot"] {
+        let arguments = ["plan", "tree", "--as", drawing];
+        let answer = agents.run(&arguments);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        assert_shown(
+            &format!("plan_tree_{drawing}"),
+            &transcript(&agents, &arguments, &answer),
+        );
+    }
+    let written = agents.data(&["plan", "tree", "--as", "svg", "--output", "tree.svg"]);
+    let picture = std::fs::read_to_string(agents.work().join("tree.svg")).expect("a picture");
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+    assert_eq!(written["bytes"], picture.len());
+    let shallow = agents.data(&["plan", "tree", "--depth", "1"]);
+    assert_eq!(shallow["tree"]["children"], json!([]));
+    assert_eq!(shallow["tree"]["children_left_out"], 3);
+    assert_eq!(shallow["summary"]["nodes"], 4);
+}
+
+/// A chain of so many decisions, each below the one before.
+fn chain(agents: &Agents, length: usize) -> Vec<DecisionId> {
+    let engine = engine(agents);
+    let plan = store(&engine, &new_plan("deep", Value::Null));
+    let mut all: Vec<NewDecision> = Vec::new();
+    for number in 0..length {
+        let kind = if number == 0 {
+            DecisionType::PromptDefinition
+        } else {
+            DecisionType::StrategyChoice
+        };
+        let parent = all.last().map(|above| above.id);
+        all.push(decision(kind, parent, &format!("d{number}")));
+    }
+    decide(&engine, plan, &all);
+    all.iter().map(|one| one.id).collect()
+}
+
+#[test]
+fn a_deep_chain_is_drawn_whole_in_every_form() {
+    const LENGTH: usize = 3_000;
+    let agents = agents();
+    let ids = chain(&agents, LENGTH);
+    for format in ["rich", "plain", "table"] {
+        let answer = agents.run(&["--format", format, "plan", "tree"]);
+        assert_eq!(answer.code, Some(0), "{format}");
+        assert!(answer.out.contains("d2999"), "{format}");
+        let longest = answer.out.lines().map(|line| line.chars().count()).max();
+        assert!(longest.is_some_and(|longest| longest < 200), "{format}");
+    }
+    // A reader of JSON can follow, and finds every decision once.
+    let data = agents.data(&["plan", "tree"]);
+    let mut found = Vec::new();
+    let mut ahead = vec![&data["tree"]];
+    while let Some(node) = ahead.pop() {
+        found.push(node["id"].as_str().expect("an id").to_owned());
+        ahead.extend(node["children"].as_array().into_iter().flatten());
+    }
+    let deeper = data["deeper"].as_array().expect("the deeper ones");
+    found.extend(
+        deeper
+            .iter()
+            .map(|node| node["id"].as_str().expect("an id").to_owned()),
+    );
+    let all: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    assert_eq!(found, all);
+    for drawing in ["svg", "mermaid", "dot"] {
+        let answer = agents.run(&["plan", "tree", "--as", drawing]);
+        assert_eq!(answer.code, Some(0), "{drawing}");
+        assert!(answer.out.contains("d2999"), "{drawing}");
+    }
+}
+
+#[test]
+fn plan_explain() {
+    let agents = agents();
+    let (_, plan, made) = planned(&agents);
+    for format in ["plain", "json"] {
+        let id = made.strategy.to_string();
+        let arguments = [
+            "--format",
+            format,
+            "plan",
+            "explain",
+            &id,
+            "--show-context",
+            "--show-reasoning",
+        ];
+        let text = transcript(&agents, &arguments, &agents.run(&arguments));
+        assert_shown(&format!("plan_explain_{format}"), &text);
+    }
+    let root = agents.data(&["plan", "explain", &plan.to_string()]);
+    assert_eq!(root["decision_id"], made.root.to_string());
+    assert!(root.get("reasoning").is_none(), "only when asked for");
+    let answer = agents.run(&["plan", "explain", "01ZZZZZZZZ"]);
+    assert_eq!(answer.code, Some(3), "{answer:?}");
+    assert!(answer.err.contains("CA-1150"), "{answer:?}");
+}
+
+/// A plan with a sandbox in which one file is changed, one made and one removed.
+fn worked(agents: &Agents) -> (Arc<Engine>, PlanId) {
+    let folder = agents.work().join("src");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("sum.py"), "def add(a, b):\n    return a - b\n").expect("a file");
+    std::fs::write(folder.join("old.py"), "gone = 1\n").expect("a file");
+    agents.data(&["sandbox", "create", "box", "--path", "src"]);
+    let script = "printf 'def add(a, b):\\n    return a + b\\n' > sum.py; rm old.py; mkdir tests; echo 'assert 1' > tests/test_sum.py";
+    let exec = agents.run(&["sandbox", "exec", "box", "--", "sh", "-c", script]);
+    assert_eq!(exec.code, Some(0), "{exec:?}");
+    let (engine, plan, _) = planned(agents);
+    write(&engine, move |unit| stored::set_sandbox(unit, plan, "box"));
+    (engine, plan)
+}
+
+#[test]
+fn plan_diff_and_artifacts() {
+    let prepare = |agents: &Agents| {
+        worked(agents);
+    };
+    assert_shown("plan_diff", &shown(prepare, &["plan", "diff"]));
+    assert_shown(
+        "plan_diff_stat",
+        &shown(prepare, &["plan", "diff", "--stat"]),
+    );
+    assert_shown("plan_artifacts", &shown(prepare, &["plan", "artifacts"]));
+    let agents = agents();
+    worked(&agents);
+    let arguments = ["--format", "rich", "plan", "diff"];
+    let text = transcript(&agents, &arguments, &agents.run(&arguments));
+    assert_shown("plan_diff_rich", &text);
+}
+
+#[test]
+fn defect_9231_the_diff_is_what_applying_then_does() {
+    let agents = agents();
+    let (_, plan) = worked(&agents);
+    let before = agents.data(&["plan", "artifacts", &plan.to_string()]);
+    let patch = agents.run(&["--format", "plain", "plan", "diff", &plan.to_string()]);
+    let copy = agents.work().join("copy");
+    std::fs::create_dir(&copy).expect("a folder");
+    for name in ["sum.py", "old.py"] {
+        std::fs::copy(agents.work().join("src").join(name), copy.join(name)).expect("copied");
+    }
+    std::fs::write(agents.work().join("p.patch"), &patch.out).expect("a file");
+    let applied = std::process::Command::new("git")
+        .args(["apply", "../p.patch"])
+        .env("GIT_CEILING_DIRECTORIES", agents.work())
+        .current_dir(&copy)
+        .output()
+        .expect("git runs");
+    assert!(applied.status.success(), "{applied:?}\n{}", patch.out);
+    agents.data(&["sandbox", "apply", "box"]);
+    let inside = |folder: &Path| -> std::collections::BTreeMap<String, Vec<u8>> {
+        let prefix = folder.display().to_string();
+        super::files(folder)
+            .into_iter()
+            .map(|(path, bytes)| (path.replace(&prefix, ""), bytes))
+            .collect()
+    };
+    assert_eq!(inside(&copy), inside(&agents.work().join("src")));
+    // The paths are still told when the sandbox is gone, the lines are not.
+    let after = agents.data(&["plan", "artifacts", &plan.to_string()]);
+    let paths = |data: &Value| -> Vec<Value> {
+        let all = data["artifacts"].as_array().expect("artifacts");
+        all.iter().map(|one| one["path"].clone()).collect()
+    };
+    assert_eq!(paths(&before), paths(&after));
+    assert_eq!(agents.data(&["plan", "diff"])["patch"], Value::Null);
+}
+
+#[test]
+fn a_sandbox_that_somebody_works_in_can_still_be_looked_at() {
+    let agents = agents();
+    let (engine, _) = worked(&agents);
+    let sandboxes =
+        cleveragents_engine::SandboxService::new(engine, agents.home().join("sandboxes"));
+    let held = sandboxes.open("box").expect("held by this process");
+    let data = agents.data(&["plan", "diff"]);
+    assert_eq!(data["is_moving"], true);
+    assert_eq!(data["diff_summary"]["files_changed"], 3);
+    assert_eq!(data["diff_summary"]["insertions"], 2);
+    assert_eq!(
+        agents.data(&["plan", "status"])["execution"]["files_modified"],
+        3
+    );
+    drop(held);
+    assert_eq!(agents.data(&["plan", "diff"])["is_moving"], false);
+}
+
+#[test]
+fn plan_errors_and_guard() {
+    assert_shown("plan_errors", &shown(errored, &["plan", "errors"]));
+    assert_shown("plan_guard", &shown(errored, &["plan", "guard"]));
+}
+
+#[test]
+fn plan_log() {
+    assert_shown(
+        "plan_log",
+        &shown(waiting, &["plan", "log", "--limit", "4"]),
+    );
+    let agents = agents();
+    applied(&agents);
+    // It is over, so that following it comes to an end.
+    let all = agents.data(&["plan", "log"]);
+    let follow = ["plan", "log", "--follow", "--limit", "2"];
+    let answer = agents.run(&[&["--format", "json"], &follow[..]].concat());
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let lines: Vec<Value> = answer
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a document on each line"))
+        .collect();
+    let events = all["events"].as_array().expect("events");
+    assert_eq!(lines, events[events.len() - 2..]);
+    let answer = agents.run(&[&["--format", "yaml"], &follow[..]].concat());
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+}
+
+#[test]
+fn following_a_log_ends_with_the_plan() {
+    let agents = agents();
+    let (engine, plan, _) = planned(&agents);
+    let follower = agents
+        .command(["plan", "log", "--follow", "--limit", "1"])
+        .spawn()
+        .expect("it starts");
+    advance(&engine, plan, &[Move::QueueExecute, Move::Cancel]);
+    let output = follower.wait_with_output().expect("it ends");
+    let answer = cleveragents_testkit::Answer::of(&output);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let last = answer.out.lines().last().expect("a line");
+    assert!(last.contains("given up"), "{answer:?}");
+}
+
+#[test]
+fn waiting_for_a_plan_tells_how_it_stands() {
+    let wait = |prepare: &dyn Fn(&Agents)| {
+        let agents = agents();
+        prepare(&agents);
+        agents.run(&["plan", "wait", "fix-tests-1", "--timeout", "600"])
+    };
+    let answer = wait(&waiting);
+    assert_eq!(answer.code, Some(5), "{answer:?}");
+    assert!(answer.err.contains("CA-1144") && answer.err.contains("plan approve"));
+    let answer = wait(&errored);
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert!(answer.err.contains("CA-1145"), "{answer:?}");
+    assert_eq!(wait(&applied).code, Some(0));
+    let answer = wait(&|agents| {
+        let (engine, plan, _) = planned(agents);
+        advance(&engine, plan, &[Move::Cancel]);
+    });
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert!(answer.err.contains("CA-1152"), "{answer:?}");
+    // Nobody works on this one.
+    let agents = agents();
+    planned(&agents);
+    let answer = agents.run(&["plan", "wait", "fix-tests-1", "--timeout", "0"]);
+    assert_eq!(answer.code, Some(4), "{answer:?}");
+    assert!(answer.err.contains("nobody works on plan"), "{answer:?}");
+}
+
+#[test]
+fn waiting_goes_on_until_the_plan_stands() {
+    let agents = agents();
+    let (engine, plan, _) = planned(&agents);
+    let mut waiter = agents
+        .command(["plan", "wait", "fix-tests-1"])
+        .spawn()
+        .expect("it starts");
+    advance(&engine, plan, &[Move::QueueExecute, Move::StartExecute]);
+    assert!(
+        waiter.try_wait().expect("it can be asked").is_none(),
+        "it waits"
+    );
+    advance(&engine, plan, &[Move::Cancel]);
+    let output = waiter.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn plan_checkpoints() {
+    let prepare = |agents: &Agents| {
+        worked(agents);
+        agents.data(&["sandbox", "checkpoint", "box", "--label", "good"]);
+    };
+    assert_shown(
+        "plan_checkpoint_list",
+        &shown(prepare, &["plan", "checkpoint", "list"]),
+    );
+    let agents = agents();
+    let (engine, plan) = worked(&agents);
+    agents.data(&["sandbox", "checkpoint", "box", "--label", "good"]);
+    agents.data(&["sandbox", "checkpoint", "box", "--label", "last"]);
+    let delete = |names: &[&str], confirmed: bool| {
+        let mut arguments = vec!["plan", "checkpoint", "delete", "fix-tests-1"];
+        arguments.extend(names);
+        arguments.extend(confirmed.then_some("--yes"));
+        agents.run(&arguments)
+    };
+    let count = || {
+        let data = agents.data(&["plan", "checkpoint", "list"]);
+        data["summary"]["total"].as_u64().expect("a number")
+    };
+    assert_eq!(count(), 4);
+    for (name, code, told) in [
+        ("cp_1", 4, "its beginning"),
+        ("last", 4, "the newest"),
+        ("cp_9", 3, "no checkpoint"),
+    ] {
+        let answer = delete(&["cp_2", name], true);
+        assert_eq!(answer.code, Some(code), "{answer:?}");
+        assert!(answer.err.contains(told), "{answer:?}");
+    }
+    assert_eq!(delete(&["cp_2"], false).code, Some(5), "nobody confirms");
+    assert_eq!(count(), 4, "all or none");
+    // Not while somebody works on it, nor when it was cut off.
+    let leases = cleveragents_engine::LeaseService::new(Arc::clone(&engine));
+    let subject = cleveragents_domain::LeaseSubject::new("plan", plan);
+    let lease = leases
+        .acquire(subject, cleveragents_domain::Ttl::default())
+        .expect("free");
+    let answer = delete(&["cp_2"], true);
+    assert_eq!(answer.code, Some(4), "{answer:?}");
+    assert!(answer.err.contains("CA-1143"), "{answer:?}");
+    drop(lease);
+    advance(&engine, plan, &[Move::QueueExecute, Move::StartExecute]);
+    let answer = delete(&["cp_2"], true);
+    assert!(answer.err.contains("CA-1142"), "{answer:?}");
+    advance(&engine, plan, &[Move::CompleteExecute]);
+    assert_eq!(count(), 4);
+    let answer = delete(&["cp_2", "good"], true);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert_eq!(count(), 2);
+    // Numbers are not given out again.
+    agents.data(&["sandbox", "checkpoint", "box", "--label", "next"]);
+    let data = agents.data(&["plan", "checkpoint", "list"]);
+    assert_eq!(data["checkpoints"][2]["id"], "cp_5");
+}
+
+#[test]
+fn a_plan_that_is_not_there_is_told_with_its_neighbours() {
+    let agents = agents();
+    planned(&agents);
+    let answer = agents.run(&["plan", "status", "fix-test-1"]);
+    assert_eq!(answer.code, Some(3), "{answer:?}");
+    assert!(answer.err.contains("CA-0404") && answer.err.contains("fix-tests-1"));
+    let answer = agents.run(&["plan", "list", "("]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    let empty = super::agents();
+    let answer = empty.run(&["plan", "status"]);
+    assert_eq!(answer.code, Some(3), "{answer:?}");
+    assert!(answer.err.contains("CA-1149"), "{answer:?}");
+}
