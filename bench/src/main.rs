@@ -7,6 +7,7 @@
 
 mod graphs;
 mod mcp;
+mod plans;
 mod raw;
 mod sandbox;
 mod sessions;
@@ -77,6 +78,21 @@ enum Bench {
         #[arg(long, default_value_t = 50_000)]
         files: usize,
     },
+    /// Looking at many plans and decisions, beside the limits
+    Plans {
+        /// Where the rows are written
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// The agents binary
+        #[arg(long)]
+        agents: PathBuf,
+        /// Plans to list
+        #[arg(long, default_value_t = 1_000)]
+        plans: usize,
+        /// Decisions to draw
+        #[arg(long, default_value_t = 10_000)]
+        decisions: usize,
+    },
     /// Calls of a tool of an MCP server, next to the official Python client
     Mcp {
         /// Where the rows are written
@@ -110,7 +126,7 @@ struct Findings {
 fn main() -> anyhow::Result<()> {
     // Servers are supervised by this program started again. The other benches start none.
     let arguments: Vec<_> = std::env::args_os().collect();
-    let others = ["sessions", "sandbox", "turns"];
+    let others = ["sessions", "sandbox", "turns", "plans"];
     let is_other = |name: &OsString| others.iter().any(|other| name == other);
     if !arguments.get(1).is_some_and(is_other)
         && let Some(code) = cleveragents_process::stage_main(&arguments)
@@ -140,6 +156,12 @@ fn main() -> anyhow::Result<()> {
             json,
             turns::measure(&agents, codex.as_deref(), rg.as_deref(), files)?,
         ),
+        Bench::Plans {
+            json,
+            agents,
+            plans,
+            decisions,
+        } => (json, plans::measure(&agents, plans, decisions)?),
         Bench::Mcp { json, peers } => (json, mcp::measure(&peers)?),
     };
     for row in &findings.rows {

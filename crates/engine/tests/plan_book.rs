@@ -10,7 +10,7 @@ use cleveragents_engine::{
     BookError, CorrectionImpact, DecisionTree, LeaseService, PlanBook, PlanQuery, ProgressState,
     SandboxService, TreeOptions, TroubleKind, told,
 };
-use cleveragents_store::{Engine, Error, Param, Reader, Row, plans as stored};
+use cleveragents_store::{Engine, Error, Param, Reader, Row, decisions, plans as stored};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_testkit::plans::{
     advance, executing, fail, new_plan, step, store, strategized, wait_for,
@@ -193,6 +193,40 @@ fn defect_6459_a_list_takes_as_many_statements_for_many_plans_as_for_one() {
         store(&engine, &new_plan(&format!("p{number}"), Value::Null));
     }
     assert_eq!(statements(), (21, 1));
+}
+
+#[test]
+fn defect_4063_a_tree_takes_as_many_statements_for_many_decisions_as_for_few() {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    let plan = store(&engine, &new_plan("p", Value::Null));
+    let made = strategized(&engine, plan);
+    let statements = || {
+        engine
+            .read(|reader| {
+                let mut counting = Counting {
+                    inner: reader,
+                    statements: 0,
+                };
+                let found = decisions::of_plan(&mut counting, plan)?;
+                Ok::<_, Error>((found.len(), counting.statements))
+            })
+            .expect("decisions")
+    };
+    assert_eq!(statements(), (5, 2));
+    let more: Vec<_> = (0..50)
+        .map(|number| {
+            let mut one = cleveragents_testkit::plans::decision(
+                DecisionType::ToolInvocation,
+                Some(made.work),
+                &number.to_string(),
+            );
+            one.influenced_by = vec![made.root];
+            one
+        })
+        .collect();
+    cleveragents_testkit::plans::decide(&engine, plan, &more);
+    assert_eq!(statements(), (55, 2));
 }
 
 #[test]

@@ -14,8 +14,9 @@ const ROW: f64 = 26.0;
 const INDENT: f64 = 24.0;
 /// Deeper decisions stand in this column, with their depth told.
 const COLUMNS: usize = 24;
-const BADGE: f64 = 150.0;
-const TEXT: f64 = 620.0;
+const BADGE: f64 = 164.0;
+/// About how wide a letter is; no picture is narrower than its title.
+const LETTER: f64 = 7.6;
 /// The longest text at a decision.
 const LONGEST: usize = 96;
 
@@ -27,10 +28,16 @@ const STYLE: &str = "svg{--ink:#1f2328;--soft:#59636e;--paper:#fff;--line:#afb8c
 
 /// Draws a decision tree as an SVG picture. `title` stands above it.
 pub fn svg(tree: &DecisionTree, title: &str) -> String {
-    let deepest = tree.nodes.iter().map(|node| column(node.depth)).max();
-    let width = 2.0 * MARGIN + count(deepest.unwrap_or(0)) * INDENT + BADGE + TEXT;
+    let shown = shortened(title, LONGEST);
+    let mut right = MARGIN + 1.2 * LETTER * count(shown.chars().count());
+    for (row, node) in tree.nodes.iter().enumerate() {
+        let what = shortened(description(tree.decision(node)), LONGEST);
+        let letters = what.chars().count() + notes(tree, row).chars().count();
+        right = right.max(left(node.depth) + BADGE + 8.0 + LETTER * count(letters));
+    }
+    let width = right + MARGIN;
     let height = 2.0 * MARGIN + HEADER + count(tree.nodes.len().max(1)) * ROW;
-    let name = xml_text(&shortened(title, 200));
+    let name = xml_text(&shown);
     let mut out = String::with_capacity(400 * (tree.nodes.len() + 4));
     // Writing to a string does not fail.
     let _ = write!(
@@ -91,6 +98,18 @@ fn ways(out: &mut String, tree: &DecisionTree) {
     }
 }
 
+/// What stands behind the text of a decision.
+fn notes(tree: &DecisionTree, row: usize) -> String {
+    let node = &tree.nodes[row];
+    let decision = tree.decision(node);
+    let mut notes = Vec::new();
+    notes.extend(decision.said.confidence.map(|sure| format!("{sure:.2}")));
+    notes.extend(fate(decision).map(str::to_owned));
+    notes.extend((node.left_out > 0).then(|| format!("+{} deeper", node.left_out)));
+    notes.extend((node.depth > COLUMNS).then(|| format!("depth {}", node.depth)));
+    notes.join(", ")
+}
+
 fn line(out: &mut String, tree: &DecisionTree, row: usize, depth: usize) {
     let node = &tree.nodes[row];
     let decision = tree.decision(node);
@@ -104,7 +123,7 @@ fn line(out: &mut String, tree: &DecisionTree, row: usize, depth: usize) {
     let _ = write!(
         out,
         "<g{gone}><title>{}</title><rect class=\"{}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"18\" rx=\"9\"/>\
-         <text class=\"badge\" x=\"{:.1}\" y=\"{:.1}\">{}</text><text class=\"what\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+         <text class=\"badge\" x=\"{:.1}\" y=\"{:.1}\">{}</text><text x=\"{:.1}\" y=\"{:.1}\"><tspan class=\"what\">{}</tspan>",
         xml_text(&shortened(
             &format!("{} {}: {}", said.id, said.question, said.chosen),
             400
@@ -119,22 +138,15 @@ fn line(out: &mut String, tree: &DecisionTree, row: usize, depth: usize) {
         y + 4.5,
         xml_text(&shortened(description(decision), LONGEST)),
     );
-    let mut notes = Vec::new();
-    notes.extend(said.confidence.map(|sure| format!("{sure:.2}")));
-    notes.extend(fate(decision).map(str::to_owned));
-    notes.extend((node.left_out > 0).then(|| format!("+{} deeper", node.left_out)));
-    notes.extend((depth > COLUMNS).then(|| format!("depth {depth}")));
+    let notes = notes(tree, row);
     if !notes.is_empty() {
-        // Behind the text, whose width is not known here: in the same text element.
-        let end = out.len() - "</text>".len();
-        out.truncate(end);
         let _ = write!(
             out,
-            "<tspan class=\"soft\" dx=\"8\">{}</tspan></text>",
-            xml_text(&notes.join(", "))
+            "<tspan class=\"soft\" dx=\"8\">{}</tspan>",
+            xml_text(&notes)
         );
     }
-    out.push_str("</g>");
+    out.push_str("</text></g>");
 }
 
 #[expect(clippy::cast_precision_loss, reason = "places in a picture")]
