@@ -9,7 +9,7 @@ use anyhow::ensure;
 use cleveragents_domain::{DecisionType, NewDecision};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
 use cleveragents_testkit::plans::{decide, decision, new_plan, store, strategized};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::sandbox::timed;
 use crate::{Findings, Row};
@@ -28,7 +28,7 @@ pub(crate) fn measure(agents: &Path, plans: usize, decisions: usize) -> anyhow::
     let url = DatabaseUrl::file(&home.join("cleveragents.db"), Path::new("/"));
     let engine = EngineCache::new(Options::default()).open(&url)?;
     for number in 0..plans {
-        let plan = store(&engine, &new_plan(&format!("plan-{number}"), Value::Null));
+        let plan = store(&engine, &new_plan(&format!("plan-{number}")));
         strategized(&engine, plan);
     }
     tree(&engine, "wide", decisions, |number| (number - 1) / WIDTH);
@@ -77,7 +77,7 @@ pub(crate) fn measure(agents: &Path, plans: usize, decisions: usize) -> anyhow::
 
 /// Stores a plan with a tree of decisions; `above` gives the number of the parent.
 fn tree(engine: &Arc<Engine>, name: &str, count: usize, above: impl Fn(usize) -> usize) {
-    let plan = store(engine, &new_plan(name, Value::Null));
+    let plan = store(engine, &new_plan(name));
     let mut all: Vec<NewDecision> = Vec::with_capacity(count);
     for number in 0..count {
         let text = format!("Decision {number}: what is to be done here, in some words");

@@ -13,7 +13,7 @@ use cleveragents_engine::{
 use cleveragents_store::{Engine, Error, Param, Reader, Row, decisions, plans as stored};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_testkit::plans::{
-    advance, executing, fail, new_plan, step, store, strategized, wait_for,
+    TAKEN, advance, executing, fail, new_plan, step, store, strategized, wait_for,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn a_plan_is_found_by_its_id_the_beginning_of_it_and_its_name() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (book, _folder) = book(&engine);
-        let first = store(&engine, &new_plan("fix-tests-one", Value::Null));
+        let first = store(&engine, &new_plan("fix-tests-one"));
         for reference in [
             first.to_string(),
             first.to_string()[..25].to_lowercase(),
@@ -61,7 +61,7 @@ fn a_plan_is_found_by_its_id_the_beginning_of_it_and_its_name() {
         let error = book.resolve(&empty.to_string()).expect_err("none to see");
         assert_eq!(error.code(), Code::PlanNotFound);
 
-        let second = store(&engine, &new_plan("fix-tests-one", Value::Null));
+        let second = store(&engine, &new_plan("fix-tests-one"));
         let error = book.resolve("fix-tests-one").expect_err("two");
         assert_eq!(error.code(), Code::AmbiguousPlan);
         let candidates = error.details()["candidates"].as_array().map(Vec::len);
@@ -84,13 +84,13 @@ fn defect_4064_plans_are_filtered_by_the_store() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (book, _folder) = book(&engine);
-        let waiting = store(&engine, &new_plan("waiting", Value::Null));
+        let waiting = store(&engine, &new_plan("waiting"));
         strategized(&engine, waiting);
         wait_for(&engine, waiting, gate("execute"));
-        let executed = store(&engine, &new_plan("executed", Value::Null));
+        let executed = store(&engine, &new_plan("executed"));
         strategized(&engine, executed);
         executing(&engine, executed);
-        let mut other = new_plan("other", Value::Null);
+        let mut other = new_plan("other");
         "local/review".clone_into(&mut other.action);
         other.made_with.projects.clear();
         store(&engine, &other);
@@ -187,10 +187,10 @@ fn defect_6459_a_list_takes_as_many_statements_for_many_plans_as_for_one() {
             })
             .expect("a list")
     };
-    store(&engine, &new_plan("a", Value::Null));
+    store(&engine, &new_plan("a"));
     assert_eq!(statements(), (1, 1));
     for number in 0..20 {
-        store(&engine, &new_plan(&format!("p{number}"), Value::Null));
+        store(&engine, &new_plan(&format!("p{number}")));
     }
     assert_eq!(statements(), (21, 1));
 }
@@ -199,7 +199,7 @@ fn defect_6459_a_list_takes_as_many_statements_for_many_plans_as_for_one() {
 fn defect_4063_a_tree_takes_as_many_statements_for_many_decisions_as_for_few() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
-    let plan = store(&engine, &new_plan("p", Value::Null));
+    let plan = store(&engine, &new_plan("p"));
     let made = strategized(&engine, plan);
     let statements = || {
         engine
@@ -234,7 +234,7 @@ fn the_status_tells_phases_steps_and_what_to_do() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (book, _folder) = book(&engine);
-        let plan = store(&engine, &new_plan("p", Value::Null));
+        let plan = store(&engine, &new_plan("p"));
         let status = || {
             book.status(book.get(plan).expect("a plan"))
                 .expect("a status")
@@ -284,7 +284,7 @@ fn decisions_are_drawn_explained_and_found() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (book, _folder) = book(&engine);
-        let plan = store(&engine, &new_plan("p", Value::Null));
+        let plan = store(&engine, &new_plan("p"));
         let error = book.explain("p").expect_err("nothing is decided");
         assert_eq!(error.code(), Code::PlanNotReady);
         let made = strategized(&engine, plan);
@@ -351,8 +351,8 @@ fn the_log_is_read_on_without_gap_and_told_in_words() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (book, _folder) = book(&engine);
-        let other = store(&engine, &new_plan("other", Value::Null));
-        let plan = store(&engine, &new_plan("p", Value::Null));
+        let other = store(&engine, &new_plan("other"));
+        let plan = store(&engine, &new_plan("p"));
         strategized(&engine, plan);
         let all = book.log(plan, Position::default(), 1_000).expect("a log");
         assert_eq!(all[0].kind, EventKind::PlanCreated);
@@ -396,7 +396,7 @@ fn everything_that_went_wrong_is_listed_in_order() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (book, _folder) = book(&engine);
-        let plan = store(&engine, &new_plan("p", Value::Null));
+        let plan = store(&engine, &new_plan("p"));
         let made = strategized(&engine, plan);
         executing(&engine, plan);
         step(
@@ -442,20 +442,21 @@ fn guards_are_those_of_the_profile_as_it_was_and_the_tighter_cost_counts() {
         max_tool_calls_per_step: Some(7),
         ..Default::default()
     });
-    let snapshot = serde_json::to_value(&profile).expect("JSON");
-    let plan = store(&engine, &new_plan("p", snapshot));
+    let mut new = new_plan("p");
+    new.made_with.profile.snapshot = profile.clone();
+    let plan = store(&engine, &new);
     strategized(&engine, plan);
     executing(&engine, plan);
+    database.meddle(TAKEN);
     let guard = book.guard(book.get(plan).expect("a plan")).expect("guards");
     assert_eq!(guard.profile, Some(profile));
     assert_eq!(guard.guards.tool_denylist, ["builtin/shell"]);
     assert_eq!(guard.max_cost.map(|most| most.0), Some(500_000));
     assert_eq!(guard.spent.cost.0, 12_500);
     assert_eq!(guard.spent.tool_calls_in_step, Some(0));
-    let unknown = store(&engine, &new_plan("q", json!({"odd": true})));
+    let other = store(&engine, &new_plan("q"));
     let guard = book
-        .guard(book.get(unknown).expect("a plan"))
+        .guard(book.get(other).expect("a plan"))
         .expect("guards");
-    assert_eq!(guard.profile, None);
     assert_eq!(guard.max_cost.map(|most| most.0), Some(2_000_000));
 }

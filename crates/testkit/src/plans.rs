@@ -1,17 +1,21 @@
 //! Plans in a store, made by its functions: what a test of views looks at.
 
 use cleveragents_domain::{
-    ContextSnapshot, DecisionId, DecisionType, MadeWith, MicroUsd, Move, NewDecision, PlanActors,
-    PlanId, PlanPhase, PlanProfile, PlanProject, PlanStep, PlanStrategy, StepState, TokenUsage,
-    Tokens, Waiting,
+    Action, ActionActors, AutomationProfile, ContextSnapshot, DecisionId, DecisionType, MadeWith, Move, NewDecision, PlanActors,
+    PlanId, PlanPhase, PlanProfile, PlanProject, PlanStep, PlanStrategy, StepState, Waiting,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
 use cleveragents_store::plans::{Along, NewPlan};
 use cleveragents_store::{Engine, Error, decisions, plan_steps, plans};
 use serde_json::{Map, Value, json};
 
-/// A plan that was just made from `local/fix-tests` for the project `local/shop`.
-pub fn new_plan(name: &str, profile: Value) -> NewPlan {
+/// What stands for what a plan took, as a statement: it is otherwise added up from runs.
+pub const TAKEN: &str = "UPDATE plans SET input_tokens = 1200, output_tokens = 300, cost_micro_usd = 12500, \
+     model_calls = 3, tool_calls = 2";
+
+/// A plan that was just made from `local/fix-tests` for the project `local/shop`, supervised.
+pub fn new_plan(name: &str) -> NewPlan {
+    let profile = AutomationProfile::find_built_in("supervised").expect("it is built in");
     NewPlan {
         id: PlanId::generate(),
         name: Some(name.to_owned()),
@@ -20,7 +24,19 @@ pub fn new_plan(name: &str, profile: Value) -> NewPlan {
         description: "Mend the failing test".to_owned(),
         definition_of_done: "- all tests pass".to_owned(),
         made_with: MadeWith {
-            action: Value::Null,
+            action: Some(Action {
+                name: "local/fix-tests".to_owned(),
+                description: "Mend the failing test".to_owned(),
+                long_description: None,
+                definition_of_done: "- all tests pass".to_owned(),
+                actors: ActionActors::default(),
+                reusable: true,
+                read_only: false,
+                arguments: Vec::new(),
+                automation_profile: None,
+                invariants: Vec::new(),
+                safety_profile: None,
+            }),
             arguments: Map::from_iter([("suite".to_owned(), json!("unit"))]),
             arguments_order: vec!["suite".to_owned()],
             projects: vec![PlanProject {
@@ -164,7 +180,7 @@ pub struct Decisions {
     pub work: DecisionId,
 }
 
-/// Gives a plan a strategy of two steps and five decisions, one of them superseded, and what it took.
+/// Gives a plan a strategy of two steps and five decisions, one of them superseded.
 pub fn strategized(engine: &Engine, plan: PlanId) -> Decisions {
     advance(engine, plan, &[Move::StartStrategize]);
     let root = decision(
@@ -231,13 +247,7 @@ pub fn strategized(engine: &Engine, plan: PlanId) -> Decisions {
     write(engine, move |unit| {
         decisions::supersede(unit, plan, &[found.replaced], found.strategy)?;
         plans::set_root(unit, plan, found.root)?;
-        plans::set_strategy(unit, plan, Some(&way))?;
-        let usage = TokenUsage {
-            input_tokens: Tokens(1_200),
-            output_tokens: Tokens(300),
-            cost_micro_usd: MicroUsd(12_500),
-        };
-        plans::set_taken(unit, plan, usage, 3, 2)
+        plans::set_strategy(unit, plan, Some(&way))
     });
     advance(engine, plan, &[Move::CompleteStrategize]);
     found

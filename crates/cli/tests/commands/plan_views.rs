@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    AutomationProfile, DecisionId, DecisionType, Move, NewDecision, PlanId, Waiting,
+    DecisionId, DecisionType, Move, NewDecision, PlanId, Waiting,
 };
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, plans as stored};
 use cleveragents_testkit::plans::{
-    Decisions, advance, decide, decision, executing, fail, new_plan, store, strategized, wait_for,
+    Decisions, TAKEN, advance, decide, decision, executing, fail, new_plan, store, strategized, wait_for,
     write,
 };
 use cleveragents_testkit::{Agents, TestDatabase};
@@ -24,16 +24,12 @@ fn engine(agents: &Agents) -> Arc<Engine> {
     cache.open(&url).expect("the database of the home")
 }
 
-fn profile() -> Value {
-    let profile = AutomationProfile::find_built_in("supervised").expect("built in");
-    serde_json::to_value(profile).expect("JSON")
-}
-
 /// A plan that has its strategy.
 fn planned(agents: &Agents) -> (Arc<Engine>, PlanId, Decisions) {
     let engine = engine(agents);
-    let plan = store(&engine, &new_plan("fix-tests-1", profile()));
+    let plan = store(&engine, &new_plan("fix-tests-1"));
     let made = strategized(&engine, plan);
+    TestDatabase::write_file(&agents.database(), TAKEN);
     (engine, plan, made)
 }
 
@@ -129,7 +125,7 @@ fn plan_show() {
     assert_eq!(markdown.out, strategy.to_markdown());
     let json = agents.run(&[&show[..], &["json"]].concat());
     assert_eq!(json.json(), serde_json::to_value(&strategy).expect("JSON"));
-    let bare = store(&engine, &new_plan("bare", Value::Null));
+    let bare = store(&engine, &new_plan("bare"));
     let answer = agents.run(&["plan", "show", &bare.to_string(), "--as", "markdown"]);
     assert_eq!(answer.code, Some(4), "{answer:?}");
     assert!(answer.err.contains("CA-1142"), "{answer:?}");
@@ -208,7 +204,7 @@ fn plan_tree() {
 /// A chain of so many decisions, each below the one before.
 fn chain(agents: &Agents, length: usize) -> Vec<DecisionId> {
     let engine = engine(agents);
-    let plan = store(&engine, &new_plan("deep", Value::Null));
+    let plan = store(&engine, &new_plan("deep"));
     let mut all: Vec<NewDecision> = Vec::new();
     for number in 0..length {
         let kind = if number == 0 {

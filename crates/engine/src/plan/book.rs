@@ -177,16 +177,15 @@ impl PlanBook {
 
     /// The one plan that waits for a person.
     pub fn only_waiting(&self) -> Result<Plan, BookError> {
-        let all = self
-            .engine
-            .read(|reader| plans::list(reader, &PlanFilter::default()))?;
-        let mut found: Vec<Plan> = all
-            .into_iter()
-            .filter(|plan| plan.waiting.is_some() && !plan.stage.is_terminal())
-            .collect();
+        let filter = PlanFilter {
+            waits: Some(true),
+            limit: Some(CANDIDATES),
+            ..PlanFilter::default()
+        };
+        let mut found = self.engine.read(|reader| plans::list(reader, &filter))?;
         match found.len() {
             0 => Err(BookError::NoPlan {
-                purpose: "waits for a person".to_owned(),
+                purpose: "that waits for a person".to_owned(),
             }),
             1 => Ok(found.remove(0)),
             _ => Err(ambiguous("wait for a person".to_owned(), &found)),

@@ -220,10 +220,10 @@ pub fn waiting_commands(plan: &Plan) -> Vec<String> {
             format!("agents plan approve {id}"),
             format!("agents plan reject {id}"),
         ],
-        Some(Waiting::Question { .. }) => vec![format!("agents plan prompt {id} 'ANSWER'")],
+        Some(Waiting::Question { .. }) => vec![format!("agents plan approve {id} --answer 'ANSWER'")],
         Some(Waiting::Doubt { .. }) => vec![
-            format!("agents plan resume {id} --redo"),
-            format!("agents plan resume {id} --skip"),
+            format!("agents plan execute {id} --redo"),
+            format!("agents plan execute {id} --skip"),
         ],
         Some(Waiting::Guidance { .. }) => vec![format!("agents plan prompt {id} 'GUIDANCE'")],
     }
