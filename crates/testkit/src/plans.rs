@@ -1,8 +1,9 @@
 //! Plans in a store, made by its functions: what a test of views looks at.
 
 use cleveragents_domain::{
-    Action, ActionActors, AutomationProfile, ContextSnapshot, DecisionId, DecisionType, MadeWith, Move, NewDecision, PlanActors,
-    PlanId, PlanPhase, PlanProfile, PlanProject, PlanStep, PlanStrategy, StepState, Waiting,
+    Action, ActionActors, AutomationProfile, ContextSnapshot, DecisionId, DecisionType, MadeWith,
+    Move, NewDecision, PlanActors, PlanId, PlanPhase, PlanProfile, PlanProject, PlanStep,
+    PlanStrategy, StepState, Waiting,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
 use cleveragents_store::plans::{Along, NewPlan};

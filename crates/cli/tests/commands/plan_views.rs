@@ -3,13 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_domain::{
-    DecisionId, DecisionType, Move, NewDecision, PlanId, Waiting,
-};
+use cleveragents_domain::{DecisionId, DecisionType, Move, NewDecision, PlanId, Waiting};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, plans as stored};
 use cleveragents_testkit::plans::{
-    Decisions, TAKEN, advance, decide, decision, executing, fail, new_plan, store, strategized, wait_for,
-    write,
+    Decisions, TAKEN, advance, decide, decision, executing, fail, new_plan, store, strategized,
+    wait_for, write,
 };
 use cleveragents_testkit::{Agents, TestDatabase};
 use serde_json::{Value, json};

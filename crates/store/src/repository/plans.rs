@@ -287,7 +287,9 @@ pub fn list(reader: &mut dyn Reader, filter: &PlanFilter) -> Result<Vec<Plan>, E
             " AND waiting IS NOT NULL AND stage <> 'apply/applied' AND state <> 'cancelled'",
         ),
         Some(false) => {
-            sql.push_str(" AND (waiting IS NULL OR stage = 'apply/applied' OR state = 'cancelled')");
+            sql.push_str(
+                " AND (waiting IS NULL OR stage = 'apply/applied' OR state = 'cancelled')",
+            );
         }
         None => {}
     }

@@ -220,7 +220,9 @@ pub fn waiting_commands(plan: &Plan) -> Vec<String> {
             format!("agents plan approve {id}"),
             format!("agents plan reject {id}"),
         ],
-        Some(Waiting::Question { .. }) => vec![format!("agents plan approve {id} --answer 'ANSWER'")],
+        Some(Waiting::Question { .. }) => {
+            vec![format!("agents plan approve {id} --answer 'ANSWER'")]
+        }
         Some(Waiting::Doubt { .. }) => vec![
             format!("agents plan execute {id} --redo"),
             format!("agents plan execute {id} --skip"),
