@@ -115,6 +115,7 @@ impl Drive<'_> {
             .flat_map(|part| {
                 part.changes
                     .iter()
+                    .filter(|change| !is_folder(change))
                     .map(move |change| format!("{}/{}", part.member.alias, change.path))
             })
             .collect();
@@ -135,7 +136,6 @@ impl Drive<'_> {
             );
             let along = Along {
                 error: Some(error),
-                reason: Some(reasons.join("; ")),
                 ..Along::default()
             };
             self.advance(&plan, Move::Constrain, along)?;
@@ -147,6 +147,7 @@ impl Drive<'_> {
         if changed.is_empty() && !self.options.allow_empty && !plan.made_with.read_only {
             return Err(PlanError::NothingToApply(plan.id));
         }
+        let counted = super::book::counted(&open.view, &diff).map_err(PlanError::of)?;
         let plan = self.processing(plan)?;
         let request = ApplyRequest {
             landing: self.options.landing,
@@ -161,7 +162,10 @@ impl Drive<'_> {
             Ok(applied) => applied,
             Err(error) => return self.not_applied(&plan, error),
         };
-        let report = json!({"parts": applied.parts, "changed": changed});
+        let report = json!({
+            "parts": applied.parts, "changed": changed,
+            "insertions": counted.insertions(), "deletions": counted.deletions(),
+        });
         let along = Along {
             report: Some(report),
             forgets_error: true,
@@ -191,6 +195,12 @@ impl Drive<'_> {
             other => other,
         }
     }
+}
+
+/// Folders come and go with the files in them.
+fn is_folder(change: &cleveragents_sandbox::Change) -> bool {
+    let state = change.after.or(change.before);
+    state.is_some_and(|state| state.kind() == cleveragents_domain::FileKind::Directory)
 }
 
 /// The message of the commit.

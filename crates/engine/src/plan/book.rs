@@ -24,6 +24,7 @@ use cleveragents_store::{Engine, decisions, events, invocations, plan_steps, pla
 use crate::lease::LeaseService;
 use crate::sandbox::{SandboxService, SandboxView};
 
+pub(super) use changes::counted;
 pub use changes::{ChangeStatus, FileChange, Hunk, PlanChanges};
 pub use checkpoints::written as checkpoint_name;
 pub use error::{BookError, PlanCandidate};

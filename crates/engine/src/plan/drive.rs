@@ -252,7 +252,6 @@ impl Drive<'_> {
         }
         let along = Along {
             error: Some(error),
-            reason: Some(message.clone()),
             ..Along::default()
         };
         let moved = self.advance(plan, way, along)?;

@@ -48,8 +48,11 @@ pub(crate) fn run(context: &Context, arguments: &Do) -> Result<Report, CommandEr
         if let Err(error) = confirm(&question, arguments.yes) {
             if error.code() == Code::ConfirmationNeeded {
                 return Ok(report(&plan)
-                    .info(format!("go on with `{}`", next_steps(&plan)[0]))
-                    .ok("The plan waits"));
+                    .warn(format!(
+                        "the plan waits: go on with `{}`",
+                        next_steps(&plan)[0]
+                    ))
+                    .exit_with(5));
             }
             return Err(error);
         }

@@ -152,7 +152,7 @@ pub(super) fn outcome_rows(report: Report, plan: &Plan) -> Report {
 
 fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandError> {
     let engine = desk.context.engine()?;
-    let results = engine.read(|reader| validations::results(reader, plan.id))?;
+    let results = latest(engine.read(|reader| validations::results(reader, plan.id))?);
     let steps = desk.book.steps(plan.id)?;
     let decisions = desk.book.decisions(plan.id)?;
     let sandbox = desk.book.sandbox(plan)?;
@@ -180,7 +180,7 @@ fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Repor
     let is_executed =
         plan.stage.phase() > PlanPhase::Execute || plan.stage == PlanStage::ExecuteComplete;
     let word = |is_done: bool| if is_done { "done" } else { "pending" };
-    let latest: Vec<Value> = results.iter().map(|stored| json!(stored.result)).collect();
+    let told: Vec<Value> = results.iter().map(|stored| json!(stored.result)).collect();
     let failed = results
         .iter()
         .filter(|stored| !stored.result.passed && stored.result.mode == ValidationMode::Required)
@@ -217,7 +217,7 @@ fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Repor
             "steps": done.iter().map(|step| json!({
                 "path": step.path, "title": step.title, "summary": step.summary,
             })).collect::<Vec<_>>(),
-            "validations": latest,
+            "validations": told,
             "waiting": plan.waiting,
             "next_steps": next_steps(plan),
         }))
@@ -268,6 +268,20 @@ fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Repor
         Some(next) if !plan.stage.is_terminal() => report.info(format!("next: `{next}`")),
         _ => report,
     })
+}
+
+/// The last result of each validation: earlier ones were about something else.
+fn latest(all: Vec<validations::StoredResult>) -> Vec<validations::StoredResult> {
+    let mut last: Vec<validations::StoredResult> = Vec::new();
+    for stored in all {
+        let is_same = |known: &validations::StoredResult| {
+            known.result.attachment_id == stored.result.attachment_id
+                && known.result.validation == stored.result.validation
+        };
+        last.retain(|known| !is_same(known));
+        last.push(stored);
+    }
+    last
 }
 
 pub(super) fn resume(
@@ -371,12 +385,12 @@ pub(super) fn applied(desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandErr
             .with_hint(format!("`agents plan status {}` tells more", plan.id)));
     }
     let engine = desk.context.engine()?;
-    let results = engine.read(|reader| validations::results(reader, plan.id))?;
+    let results = latest(engine.read(|reader| validations::results(reader, plan.id))?);
     let report = plan.report.clone().unwrap_or_default();
     let changed = report["changed"].as_array().map_or(0, Vec::len);
-    let changes = desk.book.recorded_changes(plan)?;
-    let (insertions, deletions) = (changes.insertions(), changes.deletions());
-    let latest: Vec<Value> = results.iter().map(|stored| json!(stored.result)).collect();
+    let number = |name: &str| report[name].as_u64();
+    let (insertions, deletions) = (number("insertions"), number("deletions"));
+    let told: Vec<Value> = results.iter().map(|stored| json!(stored.result)).collect();
     let passed = results.iter().filter(|stored| stored.result.passed).count();
     let duration: u64 = results.iter().map(|stored| stored.result.duration_ms).sum();
     let sandbox = desk.book.sandbox(plan)?;
@@ -401,7 +415,7 @@ pub(super) fn applied(desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandErr
             "applied_at": plan.completed_at,
             "parts": report["parts"],
             "validation": {
-                "ran": results.len(), "passed": passed, "results": latest,
+                "ran": results.len(), "passed": passed, "results": told,
                 "duration_s": duration as f64 / 1_000.0,
             },
             "sandbox_cleanup": {"worktree": state, "branch": null, "checkpoint": state},
@@ -416,7 +430,12 @@ pub(super) fn applied(desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandErr
             Panel::new("Apply Summary")
                 .row("Plan", Cell::Id(plan.id.to_string()))
                 .row("Artifacts", changed)
-                .row("Changes", format!("+{insertions} -{deletions}"))
+                .row(
+                    "Changes",
+                    insertions
+                        .zip(deletions)
+                        .map(|(more, less)| format!("+{more} -{less}")),
+                )
                 .row("Project", projects.join(", "))
                 .row("Applied at", plan.completed_at.map(|at| at.to_string())),
         )

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cleveragents_actors::ports::{RunObserver, Step, StepPath};
 use cleveragents_domain::{Plan, PlanPhase};
@@ -21,7 +21,6 @@ const REDRAW: Duration = Duration::from_millis(120);
 
 /// Watches a plan, and shows it as it happens where somebody looks.
 pub(crate) struct Watcher {
-    started: Instant,
     /// Whether what models say is shown as they say it.
     streams: bool,
     /// Whether what happens is told on standard error.
@@ -55,17 +54,12 @@ impl Watcher {
             ProgressBar::hidden()
         };
         Self {
-            started: Instant::now(),
             streams: is_stream && is_human,
             tells: is_human && (is_stream || printer.shows_progress()),
             has_text: AtomicBool::new(false),
             bar,
             state: Mutex::default(),
         }
-    }
-
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.started.elapsed()
     }
 
     /// Ends the display.

@@ -187,6 +187,14 @@ pub(super) fn is_folder(change: &Change) -> bool {
     state.is_some_and(|state| state.kind() == FileKind::Directory)
 }
 
+/// What a diff comes to, with every line.
+pub(in crate::plan) fn counted(
+    view: &SandboxView,
+    diff: &SandboxDiff,
+) -> Result<PlanChanges, BookError> {
+    told(view, diff, Lines::With, false)
+}
+
 fn told(
     view: &SandboxView,
     diff: &SandboxDiff,
