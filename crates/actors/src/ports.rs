@@ -128,7 +128,7 @@ pub enum FailureKind {
     Misfit,
     /// It will fail again: refused, wrong arguments, no such tool.
     Refused,
-    /// It took too long.
+    /// It took too long, or whoever was asked could not answer at this time.
     Timeout,
     /// It was stopped on request: the run is cancelled.
     Cancelled,

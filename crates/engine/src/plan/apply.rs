@@ -85,6 +85,21 @@ impl PlanService {
     }
 }
 
+/// How long is waited for another apply.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// What came of one attempt to apply.
+enum Once {
+    /// It is applied.
+    Done(Box<Plan>),
+    /// Somebody else applies something to the same resources.
+    Busy(Box<Plan>),
+}
+
+fn done(plan: Plan) -> Once {
+    Once::Done(Box::new(plan))
+}
+
 impl Drive<'_> {
     /// Applies the plan.
     pub(super) fn apply(&self, plan: Plan) -> Result<Plan, PlanError> {
@@ -99,12 +114,29 @@ impl Drive<'_> {
             }
         }
         self.service.check_invariants(&plan)?;
-        let mut open = match self.service.sandboxes.open(&sandbox) {
+        let mut plan = plan;
+        loop {
+            plan = match self.apply_once(plan, &sandbox)? {
+                Once::Done(applied) => return Ok(*applied),
+                Once::Busy(plan) => *plan,
+            };
+            // Another plan is being applied to the same resources, which takes a moment.
+            if self.cancel.is_cancelled() {
+                return Err(self.stopped(&plan)?);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn apply_once(&self, plan: Plan, sandbox: &str) -> Result<Once, PlanError> {
+        let mut open = match self.service.sandboxes.open(sandbox) {
             Ok(open) => open,
             Err(error @ (SandboxError::NotFound(_) | SandboxError::NotReady { .. })) => {
                 let plan = self.processing(plan)?;
                 let message = format!("its sandbox cannot be used: {error}");
-                return self.fail(&plan, Move::FailApply, "resource", &message, Value::Null);
+                return self
+                    .fail(&plan, Move::FailApply, "resource", &message, Value::Null)
+                    .map(done);
             }
             Err(error) => return Err(error.into()),
         };
@@ -160,7 +192,8 @@ impl Drive<'_> {
         };
         let applied = match self.service.sandboxes.apply(open, &request) {
             Ok(applied) => applied,
-            Err(error) => return self.not_applied(&plan, error),
+            Err(error) if error.is_held() => return Ok(Once::Busy(Box::new(plan))),
+            Err(error) => return self.not_applied(&plan, error).map(done),
         };
         let report = json!({
             "parts": applied.parts, "changed": changed,
@@ -171,7 +204,7 @@ impl Drive<'_> {
             forgets_error: true,
             ..Along::default()
         };
-        self.advance(&plan, Move::CompleteApply, along)
+        self.advance(&plan, Move::CompleteApply, along).map(done)
     }
 
     fn processing(&self, plan: Plan) -> Result<Plan, PlanError> {

@@ -399,33 +399,11 @@ fn why_stopped(why: &RunError, open: Option<Waiting>) -> Stop {
                 .as_str()
                 .to_owned(),
             is_transient: match other {
-                RunError::Node { failure, .. } => {
-                    matches!(failure.kind, FailureKind::Timeout) || is_passing(&failure.message)
-                }
+                RunError::Node { failure, .. } => failure.kind == FailureKind::Timeout,
                 _ => false,
             },
         },
     }
-}
-
-/// Whether what a model's provider says passes by itself.
-fn is_passing(message: &str) -> bool {
-    let message = message.to_lowercase();
-    [
-        "rate limit",
-        "overloaded",
-        "asks to wait",
-        "timed out",
-        "timeout",
-        "took too long",
-        "cannot be reached",
-        "was cut",
-        "503",
-        "529",
-        "502",
-    ]
-    .iter()
-    .any(|sign| message.contains(sign))
 }
 
 /// An actor that makes one call.

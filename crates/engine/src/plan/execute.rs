@@ -93,7 +93,7 @@ impl Drive<'_> {
         }
     }
 
-    fn has_open_guidance(&self, plan: &Plan) -> Result<bool, PlanError> {
+    pub(super) fn has_open_guidance(&self, plan: &Plan) -> Result<bool, PlanError> {
         let said = self
             .engine()
             .read(|reader| plan_steps::guidance(reader, plan.id))?;

@@ -329,6 +329,13 @@ impl PlanService {
             lease: &lease,
             options,
         };
+        if plan.stage == PlanStage::ExecuteComplete
+            && options.consent == Some(PlanPhase::Execute)
+            && !drive.has_open_guidance(&plan)?
+        {
+            // It is carried out; whether it is applied is asked elsewhere.
+            return Ok(plan);
+        }
         if plan.waiting.is_some() && options.consent.is_some() {
             drive.write(move |unit| plans::wait_no_more(unit, id))?;
             plan = self.get(id)?;

@@ -232,6 +232,20 @@ impl Drive<'_> {
                 Value::Null,
             );
         }
+        match self.ask_about_invariants(&plan, &reconciled, &strategy)? {
+            Ok(None) => {}
+            Ok(Some(violation)) => {
+                self.violated(&plan, &violation)?;
+                return self.fail(
+                    &plan,
+                    Move::FailStrategize,
+                    "invariant",
+                    &violation,
+                    Value::Null,
+                );
+            }
+            Err(stop) => return self.halt(&plan, Move::FailStrategize, stop),
+        }
         let snapshot = self.snapshot(&plan, &key)?;
         let all = self.decisions(root, &told, &strategy, &snapshot);
         let id = plan.id;
@@ -268,6 +282,46 @@ impl Drive<'_> {
         self.watcher.stage(&plan);
         self.watcher.taken(&plan);
         self.estimate(&plan)
+    }
+
+    /// Asks the invariant actor, when there is one, whether the strategy would break an invariant. Nobody
+    /// but it can judge those that are mere words.
+    fn ask_about_invariants(
+        &self,
+        plan: &Plan,
+        reconciled: &Reconciled,
+        strategy: &PlanStrategy,
+    ) -> Result<Result<Option<String>, Stop>, PlanError> {
+        let name = plan.made_with.actors.invariant.as_deref();
+        let Some(name) = name.filter(|name| *name != DETERMINISTIC) else {
+            return Ok(Ok(None));
+        };
+        if reconciled.effective.is_empty() {
+            return Ok(Ok(None));
+        }
+        let mut text = "Would this strategy break one of the invariants? Answer with one JSON object \
+             {\"violations\": [{\"invariant\": …, \"reason\": …}]}, an empty list when it breaks none.\n\nInvariants:\n"
+            .to_owned();
+        for invariant in &reconciled.effective {
+            text.push_str(&format!("- {}\n", invariant.text));
+        }
+        text.push_str(&format!("\n{}", strategy.to_markdown()));
+        let mut input = Map::new();
+        input.insert("input".to_owned(), text.into());
+        let key = format!("invariants/{}", plan.attempt);
+        let said = self.recorded(plan, &key, "Judge invariants", 0, |drive| {
+            drive.perform(
+                plan,
+                &Task {
+                    key: &key,
+                    who: Who::Actor(name),
+                    input,
+                    phase: PlanPhase::Strategize,
+                    workspace: None,
+                },
+            )
+        })?;
+        Ok(said.map(|said| violations(&said)))
     }
 
     /// From queued to processing, with everything that is known beforehand, in one step.
@@ -690,6 +744,34 @@ impl Drive<'_> {
         }
         Ok(done)
     }
+}
+
+/// What an invariant actor finds broken. An answer that is none of the asked form has found nothing good:
+/// whoever cannot say that all is well has not said it.
+fn violations(said: &Value) -> Option<String> {
+    let parsed;
+    let said = match said {
+        Value::String(text) => {
+            parsed = serde_json::from_str(text.trim()).unwrap_or(Value::Null);
+            &parsed
+        }
+        other => other,
+    };
+    let Some(found) = said["violations"].as_array() else {
+        return Some("the invariant actor did not say whether the strategy keeps them".to_owned());
+    };
+    let told: Vec<String> = found
+        .iter()
+        .map(|one| {
+            let text = |name: &str| one[name].as_str().unwrap_or_default();
+            format!(
+                "\"{}\" would be broken: {}",
+                text("invariant"),
+                text("reason")
+            )
+        })
+        .collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// By what the run of a plan's strategist is found again.

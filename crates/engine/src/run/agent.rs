@@ -258,6 +258,7 @@ impl Work<'_> {
             TurnError::Cancelled => FailureKind::Cancelled,
             TurnError::HumanNeeded(_) => FailureKind::HumanNeeded,
             TurnError::Budget { .. } => FailureKind::Refused,
+            TurnError::Model(error) if error.is_retryable() => FailureKind::Timeout,
             TurnError::Store(_)
             | TurnError::Lease(_)
             | TurnError::Sandbox(_)

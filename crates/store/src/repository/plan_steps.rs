@@ -299,7 +299,7 @@ pub struct Undone {
 const AFTER: [(&str, &str); 3] = [
     (
         "plan_steps",
-        "path NOT LIKE 'strategize/%' AND path NOT LIKE 'estimate/%' \
+        "path NOT LIKE 'strategize/%' AND path NOT LIKE 'estimate/%' AND path NOT LIKE 'invariants/%' \
          AND (state = 'running' OR coalesce(position_after, position_before) > ?2 OR started_at > ?3)",
     ),
     (
