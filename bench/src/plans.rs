@@ -1,5 +1,7 @@
 //! What it takes to look at plans: the program itself, started for each answer, beside the limits it
-//! must keep.
+//! must keep; and what it takes to drive them.
+
+mod calls;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,6 +18,12 @@ use crate::{Findings, Row};
 
 /// How often each measurement is made; the best counts, since noise only slows.
 const ROUNDS: usize = 5;
+
+/// How many calls the plan makes that is measured.
+const CALLS: usize = 200;
+
+/// How many plans are driven at once.
+const AT_ONCE: usize = 16;
 
 /// How many children a decision has in the wide tree.
 const WIDTH: usize = 10;
@@ -68,6 +76,8 @@ pub(crate) fn measure(agents: &Path, plans: usize, decisions: usize) -> anyhow::
             ),
         });
     }
+    rows.push(calls::overhead(agents, CALLS)?);
+    rows.push(calls::memory(agents, AT_ONCE)?);
     Ok(Findings {
         rows,
         ours: serde_json::Map::new(),

@@ -1,0 +1,284 @@
+//! A plan of many calls, and many plans at once: the program, beside the same calls made bare with the same
+//! durability, and beside a limit of memory.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use cleveragents_engine::{SandboxWorkspace, StoreBudget, StoreLedger, ToolService};
+use cleveragents_models::Redactor;
+use cleveragents_process::{Cancel, WhenMissing};
+use cleveragents_sandbox::Source;
+use cleveragents_tools::ports::{
+    Approval, ApprovalRequest, Approver, Question, Redact, Reply, Scope,
+};
+use cleveragents_tools::{
+    CallContext, CallRequest, DEFAULT_SHOWN_BYTES, Effect, Gate, Guards, Phase, PlanMode,
+    SafetyProfile,
+};
+use serde_json::{Value, json};
+
+use crate::Row;
+use crate::sandbox::{place, timed};
+
+/// How often each measurement is made; the best counts, since noise only slows.
+const ROUNDS: usize = 3;
+
+struct Nobody;
+
+impl Approver for Nobody {
+    fn approve(&self, _: &ApprovalRequest<'_>) -> Approval {
+        Approval::NobodyThere
+    }
+
+    fn question(&self, _: &Question<'_>) -> Reply {
+        Reply::NobodyThere
+    }
+}
+
+struct Plain(Redactor);
+
+impl Redact for Plain {
+    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.0.text(text)
+    }
+}
+
+/// The calls: writing, changing, reading and a command, in turn.
+fn call(number: usize) -> (&'static str, Value) {
+    let path = format!("f{}.txt", number / 4);
+    match number % 4 {
+        0 => (
+            "builtin/file-write",
+            json!({"path": path, "content": "one\n"}),
+        ),
+        1 => (
+            "builtin/file-edit",
+            json!({"path": path, "edits": [{"old_text": "one", "new_text": "two"}]}),
+        ),
+        2 => ("builtin/file-read", json!({"path": path})),
+        _ => ("builtin/shell", json!({"command": format!("wc -c {path}")})),
+    }
+}
+
+/// A folder to work on.
+fn ground() -> anyhow::Result<tempfile::TempDir> {
+    let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
+    std::fs::write(folder.path().join("README"), "a folder\n")?;
+    Ok(folder)
+}
+
+/// Milliseconds that so many calls take through the gate, with every row that a plan would store.
+fn bare(calls: usize) -> anyhow::Result<f64> {
+    let ground = ground()?;
+    let place = place()?;
+    let open = place.create(ground.path(), Source::Directory)?;
+    let engine = Arc::clone(&place.engine);
+    let tools = ToolService::new(Arc::clone(&engine));
+    let gate = Gate::new(Arc::new(tools.registry(&|_| None)?.registry));
+    let rules = tools.rules(&[], Effect::Allow)?;
+    let workspace = SandboxWorkspace::new(place.service.clone(), open, WhenMissing::Warn)?;
+    let context = CallContext {
+        scope: &Scope::default(),
+        mode: PlanMode::Normal(Phase::Execute),
+        profile: &SafetyProfile::default(),
+        guards: &Guards::default(),
+        rules: &rules,
+        workspace: Some(&workspace),
+        approver: &Nobody,
+        budget: &StoreBudget::new(Arc::clone(&engine), Vec::new()),
+        ledger: &StoreLedger::new(engine, None),
+        redactor: &Plain(Redactor::default()),
+        cancel: &Cancel::new(),
+        shown_bytes: DEFAULT_SHOWN_BYTES,
+    };
+    let (time, ()) = timed(|| {
+        for number in 0..calls {
+            let (tool, arguments) = call(number);
+            let outcome = gate.call(
+                &CallRequest {
+                    call_id: format!("call-{number}"),
+                    tool: tool.to_owned(),
+                    arguments: arguments.to_string(),
+                },
+                &context,
+            )?;
+            ensure!(outcome.is_success(), "{tool}: {}", outcome.for_model());
+        }
+        Ok(())
+    })?;
+    Ok(time)
+}
+
+/// A home with a project and an action.
+struct Home {
+    folder: tempfile::TempDir,
+    _ground: tempfile::TempDir,
+}
+
+impl Home {
+    fn new(agents: &Path) -> anyhow::Result<Self> {
+        let ground = ground()?;
+        let home = Self {
+            folder: tempfile::tempdir_in(std::env::current_dir()?)?,
+            _ground: ground,
+        };
+        let place = home._ground.path().to_str().context("a path")?;
+        home.run(
+            agents,
+            &[
+                "resource",
+                "add",
+                "fs-directory",
+                "local/ground",
+                "--path",
+                place,
+            ],
+        )?;
+        home.run(
+            agents,
+            &["project", "create", "local/p", "--resource", "local/ground"],
+        )?;
+        Ok(home)
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn run(&self, agents: &Path, arguments: &[&str]) -> anyhow::Result<Value> {
+        let output = Command::new(agents)
+            .args(["--format", "json"])
+            .args(arguments)
+            .env("CLEVERAGENTS_HOME", self.path("home"))
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .output()?;
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        ensure!(output.status.success(), "agents {arguments:?}: {told}");
+        Ok(told["data"].clone())
+    }
+
+    /// A plan whose one step makes so many calls, each after an answer of the model.
+    fn plan(&self, agents: &Path, calls: usize) -> anyhow::Result<String> {
+        let mut script = "at_end: fail\nanswers:\n".to_owned();
+        for number in 0..calls {
+            let (tool, arguments) = call(number);
+            let _never_fails = write!(
+                script,
+                "- calls: [{{name: {tool}, arguments: {arguments}}}]\n"
+            );
+        }
+        script.push_str("- text: Done.\n");
+        std::fs::write(self.path(&format!("m{calls}.yaml")), script)?;
+        std::fs::write(
+            self.path("strategy.yaml"),
+            "at_end: repeat_last\nanswers:\n- text: '{\"summary\": \"so\", \"steps\": [{\"title\": \"all\", \
+             \"description\": \"of it\"}]}'\n",
+        )?;
+        for (name, model, role) in [
+            ("thinker", "scripted/strategy.yaml".to_owned(), "strategy"),
+            ("doer", format!("scripted/m{calls}.yaml"), "execution"),
+        ] {
+            let file = self.path(&format!("{name}{calls}.yaml"));
+            let text = json!({
+                "name": format!("local/{name}{calls}"), "type": "llm", "description": name, "model": model,
+                "tools": ["builtin/*"], "role_hint": role,
+                "limits": {"max_model_calls": 1000},
+            });
+            std::fs::write(&file, text.to_string())?;
+            let path = file.to_str().context("a path")?;
+            // The second plan of a size finds its actors there.
+            let _there_already = self.run(agents, &["actor", "add", "--config", path]);
+        }
+        let action = self.path(&format!("action{calls}.yaml"));
+        let text = json!({
+            "name": format!("local/calls{calls}"), "description": "calls", "definition_of_done": "all calls are made",
+            "strategy_actor": format!("local/thinker{calls}"), "execution_actor": format!("local/doer{calls}"),
+        });
+        std::fs::write(&action, text.to_string())?;
+        let path = action.to_str().context("a path")?;
+        self.run(agents, &["action", "create", "--config", path, "--update"])?;
+        let action = format!("local/calls{calls}");
+        let made = self.run(agents, &["plan", "use", &action, "local/p"])?;
+        Ok(made["plan_id"].as_str().context("an id")?.to_owned())
+    }
+}
+
+/// A plan of so many calls beside the same calls bare; the start of the program does not count.
+pub(super) fn overhead(agents: &Path, calls: usize) -> anyhow::Result<Row> {
+    let (mut best, mut best_bare) = (f64::MAX, f64::MAX);
+    for _ in 0..ROUNDS {
+        let home = Home::new(agents)?;
+        let (small, large) = (home.plan(agents, 4)?, home.plan(agents, calls)?);
+        let (time_small, _) = timed(|| home.run(agents, &["plan", "execute", &small]))?;
+        let (time_large, _) = timed(|| home.run(agents, &["plan", "execute", &large]))?;
+        best = best.min(time_large - time_small);
+        best_bare = best_bare.min(bare(calls - 4)?);
+    }
+    Ok(Row {
+        name: format!("plan of {calls} calls"),
+        ours: best,
+        other: best_bare,
+        ratio: best / best_bare,
+        unit: "ms",
+        note: "each call after an answer of a scripted model; the other: the same calls bare; at most 1.15"
+            .to_owned(),
+    })
+}
+
+/// The most memory that a worker takes which drives so many plans at once.
+pub(super) fn memory(agents: &Path, plans: usize) -> anyhow::Result<Row> {
+    let home = Home::new(agents)?;
+    let mut worker = Command::new(agents)
+        .args([
+            "--format",
+            "plain",
+            "worker",
+            "--concurrency",
+            &plans.to_string(),
+        ])
+        .env("CLEVERAGENTS_HOME", home.path("home"))
+        .current_dir(home.folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let ids = (0..plans)
+        .map(|_| home.plan(agents, 40))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    for id in &ids {
+        home.run(agents, &["plan", "execute", id, "--background"])?;
+    }
+    let mut most = 0.0_f64;
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", worker.id()))?;
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
+        most = most.max(kilobytes.unwrap_or_default() / 1024.0);
+        let listed = home.run(agents, &["plan", "list"])?;
+        let is_over = |plan: &Value| plan["phase"] == "execute" && plan["state"] != "processing";
+        let states = listed["plans"].as_array().context("plans")?;
+        if states.iter().all(is_over) {
+            ensure!(
+                states.iter().all(|plan| plan["state"] != "errored"),
+                "a plan failed: {listed}"
+            );
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    worker.kill()?;
+    worker.wait()?;
+    Ok(Row {
+        name: format!("{plans} plans at once"),
+        ours: most,
+        other: 300.0,
+        ratio: most / 300.0,
+        unit: "MiB",
+        note: "the most memory of one worker; the other is the limit".to_owned(),
+    })
+}
