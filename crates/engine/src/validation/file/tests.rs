@@ -314,7 +314,7 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         let (shown, hint) = (error.to_string(), error.hint().expect("a hint"));
         if !shown.starts_with(said) || error.code() != code || !hint.contains(fix) {
             wrong.push(format!(
-                "{text}\n{} {shown}\n{hint}\nexpected {code} {said}, {fix}\n",
+                "{text}\n{:?} {shown}\n{hint}\nexpected {code:?} {said}, {fix}\n",
                 error.code()
             ));
         }
