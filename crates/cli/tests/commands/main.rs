@@ -2,6 +2,7 @@
 //! in one for programs. What differs from run to run (ids, times, paths, sizes) is filtered.
 
 mod actions;
+mod automation;
 mod calls;
 mod configuration;
 mod formats;
@@ -17,6 +18,7 @@ mod safety;
 mod sessions;
 mod skills;
 mod tools;
+mod validations;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -77,11 +77,23 @@ impl SandboxWorkspace {
         })
     }
 
-    /// The part that holds a resource, by the name of the resource.
+    /// The part that holds a resource, by the name of the resource. What lies inside another resource
+    /// is in the part of that one.
     pub fn part_of(&self, resource: &str) -> Option<&str> {
-        let mut parts = self.parts.iter().zip(&self.resources);
-        let found = parts.find(|(_, (name, _))| name == resource);
-        found.map(|(part, _)| part.alias.as_str())
+        let by_name = || {
+            let place = self.resources.iter().position(|(name, _)| name == resource);
+            place.and_then(|place| self.parts.get(place))
+        };
+        let by_place = || {
+            let resources = ResourceService::new(self.service.engine());
+            let found = resources.resolve(resource).ok()?;
+            let boundary = resources.boundary(found.id).ok()?.resource;
+            let location = boundary.location.as_deref().map(std::path::Path::new)?;
+            let mut members = self.view.members.iter().zip(&self.parts);
+            let member = members.find(|(member, _)| member.location == location);
+            member.map(|(_, part)| part)
+        };
+        by_name().or_else(by_place).map(|part| part.alias.as_str())
     }
 
     /// How long the history of the sandbox is.

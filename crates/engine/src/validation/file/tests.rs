@@ -67,6 +67,7 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
     let head = "name: local/x\ndescription: d\n";
     let run = format!("{head}command: x\n");
     let wraps = format!("{head}wraps: builtin/dir-list\n");
+    let mut wrong = Vec::new();
     for (text, code, said, fix) in [
         (
             String::new(),
@@ -310,15 +311,15 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         ),
     ] {
         let error = validation(&text).expect_err(&text);
-        let shown = error.to_string();
-        assert!(shown.starts_with(said), "{text}\n{shown}\nexpected {said}");
-        assert_eq!(error.code(), code, "{text}\n{shown}");
-        let hint = error.hint().expect("a hint");
-        assert!(
-            hint.contains(fix),
-            "{text}\n{shown}\n{hint}\nexpected {fix}"
-        );
+        let (shown, hint) = (error.to_string(), error.hint().expect("a hint"));
+        if !shown.starts_with(said) || error.code() != code || !hint.contains(fix) {
+            wrong.push(format!(
+                "{text}\n{:?} {shown}\n{hint}\nexpected {code:?} {said}, {fix}\n",
+                error.code()
+            ));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

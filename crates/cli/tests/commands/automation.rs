@@ -1,0 +1,156 @@
+//! `automation-profile …`: the profiles there are, those of one's own, and what uses them.
+
+use cleveragents_testkit::Agents;
+use serde_json::json;
+
+use super::{agents, assert_shown, shown};
+
+fn write(agents: &Agents, name: &str, text: &str) {
+    std::fs::write(agents.work().join(name), text).expect("a file");
+}
+
+const CAREFUL: &str = "name: local/careful
+description: Asks when it is not sure
+extends: trusted
+edit_code: 0.6
+guards: {tool_denylist: [builtin/shell], max_total_cost: 2}
+";
+
+fn file(agents: &Agents) {
+    write(agents, "careful.yaml", CAREFUL);
+}
+
+fn added(agents: &Agents) {
+    file(agents);
+    agents.data(&["automation-profile", "add", "--config", "careful.yaml"]);
+}
+
+#[test]
+fn automation_profile_commands() {
+    let add = ["automation-profile", "add", "--config", "careful.yaml"];
+    assert_shown("automation_profile_add", &shown(file, &add));
+    let list = ["automation-profile", "list"];
+    assert_shown("automation_profile_list", &shown(added, &list));
+    let show = ["automation-profile", "show", "careful"];
+    assert_shown("automation_profile_show", &shown(added, &show));
+    let remove = ["automation-profile", "remove", "careful", "--yes"];
+    assert_shown("automation_profile_remove", &shown(added, &remove));
+}
+
+#[test]
+fn a_list_can_be_narrowed() {
+    let agents = agents();
+    added(&agents);
+    let listed = |pattern: &str| {
+        let data = agents.data(&["automation-profile", "list", pattern]);
+        data["summary"]["total"].as_u64().expect("a number")
+    };
+    assert_eq!(
+        (listed("^local/"), listed("auto"), listed("zzz")),
+        (1, 2, 0)
+    );
+    let wrong = agents.run(&["automation-profile", "list", "("]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+}
+
+/// Report 6231: a profile that was named but is not there was replaced by another in silence.
+#[test]
+fn defect_6231_a_profile_that_is_not_there_is_never_replaced_by_another() {
+    let agents = agents();
+    added(&agents);
+    for (arguments, code) in [
+        (&["automation-profile", "show", "trustd"][..], "CA-1111"),
+        (&["automation-profile", "show", "local/carefull"], "CA-1111"),
+        (
+            &["automation-profile", "remove", "none", "--yes"],
+            "CA-1111",
+        ),
+        (
+            &["project", "create", "x", "--automation-profile", "carful"],
+            "CA-1111",
+        ),
+        (
+            &["config", "set", "core.automation-profile", "trustd"],
+            "CA-0111",
+        ),
+    ] {
+        let answer = agents.run(arguments);
+        assert!(answer.err.contains(code), "{arguments:?}: {answer:?}");
+        assert!(
+            answer.err.contains("full-auto"),
+            "all are named: {answer:?}"
+        );
+    }
+    let projects = agents.data(&["project", "list"]);
+    assert_eq!(projects["projects"], json!([]));
+}
+
+#[test]
+fn a_profile_that_is_used_stays() {
+    let agents = agents();
+    added(&agents);
+    let remove = |agents: &Agents| {
+        let answer = agents.run(&["automation-profile", "remove", "local/careful", "--yes"]);
+        (answer.code, answer.err)
+    };
+    let refused = |user: &str| {
+        let (code, told) = remove(&agents);
+        assert_eq!(code, Some(4), "{told}");
+        assert!(told.contains("CA-1116") && told.contains(user), "{told}");
+    };
+    agents.data(&[
+        "project",
+        "create",
+        "shop",
+        "--automation-profile",
+        "careful",
+    ]);
+    refused("the project `local/shop`");
+    agents.data(&["project", "delete", "shop", "--yes"]);
+    write(&agents, "b.yaml", "name: b\nextends: careful\n");
+    agents.data(&["automation-profile", "add", "--config", "b.yaml"]);
+    refused("the automation profile `local/b`");
+    agents.data(&["automation-profile", "remove", "b", "--yes"]);
+    agents.data(&["config", "set", "core.automation-profile", "local/careful"]);
+    refused("core.automation-profile");
+    agents.data(&["config", "unset", "core.automation-profile"]);
+    let action =
+        "name: local/fix\ndescription: d\ndefinition_of_done: d\nautomation_profile: careful\n";
+    write(&agents, "fix.yaml", action);
+    agents.data(&["action", "create", "--config", "fix.yaml"]);
+    refused("the action `local/fix`");
+    let built_in = agents.run(&["automation-profile", "remove", "manual", "--yes"]);
+    assert!(built_in.err.contains("CA-1115"), "{built_in:?}");
+}
+
+#[test]
+fn profiles_that_build_on_each_other_stay_whole() {
+    let agents = agents();
+    added(&agents);
+    write(
+        &agents,
+        "b.yaml",
+        "name: b\nextends: careful\nselect_tool: 0.9\n",
+    );
+    agents.data(&["automation-profile", "add", "--config", "b.yaml"]);
+    let shown = agents.data(&["automation-profile", "show", "b"]);
+    assert_eq!(shown["decision_automation"]["edit_code"], 0.6);
+    assert_eq!(shown["guards"]["max_total_cost"], 2.0);
+    // What would go round in a circle, or break the other, is refused and changes nothing.
+    write(&agents, "careful.yaml", "name: careful\nextends: b\n");
+    let add = [
+        "automation-profile",
+        "add",
+        "--config",
+        "careful.yaml",
+        "--update",
+    ];
+    let circle = agents.run(&add);
+    assert!(circle.err.contains("CA-1114"), "{circle:?}");
+    let again = agents.run(&add[..4]);
+    assert_ne!(again.code, Some(0), "{again:?}");
+    file(&agents);
+    let exists = agents.run(&add[..4]);
+    assert!(exists.err.contains("CA-1112"), "{exists:?}");
+    assert_eq!(agents.data(&["automation-profile", "show", "b"]), shown);
+}
