@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    AutomationProfile, Code, DecisionType, Diagnose as _, EventKind, LeaseSubject, Move, PlanPhase,
-    PlanStage, Position, StepState, Ttl, Waiting,
+    AutomationProfile, Code, Confidence, DecisionType, Diagnose as _, EventKind, LeaseSubject,
+    Move, PlanPhase, PlanStage, Position, StepState, Ttl, Waiting,
 };
 use cleveragents_engine::{
     BookError, CorrectionImpact, DecisionTree, LeaseService, PlanBook, PlanQuery, ProgressState,
@@ -27,7 +27,10 @@ fn gate(opens: &str) -> Waiting {
     Waiting::Gate {
         gate: "create_tool".to_owned(),
         opens: opens.to_owned(),
-        confidence: json!({"score": 0.5, "factors": []}),
+        confidence: Confidence {
+            score: 0.5,
+            factors: Vec::new(),
+        },
         threshold: 1.0,
     }
 }
