@@ -4,12 +4,13 @@
 use std::fmt::Write as _;
 
 use cleveragents_domain::{
-    AutomationGate, DecisionType, Move, NewDecision, Plan, PlanPhase, PlanStage, PlanStep,
-    PlanStrategy, REVERSION_LIMIT, StepCall, StepRecord, StepState, ValidationMode,
+    AutomationGate, DecisionType, InvocationOutcome, Move, NewDecision, Plan, PlanPhase, PlanStage,
+    PlanStep, PlanStrategy, REVERSION_LIMIT, StepCall, StepRecord, StepState, ToolInvocation,
+    ValidationMode,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
 use cleveragents_store::plans::Along;
-use cleveragents_store::{decisions, plan_steps, plans};
+use cleveragents_store::{decisions, invocations, plan_steps, plans};
 use serde_json::{Map, Value, json};
 
 use super::built_in::DETERMINISTIC;
@@ -20,6 +21,7 @@ use super::rules::PathRule;
 use super::service::over;
 use super::strategize::decided;
 use super::validate::Finding;
+use crate::run::Doubt;
 use crate::tool::SandboxWorkspace;
 
 /// So much of what an actor said about a step is kept with it.
@@ -185,8 +187,40 @@ impl Drive<'_> {
             Ok(step)
         })?;
         piece.prompt = prompt(self, plan)?;
+        self.take_back(plan, workspace)?;
         let said = self.try_piece(plan, &piece, &record, workspace)?;
         self.finish_piece(plan, &piece, &record, workspace, &said)
+    }
+
+    /// Before a call that was cut off is made again: what it had changed by then is taken back, so that it
+    /// finds what it found the first time. Left alone when another call was at work since.
+    fn take_back(&self, plan: &Plan, workspace: &SandboxWorkspace) -> Result<(), PlanError> {
+        if self.options.doubt != Doubt::Redo {
+            return Ok(());
+        }
+        let calls = self
+            .engine()
+            .read(|reader| invocations::of_plan(reader, plan.id))?;
+        let in_doubt = |call: &&ToolInvocation| {
+            call.outcome == InvocationOutcome::Running && !call.is_repeatable
+        };
+        let Some(cut_off) = calls.iter().find(in_doubt) else {
+            return Ok(());
+        };
+        let is_alone = calls
+            .iter()
+            .filter(|call| call.id != cut_off.id)
+            .all(|call| {
+                call.finished_at
+                    .is_some_and(|finished| finished <= cut_off.started_at)
+            });
+        if is_alone && workspace.take_back(cut_off)? {
+            self.watcher.note(&format!(
+                "what the call of `{}` that was cut off had changed is taken back; it is made again",
+                cut_off.tool
+            ));
+        }
+        Ok(())
     }
 
     /// Has a piece done; what fails for a passing reason is tried again as often as the profile allows.

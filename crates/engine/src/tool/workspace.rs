@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cleveragents_domain::{CheckpointNumber, CheckpointReason, TreePath};
+use cleveragents_domain::{CheckpointNumber, CheckpointReason, ToolInvocation, TreePath};
 use cleveragents_process::{
     Cancel, Finished, Input, Limits, Output, ProcessError, Stream, WhenMissing, run_tapped,
 };
@@ -14,8 +14,8 @@ use cleveragents_tools::{Access, Slot};
 
 use crate::resource::ResourceService;
 use crate::sandbox::{
-    CaptureReport, Doer, ExecRequest, OpenSandbox, SandboxError, SandboxService, SandboxView,
-    invocation,
+    CaptureReport, Doer, ExecRequest, OpenSandbox, RollbackTarget, SandboxError, SandboxService,
+    SandboxView, invocation,
 };
 
 /// An open sandbox in which tools act.
@@ -143,6 +143,23 @@ impl SandboxWorkspace {
                     .map(move |change| format!("{alias}/{}", change.path))
             })
             .collect())
+    }
+
+    /// Takes the files back to what they were before a call, and says whether it could: the checkpoint that
+    /// was made for it must be there. Only right when nothing else changed them since.
+    pub(crate) fn take_back(&self, call: &ToolInvocation) -> Result<bool, SandboxError> {
+        let mut open = self.open();
+        let made = open.view.checkpoints.iter().rev().find(|checkpoint| {
+            checkpoint.reason == CheckpointReason::BeforeExec
+                && checkpoint.label.as_deref() == Some(call.tool.as_str())
+                && checkpoint.created_at <= call.started_at
+        });
+        let Some(number) = made.map(|checkpoint| checkpoint.number) else {
+            return Ok(false);
+        };
+        let target = RollbackTarget::Checkpoint(number.to_string());
+        self.service.rollback(&mut open, &target)?;
+        Ok(true)
     }
 
     fn open(&self) -> MutexGuard<'_, OpenSandbox> {

@@ -1,0 +1,344 @@
+//! Every claim of success is true: what lies behind a command is broken, and it neither says that it worked
+//! nor leaves half of it; once it is mended, the same command works.
+
+use cleveragents_testkit::{Answer, TestDatabase};
+
+use super::world::{World, git};
+
+/// Breaks a table: nothing can be written to it, or only not what the condition says.
+fn break_table(world: &World, table: &str, condition: &str) {
+    let when = if condition.is_empty() {
+        String::new()
+    } else {
+        format!("WHEN {condition}")
+    };
+    for event in ["INSERT", "UPDATE", "DELETE"] {
+        if event != "UPDATE" && !condition.is_empty() {
+            continue;
+        }
+        TestDatabase::write_file(
+            &world.agents.database(),
+            &format!(
+                "CREATE TRIGGER broken_{event} BEFORE {event} ON {table} {when} \
+                 BEGIN SELECT RAISE(ABORT, 'the table is broken'); END"
+            ),
+        );
+    }
+}
+
+fn mend(world: &World) {
+    TestDatabase::write_file(
+        &world.agents.database(),
+        "DROP TRIGGER IF EXISTS broken_INSERT; DROP TRIGGER IF EXISTS broken_UPDATE; \
+         DROP TRIGGER IF EXISTS broken_DELETE",
+    );
+}
+
+/// Everything that commands leave in the database.
+fn rows(world: &World) -> Vec<(String, Vec<Vec<String>>)> {
+    [
+        "plans",
+        "plan_projects",
+        "plan_steps",
+        "plan_decisions",
+        "plan_answers",
+        "plan_guidance",
+        "plan_rollbacks",
+        "definitions",
+        "tools",
+        "invariants",
+        "validation_attachments",
+        "validation_results",
+        "sandbox_checkpoints",
+        "change_entries",
+    ]
+    .map(|table| {
+        let rows = world.ask(&format!("SELECT * FROM {table} ORDER BY 1, 2"));
+        (table.to_owned(), rows)
+    })
+    .into()
+}
+
+fn assert_no_claim(answer: &Answer, here: &str) {
+    assert_ne!(answer.code, Some(0), "{here} claims success: {answer:?}");
+    let told = answer.json();
+    assert_eq!(told["status"], "error", "{here}: {answer:?}");
+    let messages = told["messages"].as_array().expect("messages");
+    let claims = messages.iter().any(|message| message["level"] == "ok");
+    assert!(!claims, "{here} claims success: {answer:?}");
+}
+
+/// A command of one unit of work: with each of these tables broken it does nothing; then it works.
+fn all_or_nothing(world: &World, tables: &[&str], arguments: &[&str]) {
+    for table in tables {
+        let here = format!("{arguments:?} with {table} broken");
+        let before = rows(world);
+        break_table(world, table, "");
+        let answer = world.run(arguments);
+        mend(world);
+        assert_no_claim(&answer, &here);
+        assert_eq!(rows(world), before, "{here}");
+    }
+    let before = rows(world);
+    world.agents.data(arguments);
+    assert_ne!(rows(world), before, "{arguments:?} does nothing");
+}
+
+const STEPS: [&str; 3] = [
+    "write `one` to `one.txt`",
+    "run `echo line >> log.txt`",
+    "call `local/note` with `{\"n\": 1}`",
+];
+
+#[test]
+fn definitions() {
+    let world = World::new();
+    let action = world.file(
+        "a.yaml",
+        "name: local/a\ndescription: d\ndefinition_of_done: done\n",
+    );
+    let create = ["action", "create", "--config", &action];
+    all_or_nothing(&world, &["definitions"], &create);
+    all_or_nothing(&world, &["definitions"], &["action", "archive", "local/a"]);
+    let profile = world.file("p.yaml", "name: local/careful\nextends: supervised\n");
+    let add = ["automation-profile", "add", "--config", &profile];
+    all_or_nothing(&world, &["definitions"], &add);
+    let remove = ["automation-profile", "remove", "local/careful", "--yes"];
+    all_or_nothing(&world, &["definitions"], &remove);
+    let add = ["invariant", "add", "--global", "Change no test"];
+    all_or_nothing(&world, &["invariants"], &add);
+    let id = world.ask("SELECT invariant_id FROM invariants")[0][0].clone();
+    all_or_nothing(
+        &world,
+        &["invariants"],
+        &["invariant", "remove", &id, "--yes"],
+    );
+    let validation = world.file(
+        "v.yaml",
+        "name: local/passes\ndescription: d\ncommand: [\"true\"]\n",
+    );
+    let add = ["validation", "add", "--config", &validation];
+    all_or_nothing(&world, &["tools"], &add);
+    let attach = ["validation", "attach", "local/repo", "local/passes"];
+    all_or_nothing(&world, &["validation_attachments"], &attach);
+    let id = world.ask("SELECT attachment_id FROM validation_attachments")[0][0].clone();
+    all_or_nothing(
+        &world,
+        &["validation_attachments"],
+        &["validation", "detach", &id],
+    );
+}
+
+#[test]
+fn plans_and_what_people_say() {
+    let world = World::new();
+    world.action("local/steps", &STEPS);
+    let make = [
+        "plan",
+        "use",
+        "local/steps",
+        "local/p",
+        "--no-start",
+        "--invariant",
+        "Change no test",
+    ];
+    all_or_nothing(&world, &["plans", "plan_projects", "invariants"], &make);
+    let first = world.plan("local/steps", &[]);
+    let prompt = ["plan", "prompt", &first, "be careful"];
+    all_or_nothing(&world, &["plan_guidance", "plan_decisions"], &prompt);
+    let document = world.run(&["plan", "show", &first, "--as", "markdown"]).out;
+    let document = world.file(
+        "s.md",
+        &document.replace("in their order", "one after the other"),
+    );
+    all_or_nothing(
+        &world,
+        &["plans"],
+        &["plan", "edit", &first, "--file", &document],
+    );
+    all_or_nothing(&world, &["plans"], &["plan", "cancel", &first]);
+    let second = world.plan("local/steps", &[]);
+    all_or_nothing(
+        &world,
+        &["plan_answers", "plans"],
+        &["plan", "reject", &second],
+    );
+    let third = world.plan("local/steps", &[]);
+    all_or_nothing(
+        &world,
+        &["plan_answers", "plans"],
+        &["plan", "approve", &third],
+    );
+    let fourth = world.executed("local/steps");
+    let delete = ["plan", "checkpoint", "delete", &fourth, "cp_3", "--yes"];
+    all_or_nothing(&world, &["sandbox_checkpoints"], &delete);
+    all_or_nothing(&world, &["plans"], &["plan", "revert", &fourth]);
+}
+
+#[test]
+fn executing() {
+    let world = World::new();
+    world.action("local/steps", &STEPS);
+    for table in [
+        "plans",
+        "plan_steps",
+        "plan_decisions",
+        "tool_invocations",
+        "change_entries",
+        "sandbox_checkpoints",
+        "sandboxes",
+        "runs",
+        "run_steps",
+        "leases",
+    ] {
+        let plan = world.plan("local/steps", &[]);
+        break_table(&world, table, "");
+        let answer = world.run(&["plan", "execute", &plan]);
+        mend(&world);
+        let here = format!("execute with {table} broken");
+        assert_no_claim(&answer, &here);
+        assert_ne!(world.stage(&plan), "execute/complete", "{here}");
+        let mut answer = world.run(&["plan", "execute", &plan]);
+        if answer.code == Some(5) {
+            answer = world.run(&["plan", "execute", &plan, "--redo"]);
+        }
+        assert_eq!(answer.code, Some(0), "{here}, then: {answer:?}");
+        let tree = world.tree(&plan);
+        for (name, content) in [
+            ("one.txt", "one\n"),
+            ("log.txt", "line\n"),
+            ("notes.log", "note 1\n"),
+        ] {
+            assert_eq!(tree[name], content, "{here}");
+        }
+    }
+    // Once it is through, it is not said to be when that could not be stored.
+    let plan = world.plan("local/steps", &[]);
+    break_table(&world, "plans", "NEW.stage = 'execute/complete'");
+    let answer = world.run(&["plan", "execute", &plan]);
+    mend(&world);
+    assert_no_claim(&answer, "the last move of execute");
+    world.agents.data(&["plan", "execute", &plan]);
+    assert_eq!(world.tree(&plan)["log.txt"], "line\n");
+}
+
+#[test]
+fn applying() {
+    let world = World::new();
+    world.action("local/steps", &STEPS);
+    let old = world.seen();
+    for (table, condition) in [
+        ("plans", ""),
+        ("plans", "NEW.stage = 'apply/processing'"),
+        ("sandboxes", ""),
+        ("sandboxes", "NEW.state = 'applied'"),
+        ("plans", "NEW.stage = 'apply/applied'"),
+    ] {
+        world.put_back();
+        let plan = world.executed("local/steps");
+        break_table(&world, table, condition);
+        let apply = ["plan", "apply", &plan, "--yes"];
+        let answer = world.run(&apply);
+        mend(&world);
+        let here = format!("apply with {table} broken {condition}");
+        assert_no_claim(&answer, &here);
+        assert_ne!(world.stage(&plan), "apply/applied", "{here}");
+        if world.seen() != old {
+            assert_eq!(
+                git(&world.repository(), &["status", "--porcelain"]),
+                "",
+                "{here}"
+            );
+            assert_eq!(world.seen().0["log.txt"], "line\n", "{here}");
+        }
+        world.agents.data(&apply);
+        assert_eq!(world.stage(&plan), "apply/applied", "{here}");
+        assert_eq!(world.seen().0["log.txt"], "line\n", "{here}");
+        assert_eq!(
+            git(&world.repository(), &["rev-list", "--count", "HEAD"]),
+            "2",
+            "{here}"
+        );
+    }
+}
+
+#[test]
+fn a_repository_that_is_gone() {
+    let world = World::new();
+    world.action("local/steps", &STEPS);
+    let waiting = world.plan("local/steps", &[]);
+    let done = world.executed("local/steps");
+    let (repository, aside) = (world.repository(), world.agents.work().join("aside"));
+    std::fs::rename(&repository, &aside).expect("moved");
+    std::fs::write(&repository, "no folder").expect("a file");
+    let making = world.run(&["plan", "use", "local/steps", "local/p"]);
+    let executing = world.run(&["plan", "execute", &waiting]);
+    let applying = world.run(&["plan", "apply", &done, "--yes"]);
+    std::fs::remove_file(&repository).expect("removed");
+    std::fs::rename(&aside, &repository).expect("moved back");
+    assert_no_claim(&executing, "execute");
+    assert_no_claim(&applying, "apply");
+    // Whether the plan is made or not, nothing is said to be thought out on a repository that is not there.
+    if making.code == Some(0) {
+        assert_ne!(making.json()["data"]["phase"], "execute", "{making:?}");
+    }
+    world.agents.data(&["plan", "execute", &waiting]);
+    world.agents.data(&["plan", "apply", &done, "--yes"]);
+    assert_eq!(world.seen().0["log.txt"], "line\n");
+    assert_eq!(world.stage(&done), "apply/applied");
+}
+
+#[test]
+fn taking_back_and_forward() {
+    let world = World::new();
+    world.action("local/steps", &STEPS);
+    let plan = world.executed("local/steps");
+    let whole = world.tree(&plan);
+    let marks = world.ask(&format!(
+        "SELECT checkpoint FROM plan_steps WHERE plan_id = '{plan}' AND path = 'step/1/2'"
+    ));
+    let back = [
+        "plan",
+        "rollback",
+        &plan,
+        &format!("cp_{}", marks[0][0]),
+        "--yes",
+    ];
+    let forward = ["plan", "redo", &plan];
+    for table in [
+        "plan_rollbacks",
+        "plan_steps",
+        "plans",
+        "plan_decisions",
+        "change_entries",
+        "tool_invocations",
+    ] {
+        let here = format!("rollback with {table} broken");
+        break_table(&world, table, "");
+        let answer = world.run(&back);
+        mend(&world);
+        assert_no_claim(&answer, &here);
+        assert_eq!(world.stage(&plan), "execute/complete", "{here}");
+        // The next one ends what was begun.
+        world
+            .agents
+            .data(&["plan", "rollback", &plan, back[3], "--preview"]);
+        if world.stage(&plan) == "execute/complete" {
+            world.agents.data(&back);
+        }
+        let tree = world.tree(&plan);
+        assert!(!tree.contains_key("log.txt"), "{here}: {tree:?}");
+        for table in ["plan_rollbacks", "plan_steps", "plans", "change_entries"] {
+            let here = format!("redo with {table} broken");
+            break_table(&world, table, "");
+            let answer = world.run(&forward);
+            mend(&world);
+            assert_no_claim(&answer, &here);
+            assert_ne!(world.stage(&plan), "execute/complete", "{here}");
+        }
+        let answer = world.run(&forward);
+        assert!(matches!(answer.code, Some(0 | 4)), "{here}: {answer:?}");
+        assert_eq!(world.stage(&plan), "execute/complete", "{here}");
+        assert_eq!(world.tree(&plan), whole, "{here}");
+    }
+}

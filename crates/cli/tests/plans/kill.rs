@@ -1,0 +1,283 @@
+//! `kill -9` at random instants of `plan execute`, `plan apply`, `plan rollback` and `plan redo`: whoever goes
+//! on finds every finished step, repeats no call that must not be repeated, and comes to the same end.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use cleveragents_testkit::{Dice, proof_size};
+use serde_json::Value;
+
+use super::world::{STEPS, World, error};
+
+/// What a plan came to, without what differs from plan to plan.
+#[derive(Debug, PartialEq)]
+struct Came {
+    tree: BTreeMap<String, String>,
+    changes: Value,
+    steps: Vec<Vec<String>>,
+}
+
+fn came(world: &World, plan: &str) -> Came {
+    let steps = world.ask(&format!(
+        "SELECT path, title, state FROM plan_steps WHERE plan_id = '{plan}' AND path LIKE 'step/%' \
+         AND undone_by IS NULL ORDER BY number"
+    ));
+    Came {
+        tree: world.tree(plan),
+        changes: world.changes(plan),
+        steps,
+    }
+}
+
+/// The rows of the steps that are done, whole.
+fn done(world: &World, plan: &str) -> Vec<Vec<String>> {
+    world.ask(&format!(
+        "SELECT number, path, run_id, checkpoint, position_before, position_after, summary, finished_at \
+         FROM plan_steps WHERE plan_id = '{plan}' AND state = 'done' ORDER BY number"
+    ))
+}
+
+fn calls(world: &World, plan: &str) -> Vec<Vec<String>> {
+    world.ask(&format!(
+        "SELECT invocation_id, tool, outcome FROM tool_invocations WHERE plan_id = '{plan}' ORDER BY 1"
+    ))
+}
+
+/// Starts a command and kills it; whether it was still at work.
+fn kill_after(world: &World, arguments: &[&str], wait: Duration) -> bool {
+    let mut child = world.start(arguments);
+    std::thread::sleep(wait);
+    let was_running = child.try_wait().expect("a child").is_none();
+    child.kill().expect("a program that is not reaped");
+    child.wait().expect("a killed program is reaped");
+    was_running
+}
+
+/// A random instant of something that takes so long.
+fn instant(took: Duration, dice: &mut Dice) -> Duration {
+    let micros = u64::try_from(took.as_micros()).expect("a short time");
+    Duration::from_micros(dice.roll(micros + micros / 8 + 1))
+}
+
+/// Goes on until the plan is carried out. Gives how often a call in doubt was made again.
+fn go_on(world: &World, plan: &str, here: &str) -> usize {
+    let (mut redone, mut redo) = (0, false);
+    while world.stage(plan) != "execute/complete" {
+        let before = calls(world, plan);
+        let arguments: &[&str] = if redo {
+            &["plan", "execute", plan, "--redo"]
+        } else {
+            &["plan", "execute", plan]
+        };
+        let answer = world.run(arguments);
+        if answer.code == Some(5) {
+            assert_eq!(error(&answer)["code"], "CA-1156", "{here}: {answer:?}");
+            assert!(!redo, "{here}: asked again after it was told: {answer:?}");
+            assert_eq!(calls(world, plan), before, "{here}: repeated by itself");
+            (redone, redo) = (redone + 1, true);
+            continue;
+        }
+        redo = false;
+        assert_eq!(answer.code, Some(0), "{here}: {answer:?}");
+    }
+    redone
+}
+
+/// Kills a plan again and again until it is through or was killed often enough; gives how many of the kills
+/// cut it off in the middle, and how many calls were in doubt.
+fn disturb(
+    world: &World,
+    action: &str,
+    expected: &Came,
+    took: Duration,
+    dice: &mut Dice,
+) -> (usize, usize) {
+    let plan = if dice.once_in(4) {
+        world.plan(action, &["--no-start"])
+    } else {
+        world.plan(action, &[])
+    };
+    let mut here = format!("{action}, {plan}, of {took:?}: killed after");
+    let (mut kills, mut redone) = (0, 0);
+    let mut known = done(world, &plan);
+    for _ in 0..=dice.roll(5) {
+        let wait = instant(took, dice);
+        here.push_str(&format!(" {wait:?}"));
+        // What is in doubt is said to be made again in half of the cases: that may be cut off too.
+        let arguments = ["plan", "execute", &plan, "--redo"];
+        let is_redo = dice.once_in(2);
+        let arguments = &arguments[..if is_redo { 4 } else { 3 }];
+        let was_running = kill_after(world, arguments, wait);
+        redone += usize::from(is_redo);
+        kills += usize::from(was_running && world.stage(&plan).ends_with("/processing"));
+        let now = done(world, &plan);
+        assert_eq!(now[..known.len()], known, "{here}: steps were changed");
+        known = now;
+    }
+    let doubts = go_on(world, &plan, &here);
+    redone += doubts;
+    let now = done(world, &plan);
+    assert_eq!(now[..known.len()], known, "{here}: steps were changed");
+    let came = came(world, &plan);
+    assert_eq!(came, *expected, "{here}");
+    let twice = world.ask(&format!(
+        "SELECT session_id, turn_id, call_id, count(*) FROM tool_invocations WHERE plan_id = '{plan}' \
+         AND outcome = 'succeeded' GROUP BY 1, 2, 3 HAVING count(*) > 1"
+    ));
+    assert!(twice.is_empty(), "{here}: calls succeeded twice: {twice:?}");
+    let again = world.ask(&format!(
+        "SELECT tool FROM tool_invocations WHERE plan_id = '{plan}' AND repeatable = 0 AND outcome = 'failed'"
+    ));
+    assert!(
+        again.len() <= redone,
+        "{here}: {again:?} were made again, and that was asked for {redone} times"
+    );
+    let open = world.ask(&format!(
+        "SELECT tool FROM tool_invocations WHERE plan_id = '{plan}' AND outcome = 'running'"
+    ));
+    assert!(open.is_empty(), "{here}: calls without an end: {open:?}");
+    // The next one is not slowed down by what this one left.
+    world.agents.data(&["plan", "cancel", &plan]);
+    (kills, doubts)
+}
+
+/// Carries out plans of an action, disturbed, until so many kills hit.
+fn prove(world: &World, action: &str, wanted: usize) {
+    let begun = Instant::now();
+    let plan = world.executed(action);
+    let took = begun.elapsed();
+    let expected = came(world, &plan);
+    assert_eq!(expected.steps.len(), STEPS, "{expected:?}");
+    assert_eq!(expected.tree["notes.log"].lines().count(), STEPS / 4);
+    assert_eq!(expected.tree["log.txt"].lines().count(), STEPS / 4);
+    let mut dice = Dice::default();
+    let (mut kills, mut doubts, mut plans) = (0, 0, 0);
+    while kills < wanted {
+        let (hit, doubtful) = disturb(world, action, &expected, took, &mut dice);
+        (kills, doubts, plans) = (kills + hit, doubts + doubtful, plans + 1);
+    }
+    eprintln!(
+        "{action}: {kills} kills in {plans} plans, {doubts} calls in doubt, {:?}",
+        begun.elapsed()
+    );
+    world.agents.assert_sound();
+}
+
+#[test]
+fn a_plan_killed_at_any_instant_comes_to_the_same_end() {
+    let world = World::new();
+    world.long_action("local/steps");
+    prove(&world, "local/steps", proof_size(6, 220));
+}
+
+#[test]
+fn a_plan_of_models_killed_at_any_instant_comes_to_the_same_end() {
+    let world = World::new();
+    world.modelled_action("local/models");
+    prove(&world, "local/models", proof_size(3, 80));
+}
+
+/// One step that makes, changes and removes many files.
+fn broad_action(world: &World) {
+    let many = "seq 80 | split -l 1 -a 3 - part-";
+    let items = [
+        format!("run `{many}`"),
+        "run `rm a.txt && mkdir -p d/e && echo new > d/e/f.txt && echo v9 > v.txt`".to_owned(),
+    ];
+    let items: Vec<&str> = items.iter().map(String::as_str).collect();
+    world.action("local/broad", &items);
+}
+
+#[test]
+fn an_apply_killed_at_any_instant_is_wholly_done_or_not_at_all() {
+    let world = World::new();
+    broad_action(&world);
+    let old = world.seen();
+    let plan = world.executed("local/broad");
+    let begun = Instant::now();
+    world.agents.data(&["plan", "apply", &plan, "--yes"]);
+    let took = begun.elapsed();
+    let new = world.seen();
+    assert_ne!(old, new);
+    let mut dice = Dice::default();
+    let (mut kills, mut whole) = (0, [0, 0]);
+    while kills < proof_size(4, 60) {
+        world.put_back();
+        let plan = world.executed("local/broad");
+        let mut here = format!("{plan}: apply of {took:?} killed after");
+        for _ in 0..=dice.roll(2) {
+            let wait = instant(took, &mut dice);
+            here.push_str(&format!(" {wait:?}"));
+            let was_running = kill_after(&world, &["plan", "apply", &plan, "--yes"], wait);
+            kills += usize::from(was_running && world.stage(&plan) == "apply/processing");
+            // Any next command brings what was cut off to an end, whichever it is.
+            world.agents.data(&["sandbox", "list"]);
+            let seen = world.seen();
+            assert!(seen == old || seen == new, "{here}: a mixture: {seen:#?}");
+            whole[usize::from(seen == new)] += 1;
+        }
+        if world.stage(&plan) != "apply/applied" {
+            let answer = world.run(&["plan", "apply", &plan, "--yes"]);
+            assert_eq!(answer.code, Some(0), "{here}: {answer:?}");
+        }
+        assert_eq!(world.seen(), new, "{here}");
+        assert_eq!(world.stage(&plan), "apply/applied", "{here}");
+        let again = world.run(&["plan", "apply", &plan, "--yes"]);
+        assert_eq!(again.code, Some(4), "{here}: {again:?}");
+        assert_eq!(world.seen(), new, "{here}");
+    }
+    eprintln!("apply: {kills} kills in its middle, {whole:?} times old and new");
+    world.agents.assert_sound();
+}
+
+#[test]
+fn a_rollback_and_a_redo_killed_at_any_instant_are_ended_by_the_next() {
+    let world = World::new();
+    world.long_action("local/steps");
+    let plan = world.executed("local/steps");
+    let whole = came(&world, &plan);
+    let marks = world.ask(&format!(
+        "SELECT checkpoint FROM plan_steps WHERE plan_id = '{plan}' AND path = 'step/1/11'"
+    ));
+    let target = format!("cp_{}", marks[0][0]);
+    let back = ["plan", "rollback", &plan, &target, "--yes"];
+    let forward = ["plan", "redo", &plan];
+    let begun = Instant::now();
+    world.agents.data(&back);
+    let took = begun.elapsed();
+    let short = came(&world, &plan);
+    assert_eq!(short.steps.len(), 10, "{short:?}");
+    world.agents.data(&forward);
+    assert_eq!(came(&world, &plan), whole);
+    let mut dice = Dice::default();
+    for round in 0..proof_size(3, 20) {
+        let wait = instant(took, &mut dice);
+        let here = format!("round {round}, killed after {wait:?} of {took:?}");
+        kill_after(&world, &back, wait);
+        // Whatever was begun is ended by the next: it is back after this, once.
+        if world
+            .run(&["plan", "rollback", &plan, &target, "--preview"])
+            .code
+            != Some(0)
+        {
+            panic!("{here}: no preview");
+        }
+        if came(&world, &plan) == whole {
+            world.agents.data(&back);
+        }
+        assert_eq!(came(&world, &plan), short, "{here}");
+        let wait = instant(took, &mut dice);
+        kill_after(&world, &forward, wait);
+        let answer = world.run(&forward);
+        assert!(matches!(answer.code, Some(0 | 4)), "{here}: {answer:?}");
+        assert_eq!(came(&world, &plan), whole, "{here}, then after {wait:?}");
+        assert_eq!(world.stage(&plan), "execute/complete", "{here}");
+    }
+    world.agents.assert_sound();
+    // What was taken back is done anew by the next execution, and comes to the same.
+    world.agents.data(&back);
+    world.agents.data(&["plan", "execute", &plan]);
+    let again = came(&world, &plan);
+    assert_eq!(again.tree, whole.tree);
+    assert_eq!(again.changes, whole.changes);
+}

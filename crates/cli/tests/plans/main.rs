@@ -1,0 +1,7 @@
+//! Plans through the program: crashes, many at once, two terminals, and things that break behind them.
+
+mod faults;
+mod kill;
+mod terminals;
+mod together;
+mod world;

@@ -1,0 +1,210 @@
+//! One plan and several terminals: one works, the others are told who does; cancelling and Ctrl-C.
+
+use std::path::PathBuf;
+
+use cleveragents_testkit::{Answer, Gate};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::world::{World, error, git};
+
+/// Makes a plan that says that it is at work, and waits for a file before its last step.
+fn waiting_plan(world: &World) -> String {
+    world.action(
+        "local/waits",
+        &[
+            "write `one` to `one.txt`",
+            "run `touch started; until test -e go; do sleep 0.05; done; echo late > late.txt`",
+            "write `two` to `two.txt`",
+        ],
+    );
+    world.plan("local/waits", &[])
+}
+
+/// Waits until the plan waits; the folder in which it does.
+fn wait_for_work(world: &World, plan: &str) -> PathBuf {
+    let sandboxes = world.agents.home().join("sandboxes");
+    let mut found = None;
+    world.wait_until("a step that waits", || {
+        let place = world.ask(&format!(
+            "SELECT sandbox_id FROM sandboxes WHERE origin = 'plan {plan}'"
+        ));
+        found = place
+            .first()
+            .map(|row| sandboxes.join(row[0].to_lowercase()).join("work/repo"));
+        found
+            .as_ref()
+            .is_some_and(|folder| folder.join("started").exists())
+    });
+    found.expect("a folder")
+}
+
+/// The processes that work in a folder.
+fn working_in(folder: &std::path::Path) -> Vec<PathBuf> {
+    std::fs::read_dir("/proc")
+        .expect("processes")
+        .filter_map(|entry| {
+            let process = entry.ok()?.path();
+            let at = std::fs::read_link(process.join("cwd")).ok()?;
+            at.starts_with(folder).then_some(process)
+        })
+        .collect()
+}
+
+/// Every row that tells of plans, their changes and calls.
+fn rows(world: &World) -> Vec<Vec<Vec<String>>> {
+    [
+        "plans",
+        "plan_steps",
+        "plan_decisions",
+        "plan_answers",
+        "plan_guidance",
+        "plan_rollbacks",
+        "validation_results",
+        "tool_invocations",
+        "change_entries",
+        "sandboxes",
+        "run_steps",
+    ]
+    .map(|table| world.ask(&format!("SELECT * FROM {table} ORDER BY 1, 2")))
+    .into()
+}
+
+fn assert_busy(answer: &Answer, owner: u32) {
+    assert_eq!(answer.code, Some(4), "{answer:?}");
+    let told = error(answer)["message"]
+        .as_str()
+        .expect("a message")
+        .to_owned();
+    assert!(
+        told.contains(&owner.to_string()),
+        "{told} does not name {owner}"
+    );
+}
+
+#[test]
+fn one_terminal_works_and_the_others_are_told_who() {
+    let world = World::new();
+    let plan = waiting_plan(&world);
+    let first = world.start(&["plan", "execute", &plan]);
+    let owner = first.id();
+    let folder = wait_for_work(&world, &plan);
+    let before = rows(&world);
+    for command in [
+        &["plan", "execute", &plan][..],
+        &["plan", "resume", &plan],
+        &["plan", "rollback", &plan, "cp_1", "--yes"],
+        &["plan", "revert", &plan],
+    ] {
+        assert_busy(&world.run(command), owner);
+    }
+    let early = world.run(&["plan", "apply", &plan, "--yes"]);
+    assert_eq!(early.code, Some(4), "{early:?}");
+    assert_eq!(rows(&world), before, "the others changed something");
+    std::fs::write(folder.join("go"), "").expect("a file");
+    let output = first.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    let tree = world.tree(&plan);
+    assert_eq!(tree["late.txt"], "late\n");
+    assert_eq!(tree["two.txt"], "two\n");
+}
+
+#[test]
+fn of_many_that_apply_a_plan_one_does() {
+    let world = World::new();
+    world.action("local/one", &["write `one` to `one.txt`"]);
+    for _ in 0..3 {
+        world.put_back();
+        let plan = world.executed("local/one");
+        let gate = Gate::default();
+        let arguments = ["--format", "json", "plan", "apply", &plan, "--yes"];
+        let racing: Vec<_> = (0..4)
+            .map(|_| world.agents.behind(&gate, &arguments))
+            .collect();
+        gate.open();
+        let codes: Vec<Option<i32>> = racing
+            .into_iter()
+            .map(|child| {
+                let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+                assert!(matches!(answer.code, Some(0 | 4)), "{answer:?}");
+                answer.code
+            })
+            .collect();
+        let applied = codes.iter().filter(|code| **code == Some(0)).count();
+        assert_eq!(applied, 1, "{codes:?}");
+        let repository = world.repository();
+        assert_eq!(git(&repository, &["rev-list", "--count", "HEAD"]), "2");
+        assert_eq!(git(&repository, &["status", "--porcelain"]), "");
+        assert_eq!(world.stage(&plan), "apply/applied");
+    }
+}
+
+#[test]
+fn executing_what_is_done_changes_nothing() {
+    let world = World::new();
+    world.action(
+        "local/one",
+        &["run `echo x >> one.txt`", "check `test -f one.txt`"],
+    );
+    let plan = world.executed("local/one");
+    let (before, tree) = (rows(&world), world.tree(&plan));
+    for arguments in [
+        &["plan", "execute", &plan][..],
+        &["plan", "execute", &plan, "--redo"],
+        &["plan", "resume", &plan],
+    ] {
+        let answer = world.run(arguments);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        assert_eq!(rows(&world), before, "{arguments:?}");
+        assert_eq!(world.tree(&plan), tree, "{arguments:?}");
+    }
+    world.agents.data(&["plan", "apply", &plan, "--yes"]);
+    let (before, seen) = (rows(&world), world.seen());
+    for verb in ["execute", "apply", "resume", "revert", "cancel"] {
+        let answer = world.run(&["plan", verb, &plan]);
+        assert_eq!(answer.code, Some(4), "{verb}: {answer:?}");
+        assert_eq!(rows(&world), before, "{verb}");
+        assert_eq!(world.seen(), seen, "{verb}");
+    }
+}
+
+#[test]
+fn cancelling_stops_the_terminal_that_works_with_all_it_started() {
+    let world = World::new();
+    let plan = waiting_plan(&world);
+    let first = world.start(&["plan", "execute", &plan]);
+    let folder = wait_for_work(&world, &plan);
+    assert!(!working_in(&folder).is_empty(), "the command is not seen");
+    let told = world
+        .agents
+        .data(&["plan", "cancel", &plan, "--reason", "enough"]);
+    let answer = Answer::of(&first.wait_with_output().expect("it ends"));
+    assert_ne!(answer.code, Some(0), "{told} {answer:?}");
+    assert_eq!(working_in(&folder), Vec::<PathBuf>::new());
+    assert_eq!(world.stage(&plan), "execute/cancelled");
+    let answer = world.run(&["plan", "execute", &plan]);
+    assert_eq!(answer.code, Some(4), "{answer:?}");
+    assert!(!world.repository().join("one.txt").exists());
+}
+
+#[test]
+fn ctrl_c_leaves_a_plan_that_can_be_gone_on_with() {
+    let world = World::new();
+    let plan = waiting_plan(&world);
+    let first = world.start(&["plan", "execute", &plan]);
+    let folder = wait_for_work(&world, &plan);
+    let process = Pid::from_raw(i32::try_from(first.id()).expect("a number")).expect("a process");
+    kill_process(process, Signal::INT).expect("a signal");
+    let answer = Answer::of(&first.wait_with_output().expect("it ends"));
+    assert_ne!(answer.code, Some(0), "{answer:?}");
+    assert_eq!(working_in(&folder), Vec::<PathBuf>::new());
+    assert_eq!(world.stage(&plan), "execute/processing");
+    std::fs::write(folder.join("go"), "").expect("a file");
+    world.agents.data(&["plan", "execute", &plan]);
+    let tree = world.tree(&plan);
+    assert_eq!(tree["late.txt"], "late\n");
+    assert_eq!(tree["two.txt"], "two\n");
+    let written = world.ask(&format!(
+        "SELECT count(*) FROM tool_invocations WHERE plan_id = '{plan}' AND tool = 'builtin/file-write'"
+    ));
+    assert_eq!(written[0][0], "2", "finished steps are not done again");
+}

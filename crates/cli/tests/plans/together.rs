@@ -1,0 +1,165 @@
+//! Many plans at once on one database and one repository: in one worker, and in a process each.
+
+use std::collections::BTreeMap;
+use std::process::Child;
+
+use cleveragents_testkit::{Answer, Gate};
+
+use super::world::World;
+
+const ACTION: &str = "
+name: local/named
+description: writes files with a name
+reusable: true
+strategy_actor: builtin/deterministic
+execution_actor: builtin/deterministic
+arguments:
+- {name: what, type: string}
+definition_of_done: |
+  - write `{what}` to `{what}.txt`
+  - run `echo {what} >> log.txt`
+  - replace `v0` with `{what}` in `v.txt`
+  - run `sleep 0.1; echo {what} >> log.txt`
+";
+
+/// A home with plans, each of which writes its own name.
+fn plans(world: &World, count: usize) -> BTreeMap<String, String> {
+    let file = world.file("named.yaml", ACTION);
+    world.agents.data(&["action", "create", "--config", &file]);
+    (0..count)
+        .map(|number| {
+            let name = format!("p{number}x");
+            let plan = world.plan("local/named", &["--arg", &format!("what={name}")]);
+            (plan, name)
+        })
+        .collect()
+}
+
+/// Every change is in the changeset of its own plan, and in no other.
+fn assert_apart(world: &World, plans: &BTreeMap<String, String>) {
+    for (plan, name) in plans {
+        assert_eq!(world.stage(plan), "execute/complete", "{name}");
+        let tree = world.tree(plan);
+        let names: Vec<&str> = tree.keys().map(String::as_str).collect();
+        let own = format!("{name}.txt");
+        let mut expected = vec!["a.txt", "log.txt", &own, "v.txt"];
+        expected.sort_unstable();
+        assert_eq!(names, expected, "{name}");
+        assert_eq!(tree["log.txt"], format!("{name}\n{name}\n"));
+        assert_eq!(tree["v.txt"], format!("{name}\n"));
+        let mut changed: Vec<String> = world
+            .ask(&format!(
+                "SELECT DISTINCT entry.path FROM change_entries entry JOIN sandboxes box \
+                 ON box.changeset_id = entry.changeset_id WHERE box.origin = 'plan {plan}'"
+            ))
+            .into_iter()
+            .map(|row| row[0].clone())
+            .collect();
+        changed.sort();
+        let mut expected = vec!["log.txt".to_owned(), own, "v.txt".to_owned()];
+        expected.sort();
+        assert_eq!(changed, expected, "{name}");
+    }
+    world.agents.assert_sound();
+}
+
+/// A worker of the test, once it is there: so none is begun for plans that are queued.
+fn worker(world: &World, more: &[&str]) -> Child {
+    let child = world.start(&[&["worker"], more].concat());
+    world.wait_until("a worker", || {
+        let held = world
+            .ask("SELECT count(*) FROM leases WHERE kind = 'worker' AND owner_pid IS NOT NULL");
+        held[0][0] != "0"
+    });
+    child
+}
+
+fn queue(world: &World, plans: &BTreeMap<String, String>) {
+    for plan in plans.keys() {
+        let told = world
+            .agents
+            .data(&["plan", "execute", plan, "--background"]);
+        assert_eq!(told["worker_begun"], false, "{told}");
+    }
+}
+
+fn queued(world: &World) -> usize {
+    world
+        .ask("SELECT plan_id FROM plans WHERE queued_for IS NOT NULL")
+        .len()
+}
+
+/// Ends a worker as its terminal would, and gives what it said.
+fn end(child: Child) -> Answer {
+    use rustix::process::{Pid, Signal, kill_process};
+    let process = Pid::from_raw(i32::try_from(child.id()).expect("a number")).expect("a process");
+    kill_process(process, Signal::TERM).expect("a signal");
+    Answer::of(&child.wait_with_output().expect("it ends"))
+}
+
+#[test]
+fn sixteen_plans_in_one_worker() {
+    let world = World::new();
+    let plans = plans(&world, 16);
+    let child = worker(&world, &["--concurrency", "16"]);
+    queue(&world, &plans);
+    world.wait_until("all plans", || queued(&world) == 0);
+    let answer = end(child);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let tally = answer.json()["data"].clone();
+    assert_eq!(
+        (&tally["processed"], &tally["failed"]),
+        (&16.into(), &0.into()),
+        "{answer:?}"
+    );
+    assert!(!answer.err.contains("locked"), "{answer:?}");
+    assert_apart(&world, &plans);
+}
+
+#[test]
+fn eight_processes_each_with_a_plan() {
+    let world = World::new();
+    let plans = plans(&world, 8);
+    let gate = Gate::default();
+    let racing: Vec<Child> = plans
+        .keys()
+        .map(|plan| {
+            world
+                .agents
+                .behind(&gate, &["--format", "json", "plan", "execute", plan])
+        })
+        .collect();
+    gate.open();
+    for child in racing {
+        let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+    }
+    assert_apart(&world, &plans);
+}
+
+#[test]
+fn the_plans_of_a_dead_worker_are_taken_over() {
+    let world = World::new();
+    let plans = plans(&world, 3);
+    let mut first = worker(&world, &["--concurrency", "2"]);
+    queue(&world, &plans);
+    world.wait_until("a plan at work", || {
+        let begun = world
+            .ask("SELECT count(*) FROM plan_steps WHERE path LIKE 'step/%' AND state = 'done'");
+        begun[0][0] != "0"
+    });
+    first.kill().expect("a program that is not reaped");
+    first.wait().expect("a killed program is reaped");
+    let answer = world.run(&["worker", "--until-idle", "--concurrency", "3"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    // A call that was cut off waits for a person; the others are through.
+    for plan in plans
+        .keys()
+        .filter(|plan| world.stage(plan) != "execute/complete")
+    {
+        let answer = world.run(&["plan", "execute", plan]);
+        assert_eq!(answer.code, Some(5), "{answer:?}");
+        world.agents.data(&["plan", "execute", plan, "--redo"]);
+    }
+    assert_apart(&world, &plans);
+}

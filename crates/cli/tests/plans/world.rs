@@ -1,0 +1,293 @@
+//! A home with a repository, a project, a tool that must not be called twice, and actions of twenty steps.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cleveragents_testkit::{Agents, Answer, TestDatabase};
+use serde_json::{Value, json};
+
+/// How many steps the long plans have: four of them a round.
+pub(crate) const STEPS: usize = 20;
+
+const TOOL: &str = r#"
+name: local/note
+description: adds a line to the notes; twice is once too often
+command: [sh, -c, 'n=$(tr -dc 0-9); echo "note $n" >> notes.log; echo "{}"']
+input_schema: {type: object, properties: {n: {type: integer}}}
+writes: true
+idempotent: false
+"#;
+
+/// A home for plans.
+pub(crate) struct World {
+    pub(crate) agents: Agents,
+    first: String,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let agents =
+            Agents::new(env!("CARGO_BIN_EXE_agents")).with("CLEVERAGENTS_PLAN_CONCURRENCY", "16");
+        let repository = agents.work().join("repo");
+        std::fs::create_dir(&repository).expect("a folder");
+        for (name, content) in [("a.txt", "first\n"), ("v.txt", "v0\n")] {
+            std::fs::write(repository.join(name), content).expect("a file");
+        }
+        git(&repository, &["init", "-q", "-b", "main"]);
+        git(&repository, &["add", "."]);
+        git(&repository, &["commit", "-q", "-m", "first"]);
+        let first = git(&repository, &["rev-parse", "HEAD"]);
+        let world = Self { agents, first };
+        let path = text(&repository);
+        world.agents.data(&[
+            "resource",
+            "add",
+            "git-checkout",
+            "local/repo",
+            "--path",
+            &path,
+        ]);
+        world
+            .agents
+            .data(&["project", "create", "local/p", "--resource", "local/repo"]);
+        let tool = world.file("tool.yaml", TOOL);
+        world.agents.data(&["tool", "add", "--config", &tool]);
+        world
+    }
+
+    /// The user's repository.
+    pub(crate) fn repository(&self) -> PathBuf {
+        self.agents.work().join("repo")
+    }
+
+    /// Makes the repository what it was at first.
+    pub(crate) fn put_back(&self) {
+        git(&self.repository(), &["reset", "-q", "--hard", &self.first]);
+        git(&self.repository(), &["clean", "-q", "-f", "-d"]);
+    }
+
+    /// What a person sees of the repository: the files, what is committed, and what is not.
+    pub(crate) fn seen(&self) -> (BTreeMap<String, String>, String, String) {
+        let repository = self.repository();
+        let tree = git(&repository, &["rev-parse", "HEAD^{tree}"]);
+        let status = git(&repository, &["status", "--porcelain"]);
+        (files(&repository), tree, status)
+    }
+
+    /// Writes a file beside the repository; its path.
+    pub(crate) fn file(&self, name: &str, content: &str) -> String {
+        let path = self.agents.work().join(name);
+        std::fs::write(&path, content).expect("a file");
+        text(&path)
+    }
+
+    /// Makes an action that needs no model, of these items.
+    pub(crate) fn action(&self, name: &str, items: &[&str]) {
+        let mut action = format!(
+            "name: {name}\ndescription: steps\nreusable: true\nstrategy_actor: builtin/deterministic\n\
+             execution_actor: builtin/deterministic\ndefinition_of_done: |\n"
+        );
+        for item in items {
+            let _written = writeln!(action, "  - {}", item.replace('{', "{{").replace('}', "}}"));
+        }
+        let file = self.file("action.yaml", &action);
+        self.agents.data(&["action", "create", "--config", &file]);
+    }
+
+    /// The action of twenty steps without a model.
+    pub(crate) fn long_action(&self, name: &str) {
+        let items: Vec<String> = calls().into_iter().map(|call| call.item).collect();
+        let items: Vec<&str> = items.iter().map(String::as_str).collect();
+        self.action(name, &items);
+    }
+
+    /// The same steps, thought out and carried out by models.
+    pub(crate) fn modelled_action(&self, name: &str) {
+        let mut steps = Vec::new();
+        let mut answers = Vec::new();
+        for (number, call) in (1..).zip(calls()) {
+            steps.push(json!({"title": format!("round {number}"), "description": "do it"}));
+            answers.push(json!({
+                "when": format!("^Carry out step {number} of "),
+                "calls": [{"name": call.tool, "arguments": call.arguments}],
+            }));
+        }
+        answers.push(json!({"text": "It is done."}));
+        let strategy = json!({"summary": "step by step", "steps": steps}).to_string();
+        let script = json!({"at_end": "repeat_last", "answers": answers}).to_string();
+        self.file("executor.yaml", &script);
+        let script = json!({"at_end": "repeat_last", "answers": [{"text": strategy}]}).to_string();
+        self.file("strategist.yaml", &script);
+        for role in ["strategist", "executor"] {
+            let actor = json!({
+                "name": format!("local/{role}"), "type": "llm", "description": role,
+                "model": format!("scripted/{role}.yaml"), "system_prompt": "Work.",
+                "tools": ["builtin/*", "local/note"],
+            });
+            let file = self.file("actor.yaml", &actor.to_string());
+            self.agents.data(&["actor", "add", "--config", &file]);
+        }
+        let action = json!({
+            "name": name, "description": "steps", "reusable": true,
+            "strategy_actor": "local/strategist", "execution_actor": "local/executor",
+            "definition_of_done": "- check `test -f w5.txt`",
+        });
+        let file = self.file("action.yaml", &action.to_string());
+        self.agents.data(&["action", "create", "--config", &file]);
+    }
+
+    /// Makes a plan; its id.
+    pub(crate) fn plan(&self, action: &str, more: &[&str]) -> String {
+        let made = self
+            .agents
+            .data(&[&["plan", "use", action, "local/p"], more].concat());
+        made["plan_id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Makes a plan and carries it out.
+    pub(crate) fn executed(&self, action: &str) -> String {
+        let plan = self.plan(action, &[]);
+        self.agents.data(&["plan", "execute", &plan]);
+        plan
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Answer {
+        self.agents
+            .run(&[&["--format", "json"], arguments].concat())
+    }
+
+    /// Starts the program and does not wait for it.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Child {
+        self.agents
+            .command([&["--format", "json"], arguments].concat())
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("the program starts")
+    }
+
+    /// Asks the database.
+    pub(crate) fn ask(&self, sql: &str) -> Vec<Vec<String>> {
+        TestDatabase::read_file(&self.agents.database(), sql)
+    }
+
+    /// Where a plan is.
+    pub(crate) fn stage(&self, plan: &str) -> String {
+        self.ask(&format!("SELECT stage FROM plans WHERE plan_id = '{plan}'"))[0][0].clone()
+    }
+
+    /// The files in the sandbox of a plan.
+    pub(crate) fn tree(&self, plan: &str) -> BTreeMap<String, String> {
+        let name = format!("plan-{}", plan.to_lowercase());
+        let shown = self.agents.data(&["sandbox", "show", &name]);
+        let folder = shown["sandbox"]["parts"][0]["folder"].as_str();
+        files(Path::new(folder.expect("a folder")))
+    }
+
+    /// What a plan changed: each path with what was done to it and its content afterwards.
+    pub(crate) fn changes(&self, plan: &str) -> Value {
+        let diff = self.agents.data(&["plan", "diff", plan]);
+        json!([diff["files"], diff["patch"]])
+    }
+
+    /// Waits until something is so.
+    pub(crate) fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(
+                begun.elapsed() < Duration::from_mins(2),
+                "waited for: {what}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// A step, as an item of a definition of done and as a call.
+struct Call {
+    item: String,
+    tool: &'static str,
+    arguments: Value,
+}
+
+fn calls() -> Vec<Call> {
+    let mut all = Vec::with_capacity(STEPS);
+    for round in 1..=STEPS / 4 {
+        let before = round - 1;
+        let note = json!({"n": round});
+        let append = format!("echo line {round} >> log.txt");
+        all.extend([
+            Call {
+                item: format!("write `file {round}` to `w{round}.txt`"),
+                tool: "builtin/file-write",
+                arguments: json!({"path": format!("w{round}.txt"), "content": format!("file {round}\n")}),
+            },
+            Call {
+                item: format!("run `{append}`"),
+                tool: "builtin/shell",
+                arguments: json!({"command": append}),
+            },
+            Call {
+                item: format!("replace `v{before}` with `v{round}` in `v.txt`"),
+                tool: "builtin/file-edit",
+                arguments: json!({"path": "v.txt", "edits": [
+                    {"old_text": format!("v{before}"), "new_text": format!("v{round}")},
+                ]}),
+            },
+            Call {
+                item: format!("call `local/note` with `{note}`"),
+                tool: "local/note",
+                arguments: note,
+            },
+        ]);
+    }
+    all
+}
+
+/// The files of a folder, by path, without what belongs to Git.
+pub(crate) fn files(folder: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name().into_string().expect("a name");
+        if name == ".git" {
+            continue;
+        }
+        if entry.path().is_dir() {
+            for (path, content) in files(&entry.path()) {
+                found.insert(format!("{name}/{path}"), content);
+            }
+        } else {
+            let content = std::fs::read_to_string(entry.path()).expect("text");
+            found.insert(name, content);
+        }
+    }
+    found
+}
+
+/// Runs Git, which must succeed; what it says.
+pub(crate) fn git(folder: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(["-c", "user.name=Test", "-c", "user.email=test@example.org"])
+        .args(arguments)
+        .current_dir(folder)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .expect("Git runs");
+    assert!(output.status.success(), "git {arguments:?}: {output:?}");
+    String::from_utf8(output.stdout)
+        .expect("text")
+        .trim()
+        .to_owned()
+}
+
+/// The error that a command told.
+pub(crate) fn error(answer: &Answer) -> Value {
+    answer.json()["data"]["error"].clone()
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("a path").to_owned()
+}
