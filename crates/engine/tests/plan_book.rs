@@ -15,7 +15,7 @@ use cleveragents_testkit::TestDatabase;
 use cleveragents_testkit::plans::{
     TAKEN, advance, executing, fail, new_plan, step, store, strategized, wait_for,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 fn book(engine: &Arc<Engine>) -> (PlanBook, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
