@@ -27,7 +27,8 @@ fn gate(opens: &str) -> Waiting {
     Waiting::Gate {
         gate: "create_tool".to_owned(),
         opens: opens.to_owned(),
-        confidence: json!({"score": 0.5, "factors": []}),
+        confidence: serde_json::from_value(json!({"score": 0.5, "factors": []}))
+            .expect("a confidence"),
         threshold: 1.0,
     }
 }

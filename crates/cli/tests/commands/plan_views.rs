@@ -57,9 +57,9 @@ fn waiting(agents: &Agents) {
     let gate = Waiting::Gate {
         gate: "create_tool".to_owned(),
         opens: "execute".to_owned(),
-        confidence: json!({"score": 0.61, "factors": [
+        confidence: serde_json::from_value(json!({"score": 0.61, "factors": [
             {"name": "past_success_rate", "value": 0.5, "weight": 0.4, "explanation": "1 of 2 plans were applied"},
-        ]}),
+        ]})).expect("a confidence"),
         threshold: 1.0,
     };
     wait_for(&engine, plan, gate);
