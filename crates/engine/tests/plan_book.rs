@@ -17,6 +17,8 @@ use cleveragents_testkit::plans::{
 };
 use serde_json::json;
 
+use ProgressState as P;
+
 fn book(engine: &Arc<Engine>) -> (PlanBook, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let sandboxes = SandboxService::new(Arc::clone(engine), folder.path());
@@ -27,10 +29,8 @@ fn gate(opens: &str) -> Waiting {
     Waiting::Gate {
         gate: "create_tool".to_owned(),
         opens: opens.to_owned(),
-        confidence: Confidence {
-            score: 0.5,
-            factors: Vec::new(),
-        },
+        confidence: serde_json::from_value(json!({"score": 0.5, "factors": []}))
+            .expect("a confidence"),
         threshold: 1.0,
     }
 }
@@ -242,24 +242,23 @@ fn the_status_tells_phases_steps_and_what_to_do() {
             book.status(book.get(plan).expect("a plan"))
                 .expect("a status")
         };
-        let states = || status().progress.map(|phase| phase.state);
-        use ProgressState as P;
-        assert_eq!(states(), [P::Queued; 3]);
+        let phases = || status().progress.map(|phase| phase.state);
+        assert_eq!(phases(), [P::Queued; 3]);
         assert_eq!(status().elapsed, None, "nothing began");
         assert_eq!(status().next, [format!("agents plan execute {plan}")]);
         strategized(&engine, plan);
-        assert_eq!(states(), [P::Done, P::Queued, P::Queued]);
+        assert_eq!(phases(), [P::Done, P::Queued, P::Queued]);
         wait_for(&engine, plan, gate("execute"));
-        assert_eq!(states(), [P::Done, P::AwaitingInput, P::Queued]);
+        assert_eq!(phases(), [P::Done, P::AwaitingInput, P::Queued]);
         assert_eq!(status().next[0], format!("agents plan approve {plan}"));
         executing(&engine, plan);
-        assert_eq!(states(), [P::Done, P::Interrupted, P::Queued]);
+        assert_eq!(phases(), [P::Done, P::Interrupted, P::Queued]);
         assert!(status().is_interrupted(), "nobody holds its lease");
         let leases = LeaseService::new(Arc::clone(&engine));
         let lease = leases
             .acquire(LeaseSubject::new("plan", plan), Ttl::default())
             .expect("free");
-        assert_eq!(states(), [P::Done, P::Running, P::Queued]);
+        assert_eq!(phases(), [P::Done, P::Running, P::Queued]);
         assert_eq!(status().next, [format!("agents plan wait {plan}")]);
         let now = status();
         assert_eq!((now.steps_done, now.steps_total), (1, 2));
@@ -269,7 +268,7 @@ fn the_status_tells_phases_steps_and_what_to_do() {
         drop(lease);
         let error = json!({"message": "boom", "recovery_command": "agents plan look"});
         fail(&engine, plan, Move::FailExecute, &error);
-        assert_eq!(states(), [P::Done, P::Errored, P::Queued]);
+        assert_eq!(phases(), [P::Done, P::Errored, P::Queued]);
         let next = status().next;
         assert_eq!(next[0], "agents plan look");
         assert!(
@@ -277,7 +276,7 @@ fn the_status_tells_phases_steps_and_what_to_do() {
             "{next:?}"
         );
         advance(&engine, plan, &[Move::Cancel]);
-        assert_eq!(states(), [P::Done, P::Cancelled, P::Cancelled]);
+        assert_eq!(phases(), [P::Done, P::Cancelled, P::Cancelled]);
         assert!(status().next.is_empty());
     }
 }

@@ -146,15 +146,14 @@ fn plan_status() {
 }
 
 #[test]
-fn an_errored_plan_is_an_error_with_its_own_facts() {
+fn an_errored_plan_is_told_with_its_own_facts() {
     let agents = agents();
     errored(&agents);
     let answer = agents.run(&["--format", "json", "plan", "status"]);
-    assert_eq!(answer.code, Some(1));
+    assert_eq!(answer.code, Some(0), "looking at it is no failure");
     let envelope = answer.json();
-    assert_eq!(envelope["status"], "error");
+    assert_eq!(envelope["status"], "warn");
     let error = &envelope["data"]["error"];
-    assert_eq!(error["code"], "CA-1145");
     for (key, value) in [
         ("message", json!("the tests fail")),
         ("tool", json!("builtin/shell")),
@@ -166,19 +165,36 @@ fn an_errored_plan_is_an_error_with_its_own_facts() {
     }
 }
 
+/// Ids are shown as short as they can be, which depends on how near each other they were made.
+fn without_ids(text: &str) -> String {
+    let is_id_letter = |letter: char| letter.is_ascii_digit() || letter.is_ascii_uppercase();
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("01") {
+        let (before, from) = rest.split_at(at);
+        let end = from
+            .find(|letter| !is_id_letter(letter))
+            .unwrap_or(from.len());
+        shown.push_str(before);
+        shown.push_str(if end >= 8 { "[id]" } else { &from[..end] });
+        rest = &from[end..];
+    }
+    shown + rest
+}
+
 #[test]
 fn plan_tree() {
     let prepare = |agents: &Agents| {
         planned(agents);
     };
     let tree = ["plan", "tree", "--show-superseded"];
-    assert_shown("plan_tree", &shown(prepare, &tree));
+    assert_shown("plan_tree", &without_ids(&shown(prepare, &tree)));
     let agents = agents();
     planned(&agents);
     for (format, name) in [("rich", "plan_tree_rich"), ("color", "plan_tree_color")] {
         let arguments = ["--format", format, "plan", "tree"];
         let text = transcript(&agents, &arguments, &agents.run(&arguments));
-        assert_shown(name, &text.replace('\u{1b}', "␛"));
+        assert_shown(name, &without_ids(&text).replace('\u{1b}', "␛"));
     }
     for drawing in ["mermaid", "dot"] {
         let arguments = ["plan", "tree", "--as", drawing];

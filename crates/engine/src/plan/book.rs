@@ -19,7 +19,8 @@ use cleveragents_domain::{
 };
 use cleveragents_store::plan_steps::{Guidance, PlanAnswer, Rollback};
 use cleveragents_store::plans::PlanFilter;
-use cleveragents_store::{Engine, decisions, events, invocations, plan_steps, plans};
+use cleveragents_store::validations::StoredResult;
+use cleveragents_store::{Engine, decisions, events, invocations, plan_steps, plans, validations};
 
 use crate::lease::LeaseService;
 use crate::sandbox::{SandboxService, SandboxView};
@@ -292,6 +293,13 @@ impl PlanBook {
         Ok(self
             .engine
             .read(|reader| invocations::of_plan(reader, plan))?)
+    }
+
+    /// What validations found about a plan, oldest first.
+    pub fn validations(&self, plan: PlanId) -> Result<Vec<StoredResult>, BookError> {
+        Ok(self
+            .engine
+            .read(|reader| validations::results(reader, plan))?)
     }
 
     /// Who works on a plan right now.

@@ -22,6 +22,11 @@ pub(super) fn run(
     {
         return write_document(patch).map(|()| None);
     }
+    let validations = book.validations(plan.id)?;
+    let passed = validations
+        .iter()
+        .filter(|found| found.result.passed)
+        .count();
     let knows_lines = changes.patch.is_some();
     let net = net(&changes);
     let report = Report::new("plan diff")
@@ -44,6 +49,7 @@ pub(super) fn run(
                 "api_compatibility": Value::Null,
                 "test_coverage": tests(&changes),
                 "breaking_changes": Value::Null,
+                "validations": {"ran": validations.len(), "passed": passed},
             },
             "is_moving": changes.is_moving,
         }))
@@ -62,7 +68,14 @@ pub(super) fn run(
         _ => report,
     };
     let report = report
-        .panel(Panel::new("Risk Assessment").row("Test coverage", tests(&changes)))
+        .panel(
+            Panel::new("Risk Assessment")
+                .row("Test coverage", tests(&changes))
+                .row(
+                    "Validations",
+                    format!("{passed} of {} passed", validations.len()),
+                ),
+        )
         .ok("Diff generated");
     Ok(Some(with_notes(report, plan, &changes)))
 }

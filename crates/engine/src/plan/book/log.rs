@@ -64,6 +64,14 @@ pub fn told(event: &Event) -> (&'static str, String) {
             "validation failed",
             joined(&[text("validation"), text("message")]),
         ),
+        EventKind::ValidationJudged => {
+            let what = if payload["passed"] == true {
+                "validation passed"
+            } else {
+                "validation failed"
+            };
+            (what, text("validation"))
+        }
         EventKind::BudgetExhausted => ("budget spent", facts(payload)),
         EventKind::ChangesetOpened => ("changes", "are recorded from here".to_owned()),
         EventKind::ChangesetClosed => ("changes", "are complete".to_owned()),

@@ -4,6 +4,7 @@ use cleveragents_domain::{
     Decision, DecisionType, InvocationOutcome, Plan, PlanStage, StepRecord, StepState, Timestamp,
     ToolInvocation,
 };
+use cleveragents_store::validations::StoredResult;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -21,7 +22,7 @@ pub enum TroubleKind {
     Refusal,
     /// Something was done about a failure.
     Recovery,
-    /// Something was done about a validation that failed.
+    /// A validation failed, or something was done about one.
     Validation,
 }
 
@@ -74,6 +75,7 @@ impl PlanBook {
         let mut history: Vec<Trouble> = Vec::new();
         history.extend(self.steps(plan.id)?.iter().filter_map(of_step));
         history.extend(self.calls(plan.id)?.iter().filter_map(of_call));
+        history.extend(self.validations(plan.id)?.iter().filter_map(of_validation));
         history.extend(self.decisions(plan.id)?.iter().filter_map(of_decision));
         history.sort_by_key(|trouble| trouble.at);
         Ok(PlanTrouble {
@@ -108,6 +110,18 @@ fn of_call(call: &ToolInvocation) -> Option<Trouble> {
         what: call.tool.clone(),
         message: call.error.clone().unwrap_or_default(),
         id: call.id.to_string(),
+        is_undone: false,
+    })
+}
+
+fn of_validation(found: &StoredResult) -> Option<Trouble> {
+    let result = &found.result;
+    (!result.passed).then(|| Trouble {
+        kind: TroubleKind::Validation,
+        at: found.created_at,
+        what: result.validation.clone(),
+        message: result.message.clone(),
+        id: format!("validation/{}", found.number),
         is_undone: false,
     })
 }
