@@ -21,7 +21,9 @@ pub(crate) enum PlanCommand {
         document: Option<StrategyDocument>,
     },
     /// Show how far a plan is, what it took and what it waits for
-    #[command(after_help = "Examples:
+    #[command(after_help = "Exit codes: 1 when the plan failed, else 0
+
+Examples:
   agents plan status
   agents --format json plan status 01JX3Q")]
     Status {

@@ -146,14 +146,15 @@ fn plan_status() {
 }
 
 #[test]
-fn an_errored_plan_is_told_with_its_own_facts() {
+fn an_errored_plan_is_an_error_with_its_own_facts() {
     let agents = agents();
     errored(&agents);
     let answer = agents.run(&["--format", "json", "plan", "status"]);
-    assert_eq!(answer.code, Some(0), "looking at it is no failure");
+    assert_eq!(answer.code, Some(1));
     let envelope = answer.json();
-    assert_eq!(envelope["status"], "warn");
+    assert_eq!(envelope["status"], "error");
     let error = &envelope["data"]["error"];
+    assert_eq!(error["code"], "CA-1145");
     for (key, value) in [
         ("message", json!("the tests fail")),
         ("tool", json!("builtin/shell")),

@@ -1,6 +1,6 @@
 //! `plan status`: how far a plan is.
 
-use cleveragents_domain::{PlanStage, Waiting};
+use cleveragents_domain::{Code, PlanStage, Waiting};
 use cleveragents_engine::{PlanBook, PlanStatus, ProgressState};
 use serde_json::{Map, Value, json};
 
@@ -52,10 +52,11 @@ pub(super) fn shown(command: &'static str, status: &PlanStatus, message: &str) -
         report = report.info(format!("next: `{next}`"));
     }
     if plan.stage.is_errored() {
-        report = report.warn(error_message(plan));
-        if let Some(next) = status.next.first() {
-            report = report.info(format!("next: `{next}`"));
-        }
+        let hint = status
+            .next
+            .first()
+            .map_or_else(String::new, |next| format!("run `{next}`"));
+        return report.failed(Code::PlanFailed, error_message(plan), hint);
     }
     report.ok(message)
 }

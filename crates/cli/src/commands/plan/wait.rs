@@ -77,11 +77,8 @@ fn settled(book: &PlanBook, plan: Plan) -> Result<Report, CommandError> {
     let report = shown("plan wait", &status, "The plan is over");
     Ok(match plan.stage {
         PlanStage::ApplyApplied => report,
-        stage if stage.is_errored() => {
-            let next = status.next.first();
-            let hint = next.map_or_else(String::new, |next| format!("run `{next}`"));
-            report.failed(Code::PlanFailed, error_message(plan), hint)
-        }
+        // It says so itself.
+        stage if stage.is_errored() => report,
         PlanStage::ApplyConstrained => {
             let hint = format!("see why: `agents plan errors {}`", plan.id);
             report.failed(Code::PlanConstrained, error_message(plan), hint)

@@ -84,13 +84,13 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         (
             "name: local/x\ncommand: x\n".to_owned(),
             Malformed,
-            "v.yaml:1:1: the field `description` is missing",
+            "v.yaml:2:1: the field `description` is missing",
             "description",
         ),
         (
             "description: d\ncommand: x\n".to_owned(),
             Malformed,
-            "v.yaml:1:1: the field `name` is missing",
+            "v.yaml:2:1: the field `name` is missing",
             "name",
         ),
         (
