@@ -11,7 +11,7 @@ use cleveragents_actors::graph::{Argument, Graph, Limits, Node, NodeIndex, NodeK
 use cleveragents_actors::ports::FailureKind;
 use cleveragents_actors::{Actor, ActorKind, RunError};
 use cleveragents_domain::{
-    AutomationGate, Move, Plan, PlanPhase, PlanStage, RunState, StepCall, Waiting,
+    AutomationGate, Move, Plan, PlanPhase, PlanStage, REVERSION_LIMIT, RunState, StepCall, Waiting,
 };
 use cleveragents_process::Cancel;
 use cleveragents_store::plans::Along;
@@ -221,19 +221,40 @@ impl Drive<'_> {
         let message = self.world.redactor().text(message).into_owned();
         let id = plan.id;
         let phase = plan.stage.phase();
+        let mut command = format!("agents plan execute {id}");
         let hint = match category {
-            "validation" => format!(
-                "say how to mend it with `agents plan prompt {id} TEXT` and go on with `agents plan execute {id}`, \
-                 or go back to the strategy with `agents plan revert {id}`"
-            ),
+            "validation" => {
+                let back = if plan.reversions < REVERSION_LIMIT {
+                    format!(", or go back to the strategy with `agents plan revert {id}`")
+                } else {
+                    String::new()
+                };
+                format!(
+                    "say how to mend it with `agents plan prompt {id} TEXT` and go on with \
+                     `agents plan execute {id}`{back}"
+                )
+            }
             "merge_conflict" => format!(
                 "bring the files to what they were, or go back with `agents plan revert {id}`; then \
                  `agents plan apply {id}`"
             ),
-            "invariant" => format!(
-                "change the strategy with `agents plan edit {id}` or tell it with `agents plan prompt {id} TEXT`, \
-                 then `agents plan execute {id}`"
+            "strategy" | "invariant" if phase == PlanPhase::Strategize => format!(
+                "say what to do instead with `agents plan prompt {id} TEXT`; `agents plan execute {id}` has it \
+                 thought out anew"
             ),
+            "invariant" => {
+                let back = more["checkpoint"].as_str().map_or_else(
+                    || format!("go back to the strategy with `agents plan revert {id}`"),
+                    |checkpoint| {
+                        command = format!("agents plan rollback {id} {checkpoint} --yes");
+                        format!("take the step back with `{command}`")
+                    },
+                );
+                format!(
+                    "{back}, say what to do instead with `agents plan prompt {id} TEXT`, and go on with \
+                     `agents plan execute {id}`"
+                )
+            }
             _ => format!(
                 "`agents plan errors {id}` tells more; `agents plan execute {id}` tries again from where it stopped"
             ),
@@ -243,10 +264,7 @@ impl Drive<'_> {
         error.insert("error_category".to_owned(), category.into());
         error.insert("error_phase".to_owned(), phase.as_str().into());
         error.insert("recovery_hint".to_owned(), hint.clone().into());
-        error.insert(
-            "recovery_command".to_owned(),
-            format!("agents plan execute {id}").into(),
-        );
+        error.insert("recovery_command".to_owned(), command.into());
         if let Value::Object(more) = more {
             error.extend(more);
         }

@@ -212,8 +212,8 @@ impl Diagnose for PlanError {
                 Some(format!("mend that and run `agents plan execute {plan}`"))
             }
             Self::Invariant { plan, .. } => Some(format!(
-                "change the strategy with `agents plan edit {plan}`, tell it with `agents plan prompt {plan} TEXT`, \
-                 or remove the invariant: `agents invariant list`"
+                "remove one of them with `agents invariant remove ID`: `agents invariant list` shows the ids; then \
+                 `agents plan execute {plan}`"
             )),
             Self::Constrained { plan, .. } => Some(format!(
                 "`agents plan status {plan}` shows them; let the plan mend it with `agents plan prompt {plan} TEXT` \
@@ -243,7 +243,7 @@ impl Diagnose for PlanError {
                 "link one: `agents project link-resource {project} RESOURCE`"
             )),
             Self::NotFound(_) => Some("`agents plan list` shows what there is".to_owned()),
-            Self::Usage(_) => None,
+            Self::Usage(_) => Some("`agents help plan` shows how plans are worked with".to_owned()),
             Self::World(error) => error.hint(),
             Self::Sandbox(error) => error.hint(),
             Self::Lease(error) => error.hint(),

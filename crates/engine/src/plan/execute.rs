@@ -66,7 +66,14 @@ impl Drive<'_> {
                 self.advance(&plan, Move::Retry, along)
             }
             (PlanPhase::Apply, _) => Ok(plan),
-            (_, PlanStage::StrategizeErrored) => self.advance(&plan, Move::Retry, Along::default()),
+            (_, PlanStage::StrategizeErrored) => {
+                // An answer that was refused stays refused: the strategist is asked anew, and told why.
+                let along = Along {
+                    begins_attempt: self.has_answered(&plan)?,
+                    ..Along::default()
+                };
+                self.advance(&plan, Move::Retry, along)
+            }
             (_, PlanStage::ExecuteErrored) => {
                 self.watcher
                     .note("steps that were done are kept; what failed is tried again");
@@ -359,7 +366,10 @@ impl Drive<'_> {
         let changed = workspace.changed_since(record.position_before)?;
         if let Some(violation) = self.path_violation(plan, &changed)? {
             self.violated(plan, &violation)?;
-            let more = json!({"step": piece.title, "step_path": piece.path});
+            let more = json!({
+                "step": piece.title, "step_path": piece.path,
+                "checkpoint": record.checkpoint.map(|number| format!("cp_{number}")),
+            });
             return self.fail(plan, Move::FailExecute, "invariant", &violation, more);
         }
         let (id, number) = (plan.id, record.number);

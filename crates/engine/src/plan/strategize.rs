@@ -3,7 +3,7 @@
 
 use cleveragents_domain::{
     ContentHash, ContextSnapshot, DecisionId, DecisionType, EventKind, Move, NewDecision, NewEvent,
-    Plan, PlanId, PlanPhase, PlanStage, PlanStep, PlanStrategy, Reconciled, SandboxState,
+    Plan, PlanId, PlanPhase, PlanStage, PlanStep, PlanStrategy, Reconciled, RunState, SandboxState,
     StepState, criteria,
 };
 use cleveragents_process::WhenMissing;
@@ -19,6 +19,7 @@ use super::drive::{Drive, Stop, Task, Who};
 use super::error::PlanError;
 use super::rules::PathRule;
 use super::service::PlanService;
+use crate::run::RunServiceError;
 use crate::sandbox::SandboxError;
 use crate::tool::SandboxWorkspace;
 
@@ -207,6 +208,7 @@ impl Drive<'_> {
             Ok(told) => told,
             Err(stop) => return self.halt(&plan, Move::FailStrategize, stop),
         };
+        self.count(&plan)?;
         let key = strategize_path(&plan);
         let strategy = match told.strategy.clone().ordered() {
             Ok(strategy) => strategy,
@@ -473,6 +475,15 @@ impl Drive<'_> {
             },
         )?;
         Ok(answer.and_then(|value| read_told(&value).map_err(failed)))
+    }
+
+    /// Whether the strategist came to an answer in this attempt.
+    pub(super) fn has_answered(&self, plan: &Plan) -> Result<bool, PlanError> {
+        match self.service.runs.get(plan.id.run(&strategize_path(plan))) {
+            Ok(run) => Ok(run.state == RunState::Complete),
+            Err(RunServiceError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(PlanError::of(error)),
+        }
     }
 
     /// What the strategist is asked.
@@ -797,6 +808,15 @@ fn planned_violation(reconciled: &Reconciled, strategy: &PlanStrategy) -> Option
     None
 }
 
+/// The inside of a block of code, when a text is one.
+fn unfenced(text: &str) -> &str {
+    let inside = text
+        .strip_prefix("```")
+        .and_then(|rest| rest.strip_suffix("```"))
+        .and_then(|rest| rest.split_once('\n'));
+    inside.map_or(text, |(_, inside)| inside.trim())
+}
+
 /// Reads a strategy in any of the forms in which actors give one: the object that is asked for, a document,
 /// a list, or a text that is one step.
 fn read_told(value: &Value) -> Result<Told, String> {
@@ -814,11 +834,16 @@ fn read_told(value: &Value) -> Result<Told, String> {
     if text.is_empty() {
         return Err("the strategist said nothing".to_owned());
     }
-    if let Ok(value @ Value::Object(_)) = serde_json::from_str::<Value>(text)
-        && let Ok(told) = Told::deserialize(value)
-        && !told.strategy.steps.is_empty()
-    {
-        return Ok(told);
+    let text = unfenced(text);
+    if text.starts_with(['{', '[']) {
+        // What is meant for a program is read as such or not at all: a piece of it is no step.
+        return match serde_json::from_str::<Told>(text) {
+            Ok(told) if !told.strategy.steps.is_empty() => Ok(told),
+            Ok(_) => Err("the strategist answered with a strategy that has no steps".to_owned()),
+            Err(error) => Err(format!(
+                "the strategist answered with JSON that is no strategy: {error}"
+            )),
+        };
     }
     if text.contains("\n## ")
         && let Ok(strategy) = PlanStrategy::from_markdown(text)

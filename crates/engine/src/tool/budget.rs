@@ -76,7 +76,12 @@ impl StoreBudget {
 
     /// Begins a new step: its calls are counted from nothing.
     pub fn begin_step(&self) {
-        self.calls.store(0, Ordering::Relaxed);
+        self.go_on_with_step(0);
+    }
+
+    /// Goes on with a step of which so many calls were made before.
+    pub fn go_on_with_step(&self, calls: u64) {
+        self.calls.store(calls, Ordering::Relaxed);
     }
 
     /// Reserves money in every scope, or in none.

@@ -1,8 +1,9 @@
 //! What a model is given to read, within its context window.
 //!
 //! Standing instructions, the turn that runs and the last turns before it are never left out. What is
-//! too much goes in two steps: results of tools in old turns are shortened first, then whole old turns
-//! are left out, oldest first, with a note in their place. A call is never parted from its result.
+//! too much goes in three steps: results of tools in old turns are shortened first, then whole old turns
+//! are left out, oldest first, with a note in their place, and last the older results of the turn that runs
+//! are shortened. A call is never parted from its result.
 
 use std::fmt::Write as _;
 
@@ -13,7 +14,10 @@ use super::history::PastTurn;
 /// So many turns before the present one are always kept.
 const KEPT_TURNS: usize = 2;
 
-/// Results in old turns are shortened to this length when there is too much.
+/// So many messages at the end of the present turn are always whole.
+const KEPT_MESSAGES: usize = 4;
+
+/// Older results are shortened to this length when there is too much.
 const SHORTENED: usize = 400;
 
 /// So many bytes are taken for a token: too few rather than too many, so that the estimate is high.
@@ -62,7 +66,17 @@ pub(super) fn fit(mut past: Vec<PastTurn>, present: &[ChatMessage], tokens: usiz
         }
     }
     messages.extend(past.into_iter().skip(first).flat_map(|turn| turn.messages));
-    messages.extend_from_slice(present);
+    let mut total = messages.iter().map(size).sum::<usize>() + fixed;
+    let whole = present.len().saturating_sub(KEPT_MESSAGES);
+    for (at, message) in present.iter().enumerate() {
+        let mut message = message.clone();
+        if total > tokens && at < whole {
+            let before = size(&message);
+            shorten(&mut message);
+            total = total - before + size(&message);
+        }
+        messages.push(message);
+    }
     Fitted { messages, left_out }
 }
 
@@ -112,7 +126,7 @@ fn shorten(message: &mut ChatMessage) {
 
 #[cfg(test)]
 mod tests {
-    use super::{KEPT_TURNS, fit, size};
+    use super::{KEPT_MESSAGES, KEPT_TURNS, fit, size};
     use crate::turn::history::PastTurn;
     use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall, ToolResult};
     use proptest::prelude::*;
@@ -148,6 +162,22 @@ mod tests {
             ..AssistantMessage::default()
         }));
         PastTurn { messages }
+    }
+
+    #[test]
+    fn older_results_of_the_present_turn_are_shortened_when_nothing_else_helps() {
+        let present: Vec<ChatMessage> = (0..6)
+            .flat_map(|number| turn(number, 1, 2_000).messages)
+            .collect();
+        let whole: usize = present.iter().map(size).sum();
+        assert_eq!(fit(Vec::new(), &present, whole).messages, present);
+        let fitted = fit(Vec::new(), &present, whole / 2).messages;
+        assert_eq!(fitted.len(), present.len());
+        assert!(fitted.iter().map(size).sum::<usize>() < whole);
+        let kept = present.len() - KEPT_MESSAGES;
+        assert_eq!(fitted[kept..], present[kept..], "the newest are whole");
+        assert_eq!(fitted[0], present[0], "questions are whole");
+        assert!(format!("{:?}", fitted[2]).contains("shortened from 4000 bytes"));
     }
 
     proptest! {

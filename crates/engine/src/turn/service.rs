@@ -198,7 +198,12 @@ impl TurnService {
                 _ => None,
             };
             if let Some(calls) = waiting {
-                budget.begin_step();
+                // A step is what follows one answer; that of a plan is all of its turn.
+                if request.plan.is_some() {
+                    budget.go_on_with_step(made(&running.steps));
+                } else {
+                    budget.begin_step();
+                }
                 let verdict =
                     self.answer_calls(&runner, running, &calls, &mut report, &mut repetition)?;
                 if let Verdict::Stuck { times } = verdict {
@@ -347,4 +352,13 @@ fn for_person(call: &ToolCall, outcome: &CallOutcome) -> String {
         "the call of `{tool}` was refused and did not run: {}",
         refusal.reason
     )
+}
+
+/// How many calls of a turn were made and not refused.
+fn made(steps: &[ChatMessage]) -> u64 {
+    let results = steps.iter().filter_map(|message| match message {
+        ChatMessage::Tool { results } => Some(results),
+        _ => None,
+    });
+    results.flatten().filter(|result| !result.is_error).count() as u64
 }

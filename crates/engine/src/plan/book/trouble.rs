@@ -1,8 +1,8 @@
 //! [`PlanTrouble`]: everything that went wrong for a plan, and what can be done about it.
 
 use cleveragents_domain::{
-    Decision, DecisionType, InvocationOutcome, Plan, PlanStage, StepRecord, StepState, Timestamp,
-    ToolInvocation,
+    Decision, DecisionType, InvocationOutcome, Plan, PlanStage, REVERSION_LIMIT, StepRecord,
+    StepState, Timestamp, ToolInvocation,
 };
 use cleveragents_store::validations::StoredResult;
 use serde::Serialize;
@@ -168,7 +168,11 @@ pub(super) fn recovery(plan: &Plan) -> Vec<String> {
         .filter(|_| !plan.stage.is_terminal())
         .into_iter()
         .collect();
-    for command in usual {
+    let may_revert = plan.reversions < REVERSION_LIMIT;
+    for command in usual
+        .iter()
+        .filter(|word| may_revert || **word != "revert {}")
+    {
         let command = format!("agents plan {}", command.replace("{}", &id.to_string()));
         if !commands.contains(&command) {
             commands.push(command);

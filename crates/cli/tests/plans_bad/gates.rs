@@ -1,0 +1,174 @@
+//! How far plans go by themselves under each automation profile, and what guards stop on the way.
+
+use crate::world::{GOOD_EDIT, World};
+
+/// Profile, and where a plan stands after `plan use` when nobody says anything.
+const STANDS: [(&str, &str); 8] = [
+    ("manual", "strategize: nothing"),
+    // Its decisions are a person's: it stops before it carries out what it decided.
+    ("review", "strategize: strategy"),
+    ("supervised", "strategize: strategy"),
+    ("cautious", "strategize: nothing"),
+    ("trusted", "execute: strategy, steps"),
+    ("auto", "execute: strategy, steps"),
+    ("ci", "apply: strategy, steps, applied"),
+    ("full-auto", "apply: strategy, steps, applied"),
+];
+
+#[test]
+fn each_profile_opens_the_gates_between_phases_that_it_says() {
+    for (profile, expected) in STANDS {
+        let world = World::new();
+        let before = world.every_byte();
+        let answer = world.begin(profile);
+        assert_eq!(answer.code, Some(0), "{profile}: {answer:?}");
+        let plan = world.plan();
+        let status = world.status();
+        let phase = status["phase"].as_str().expect("a phase").to_owned();
+        let mut did = Vec::new();
+        let rows = world.rows();
+        let has_step = |path: &str| {
+            let steps = &rows["plan_steps"];
+            steps
+                .iter()
+                .any(|row| row.iter().any(|cell| cell.starts_with(path)))
+        };
+        if has_step("strategize/") {
+            did.push("strategy");
+        }
+        if has_step("step/") {
+            did.push("steps");
+        }
+        let is_applied = status["state"] == "applied";
+        if is_applied {
+            did.push("applied");
+        }
+        let did = if did.is_empty() {
+            "nothing".to_owned()
+        } else {
+            did.join(", ")
+        };
+        assert_eq!(format!("{phase}: {did}"), expected, "{profile}");
+        assert_eq!(world.every_byte() == before, !is_applied, "{profile}");
+        if is_applied {
+            continue;
+        }
+        assert_eq!(status["state"], "awaiting_input", "{profile}: {status:#}");
+        // A person opens the rest one command at a time, and nothing is applied before the last.
+        while world.status()["phase"] != "execute" {
+            world.ok(&["plan", "execute", &plan]);
+        }
+        assert_eq!(world.every_byte(), before, "{profile}");
+        world.ok(&["plan", "apply", &plan, "--yes"]);
+        assert_eq!(world.stage(), "apply/applied", "{profile}");
+    }
+}
+
+/// A profile that stops for nothing but its guards.
+fn guarded(world: &World, guards: &str) {
+    world.file(
+        "guarded.yaml",
+        &format!(
+            "name: local/guarded\ndescription: Guarded\nextends: full-auto\nguards: {guards}\n"
+        ),
+    );
+    world.ok(&["automation-profile", "add", "--config", "guarded.yaml"]);
+}
+
+#[test]
+fn writes_that_need_leave_wait_for_it_and_go_on_with_it() {
+    let world = World::new();
+    guarded(&world, "{require_approval_for_writes: true}");
+    let before = world.every_byte();
+    let waits = world.begin("local/guarded");
+    assert_eq!(waits.code, Some(5), "{waits:?}");
+    assert_eq!(waits.json()["data"]["error"]["code"], "CA-1144");
+    assert_eq!(world.stage(), "execute/awaiting_input");
+    assert_eq!(
+        world.status()["waiting"]["request"]["tool"],
+        "builtin/file-edit"
+    );
+    // Whoever goes on without an answer is asked again.
+    let plan = world.plan();
+    world.fails(&["plan", "execute", &plan], 5, "CA-1144");
+    assert_eq!(world.every_byte(), before);
+    world.ok(&["plan", "approve", &plan]);
+    world.is_refused(&["plan", "approve", &plan], 4, "CA-1142");
+    world.ok(&["plan", "execute", &plan]);
+    assert_eq!(world.stage(), "apply/applied");
+    let now = std::fs::read_to_string(world.app().join("health.sh")).expect("a file");
+    assert_eq!(now, "status=200\n");
+}
+
+#[test]
+fn a_model_is_told_that_a_person_refused() {
+    let world = World::new();
+    guarded(&world, "{require_approval_for_writes: true}");
+    world.file(
+        "executor.yaml",
+        &format!("{GOOD_EDIT}- {{when: 'too risky', text: I was told that it is too risky.}}\n"),
+    );
+    assert_eq!(world.begin("local/guarded").code, Some(5));
+    let plan = world.plan();
+    world.ok(&["plan", "reject", &plan, "--reason", "too risky"]);
+    // It stands with nothing changed, and says how that is ended.
+    world.fails(&["plan", "execute", &plan], 1, "CA-1148");
+    let tree = world.ok(&["plan", "tree", &plan]).to_string();
+    assert!(tree.contains("I was told that it is too risky."), "{tree}");
+    assert!(world.trouble().contains("too risky"), "{}", world.trouble());
+    world.ok(&["plan", "apply", &plan, "--allow-empty", "--yes"]);
+    assert_eq!(world.stage(), "apply/applied");
+}
+
+#[test]
+fn a_tool_on_the_denylist_is_not_called() {
+    let world = World::new();
+    guarded(&world, "{tool_denylist: ['builtin/file-*']}");
+    let before = world.every_byte();
+    let answer = world.begin("local/guarded");
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert!(world.trouble().contains("denylist"), "{}", world.trouble());
+    assert_eq!(world.every_byte(), before);
+}
+
+#[test]
+fn a_plan_stops_when_its_money_is_spent() {
+    let priced = |text: &str| {
+        format!(
+            "price: {{input: 100, output: 100}}\ncapabilities: {{context_window: 20000, max_output: 1000}}{text}"
+        )
+    };
+    for (profile, guards, more) in [
+        ("local/guarded", "{max_total_cost: 0.000001}", None),
+        ("full-auto", "{}", Some("0.000001")),
+    ] {
+        let world = World::new();
+        guarded(&world, guards);
+        world.file("strategist.yaml", &priced(crate::world::ONE_STEP));
+        world.file("executor.yaml", &priced(GOOD_EDIT));
+        let before = world.every_byte();
+        let mut arguments = vec!["plan", "use", "local/fix", "local/shop"];
+        arguments.extend(["--automation-profile", profile]);
+        if let Some(most) = more {
+            arguments.extend(["--max-cost", most]);
+        }
+        let error = world.fails(&arguments, 1, "CA-1145");
+        assert!(error["message"].to_string().contains("budget"), "{error}");
+        assert!(world.stage().ends_with("/errored"), "{}", world.stage());
+        assert_eq!(world.every_byte(), before, "{profile}");
+    }
+}
+
+#[test]
+fn a_guard_asks_before_applying_whatever_the_thresholds_say() {
+    let world = World::new();
+    guarded(&world, "{require_approval_for_apply: true}");
+    let before = world.every_byte();
+    let answer = world.begin("local/guarded");
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert_eq!(world.stage(), "execute/awaiting_input");
+    assert_eq!(world.every_byte(), before);
+    let plan = world.plan();
+    world.ok(&["plan", "apply", &plan, "--yes"]);
+    assert_eq!(world.stage(), "apply/applied");
+}

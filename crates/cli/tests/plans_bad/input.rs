@@ -1,0 +1,302 @@
+//! Commands about plans that are given what they cannot take: each says what is wrong, and nothing changes.
+
+use crate::world::World;
+
+/// An action with arguments that needs no model.
+const WRITE: &str = "
+name: local/write
+description: Write {what}
+definition_of_done: |
+  - write `{what}` to `a.txt`
+strategy_actor: builtin/deterministic
+arguments:
+- {name: what, type: string}
+- {name: times, type: integer, required: false, minimum: 1}
+- {name: mode, required: false, choices: [fast, slow]}
+";
+
+fn with_arguments() -> World {
+    let world = World::new();
+    world.file("write.yaml", WRITE);
+    world.ok(&["action", "create", "--config", "write.yaml"]);
+    world
+}
+
+#[test]
+fn no_plan_is_made_from_what_does_not_fit() {
+    let world = with_arguments();
+    world.ok(&["project", "create", "local/empty"]);
+    world.file("old.yaml", &WRITE.replace("local/write", "local/old"));
+    world.ok(&["action", "create", "--config", "old.yaml"]);
+    world.ok(&["action", "archive", "local/old", "--yes"]);
+    let (write, shop) = ("local/write", "local/shop");
+    let cases: [(&[&str], i32, &str, &str); 18] = [
+        (&[write, shop], 2, "CA-1106", "`what` is missing"),
+        (
+            &[write, shop, "--arg", "wat=x"],
+            2,
+            "CA-1106",
+            "no argument `wat`",
+        ),
+        (
+            &[write, shop, "--arg", "what=x", "--arg", "times=many"],
+            2,
+            "CA-1106",
+            "whole number",
+        ),
+        (
+            &[write, shop, "--arg", "what=x", "--arg", "times=0"],
+            2,
+            "CA-1106",
+            "`times`",
+        ),
+        (
+            &[write, shop, "--arg", "what=x", "--arg", "mode=odd"],
+            2,
+            "CA-1106",
+            "`mode`",
+        ),
+        (
+            &[write, shop, "--arg", "what=x", "--arg", "what=y"],
+            2,
+            "CA-1106",
+            "`what`",
+        ),
+        (&[write, shop, "--arg", "what"], 2, "CA-0101", "NAME=VALUE"),
+        (&[write, shop, "--arg", "=x"], 2, "CA-0101", "NAME=VALUE"),
+        (&[write], 2, "CA-0101", "needs a project"),
+        (&["local/writ", shop], 3, "CA-1101", "local/writ"),
+        (
+            &[write, "local/nothing", "--arg", "what=x"],
+            3,
+            "CA-0631",
+            "local/nothing",
+        ),
+        (
+            &[write, "local/empty", "--arg", "what=x"],
+            2,
+            "CA-1155",
+            "links no resource",
+        ),
+        (
+            &[write, shop, shop, "--arg", "what=x"],
+            2,
+            "CA-0101",
+            "named twice",
+        ),
+        (
+            &[
+                write,
+                shop,
+                "--arg",
+                "what=x",
+                "--automation-profile",
+                "bold",
+            ],
+            3,
+            "CA-1111",
+            "bold",
+        ),
+        (
+            &[write, shop, "--arg", "what=x", "--max-cost", "lots"],
+            2,
+            "CA-0101",
+            "lots",
+        ),
+        (
+            &[write, shop, "--arg", "what=x", "--max-cost", "-1"],
+            2,
+            "CA-0101",
+            "-1",
+        ),
+        (
+            &[write, shop, "--arg", "what=x", "--invariant", ""],
+            2,
+            "CA-1122",
+            "invariant",
+        ),
+        (
+            &["local/old", shop, "--arg", "what=x"],
+            4,
+            "CA-1105",
+            "archived",
+        ),
+    ];
+    for (arguments, exit, code, words) in cases {
+        let all = [&["plan", "use"], arguments].concat();
+        let error = world.is_refused(&all, exit, code);
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains(words), "{arguments:?}: {message}");
+    }
+    assert_eq!(world.ok(&["plan", "list"])["plans"], serde_json::json!([]));
+}
+
+#[test]
+fn a_value_that_looks_like_a_template_is_only_a_value() {
+    let world = with_arguments();
+    let what = "{times} {{x}} ${HOME}";
+    let argument = format!("what={what}");
+    let begun = [
+        "plan",
+        "use",
+        "local/write",
+        "local/shop",
+        "--arg",
+        &argument,
+    ];
+    world.ok(&[&begun[..], &["--automation-profile", "ci"]].concat());
+    let written = std::fs::read_to_string(world.app().join("a.txt")).expect("a file");
+    assert_eq!(written, format!("{what}\n"));
+}
+
+#[test]
+fn plans_that_do_not_exist_or_are_not_named_clearly_are_not_guessed() {
+    let world = World::new();
+    world.is_refused(&["plan", "execute"], 3, "CA-1149");
+    world.is_refused(&["plan", "apply", "--yes"], 3, "CA-1149");
+    world.is_refused(&["plan", "approve"], 3, "CA-1149");
+    for _ in 0..2 {
+        world.ok(&["plan", "use", "local/fix", "local/shop", "--no-start"]);
+    }
+    let unknown = "01AAAAAAAAAAAAAAAAAAAAAAAA";
+    // The first characters of an id are the time, so those of two plans of one minute are the same.
+    let ambiguous = world.plan()[..6].to_owned();
+    for command in [
+        "status", "execute", "apply", "cancel", "approve", "revert", "resume", "diff", "explain",
+    ] {
+        for name in [unknown, "local/nothing-01aaaaaa"] {
+            let code = if command == "explain" {
+                "CA-1150"
+            } else {
+                "CA-0404"
+            };
+            world.is_refused(&["plan", command, name], 3, code);
+        }
+        let error = world.is_refused(&["plan", command, &ambiguous], 2, "CA-1141");
+        assert_eq!(
+            error["details"]["candidates"].as_array().map(Vec::len),
+            Some(2),
+            "{error}"
+        );
+    }
+    world.is_refused(&["plan", "prompt", unknown, "hello"], 3, "CA-0404");
+    world.is_refused(
+        &["plan", "rollback", unknown, "cp_1", "--yes"],
+        3,
+        "CA-0404",
+    );
+    world.is_refused(&["plan", "execute"], 2, "CA-1141");
+    world.is_refused(
+        &["plan", "execute", unknown, "--redo", "--skip"],
+        2,
+        "CA-0101",
+    );
+}
+
+#[test]
+fn a_resource_that_is_gone_is_told_before_anything_begins_and_can_come_back() {
+    let world = World::new();
+    let (app, away) = (world.app(), world.agents.work().join("away"));
+    std::fs::rename(&app, &away).expect("moved");
+    let error = world.fails(&["plan", "use", "local/fix", "local/shop"], 1, "CA-1146");
+    assert!(
+        error["message"].to_string().contains("local/app"),
+        "{error}"
+    );
+    assert_eq!(world.stage(), "strategize/queued");
+    std::fs::rename(&away, &app).expect("moved");
+    for command in World::named_in(error["hint"].as_str().expect("a hint")) {
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        world.ok(&command);
+    }
+    assert_eq!(world.stage(), "strategize/awaiting_input");
+}
+
+#[test]
+fn a_resource_that_goes_before_applying_is_told_and_the_work_is_kept() {
+    let world = World::new();
+    world.begin("trusted");
+    let plan = world.plan();
+    let (app, away) = (world.app(), world.agents.work().join("away"));
+    std::fs::rename(&app, &away).expect("moved");
+    let answer = world.run(&["plan", "apply", &plan, "--yes"]);
+    assert!(answer.code.is_some_and(|code| code != 0), "{answer:?}");
+    assert!(
+        answer.json()["data"]["error"]["hint"].is_string(),
+        "{answer:?}"
+    );
+    std::fs::rename(&away, &app).expect("moved");
+    world.ok(&["plan", "apply", &plan, "--yes"]);
+    assert_eq!(world.stage(), "apply/applied");
+}
+
+#[test]
+fn an_actor_that_is_missing_is_told_before_anything_begins() {
+    let world = World::new();
+    let error = world.fails(
+        &[
+            "plan",
+            "use",
+            "local/fix",
+            "local/shop",
+            "--execution-actor",
+            "local/nobody",
+        ],
+        1,
+        "CA-1146",
+    );
+    assert!(
+        error["message"].to_string().contains("local/nobody"),
+        "{error}"
+    );
+    assert_eq!(world.stage(), "strategize/queued");
+    assert_eq!(world.rows()["sandboxes"], Vec::<Vec<String>>::new());
+}
+
+#[test]
+fn a_model_that_cannot_be_reached_fails_the_plan_which_goes_on_when_it_is_back() {
+    // A port that was free a moment ago and that nobody listens at.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a port")
+        .port();
+    let agents = cleveragents_testkit::Agents::new(env!("CARGO_BIN_EXE_agents"))
+        .with("OPENAI_BASE_URL", format!("http://127.0.0.1:{port}"))
+        .with("OPENAI_API_KEY", "sk-test-0123456789abcdefghij");
+    let world = World::with(agents);
+    world.ok(&["config", "set", "model.retries", "0"]);
+    world.actor("strategist", "openai/gpt-5.1");
+    let before = world.every_byte();
+    let failed = world.begin("trusted");
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert!(!failed.out.contains("sk-test"), "{failed:?}");
+    assert_eq!(world.stage(), "strategize/errored");
+    assert_eq!(world.every_byte(), before);
+    let plan = world.plan();
+    let hint = failed.json()["data"]["error"]["hint"]
+        .as_str()
+        .expect("a hint")
+        .to_owned();
+    assert!(
+        hint.contains(&format!("agents plan execute {plan}")),
+        "{hint}"
+    );
+    world.fails(&["plan", "execute", &plan], 1, "CA-1145");
+    world.ok(&["plan", "cancel", &plan]);
+    assert_eq!(world.stage(), "strategize/cancelled");
+}
+
+#[test]
+fn a_validation_whose_command_is_missing_has_not_passed() {
+    let world = World::new();
+    world.validated_by("no-such-program --check");
+    let before = world.every_byte();
+    world.ok(&["plan", "use", "local/fix", "local/shop"]);
+    let plan = world.plan();
+    world.fails(&["plan", "execute", &plan], 5, "CA-1144");
+    world.is_refused(&["plan", "apply", &plan, "--yes"], 4, "CA-1142");
+    assert_eq!(world.every_byte(), before);
+    // Detached, it stands in nobody's way.
+    let attached = world.ok(&["validation", "list"]).to_string();
+    assert!(attached.contains("local/tests"), "{attached}");
+}

@@ -1,0 +1,276 @@
+//! Models that behave badly.
+
+use crate::world::{GOOD_EDIT, ONE_STEP, ONLY_WORDS, World};
+
+/// A strategist that answers with this.
+fn strategy(text: &str) -> String {
+    let answer = serde_json::json!({"at_end": "repeat_last", "answers": [{"text": text}]});
+    answer.to_string()
+}
+
+/// An executor that calls a tool and then says that it is done.
+fn call(tool: &str, arguments: &str) -> String {
+    format!(
+        "at_end: repeat_last\nanswers:\n- calls:\n  - {{name: {tool}, arguments: {arguments}}}\n- text: Done.\n"
+    )
+}
+
+#[test]
+fn a_strategy_that_cannot_be_used_is_asked_for_anew() {
+    let circle = r#"{"summary": "Round", "steps": [{"title": "A", "description": "", "after": [2]},
+        {"title": "B", "description": "", "after": [1]}]}"#;
+    let bad = [
+        (circle, "circle"),
+        (r#"{"summary": "cut", "steps": [{"title": "#, "JSON"),
+        (r#"{"summary": "nothing", "steps": []}"#, "no steps"),
+        (r#"{"song": "la la"}"#, "JSON"),
+    ];
+    for (answer, reason) in bad {
+        let world = World::new();
+        let before = world.every_byte();
+        world.file("strategist.yaml", &strategy(answer));
+        let failed = world.begin("trusted");
+        assert_eq!(failed.code, Some(1), "{failed:?}");
+        let error = failed.json()["data"]["error"].clone();
+        assert_eq!(error["code"], "CA-1145", "{error}");
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains(reason), "{message}");
+        assert_eq!(world.stage(), "strategize/errored");
+        assert_eq!(world.every_byte(), before, "{reason}");
+        // What the hint names works: the strategist is asked again, and does better.
+        world.file("strategist.yaml", ONE_STEP);
+        let hint = error["hint"].as_str().expect("a hint");
+        let plan = world.plan();
+        assert!(
+            hint.contains(&format!("`agents plan execute {plan}`")),
+            "{hint}"
+        );
+        world.ok(&["plan", "execute", &plan]);
+        assert_eq!(world.stage(), "execute/awaiting_input", "{reason}");
+        assert_eq!(world.every_byte(), before, "{reason}");
+    }
+}
+
+#[test]
+fn a_strategy_in_a_block_of_code_is_read() {
+    let world = World::new();
+    world.file(
+        "strategist.yaml",
+        &strategy("```json\n{\"summary\": \"Fenced\", \"steps\": [{\"title\": \"Edit it\", \"description\": \"\"}]}\n```"),
+    );
+    world.ok(&["plan", "use", "local/fix", "local/shop"]);
+    let shown = world.ok(&["plan", "show", &world.plan()]);
+    assert!(shown.to_string().contains("Fenced"), "{shown:#}");
+    assert!(!shown.to_string().contains("json"), "{shown:#}");
+}
+
+#[test]
+fn the_strategist_of_the_program_takes_no_nonsense() {
+    let world = World::new();
+    let before = world.every_byte();
+    world.file("singer.yaml", &strategy("I would rather sing."));
+    world.ok(&["config", "set", "model.default", "scripted/singer.yaml"]);
+    let error = world.fails(
+        &[
+            "plan",
+            "use",
+            "local/fix",
+            "local/shop",
+            "--strategy-actor",
+            "builtin/strategist",
+        ],
+        1,
+        "CA-1145",
+    );
+    assert!(
+        error["message"].to_string().contains("strategize"),
+        "{error}"
+    );
+    assert_eq!(world.stage(), "strategize/errored");
+    assert_eq!(world.every_byte(), before);
+}
+
+#[test]
+fn a_call_of_a_tool_that_does_not_exist_changes_nothing_and_is_seen_by_the_validation() {
+    let world = World::new();
+    world.validated();
+    let before = world.every_byte();
+    world.file("executor.yaml", &call("local/launch", "{}"));
+    let failed = world.begin("trusted");
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert_eq!(world.stage(), "execute/errored");
+    assert!(
+        world.trouble().contains("local/launch"),
+        "{}",
+        world.trouble()
+    );
+    assert_eq!(world.every_byte(), before);
+    // Told how, with a model that can: what failed is mended, and the plan can be applied.
+    let plan = world.plan();
+    world.file("executor.yaml", GOOD_EDIT);
+    world.ok(&["plan", "prompt", &plan, "edit the file instead"]);
+    world.ok(&["plan", "execute", &plan]);
+    world.ok(&["plan", "apply", &plan, "--yes"]);
+    assert_eq!(world.stage(), "apply/applied");
+}
+
+#[test]
+fn nothing_outside_the_project_can_be_written() {
+    let outside = [
+        "../escaped",
+        "../../escaped",
+        "/tmp/cleveragents-escaped",
+        ".git/hooks/pre-commit",
+        ".git/config",
+        "secret/../../escaped",
+    ];
+    for path in outside {
+        let world = World::new();
+        let (before, around) = (world.every_byte(), world.around());
+        let arguments = format!("{{path: '{path}', content: bad}}");
+        world.file("executor.yaml", &call("builtin/file-write", &arguments));
+        let answer = world.begin("trusted");
+        assert_eq!(answer.code, Some(0), "{path}: {answer:?}");
+        assert!(world.trouble().contains("builtin/file-write"), "{path}");
+        let plan = world.plan();
+        let error = world.fails(&["plan", "apply", &plan, "--yes"], 1, "CA-1148");
+        let hint = error["hint"].as_str().expect("a hint");
+        assert_eq!(world.every_byte(), before, "{path}");
+        assert_eq!(world.around(), around, "{path}");
+        assert!(!std::path::Path::new("/tmp/cleveragents-escaped").exists());
+        for command in World::named_in(hint) {
+            let command: Vec<&str> = command.iter().map(String::as_str).collect();
+            world.ok(&[&command[..], &["--yes"]].concat());
+        }
+        assert_eq!(world.stage(), "apply/applied", "{path}");
+        assert_eq!(world.every_byte(), before, "{path}");
+    }
+}
+
+#[test]
+fn who_says_that_it_is_done_and_did_nothing_is_found_out() {
+    let world = World::new();
+    world.validated();
+    let before = world.every_byte();
+    world.file("executor.yaml", ONLY_WORDS);
+    let failed = world.begin("auto");
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    let error = failed.json()["data"]["error"].clone();
+    assert_eq!(error["code"], "CA-1145");
+    let status = world.status();
+    let plan = world.plan();
+    assert_eq!(world.stage(), "execute/errored");
+    // The strategy was made anew three times, and in each of four attempts mended three times.
+    assert_eq!(
+        (&status["attempt"], &status["reversions"]),
+        (&4.into(), &3.into())
+    );
+    let count = |table: &str, what: &str| {
+        let rows = world.rows().remove(table).expect("rows");
+        rows.iter()
+            .filter(|row| row.iter().any(|cell| cell.starts_with(what)))
+            .count()
+    };
+    assert_eq!(count("plan_steps", "fix/"), 12);
+    assert_eq!(count("plan_steps", "strategize/"), 4);
+    assert_eq!(world.every_byte(), before);
+    // It cannot go back once more, and does not say that it could.
+    world.is_refused(&["plan", "revert", &plan], 4, "CA-1151");
+    let told = format!("{error} {status} {}", world.trouble());
+    assert!(!told.contains("plan revert"), "{told}");
+    // What it says works.
+    world.file("executor.yaml", GOOD_EDIT);
+    world.ok(&["plan", "prompt", &plan, "really do it"]);
+    world.ok(&["plan", "execute", &plan]);
+    assert_eq!(world.stage(), "execute/awaiting_input");
+}
+
+#[test]
+fn under_supervision_a_person_is_asked_before_anything_is_mended() {
+    let world = World::new();
+    world.validated();
+    let before = world.every_byte();
+    world.file("executor.yaml", ONLY_WORDS);
+    world.ok(&["plan", "use", "local/fix", "local/shop"]);
+    let plan = world.plan();
+    let error = world.fails(&["plan", "execute", &plan], 5, "CA-1144");
+    assert!(
+        error["message"].to_string().contains("create_file"),
+        "{error}"
+    );
+    assert_eq!(world.stage(), "execute/awaiting_input");
+    world.is_refused(&["plan", "apply", &plan, "--yes"], 4, "CA-1142");
+    // A yes is one yes: the second attempt to mend it asks again.
+    world.ok(&["plan", "approve", &plan]);
+    world.fails(&["plan", "execute", &plan], 5, "CA-1144");
+    world.file("executor.yaml", GOOD_EDIT);
+    world.ok(&["plan", "approve", &plan]);
+    world.ok(&["plan", "execute", &plan]);
+    assert_eq!(world.every_byte(), before);
+    world.ok(&["plan", "apply", &plan, "--yes"]);
+    assert_eq!(world.stage(), "apply/applied");
+}
+
+#[test]
+fn a_person_who_says_no_ends_the_mending() {
+    let world = World::new();
+    world.validated();
+    world.file("executor.yaml", ONLY_WORDS);
+    world.ok(&["plan", "use", "local/fix", "local/shop"]);
+    let plan = world.plan();
+    world.fails(&["plan", "execute", &plan], 5, "CA-1144");
+    world.ok(&["plan", "reject", &plan, "--reason", "leave it"]);
+    let error = world.fails(&["plan", "execute", &plan], 1, "CA-1145");
+    assert!(error["message"].to_string().contains("leave it"), "{error}");
+    assert_eq!(world.stage(), "execute/errored");
+}
+
+#[test]
+fn a_model_that_never_stops_calling_is_stopped() {
+    let world = World::new();
+    let before = world.every_byte();
+    world.file(
+        "executor.yaml",
+        "at_end: repeat_last\nanswers:\n- calls:\n  - {name: builtin/file-read, arguments: {path: health.sh}}\n",
+    );
+    let failed = world.begin("trusted");
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert_eq!(world.stage(), "execute/errored");
+    assert!(failed.out.contains("same call"), "{failed:?}");
+    assert_eq!(world.every_byte(), before);
+    // A better model goes on with the same step.
+    let plan = world.plan();
+    world.file("executor.yaml", ONLY_WORDS);
+    world.ok(&["plan", "execute", &plan]);
+    assert_eq!(world.stage(), "execute/awaiting_input");
+}
+
+#[test]
+fn a_model_that_calls_something_else_each_time_is_stopped_by_the_guard() {
+    let world = World::new();
+    let before = world.every_byte();
+    world.file(
+        "few.yaml",
+        "name: local/few\ndescription: Few calls\nextends: trusted\nguards: {max_tool_calls_per_step: 3}\n",
+    );
+    world.ok(&["automation-profile", "add", "--config", "few.yaml"]);
+    let calls: String = (0..8)
+        .map(|number| {
+            format!("- calls:\n  - {{name: builtin/file-write, arguments: {{path: f{number}, content: x}}}}\n")
+        })
+        .collect();
+    world.file(
+        "executor.yaml",
+        &format!("at_end: repeat_last\nanswers:\n{calls}- text: Tired.\n"),
+    );
+    world.begin("local/few");
+    let written = world.ok(&["plan", "artifacts", &world.plan()]).to_string();
+    for (name, is_there) in [("f0", true), ("f2", true), ("f3", false), ("f7", false)] {
+        assert_eq!(
+            written.contains(&format!("\"{name}\"")),
+            is_there,
+            "{name}: {written}"
+        );
+    }
+    assert_eq!(world.every_byte(), before);
+}
