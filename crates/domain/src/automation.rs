@@ -158,6 +158,11 @@ impl Thresholds {
             .then_some(Self(values))
     }
 
+    /// Those of a plan that asks at every gate.
+    pub const fn asking_always() -> Self {
+        Self([1.0; AutomationGate::ALL.len()])
+    }
+
     /// The threshold of a gate.
     pub const fn threshold(&self, gate: AutomationGate) -> f64 {
         // A gate is its own place in the list.

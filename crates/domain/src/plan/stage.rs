@@ -203,6 +203,10 @@ impl Move {
     ];
 
     /// Where the move leads from a stage; nothing when it cannot be made there.
+    #[expect(
+        clippy::match_same_arms,
+        reason = "a row of the table of moves each; that two lead to the same place says nothing"
+    )]
     pub const fn from(self, stage: PlanStage) -> Option<PlanStage> {
         use PlanStage as S;
         Some(match (self, stage) {

@@ -138,12 +138,12 @@ impl AutomationService {
         variables: Variables<'_>,
     ) -> Result<Vec<RegisteredProfile>, AutomationError> {
         let stored = self.stored()?;
-        let shelf = Shelf {
+        let known = Shelf {
             stored: &stored,
             variables,
         };
         let read = stored.iter().map(|one| RegisteredProfile {
-            profile: shelf.read(one),
+            profile: known.read(one),
             stored: one.clone(),
         });
         Ok(read.collect())
@@ -160,12 +160,12 @@ impl AutomationService {
             return Ok(profile);
         }
         let stored = self.stored()?;
-        let shelf = Shelf {
+        let known = Shelf {
             stored: &stored,
             variables,
         };
         match stored.iter().find(|stored| stored.name == whole) {
-            Some(found) => Ok(shelf.read(found)?),
+            Some(found) => Ok(known.read(found)?),
             None => Err(not_found(name, &stored)),
         }
     }
@@ -195,11 +195,11 @@ impl AutomationService {
         // Variables cannot be asked in the unit of work: what was read is compared there with what is.
         loop {
             let before = self.stored()?;
-            let shelf = Shelf {
+            let known = Shelf {
                 stored: &before,
                 variables,
             };
-            let profile = shelf.read_text(text, source, &mut Vec::new())?;
+            let profile = known.read_text(text, source, &mut Vec::new())?;
             check_dependants(&before, &profile.name, text, source, variables)?;
             let (name, definition, place) =
                 (profile.name.clone(), text.to_owned(), source.to_owned());

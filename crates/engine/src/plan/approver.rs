@@ -55,7 +55,7 @@ impl<'a> PlanPerson<'a> {
         // What cannot be read now is asked again.
         self.engine
             .write(move |unit| plan_steps::take_answer(unit, plan, &subject))
-            .unwrap_or_else(|_: cleveragents_store::Error| None)
+            .unwrap_or(None::<plan_steps::PlanAnswer>)
     }
 }
 

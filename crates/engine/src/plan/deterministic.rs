@@ -31,7 +31,7 @@ pub(super) fn item(text: &str) -> Result<Item, String> {
     let mut pieces = text.split('`');
     let verb = pieces.next().unwrap_or_default().trim().to_lowercase();
     let quoted: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
-    let is_closed = text.matches('`').count() % 2 == 0;
+    let is_closed = text.matches('`').count().is_multiple_of(2);
     let call = |tool: &str, arguments: Value| {
         Ok(Item::Call(StepCall {
             tool: format!("builtin/{tool}"),

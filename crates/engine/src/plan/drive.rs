@@ -11,7 +11,8 @@ use cleveragents_actors::graph::{Argument, Graph, Limits, Node, NodeIndex, NodeK
 use cleveragents_actors::ports::FailureKind;
 use cleveragents_actors::{Actor, ActorKind, RunError};
 use cleveragents_domain::{
-    AutomationGate, Move, Plan, PlanPhase, PlanStage, REVERSION_LIMIT, RunState, StepCall, Waiting,
+    AutomationGate, Move, Plan, PlanPhase, PlanStage, REVERSION_LIMIT, RunId, RunState, StepCall,
+    Waiting,
 };
 use cleveragents_process::Cancel;
 use cleveragents_store::plans::Along;
@@ -42,7 +43,7 @@ pub(super) struct Drive<'a> {
 /// Why a run did not come to its end.
 pub(super) enum Stop {
     /// A person is needed.
-    Person(Waiting),
+    Person(Box<Waiting>),
     /// It was stopped.
     Cancelled,
     /// It failed.
@@ -186,10 +187,7 @@ impl Drive<'_> {
         let mut asking = plan.clone();
         // The guard asks whatever the threshold says.
         asking.made_with.profile.snapshot.thresholds =
-            cleveragents_domain::AutomationProfile::find_built_in("manual").map_or(
-                asking.made_with.profile.snapshot.thresholds.clone(),
-                |manual| manual.thresholds,
-            );
+            cleveragents_domain::Thresholds::asking_always();
         self.may(&asking, AutomationGate::SelectTool, "apply")
     }
 
@@ -300,27 +298,7 @@ impl Drive<'_> {
             let result = run.result.clone().unwrap_or_default();
             return Ok(Ok(result["output"].clone()));
         }
-        let (actor, bundle, hash) = match &task.who {
-            Who::Call(call) => (
-                Arc::new(of_call(call)),
-                json!({"call": call}),
-                String::new(),
-            ),
-            Who::Actor(name) => match &known {
-                Some(_) => {
-                    let bundle: Bundle =
-                        serde_json::from_value(service.definitions(id).map_err(PlanError::of)?)
-                            .map_err(|error| {
-                                Error::stored("the files of a run", error.to_string())
-                            })?;
-                    (self.world.bundled(&bundle)?, Value::Null, String::new())
-                }
-                None => {
-                    let found = self.world.actor(name)?;
-                    (found.actor, json!(found.bundle), found.hash)
-                }
-            },
-        };
+        let (actor, bundle, hash) = self.who(task, known.is_some().then_some(id))?;
         let profile = &plan.made_with.profile.snapshot;
         let decides = match task.phase {
             PlanPhase::Strategize => AutomationGate::EditCode,
@@ -395,6 +373,32 @@ impl Drive<'_> {
         }
     }
 
+    /// The actor of a task, its files and their hash. One that was begun goes on with the files it began with.
+    fn who(
+        &self,
+        task: &Task<'_>,
+        begun: Option<RunId>,
+    ) -> Result<(Arc<Actor>, Value, String), PlanError> {
+        let name = match &task.who {
+            Who::Call(call) => {
+                return Ok((
+                    Arc::new(of_call(call)),
+                    json!({"call": call}),
+                    String::new(),
+                ));
+            }
+            Who::Actor(name) => name,
+        };
+        let Some(run) = begun else {
+            let found = self.world.actor(name)?;
+            return Ok((found.actor, json!(found.bundle), found.hash));
+        };
+        let files = self.service.runs.definitions(run).map_err(PlanError::of)?;
+        let bundle: Bundle = serde_json::from_value(files)
+            .map_err(|error| Error::stored("the files of a run", error.to_string()))?;
+        Ok((self.world.bundled(&bundle)?, Value::Null, String::new()))
+    }
+
     /// What the runs of the plan took, written to its row.
     pub(super) fn count(&self, plan: &Plan) -> Result<Plan, PlanError> {
         let id = plan.id;
@@ -408,9 +412,11 @@ impl Drive<'_> {
 fn why_stopped(why: &RunError, open: Option<Waiting>) -> Stop {
     match why {
         RunError::Cancelled => Stop::Cancelled,
-        RunError::HumanNeeded { message, .. } => Stop::Person(open.unwrap_or(Waiting::Guidance {
-            reason: message.clone(),
-        })),
+        RunError::HumanNeeded { message, .. } => {
+            Stop::Person(Box::new(open.unwrap_or(Waiting::Guidance {
+                reason: message.clone(),
+            })))
+        }
         other => Stop::Failed {
             message: other.to_string(),
             code: cleveragents_domain::Diagnose::code(other)

@@ -270,8 +270,9 @@ impl Diagnose for PlanError {
             Self::Invariant { plan, .. }
             | Self::Stopped { plan, .. }
             | Self::ReversionLimit { plan, .. }
-            | Self::Rollback { plan, .. } => json!({"plan_id": plan}),
-            Self::NothingToApply(plan) | Self::NotFound(plan) => json!({"plan_id": plan}),
+            | Self::Rollback { plan, .. }
+            | Self::NothingToApply(plan)
+            | Self::NotFound(plan) => json!({"plan_id": plan}),
             Self::EmptyProject(project) => json!({"project": project}),
             Self::Strategy { line, .. } => json!({"line": line}),
             Self::Usage(_) => Value::Null,

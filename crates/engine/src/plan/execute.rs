@@ -267,7 +267,7 @@ impl Drive<'_> {
                 Err(Stop::Cancelled) => return Err(self.stopped(plan)?),
                 Err(Stop::Person(waiting)) => {
                     self.count(plan)?;
-                    return self.wait(plan, waiting);
+                    return self.wait(plan, *waiting);
                 }
                 Err(Stop::Failed {
                     message,

@@ -34,7 +34,7 @@ impl PathRule {
             .step_by(2)
             .map(str::to_owned)
             .collect();
-        let is_closed = text.matches('`').count() % 2 == 0;
+        let is_closed = text.matches('`').count().is_multiple_of(2);
         (forbids && changes && is_closed && !patterns.is_empty()).then_some(Self { patterns })
     }
 

@@ -145,21 +145,14 @@ impl PlanService {
             .ok_or(PlanError::NotFound(id))
     }
 
-    /// Makes a plan from an action. Nothing is done for it yet.
-    pub fn create(
+    /// The projects that a person names, and the profile that the first of them which has one asks for.
+    fn named_projects(
         &self,
-        request: &UseAction,
-        defaults: &PlanDefaults,
-        variables: Variables<'_>,
-    ) -> Result<Plan, PlanError> {
-        let action = self
-            .actions
-            .available(&request.action, variables)
-            .map_err(PlanError::of)?;
-        let values = action.resolve(&request.arguments).map_err(PlanError::of)?;
+        named: &[String],
+    ) -> Result<(Vec<PlanProject>, Option<String>), PlanError> {
         let mut projects: Vec<PlanProject> = Vec::new();
         let mut of_projects = None;
-        for reference in &request.projects {
+        for reference in named {
             let (project, links) = self.projects.view(reference).map_err(PlanError::of)?;
             if links.is_empty() {
                 return Err(PlanError::EmptyProject(project.name.to_string()));
@@ -173,7 +166,7 @@ impl PlanService {
                     project.name
                 )));
             }
-            of_projects = of_projects.or(project.rules.automation_profile.clone());
+            of_projects = of_projects.or_else(|| project.rules.automation_profile.clone());
             projects.push(PlanProject {
                 name: project.name.to_string(),
                 alias: project.name.name().to_owned(),
@@ -185,6 +178,22 @@ impl PlanService {
                 "a plan needs a project to work on".to_owned(),
             ));
         }
+        Ok((projects, of_projects))
+    }
+
+    /// Makes a plan from an action. Nothing is done for it yet.
+    pub fn create(
+        &self,
+        request: &UseAction,
+        defaults: &PlanDefaults,
+        variables: Variables<'_>,
+    ) -> Result<Plan, PlanError> {
+        let action = self
+            .actions
+            .available(&request.action, variables)
+            .map_err(PlanError::of)?;
+        let values = action.resolve(&request.arguments).map_err(PlanError::of)?;
+        let (projects, of_projects) = self.named_projects(&request.projects)?;
         let (name, source) = match (&request.profile, &action.automation_profile, of_projects) {
             (Some(name), ..) => (name.clone(), "CLI flag"),
             (None, Some(name), _) => (name.clone(), "action"),
@@ -436,7 +445,7 @@ impl PlanService {
             (_, true, _) => "approved",
             (_, false, _) => "rejected",
         };
-        let decision = self.said(&plan, &waiting.sentence(), verdict, text);
+        let decision = Self::said(&plan, &waiting.sentence(), verdict, text);
         let (text, person) = (text.map(str::to_owned), person.to_owned());
         self.engine.write(move |unit| {
             // Of two answers the second finds nothing to answer.
@@ -463,7 +472,6 @@ impl PlanService {
 
     /// A decision that tells what a person said; nothing before there is a root for it.
     pub(super) fn said(
-        &self,
         plan: &Plan,
         question: &str,
         chosen: &str,
@@ -496,7 +504,7 @@ impl PlanService {
         if guidance.is_empty() {
             return Err(PlanError::Usage("the guidance is empty".to_owned()));
         }
-        let Some(decision) = self.said(&plan, "How shall the plan go on?", guidance, None) else {
+        let Some(decision) = Self::said(&plan, "How shall the plan go on?", guidance, None) else {
             return Err(PlanError::NotReady {
                 plan: id,
                 stage: plan.stage,
@@ -531,7 +539,7 @@ impl PlanService {
                 hint: format!("go back to it with `agents plan revert {id}`"),
             });
         }
-        let Some(decision) = self.said(&plan, "Which strategy?", "the strategy was edited", None)
+        let Some(decision) = Self::said(&plan, "Which strategy?", "the strategy was edited", None)
         else {
             return Err(PlanError::NotFound(id));
         };

@@ -1,6 +1,8 @@
 //! Strategize: checks that a plan can begin, records what holds for it, has it thought out, and stores what
 //! was decided.
 
+use std::fmt::Write as _;
+
 use cleveragents_domain::{
     ContentHash, ContextSnapshot, DecisionId, DecisionType, EventKind, Move, NewDecision, NewEvent,
     Plan, PlanId, PlanPhase, PlanStage, PlanStep, PlanStrategy, Reconciled, RunState, SandboxState,
@@ -65,7 +67,7 @@ impl PlanService {
                 "\n# Invariants\n\nThey hold whatever else is said, and no step may break one:\n",
             );
             for invariant in &reconciled.effective {
-                text.push_str(&format!("- {}\n", invariant.text));
+                let _written = writeln!(text, "- {}", invariant.text);
             }
         }
         if plan.made_with.read_only {
@@ -79,7 +81,7 @@ impl PlanService {
         &self,
         plan: &Plan,
         world: &dyn super::world::PlanWorld,
-    ) -> Result<Vec<String>, PlanError> {
+    ) -> Vec<String> {
         let mut failed = Vec::new();
         if plan.made_with.action.is_none() {
             failed.push("it has no action".to_owned());
@@ -128,7 +130,7 @@ impl PlanService {
         {
             failed.push("its budget is spent".to_owned());
         }
-        Ok(failed)
+        failed
     }
 
     /// The sandbox of a plan, made when it is not there, with nobody else in it.
@@ -249,7 +251,7 @@ impl Drive<'_> {
             Err(stop) => return self.halt(&plan, Move::FailStrategize, stop),
         }
         let snapshot = self.snapshot(&plan, &key)?;
-        let all = self.decisions(root, &told, &strategy, &snapshot);
+        let all = Self::decisions(root, &told, &strategy, &snapshot);
         let id = plan.id;
         let stored = strategy.clone();
         let summary = strategy.summary.clone();
@@ -305,9 +307,9 @@ impl Drive<'_> {
              {\"violations\": [{\"invariant\": …, \"reason\": …}]}, an empty list when it breaks none.\n\nInvariants:\n"
             .to_owned();
         for invariant in &reconciled.effective {
-            text.push_str(&format!("- {}\n", invariant.text));
+            let _written = writeln!(text, "- {}", invariant.text);
         }
-        text.push_str(&format!("\n{}", strategy.to_markdown()));
+        let _written = write!(text, "\n{}", strategy.to_markdown());
         let mut input = Map::new();
         input.insert("input".to_owned(), text.into());
         let key = format!("invariants/{}", plan.attempt);
@@ -328,7 +330,7 @@ impl Drive<'_> {
 
     /// From queued to processing, with everything that is known beforehand, in one step.
     fn begin(&self, plan: &Plan) -> Result<Plan, PlanError> {
-        let failed = self.service.preflight(plan, self.world)?;
+        let failed = self.service.preflight(plan, self.world);
         if !failed.is_empty() {
             return Err(PlanError::Preflight {
                 plan: plan.id,
@@ -496,19 +498,20 @@ impl Drive<'_> {
             text.push_str("\nValues that were given:\n");
             for name in &plan.made_with.arguments_order {
                 let value = &plan.made_with.arguments[name];
-                text.push_str(&format!("- {name}: {value}\n"));
+                let _written = writeln!(text, "- {name}: {value}");
             }
         }
         let attached = self.service.validations_in_effect(plan)?;
         if !attached.is_empty() {
             text.push_str("\nThese validations run at the end, and required ones must pass:\n");
             for one in &attached {
-                text.push_str(&format!(
-                    "- {} ({}): {}\n",
+                let _written = writeln!(
+                    text,
+                    "- {} ({}): {}",
                     one.validation.name,
                     one.validation.mode.as_str(),
                     one.validation.description
-                ));
+                );
             }
         }
         let (said, results) = self.engine().read(|reader| {
@@ -520,7 +523,7 @@ impl Drive<'_> {
         if !said.is_empty() {
             text.push_str("\nThe person said:\n");
             for one in &said {
-                text.push_str(&format!("- {}\n", one.text));
+                let _written = writeln!(text, "- {}", one.text);
             }
         }
         if plan.attempt > 1 {
@@ -529,13 +532,14 @@ impl Drive<'_> {
                 text.push_str(&strategy.to_markdown());
             }
             if let Some(message) = plan.error.as_ref().and_then(|error| error.get("message")) {
-                text.push_str(&format!("\nWhat went wrong: {message}\n"));
+                let _written = writeln!(text, "\nWhat went wrong: {message}");
             }
             for result in results.iter().filter(|result| !result.result.passed) {
-                text.push_str(&format!(
-                    "\nThe validation `{}` failed: {}\n",
+                let _written = writeln!(
+                    text,
+                    "\nThe validation `{}` failed: {}",
                     result.result.validation, result.result.message
-                ));
+                );
             }
         }
         Ok(text)
@@ -543,7 +547,6 @@ impl Drive<'_> {
 
     /// The decisions of a strategy: the way, the choices, the steps.
     fn decisions(
-        &self,
         root: DecisionId,
         told: &Told,
         strategy: &PlanStrategy,
@@ -702,7 +705,7 @@ impl Drive<'_> {
     pub(super) fn halt(&self, plan: &Plan, way: Move, stop: Stop) -> Result<Plan, PlanError> {
         self.count(plan)?;
         match stop {
-            Stop::Person(waiting) => self.wait(plan, waiting),
+            Stop::Person(waiting) => self.wait(plan, *waiting),
             Stop::Cancelled => Err(self.stopped(plan)?),
             Stop::Failed {
                 message,

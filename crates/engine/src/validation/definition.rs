@@ -72,7 +72,7 @@ impl CommandCheck {
     pub(crate) fn shell(command: String) -> Self {
         Self {
             command: CommandLine::Shell(command),
-            timeout: Duration::from_secs(600),
+            timeout: Duration::from_mins(10),
             network: false,
             environment: BTreeMap::new(),
             working_directory: None,

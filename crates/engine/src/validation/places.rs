@@ -34,9 +34,10 @@ fn found(captures: &Captures<'_>) -> Found {
             .strip_suffix('}')
             .filter(|inner| inner.starts_with('{') && inner.ends_with('}'))
         {
-            return match inner.starts_with("{{") {
-                true => Found::Text(whole.to_owned()),
-                false => Found::Place(canonical(name)),
+            return if inner.starts_with("{{") {
+                Found::Text(whole.to_owned())
+            } else {
+                Found::Place(canonical(name))
             };
         }
         return Found::Text(whole.to_owned());

@@ -117,7 +117,7 @@ impl ValidationRunner {
             part: Some(part.to_owned()),
             cancel,
         };
-        self.look(&in_effect.validation, &in_effect.arguments, &place, wrapped)
+        Self::look(&in_effect.validation, &in_effect.arguments, &place, wrapped)
     }
 
     /// Judges a sandbox by hand: its only part, or the folder of all.
@@ -134,11 +134,10 @@ impl ValidationRunner {
             part: None,
             cancel,
         };
-        self.look(validation, arguments, &place, wrapped)
+        Self::look(validation, arguments, &place, wrapped)
     }
 
     fn look(
-        self,
         validation: &Validation,
         arguments: &BTreeMap<String, String>,
         ground: &Ground<'_>,

@@ -1,5 +1,7 @@
 //! `agents do`: from words to a plan, in the folder one is in.
 
+use std::fmt::Write as _;
+
 use std::path::PathBuf;
 
 use cleveragents_domain::{Code, Plan, PlanPhase, PlanStage, ProjectRules, Waiting};
@@ -191,7 +193,7 @@ fn action(desk: &Desk<'_>, arguments: &Do) -> Result<String, CommandError> {
     );
     let mut done = format!("- {task}\n");
     for command in &arguments.check {
-        done.push_str(&format!("- check `{command}`\n"));
+        let _written = write!(done, "- check `{command}`\n");
     }
     // Braces and `$` in a person's words are no places and no variables.
     let plain = |text: &str| {

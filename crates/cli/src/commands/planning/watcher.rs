@@ -1,6 +1,8 @@
 //! What people see of a plan while it is driven: a line for each thing that is over, and below it what goes
 //! on, with what it took so far.
 
+use std::fmt::Write as _;
+
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -92,7 +94,7 @@ impl Watcher {
             let done = state.number.saturating_sub(1);
             let full = (done * 10).checked_div(state.count).unwrap_or(0);
             let bar = format!("{}{}", "█".repeat(full), "░".repeat(10 - full.min(10)));
-            line.push_str(&format!(" {bar} {}/{}", state.number, state.count));
+            let _written = write!(line, " {bar} {}/{}", state.number, state.count);
         }
         for part in [&state.step, &state.took] {
             if !part.is_empty() {
