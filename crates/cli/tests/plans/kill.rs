@@ -45,12 +45,9 @@ fn calls(world: &World, plan: &str) -> Vec<Vec<String>> {
 
 /// Starts a command and kills it; whether it was still at work.
 fn kill_after(world: &World, arguments: &[&str], wait: Duration) -> bool {
-    let mut child = world.start(arguments);
+    let child = world.start(arguments);
     std::thread::sleep(wait);
-    let was_running = child.try_wait().expect("a child").is_none();
-    child.kill().expect("a program that is not reaped");
-    child.wait().expect("a killed program is reaped");
-    was_running
+    child.kill()
 }
 
 /// A random instant of something that takes so long.
@@ -249,27 +246,25 @@ fn a_rollback_and_a_redo_killed_at_any_instant_are_ended_by_the_next() {
     assert_eq!(short.steps.len(), 10, "{short:?}");
     world.agents.data(&forward);
     assert_eq!(came(&world, &plan), whole);
+    let last = || {
+        let states = world.ask("SELECT state FROM plan_rollbacks ORDER BY number DESC LIMIT 1");
+        states[0][0].clone()
+    };
     let mut dice = Dice::default();
     for round in 0..proof_size(3, 20) {
         let wait = instant(took, &mut dice);
         let here = format!("round {round}, killed after {wait:?} of {took:?}");
         kill_after(&world, &back, wait);
-        // Whatever was begun is ended by the next: it is back after this, once.
-        if world
-            .run(&["plan", "rollback", &plan, &target, "--preview"])
-            .code
-            != Some(0)
-        {
-            panic!("{here}: no preview");
-        }
-        if came(&world, &plan) == whole {
+        // What was cut off is ended by the next, and is not done twice.
+        if last() != "done" {
             world.agents.data(&back);
         }
         assert_eq!(came(&world, &plan), short, "{here}");
         let wait = instant(took, &mut dice);
         kill_after(&world, &forward, wait);
-        let answer = world.run(&forward);
-        assert!(matches!(answer.code, Some(0 | 4)), "{here}: {answer:?}");
+        if last() != "redone" {
+            world.agents.data(&forward);
+        }
         assert_eq!(came(&world, &plan), whole, "{here}, then after {wait:?}");
         assert_eq!(world.stage(&plan), "execute/complete", "{here}");
     }
