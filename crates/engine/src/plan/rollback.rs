@@ -4,7 +4,8 @@
 //! files through the history of the sandbox is one that can be gone again.
 
 use cleveragents_domain::{
-    Checkpoint, CheckpointReason, DecisionType, Move, Plan, PlanId, PlanPhase, PlanStage, Waiting,
+    Checkpoint, CheckpointReason, DecisionType, Move, Plan, PlanId, PlanPhase, PlanStage,
+    StepRecord, Waiting,
 };
 use cleveragents_store::plan_steps::{Rollback, RollbackState, Undone};
 use cleveragents_store::plans::Along;
@@ -95,19 +96,14 @@ impl PlanService {
     /// Takes a plan back to a checkpoint of its sandbox.
     pub fn rollback(&self, id: PlanId, checkpoint: &str) -> Result<PlanRolledBack, PlanError> {
         let lease = self.take(id)?;
-        let cut_off = self.cut_off(id)?;
-        let ended = self.finish_rollback(id, &lease)?;
+        self.finish_rollback(id, &lease)?;
         let plan = self.get(id)?;
-        let open = self.sandbox_of(&plan, "back")?;
+        let mut open = self.sandbox_of(&plan, "back")?;
         let chosen = self.chosen(&open, checkpoint)?;
-        drop(open);
-        // The one that is asked for was cut off, and is ended now. A second one would have nothing to take
-        // back, and be all that a redo finds.
-        if let (Some(cut_off), Some(ended)) = (cut_off, ended)
-            && (cut_off.state, cut_off.checkpoint) == (RollbackState::Begun, chosen.number.0)
-        {
-            return Ok(ended);
+        if let Some(already) = self.is_back(&plan, &mut open, &chosen)? {
+            return Ok(already);
         }
+        drop(open);
         let before = json!({
             "stage": plan.stage, "position": chosen.position,
             "moment": chosen.created_at.as_micros(), "label": chosen.label,
@@ -119,6 +115,42 @@ impl PlanService {
             plan_steps::begin_rollback(unit, id, number, &before)
         })?;
         self.finish_rollback(id, &lease)?.ok_or_else(|| over(&plan))
+    }
+
+    /// The last rollback, when it led to this checkpoint and nothing happened since. A second one would have
+    /// nothing to take back, and be all that a redo finds.
+    fn is_back(
+        &self,
+        plan: &Plan,
+        open: &mut OpenSandbox,
+        chosen: &Checkpoint,
+    ) -> Result<Option<PlanRolledBack>, PlanError> {
+        let (all, steps) = self.engine.read(|reader| {
+            Ok::<_, cleveragents_store::Error>((
+                plan_steps::rollbacks(reader, plan.id)?,
+                plan_steps::of_plan(reader, plan.id)?,
+            ))
+        })?;
+        let Some(last) = all
+            .last()
+            .filter(|last| (last.state, last.checkpoint) == (RollbackState::Done, chosen.number.0))
+        else {
+            return Ok(None);
+        };
+        let target = RollbackTarget::Checkpoint(chosen.number.to_string());
+        let preview = self.sandboxes.rollback_preview(open, &target)?;
+        if !preview.changes.is_empty() || went_on(&steps, last) {
+            return Ok(None);
+        }
+        let report = last.report.clone().unwrap_or_default();
+        let paths = serde_json::from_value(report["paths"].clone());
+        let undone = serde_json::from_value(report["undone"].clone());
+        Ok(Some(PlanRolledBack {
+            plan: plan.clone(),
+            checkpoint: chosen.clone(),
+            paths: paths.unwrap_or_default(),
+            undone: undone.unwrap_or_default(),
+        }))
     }
 
     /// Takes the last rollback back.
@@ -149,10 +181,7 @@ impl PlanService {
             return Err(refused("it was not taken back"));
         };
         let steps = self.engine.read(|reader| plan_steps::of_plan(reader, id))?;
-        if steps
-            .iter()
-            .any(|step| step.undone_by.is_none() && step.started_at > last.created_at)
-        {
+        if went_on(&steps, last) {
             return Err(refused("it went another way since it was taken back"));
         }
         let (number, fence) = (last.number, (lease.subject().clone(), lease.token()));
@@ -306,6 +335,12 @@ impl PlanService {
             undone,
         })
     }
+}
+
+/// Whether steps were done after a rollback.
+fn went_on(steps: &[StepRecord], rollback: &Rollback) -> bool {
+    let mut holding = steps.iter().filter(|step| step.undone_by.is_none());
+    holding.any(|step| step.started_at > rollback.created_at)
 }
 
 /// The state before the way that the files went back for a rollback, while they are back.
