@@ -99,7 +99,11 @@ fn definitions() {
     );
     let create = ["action", "create", "--config", &action];
     all_or_nothing(&world, &["definitions"], &create);
-    all_or_nothing(&world, &["definitions"], &["action", "archive", "local/a"]);
+    all_or_nothing(
+        &world,
+        &["definitions"],
+        &["action", "archive", "local/a", "--yes"],
+    );
     let profile = world.file("p.yaml", "name: local/careful\nextends: supervised\n");
     let add = ["automation-profile", "add", "--config", &profile];
     all_or_nothing(&world, &["definitions"], &add);
@@ -328,7 +332,7 @@ fn taking_back_and_forward() {
         }
         let tree = world.tree(&plan);
         assert!(!tree.contains_key("log.txt"), "{here}: {tree:?}");
-        for table in ["plan_rollbacks", "plan_steps", "plans", "change_entries"] {
+        for table in ["change_entries", "plan_rollbacks", "plan_steps", "plans"] {
             let here = format!("redo with {table} broken");
             break_table(&world, table, "");
             let answer = world.run(&forward);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cleveragents_testkit::{Answer, Gate};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use super::world::{World, error, git};
 
@@ -85,7 +85,7 @@ fn assert_busy(answer: &Answer, owner: u32) {
 fn one_terminal_works_and_the_others_are_told_who() {
     let world = World::new();
     let plan = waiting_plan(&world);
-    let first = world.start(&["plan", "execute", &plan]);
+    let mut first = world.start(&["plan", "execute", &plan]);
     let owner = first.id();
     let folder = wait_for_work(&world, &plan);
     let before = rows(&world);
@@ -101,8 +101,8 @@ fn one_terminal_works_and_the_others_are_told_who() {
     assert_eq!(early.code, Some(4), "{early:?}");
     assert_eq!(rows(&world), before, "the others changed something");
     std::fs::write(folder.join("go"), "").expect("a file");
-    let output = first.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "{output:?}");
+    let answer = first.answer();
+    assert_eq!(answer.code, Some(0), "{answer:?}");
     let tree = world.tree(&plan);
     assert_eq!(tree["late.txt"], "late\n");
     assert_eq!(tree["two.txt"], "two\n");
@@ -177,7 +177,7 @@ fn cancelling_stops_the_terminal_that_works_with_all_it_started() {
     let told = world
         .agents
         .data(&["plan", "cancel", &plan, "--reason", "enough"]);
-    let answer = Answer::of(&first.wait_with_output().expect("it ends"));
+    let answer = first.answer();
     assert_ne!(answer.code, Some(0), "{told} {answer:?}");
     assert_eq!(working_in(&folder), Vec::<PathBuf>::new());
     assert_eq!(world.stage(&plan), "execute/cancelled");
@@ -190,11 +190,10 @@ fn cancelling_stops_the_terminal_that_works_with_all_it_started() {
 fn ctrl_c_leaves_a_plan_that_can_be_gone_on_with() {
     let world = World::new();
     let plan = waiting_plan(&world);
-    let first = world.start(&["plan", "execute", &plan]);
+    let mut first = world.start(&["plan", "execute", &plan]);
     let folder = wait_for_work(&world, &plan);
-    let process = Pid::from_raw(i32::try_from(first.id()).expect("a number")).expect("a process");
-    kill_process(process, Signal::INT).expect("a signal");
-    let answer = Answer::of(&first.wait_with_output().expect("it ends"));
+    first.signal(Signal::INT);
+    let answer = first.answer();
     assert_ne!(answer.code, Some(0), "{answer:?}");
     assert_eq!(working_in(&folder), Vec::<PathBuf>::new());
     assert_eq!(world.stage(&plan), "execute/processing");

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::process::Child;
 
 use cleveragents_testkit::{Answer, Gate};
+use rustix::process::Signal;
 
-use super::world::World;
+use super::world::{Running, World};
 
 const ACTION: &str = "
 name: local/named
@@ -64,7 +65,7 @@ fn assert_apart(world: &World, plans: &BTreeMap<String, String>) {
 }
 
 /// A worker of the test, once it is there: so none is begun for plans that are queued.
-fn worker(world: &World, more: &[&str]) -> Child {
+fn worker(world: &World, more: &[&str]) -> Running {
     let child = world.start(&[&["worker"], more].concat());
     world.wait_until("a worker", || {
         let held = world
@@ -83,28 +84,22 @@ fn queue(world: &World, plans: &BTreeMap<String, String>) {
     }
 }
 
-fn queued(world: &World) -> usize {
+/// How many plans are carried out.
+fn carried_out(world: &World) -> usize {
     world
-        .ask("SELECT plan_id FROM plans WHERE queued_for IS NOT NULL")
+        .ask("SELECT plan_id FROM plans WHERE stage = 'execute/complete'")
         .len()
-}
-
-/// Ends a worker as its terminal would, and gives what it said.
-fn end(child: Child) -> Answer {
-    use rustix::process::{Pid, Signal, kill_process};
-    let process = Pid::from_raw(i32::try_from(child.id()).expect("a number")).expect("a process");
-    kill_process(process, Signal::TERM).expect("a signal");
-    Answer::of(&child.wait_with_output().expect("it ends"))
 }
 
 #[test]
 fn sixteen_plans_in_one_worker() {
     let world = World::new();
     let plans = plans(&world, 16);
-    let child = worker(&world, &["--concurrency", "16"]);
+    let mut child = worker(&world, &["--concurrency", "16"]);
     queue(&world, &plans);
-    world.wait_until("all plans", || queued(&world) == 0);
-    let answer = end(child);
+    world.wait_until("all plans", || carried_out(&world) == plans.len());
+    child.signal(Signal::TERM);
+    let answer = child.answer();
     assert_eq!(answer.code, Some(0), "{answer:?}");
     let tally = answer.json()["data"].clone();
     assert_eq!(
@@ -141,15 +136,14 @@ fn eight_processes_each_with_a_plan() {
 fn the_plans_of_a_dead_worker_are_taken_over() {
     let world = World::new();
     let plans = plans(&world, 3);
-    let mut first = worker(&world, &["--concurrency", "2"]);
+    let first = worker(&world, &["--concurrency", "2"]);
     queue(&world, &plans);
     world.wait_until("a plan at work", || {
         let begun = world
             .ask("SELECT count(*) FROM plan_steps WHERE path LIKE 'step/%' AND state = 'done'");
         begun[0][0] != "0"
     });
-    first.kill().expect("a program that is not reaped");
-    first.wait().expect("a killed program is reaped");
+    first.kill();
     let answer = world.run(&["worker", "--until-idle", "--concurrency", "3"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     // A call that was cut off waits for a person; the others are through.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use cleveragents_testkit::{Agents, Answer, TestDatabase};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// How many steps the long plans have: four of them a round.
@@ -160,12 +161,13 @@ impl World {
     }
 
     /// Starts the program and does not wait for it.
-    pub(crate) fn start(&self, arguments: &[&str]) -> Child {
-        self.agents
+    pub(crate) fn start(&self, arguments: &[&str]) -> Running {
+        let child = self
+            .agents
             .command([&["--format", "json"], arguments].concat())
-            .stdin(Stdio::null())
             .spawn()
-            .expect("the program starts")
+            .expect("the program starts");
+        Running(Some(child))
     }
 
     /// Asks the database.
@@ -201,6 +203,50 @@ impl World {
                 "waited for: {what}"
             );
             std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The program at work. It does not outlive a test that fails.
+pub(crate) struct Running(Option<Child>);
+
+impl Running {
+    fn child(&mut self) -> &mut Child {
+        self.0.as_mut().expect("it was not waited for")
+    }
+
+    pub(crate) fn id(&mut self) -> u32 {
+        self.child().id()
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&mut self, signal: Signal) {
+        let number = i32::try_from(self.id()).expect("a number");
+        let process = Pid::from_raw(number).expect("a process");
+        kill_process(process, signal).expect("a process that is not reaped");
+    }
+
+    /// Kills it; whether it was still at work.
+    pub(crate) fn kill(mut self) -> bool {
+        let child = self.child();
+        let was_running = child.try_wait().expect("a child").is_none();
+        child.kill().expect("a program that is not reaped");
+        child.wait().expect("a killed program is reaped");
+        was_running
+    }
+
+    /// Waits for its end.
+    pub(crate) fn answer(mut self) -> Answer {
+        let child = self.0.take().expect("it was not waited for");
+        Answer::of(&child.wait_with_output().expect("it ends"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _unless_gone = child.kill();
+            let _reaped = child.wait();
         }
     }
 }

@@ -133,6 +133,14 @@ impl Drive<'_> {
             Ok(open) => open,
             Err(error @ (SandboxError::NotFound(_) | SandboxError::NotReady { .. })) => {
                 let plan = self.processing(plan)?;
+                // An attempt may have failed only after its turning point: then it is applied.
+                let settled = self.service.settle_apply(&plan, sandbox, self.lease);
+                if let Ok(settled) = settled
+                    && settled.stage == PlanStage::ApplyApplied
+                {
+                    self.watcher.stage(&settled);
+                    return Ok(done(settled));
+                }
                 let message = format!("its sandbox cannot be used: {error}");
                 return self
                     .fail(&plan, Move::FailApply, "resource", &message, Value::Null)

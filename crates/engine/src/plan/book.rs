@@ -23,7 +23,7 @@ use cleveragents_store::validations::StoredResult;
 use cleveragents_store::{Engine, decisions, events, invocations, plan_steps, plans, validations};
 
 use crate::lease::LeaseService;
-use crate::sandbox::{SandboxService, SandboxView};
+use crate::sandbox::{SandboxError, SandboxService, SandboxView};
 
 pub(super) use changes::counted;
 pub use changes::{ChangeStatus, FileChange, Hunk, PlanChanges};
@@ -347,7 +347,12 @@ impl PlanBook {
     /// The sandbox of a plan, once it has one.
     pub fn sandbox(&self, plan: &Plan) -> Result<Option<SandboxView>, BookError> {
         match &plan.sandbox {
-            Some(name) => Ok(Some(self.sandboxes.find(name)?)),
+            Some(name) => match self.sandboxes.find(name) {
+                Ok(view) => Ok(Some(view)),
+                // It is named when the plan is thought out, and made when it is carried out.
+                Err(SandboxError::NotFound(_)) => Ok(None),
+                Err(error) => Err(error.into()),
+            },
             None => Ok(None),
         }
     }

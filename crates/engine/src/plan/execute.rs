@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use cleveragents_domain::{
     AutomationGate, DecisionType, InvocationOutcome, Move, NewDecision, Plan, PlanPhase, PlanStage,
     PlanStep, PlanStrategy, REVERSION_LIMIT, StepCall, StepRecord, StepState, ToolInvocation,
-    ValidationMode,
+    ValidationMode, Waiting,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
 use cleveragents_store::plans::Along;
@@ -102,7 +102,13 @@ impl Drive<'_> {
         }
     }
 
-    pub(super) fn has_open_guidance(&self, plan: &Plan) -> Result<bool, PlanError> {
+    /// Whether everything is done but what a person has to allow: then there is nothing to execute.
+    pub(super) fn only_waits_to_be_applied(&self, plan: &Plan) -> Result<bool, PlanError> {
+        let waits = matches!(&plan.waiting, Some(Waiting::Gate { opens, .. }) if opens == "apply");
+        Ok(waits && plan.stage == PlanStage::ExecuteComplete && !self.has_open_guidance(plan)?)
+    }
+
+    fn has_open_guidance(&self, plan: &Plan) -> Result<bool, PlanError> {
         let said = self
             .engine()
             .read(|reader| plan_steps::guidance(reader, plan.id))?;

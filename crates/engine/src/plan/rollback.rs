@@ -4,7 +4,8 @@
 //! files through the history of the sandbox is one that can be gone again.
 
 use cleveragents_domain::{
-    Checkpoint, DecisionType, Move, Plan, PlanId, PlanPhase, PlanStage, Waiting,
+    Checkpoint, CheckpointReason, DecisionType, Move, Plan, PlanId, PlanPhase, PlanStage,
+    StepRecord, Waiting,
 };
 use cleveragents_store::plan_steps::{Rollback, RollbackState, Undone};
 use cleveragents_store::plans::Along;
@@ -97,8 +98,11 @@ impl PlanService {
         let lease = self.take(id)?;
         self.finish_rollback(id, &lease)?;
         let plan = self.get(id)?;
-        let open = self.sandbox_of(&plan, "back")?;
+        let mut open = self.sandbox_of(&plan, "back")?;
         let chosen = self.chosen(&open, checkpoint)?;
+        if let Some(already) = self.is_back(&plan, &mut open, &chosen)? {
+            return Ok(already);
+        }
         drop(open);
         let before = json!({
             "stage": plan.stage, "position": chosen.position,
@@ -113,10 +117,52 @@ impl PlanService {
         self.finish_rollback(id, &lease)?.ok_or_else(|| over(&plan))
     }
 
+    /// The last rollback, when it led to this checkpoint and nothing happened since. A second one would have
+    /// nothing to take back, and be all that a redo finds.
+    fn is_back(
+        &self,
+        plan: &Plan,
+        open: &mut OpenSandbox,
+        chosen: &Checkpoint,
+    ) -> Result<Option<PlanRolledBack>, PlanError> {
+        let (all, steps) = self.engine.read(|reader| {
+            Ok::<_, cleveragents_store::Error>((
+                plan_steps::rollbacks(reader, plan.id)?,
+                plan_steps::of_plan(reader, plan.id)?,
+            ))
+        })?;
+        let Some(last) = all
+            .last()
+            .filter(|last| (last.state, last.checkpoint) == (RollbackState::Done, chosen.number.0))
+        else {
+            return Ok(None);
+        };
+        let target = RollbackTarget::Checkpoint(chosen.number.to_string());
+        let preview = self.sandboxes.rollback_preview(open, &target)?;
+        if !preview.changes.is_empty() || went_on(&steps, last) {
+            return Ok(None);
+        }
+        let report = last.report.clone().unwrap_or_default();
+        let paths = serde_json::from_value(report["paths"].clone());
+        let undone = serde_json::from_value(report["undone"].clone());
+        Ok(Some(PlanRolledBack {
+            plan: plan.clone(),
+            checkpoint: chosen.clone(),
+            paths: paths.unwrap_or_default(),
+            undone: undone.unwrap_or_default(),
+        }))
+    }
+
     /// Takes the last rollback back.
     pub fn redo(&self, id: PlanId) -> Result<PlanRolledBack, PlanError> {
         let lease = self.take(id)?;
-        self.finish_rollback(id, &lease)?;
+        let cut_off = self.cut_off(id)?;
+        let ended = self.finish_rollback(id, &lease)?;
+        if let (Some(cut_off), Some(ended)) = (cut_off, ended)
+            && cut_off.state == RollbackState::Redoing
+        {
+            return Ok(ended);
+        }
         let plan = self.get(id)?;
         let refused = |reason: &str| PlanError::Rollback {
             plan: id,
@@ -135,10 +181,7 @@ impl PlanService {
             return Err(refused("it was not taken back"));
         };
         let steps = self.engine.read(|reader| plan_steps::of_plan(reader, id))?;
-        if steps
-            .iter()
-            .any(|step| step.undone_by.is_none() && step.started_at > last.created_at)
-        {
+        if went_on(&steps, last) {
             return Err(refused("it went another way since it was taken back"));
         }
         let (number, fence) = (last.number, (lease.subject().clone(), lease.token()));
@@ -149,19 +192,23 @@ impl PlanService {
         self.finish_rollback(id, &lease)?.ok_or_else(|| over(&plan))
     }
 
+    /// The rollback or redo that was begun and not ended.
+    fn cut_off(&self, id: PlanId) -> Result<Option<Rollback>, PlanError> {
+        let all = self
+            .engine
+            .read(|reader| plan_steps::rollbacks(reader, id))?;
+        Ok(all
+            .into_iter()
+            .find(|one| matches!(one.state, RollbackState::Begun | RollbackState::Redoing)))
+    }
+
     /// Ends a rollback or redo that was begun, by this process or one that died.
     pub(super) fn finish_rollback(
         &self,
         id: PlanId,
         lease: &HeldLease,
     ) -> Result<Option<PlanRolledBack>, PlanError> {
-        let all = self
-            .engine
-            .read(|reader| plan_steps::rollbacks(reader, id))?;
-        let open = all
-            .into_iter()
-            .find(|one| matches!(one.state, RollbackState::Begun | RollbackState::Redoing));
-        let Some(rollback) = open else {
+        let Some(rollback) = self.cut_off(id)? else {
             return Ok(None);
         };
         let plan = self.get(id)?;
@@ -178,14 +225,32 @@ impl PlanService {
         lease: &HeldLease,
     ) -> Result<PlanRolledBack, PlanError> {
         let mut open = self.sandbox_of(plan, "back")?;
-        let target = RollbackTarget::Checkpoint(rollback.checkpoint.to_string());
-        let back = self.sandboxes.rollback(&mut open, &target)?;
-        let changed = paths(&back.changes);
+        let checkpoint = self
+            .sandboxes
+            .checkpoint_named(&open, &rollback.checkpoint.to_string())?;
+        let changed = match way_of(&open, rollback) {
+            // Whoever was cut off had the files back already. Going again would hide the way forward.
+            Some(before) => {
+                let net = self.sandboxes.net(&open, before.position)?;
+                let parts = net.parts.iter();
+                parts
+                    .flat_map(|part| {
+                        let alias = &part.member.alias;
+                        let changes = part.changes.iter();
+                        changes.map(move |change| format!("{alias}/{}", change.path))
+                    })
+                    .collect()
+            }
+            None => {
+                let target = RollbackTarget::Checkpoint(rollback.checkpoint.to_string());
+                paths(&self.sandboxes.rollback(&mut open, &target)?.changes)
+            }
+        };
         let (id, number) = (plan.id, rollback.number);
         let position = rollback.before["position"].as_u64().unwrap_or_default();
         let moment = rollback.before["moment"].as_i64().unwrap_or_default();
         let moment = cleveragents_domain::Timestamp::from_micros(moment);
-        let label = back.checkpoint.label.clone();
+        let label = checkpoint.label.clone();
         let decision = plan.decision_root.map(|root| {
             decided(
                 root,
@@ -223,7 +288,7 @@ impl PlanService {
         })?;
         Ok(PlanRolledBack {
             plan: self.get(id)?,
-            checkpoint: back.checkpoint,
+            checkpoint,
             paths: changed,
             undone,
         })
@@ -236,11 +301,10 @@ impl PlanService {
         lease: &HeldLease,
     ) -> Result<PlanRolledBack, PlanError> {
         let mut open = self.sandbox_of(plan, "forward again")?;
-        // One that was cut off after the files were forward again finds nothing to redo.
-        let forward = match self.sandboxes.redo(&mut open) {
-            Ok(forward) => Some(forward),
-            Err(crate::sandbox::SandboxError::NothingToRedo(_)) => None,
-            Err(error) => return Err(error.into()),
+        // One that was cut off after the files were forward again has no way to go any more.
+        let forward = match way_of(&open, rollback) {
+            Some(_) => Some(self.sandboxes.redo(&mut open)?),
+            None => None,
         };
         let stage = rollback.before["stage"]
             .as_str()
@@ -271,6 +335,23 @@ impl PlanService {
             undone,
         })
     }
+}
+
+/// Whether steps were done after a rollback.
+fn went_on(steps: &[StepRecord], rollback: &Rollback) -> bool {
+    let mut holding = steps.iter().filter(|step| step.undone_by.is_none());
+    holding.any(|step| step.started_at > rollback.created_at)
+}
+
+/// The state before the way that the files went back for a rollback, while they are back.
+fn way_of(open: &OpenSandbox, rollback: &Rollback) -> Option<Checkpoint> {
+    let mut made = open.view.checkpoints.iter().rev();
+    let way = made.find(|checkpoint| {
+        checkpoint.reason == CheckpointReason::BeforeRollback
+            && checkpoint.target.map(|target| target.0) == Some(rollback.checkpoint)
+            && checkpoint.created_at >= rollback.created_at
+    });
+    way.filter(|checkpoint| !checkpoint.undone).cloned()
 }
 
 fn paths(changes: &[(String, cleveragents_sandbox::Change)]) -> Vec<String> {

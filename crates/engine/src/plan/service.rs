@@ -338,11 +338,8 @@ impl PlanService {
             lease: &lease,
             options,
         };
-        if plan.stage == PlanStage::ExecuteComplete
-            && options.consent == Some(PlanPhase::Execute)
-            && !drive.has_open_guidance(&plan)?
-        {
-            // It is carried out; whether it is applied is asked elsewhere.
+        if options.consent == Some(PlanPhase::Execute) && drive.only_waits_to_be_applied(&plan)? {
+            // One that needs nobody's word to be applied goes on: whoever drove it may have died here.
             return Ok(plan);
         }
         if plan.waiting.is_some() && options.consent.is_some() {

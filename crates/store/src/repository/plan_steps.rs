@@ -284,7 +284,7 @@ pub fn begin_rollback(
 }
 
 /// What a rollback took back, beside files.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Undone {
     /// Decisions.
     pub decisions: u64,
