@@ -23,7 +23,7 @@ use cleveragents_store::validations::StoredResult;
 use cleveragents_store::{Engine, decisions, events, invocations, plan_steps, plans, validations};
 
 use crate::lease::LeaseService;
-use crate::sandbox::{SandboxService, SandboxView};
+use crate::sandbox::{SandboxError, SandboxService, SandboxView};
 
 pub(super) use changes::counted;
 pub use changes::{ChangeStatus, FileChange, Hunk, PlanChanges};
@@ -346,9 +346,13 @@ impl PlanBook {
 
     /// The sandbox of a plan, once it has one.
     pub fn sandbox(&self, plan: &Plan) -> Result<Option<SandboxView>, BookError> {
-        match &plan.sandbox {
-            Some(name) => Ok(Some(self.sandboxes.find(name)?)),
-            None => Ok(None),
+        let Some(name) = &plan.sandbox else {
+            return Ok(None);
+        };
+        match self.sandboxes.find(name) {
+            // The name is known before the sandbox is made.
+            Err(SandboxError::NotFound(_)) => Ok(None),
+            found => Ok(Some(found?)),
         }
     }
 
