@@ -15,6 +15,7 @@
 mod actors;
 mod engine;
 mod leases;
+mod plans;
 mod program;
 mod resources;
 mod sandboxes;

@@ -346,14 +346,13 @@ impl PlanBook {
 
     /// The sandbox of a plan, once it has one.
     pub fn sandbox(&self, plan: &Plan) -> Result<Option<SandboxView>, BookError> {
-        match &plan.sandbox {
-            Some(name) => match self.sandboxes.find(name) {
-                Ok(view) => Ok(Some(view)),
-                // It is named when the plan is thought out, and made when it is carried out.
-                Err(SandboxError::NotFound(_)) => Ok(None),
-                Err(error) => Err(error.into()),
-            },
-            None => Ok(None),
+        let Some(name) = &plan.sandbox else {
+            return Ok(None);
+        };
+        match self.sandboxes.find(name) {
+            // The name is known before the sandbox is made.
+            Err(SandboxError::NotFound(_)) => Ok(None),
+            found => Ok(Some(found?)),
         }
     }
 
