@@ -101,6 +101,11 @@ fn answer_of(answer: &Answer, words: &[String]) -> Option<String> {
         ("tool", "run") => &data["output"],
         ("action", "show") => &data["action"]["arguments"],
         ("skill", "tools") => &data["tools"],
+        ("plan", "diff") => &data["files"],
+        ("plan", "apply") => &data["parts"],
+        ("validation", "show") => &data["validation"],
+        ("validation", "run") => &data["message"],
+        ("automation-profile", "show") => &data["guards"],
         _ => return None,
     };
     Some(match answered.as_str() {
@@ -205,4 +210,36 @@ fn the_commands_of_the_tutorial_run() {
     let drawing = drawing.split_once("```").expect("its end").0;
     let drawn = agents.run(&["actor", "graph", "local/code-review"]);
     assert_eq!(drawn.out, format!("local/code-review{drawing}"));
+}
+
+#[test]
+fn the_first_plan_of_the_readme_becomes_a_commit_in_an_empty_folder() {
+    let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
+    let answer = shell(&agents, &commands("README.md", "\n## Your first plan\n"));
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let written = std::fs::read_to_string(agents.work().join("greeting.txt"));
+    assert_eq!(written.expect("a file"), "Hello\n");
+    assert!(answer.out.contains("greeting.txt | 1 +"), "{answer:?}");
+    let plan = &agents.data(&["plan", "list"])["plans"][0];
+    assert_eq!(plan["state"], "applied");
+}
+
+#[test]
+fn the_commands_of_the_tutorial_about_plans_run() {
+    let agents = agents_with_examples();
+    let page = "docs/tutorial-first-plan.md";
+    let answer = shell(&agents, &commands(page, "\n## Try it\n"));
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    // It fails, waits for a person, is mended, and in the end the test passes where the user works.
+    for said in ["the test fails", "it needs you", "ok: a price"] {
+        assert!(answer.out.contains(said), "`{said}`: {answer:?}");
+    }
+    let code = std::fs::read_to_string(agents.work().join("shop/price.sh")).expect("a file");
+    assert!(code.contains("9 / 10"), "{code}");
+    let log = &agents.data(&["plan", "log"])["events"];
+    let rolled_back = log.as_array().expect("events").iter().any(|event| {
+        let detail = event["detail"].as_str();
+        detail.is_some_and(|detail| detail.contains("it was taken back"))
+    });
+    assert!(rolled_back, "{log}");
 }
