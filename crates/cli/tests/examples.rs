@@ -243,3 +243,29 @@ fn the_commands_of_the_tutorial_about_plans_run() {
     });
     assert!(rolled_back, "{log}");
 }
+
+#[test]
+fn a_model_that_is_named_where_an_actor_is_wanted_gets_instructions_and_tools() {
+    let agents = agents_with_examples();
+    let text = &examples()["examples/actions/fix-tests.yaml"];
+    let without = text.replace(
+        "name: local/fix-tests",
+        "name: local/fix\nreview_actor: none",
+    );
+    std::fs::write(agents.work().join("fix.yaml"), without).expect("written");
+    let prepare = "agents resource add fs-directory shop --path examples/shop
+        agents project create local/shop --resource local/shop
+        agents validation add --config examples/validations/tests.yaml
+        agents validation attach local/shop local/tests
+        agents action create --config fix.yaml
+        model=scripted/examples/models/shop.yaml
+        agents plan use local/fix local/shop --automation-profile trusted \\
+          --strategy-actor $model --execution-actor $model";
+    let answer = shell(&agents, prepare);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let patch = agents.data(&["plan", "diff"])["patch"].clone();
+    let patch = patch.as_str().expect("a patch");
+    assert!(patch.contains("9 / 10"), "{patch}");
+    let actors = &agents.data(&["plan", "show"])["actors"];
+    assert!(actors["review"].is_null(), "{actors}");
+}
