@@ -79,7 +79,9 @@ fn formats() -> PossibleValuesParser {
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "Examples:
-  agents demo                                  see what it does, on a temporary database
+  agents demo                                  see what it does, in a temporary folder, without a key
+  agents do 'fix the failing test'             have something done in a copy of this folder, then look and apply
+  agents plan list                             see what is being done
   agents session create --name weekly          start a conversation
   agents session append weekly --role user Hi  add a message
   agents sandbox create fix --path .           work in a copy, apply it whole or not at all
@@ -127,7 +129,7 @@ impl Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Take a guided tour on a temporary database
+    /// See the story of a plan told by doing it, in a temporary folder and without a key
     Demo,
     /// Make the home folder, configuration file and database
     Init(Init),

@@ -101,6 +101,11 @@ fn answer_of(answer: &Answer, words: &[String]) -> Option<String> {
         ("tool", "run") => &data["output"],
         ("action", "show") => &data["action"]["arguments"],
         ("skill", "tools") => &data["tools"],
+        ("plan", "diff") => &data["files"],
+        ("plan", "apply") => &data["parts"],
+        ("validation", "show") => &data["validation"],
+        ("validation", "run") => &data["message"],
+        ("automation-profile", "show") => &data["guards"],
         _ => return None,
     };
     Some(match answered.as_str() {
@@ -205,4 +210,62 @@ fn the_commands_of_the_tutorial_run() {
     let drawing = drawing.split_once("```").expect("its end").0;
     let drawn = agents.run(&["actor", "graph", "local/code-review"]);
     assert_eq!(drawn.out, format!("local/code-review{drawing}"));
+}
+
+#[test]
+fn the_first_plan_of_the_readme_becomes_a_commit_in_an_empty_folder() {
+    let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
+    let answer = shell(&agents, &commands("README.md", "\n## Your first plan\n"));
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let written = std::fs::read_to_string(agents.work().join("greeting.txt"));
+    assert_eq!(written.expect("a file"), "Hello\n");
+    assert!(answer.out.contains("greeting.txt | 1 +"), "{answer:?}");
+    let plan = &agents.data(&["plan", "list"])["plans"][0];
+    assert_eq!(plan["state"], "applied");
+}
+
+#[test]
+fn the_commands_of_the_tutorial_about_plans_run() {
+    let agents = agents_with_examples();
+    let page = "docs/tutorial-first-plan.md";
+    let answer = shell(&agents, &commands(page, "\n## Try it\n"));
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    // It fails, waits for a person, is mended, and in the end the test passes where the user works.
+    for said in ["the test fails", "it needs you", "ok: a price"] {
+        assert!(answer.out.contains(said), "`{said}`: {answer:?}");
+    }
+    let code = std::fs::read_to_string(agents.work().join("shop/price.sh")).expect("a file");
+    assert!(code.contains("9 / 10"), "{code}");
+    let log = &agents.data(&["plan", "log"])["events"];
+    let rolled_back = log.as_array().expect("events").iter().any(|event| {
+        let detail = event["detail"].as_str();
+        detail.is_some_and(|detail| detail.contains("it was taken back"))
+    });
+    assert!(rolled_back, "{log}");
+}
+
+#[test]
+fn a_model_that_is_named_where_an_actor_is_wanted_gets_instructions_and_tools() {
+    let agents = agents_with_examples();
+    let text = &examples()["examples/actions/fix-tests.yaml"];
+    let without = text.replace(
+        "name: local/fix-tests",
+        "name: local/fix\nreview_actor: none",
+    );
+    std::fs::write(agents.work().join("fix.yaml"), without).expect("written");
+    let prepare = "agents resource add fs-directory shop --path examples/shop
+        agents project create local/shop --resource local/shop
+        agents validation add --config examples/validations/tests.yaml
+        agents validation attach local/shop local/tests
+        agents action create --config fix.yaml
+        model=scripted/examples/models/shop.yaml
+        agents plan use local/fix local/shop --automation-profile trusted \\
+          --strategy-actor $model --execution-actor $model";
+    let answer = shell(&agents, prepare);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let patch = agents.data(&["plan", "diff"])["patch"].clone();
+    let patch = patch.as_str().expect("a patch");
+    assert!(patch.contains("9 / 10"), "{patch}");
+    let actors = &agents.data(&["plan", "show"])["actors"];
+    assert!(actors["review"].is_null(), "{actors}");
 }

@@ -15,7 +15,7 @@ pub(crate) enum PlanCommand {
   agents plan show 01JX3Q --as markdown > strategy.md")]
     Show {
         #[command(flatten)]
-        plan: PlanReference,
+        plan: PlanChoice,
         /// Print the document alone
         #[arg(long = "as", value_enum, value_name = "DOCUMENT")]
         document: Option<StrategyDocument>,
@@ -82,7 +82,7 @@ Example:
   agents plan wait 01JX3Q --timeout 600")]
     Wait {
         #[command(flatten)]
-        plan: PlanReference,
+        plan: PlanChoice,
         /// Seconds to wait at most; for ever when not given
         #[arg(long, value_name = "S")]
         timeout: Option<u64>,

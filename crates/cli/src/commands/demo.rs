@@ -1,26 +1,25 @@
-//! `demo`: a guided tour on a temporary database, by doing.
+//! `demo`: the story of a plan, told by doing it in a temporary folder.
 //!
-//! Every line it prints was measured from what just happened, in this process or in children that
-//! run this same program.
+//! Its commands are run by children of this same program, as a user would. Every line it prints was
+//! read back from what they did: from files, from git, from the store.
 
-mod sandbox;
+mod shop;
+mod store;
+mod story;
 mod turn;
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 
-use cleveragents_domain::{
-    Code, ContentHash, DEFAULT_MAX_CONTENT_BYTES, EntryNumber, FileMode, FileState, LeaseSubject,
-    Metadata, NewChange, Operation, Role, Sequence, Ttl,
-};
-use cleveragents_engine::{LeaseService, PlanExecutionContext, SessionService, current_owner};
+use cleveragents_domain::{Code, DEFAULT_MAX_CONTENT_BYTES, PlanId};
+use cleveragents_engine::SessionService;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::output::{CommandError, Panel, Progress, Report};
+use crate::output::{CommandError, Panel, Printer, Progress, Report};
 
 /// One stop of the tour: what is promised, and what was seen.
 struct Stop {
@@ -28,55 +27,78 @@ struct Stop {
     promise: &'static str,
     seen: String,
     facts: Value,
+    /// What people are shown below it; nothing when empty.
+    shown: String,
 }
 
 /// Goes to a stop and tells what was seen there.
 type Visit = fn(&Tour) -> Result<Stop, CommandError>;
 
+/// The stops, in the order of the story.
+const STOPS: [Visit; 11] = [
+    shop::has_a_failing_test,
+    turn::acts_through_tools,
+    story::is_thought_out,
+    story::is_carried_out_and_judged,
+    story::is_mended,
+    story::is_looked_at,
+    story::is_taken_back_and_forward,
+    story::is_applied_beside_other_work,
+    story::is_told_in_order,
+    store::threads_append,
+    store::killed_stream,
+];
+
+/// What says that no model is asked.
+const NO_KEY: &str =
+    "No key and no network are needed: a script stands for the model. All else is as it always is.";
+
 pub(crate) fn run(context: &Context) -> Result<Report, CommandError> {
     let folder = tempfile::tempdir().map_err(|error| failure("make a temporary folder", &error))?;
     let url = DatabaseUrl::file(Path::new("cleveragents.db"), folder.path());
     let engine = EngineCache::new(Options::default()).open(&url)?;
-    let tour: [Visit; 7] = [
-        one_engine,
-        threads_append,
-        killed_stream,
-        changesets,
-        lease_fencing,
-        sandbox::works_in_a_copy,
-        turn::acts_through_tools,
-    ];
-    let tour_place = Tour {
+    let tour = Tour {
         engine,
         url,
         home: folder.path().to_path_buf(),
+        printer: context.printer,
+        progress: Progress::bar(&context.printer, "Touring", STOPS.len() as u64),
+        plan: OnceCell::new(),
     };
-    let progress = Progress::bar(&context.printer, "Touring", tour.len() as u64);
-    let mut report = Report::new("demo");
+    let mut report = Report::new("demo").text(NO_KEY);
     let mut stops = Vec::new();
-    for (done, stop) in tour.into_iter().enumerate() {
-        let stop = stop(&tour_place)?;
-        progress.set(done as u64 + 1);
-        stops.push(json!({"title": stop.title, "promise": stop.promise, "seen": stop.seen, "facts": stop.facts}));
+    for (number, visit) in (1_usize..).zip(STOPS) {
+        let stop = visit(&tour)?;
+        tour.progress.set(number as u64);
+        let title = format!("{number}. {}", stop.title);
+        stops.push(json!({"title": title, "promise": stop.promise, "seen": stop.seen, "facts": stop.facts}));
         report = report.panel(
-            Panel::new(stop.title)
+            Panel::new(title)
                 .row("Promise", stop.promise)
                 .row("Seen", stop.seen),
         );
+        if !stop.shown.is_empty() {
+            report = report.text(stop.shown);
+        }
     }
-    progress.finish();
+    tour.progress.finish();
     Ok(report
-        .data(json!({"stops": stops}))
+        .data(json!({"model": "scripted", "needs_key": false, "stops": stops}))
         .text(
-            "Try it yourself:\n  agents session create --name hello\n  agents session append hello --role user 'Hi there'\n  agents session show hello\n  agents sandbox create try --path .\n  agents sandbox exec try -- sh -c 'date > when.txt'\n  agents sandbox diff try",
+            "Your own first plan, in a folder with code:\n  agents do 'run `date > built.txt`' --strategy-actor builtin/deterministic\n  agents plan log\nWith a model (`agents model list` shows which):\n  agents config set model.default PROVIDER/MODEL\n  agents do 'fix the failing test' --check 'make test'",
         )
-        .ok("The tour is over; its database is gone"))
+        .ok("The tour is over; its folder is gone"))
 }
 
+/// Where the tour is.
 struct Tour {
     engine: Arc<Engine>,
     url: DatabaseUrl,
-    home: std::path::PathBuf,
+    home: PathBuf,
+    printer: Printer,
+    progress: Progress,
+    /// The plan of the story, once it is made.
+    plan: OnceCell<PlanId>,
 }
 
 fn failure(action: &str, error: &std::io::Error) -> CommandError {
@@ -87,235 +109,81 @@ fn broken(what: &str) -> CommandError {
     CommandError::internal(format!("the demo saw a broken promise: {what}"))
 }
 
+/// What a command answered.
+struct Answered {
+    code: Option<i32>,
+    data: Value,
+}
+
 impl Tour {
     fn sessions(&self) -> SessionService {
         SessionService::new(Arc::clone(&self.engine), DEFAULT_MAX_CONTENT_BYTES)
     }
-}
 
-/// Runs a closure on so many threads, released together, and collects what they give.
-fn together<T: Send + 'static>(
-    threads: usize,
-    work: impl Fn(usize) -> Result<T, CommandError> + Send + Sync + 'static,
-) -> Result<Vec<T>, CommandError> {
-    let (work, barrier) = (Arc::new(work), Arc::new(Barrier::new(threads)));
-    let running: Vec<_> = (0..threads)
-        .map(|number| {
-            let (work, barrier) = (Arc::clone(&work), Arc::clone(&barrier));
-            std::thread::spawn(move || {
-                barrier.wait();
-                work(number)
-            })
-        })
-        .collect();
-    running
-        .into_iter()
-        .map(|thread| thread.join().map_err(|_| broken("a thread panicked"))?)
-        .collect()
-}
-
-fn one_engine(_: &Tour) -> Result<Stop, CommandError> {
-    const THREADS: usize = 64;
-    let cache = Arc::new(EngineCache::new(Options::default()));
-    let url = DatabaseUrl::memory("demo");
-    let engines = together(THREADS, move |_| Ok(cache.open(&url)?))?;
-    let first = engines.first().ok_or_else(|| broken("no engine"))?;
-    let same = engines
-        .iter()
-        .filter(|engine| Arc::ptr_eq(engine, first))
-        .count();
-    let migrations = first.status()?.applied.len();
-    if same != THREADS {
-        return Err(broken("one URL got several engines"));
+    fn plan(&self) -> Result<PlanId, CommandError> {
+        self.plan
+            .get()
+            .copied()
+            .ok_or_else(|| broken("there is no plan"))
     }
-    Ok(Stop {
-        title: "1. One engine per database",
-        promise: "Threads that open one database at the same instant share one engine, migrated once",
-        seen: format!(
-            "{THREADS} threads got {same} handles of 1 engine; {} ran once",
-            super::counted(migrations, "migration")
-        ),
-        facts: json!({"threads": THREADS, "engines": 1, "migrations": migrations}),
-    })
-}
 
-fn threads_append(tour: &Tour) -> Result<Stop, CommandError> {
-    const THREADS: usize = 16;
-    const EACH: usize = 50;
-    let sessions = tour.sessions();
-    let id = sessions.create(None, None, "supervised")?.id;
-    let writer = sessions.clone();
-    let numbers = together(THREADS, move |thread| {
-        (0..EACH)
-            .map(|number| {
-                let text = format!("message {number} of thread {thread}");
-                Ok(writer
-                    .append_message(id, Role::User, text, Metadata::new())?
-                    .sequence
-                    .0)
-            })
-            .collect::<Result<Vec<u64>, CommandError>>()
-    })?;
-    let mut all: Vec<u64> = numbers.into_iter().flatten().collect();
-    all.sort_unstable();
-    if !all.iter().copied().eq(0..(THREADS * EACH) as u64) {
-        return Err(broken("message numbers have a gap or a duplicate"));
-    }
-    Ok(Stop {
-        title: "2. Message numbers without gap or duplicate",
-        promise: "Whoever appends at the same time, messages are numbered 0, 1, 2, …",
-        seen: format!(
-            "{THREADS} threads appended {} messages, numbered 0 to {}",
-            all.len(),
-            all.len() - 1
-        ),
-        facts: json!({"threads": THREADS, "messages": all.len()}),
-    })
-}
-
-fn killed_stream(tour: &Tour) -> Result<Stop, CommandError> {
-    const ACKNOWLEDGED: usize = 40;
-    let sessions = tour.sessions();
-    let id = sessions.create(None, None, "supervised")?.id;
-    let program = std::env::current_exe().map_err(|error| failure("find this program", &error))?;
-    let mut child = Command::new(program)
-        .args(["session", "append", &id.to_string(), "--jsonl", "-"])
-        .arg("--database-url")
-        .arg(tour.url.to_string())
-        .env("CLEVERAGENTS_HOME", &tour.home)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| failure("start a second process", &error))?;
-    let (input, output) = (child.stdin.take(), child.stdout.take());
-    let feeder = input.map(|mut input| {
-        std::thread::spawn(move || {
-            // Ends when the child is killed and the pipe breaks.
-            for number in 0.. {
-                if writeln!(input, "{{\"content\": \"line {number}\"}}").is_err() {
-                    break;
-                }
+    /// This program, with the home and the model of the tour and nothing of the user's.
+    fn program(&self) -> Result<Command, CommandError> {
+        let program =
+            std::env::current_exe().map_err(|error| failure("find this program", &error))?;
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("CLEVERAGENTS_") {
+                command.env_remove(name);
             }
+        }
+        command
+            .arg("--database-url")
+            .arg(self.url.to_string())
+            .env("CLEVERAGENTS_HOME", &self.home)
+            .env("CLEVERAGENTS_MODEL_DEFAULT", shop::MODEL)
+            .current_dir(&self.home)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null());
+        Ok(command)
+    }
+
+    /// Runs a command of this program and gives its answer, whatever it is.
+    fn ask(&self, arguments: &[&str]) -> Result<Answered, CommandError> {
+        let output = self
+            .program()?
+            .args(["--format", "json"])
+            .args(arguments)
+            .output()
+            .map_err(|error| failure("start a second process", &error))?;
+        let mut document: Value = serde_json::from_slice(&output.stdout).map_err(|error| {
+            broken(&format!(
+                "`{}` gave no document: {error}",
+                arguments.join(" ")
+            ))
+        })?;
+        Ok(Answered {
+            code: output.status.code(),
+            data: document["data"].take(),
         })
-    });
-    let output = output.ok_or_else(|| broken("the second process has no output"))?;
-    let mut lines = BufReader::new(output).lines();
-    for _ in 0..ACKNOWLEDGED {
-        lines
-            .next()
-            .transpose()
-            .map_err(|error| failure("read an acknowledgement", &error))?;
     }
-    child
-        .kill()
-        .and_then(|()| child.wait())
-        .map_err(|error| failure("kill the second process", &error))?;
-    let late = lines
-        .map_while(Result::ok)
-        .filter(|line| line.ends_with('}'))
-        .count();
-    if let Some(feeder) = feeder {
-        feeder
-            .join()
-            .map_err(|_| broken("the feeding thread panicked"))?;
-    }
-    let acknowledged = ACKNOWLEDGED + late;
-    let stored = sessions.messages(id, Sequence(0), u64::from(u32::MAX))?;
-    let next = sessions.append_message(
-        id,
-        Role::User,
-        "after the crash".to_owned(),
-        Metadata::new(),
-    )?;
-    if stored.len() < acknowledged || next.sequence.0 != stored.len() as u64 {
-        return Err(broken("a crash lost an acknowledged message or left a gap"));
-    }
-    Ok(Stop {
-        title: "3. A crash loses nothing that was acknowledged",
-        promise: "A message is acknowledged when it is on disk, and not before",
-        seen: format!(
-            "a process was killed with {acknowledged} messages acknowledged; {} are stored, the next got number {}",
-            stored.len(),
-            next.sequence
-        ),
-        facts: json!({"acknowledged": acknowledged, "stored": stored.len(), "next": next.sequence}),
-    })
-}
 
-fn change(path: &str) -> Result<NewChange, CommandError> {
-    let after = FileState {
-        hash: ContentHash::of(path.as_bytes()),
-        size: path.len() as u64,
-        mode: FileMode::REGULAR,
-    };
-    NewChange::new("demo", path, Operation::Create { after })
-        .map_err(|error| CommandError::internal(error.to_string()))
-}
-
-fn changesets(tour: &Tour) -> Result<Stop, CommandError> {
-    const THREADS: usize = 8;
-    const EACH: usize = 25;
-    let plan = PlanExecutionContext::create_plan(&tour.engine)?;
-    let shared = PlanExecutionContext::new(Arc::clone(&tour.engine), plan)?;
-    let context = shared.clone();
-    let ids = together(THREADS, move |thread| {
-        let changeset = context.start_changeset()?;
-        for number in 0..EACH {
-            changeset.record(&change(&format!("thread-{thread}/file-{number}"))?)?;
-        }
-        Ok((thread, changeset.close()?.id))
-    })?;
-    for (thread, id) in &ids {
-        let entries = shared.entries(*id, EntryNumber(0), u64::from(u32::MAX))?;
-        let own = format!("thread-{thread}/");
-        if entries.len() != EACH
-            || !entries
-                .iter()
-                .all(|entry| entry.change.path().starts_with(&own))
-        {
-            return Err(broken("a change landed in another changeset"));
+    /// Runs a command of this program that must succeed, and gives its data.
+    fn agents(&self, arguments: &[&str]) -> Result<Value, CommandError> {
+        let answered = self.ask(arguments)?;
+        if answered.code == Some(0) {
+            Ok(answered.data)
+        } else {
+            Err(broken(&format!(
+                "`{}` failed: {}",
+                arguments.join(" "),
+                answered.data
+            )))
         }
     }
-    Ok(Stop {
-        title: "4. Every change in the changeset its caller opened",
-        promise: "Changes are recorded through the handle of a changeset, so they can land in no other",
-        seen: format!(
-            "{THREADS} threads recorded {EACH} changes each on one plan; every one is in its own changeset"
-        ),
-        facts: json!({"threads": THREADS, "changes": THREADS * EACH}),
-    })
 }
 
-fn lease_fencing(tour: &Tour) -> Result<Stop, CommandError> {
-    let plan = PlanExecutionContext::create_plan(&tour.engine)?;
-    let subject = LeaseSubject::new("plan", plan);
-    // An owner that died: a process of this machine that no longer runs.
-    let mut ended = Command::new("true")
-        .spawn()
-        .map_err(|error| failure("start a process", &error))?;
-    let mut dead = current_owner();
-    dead.pid = ended.id();
-    dead.pid_started += 1;
-    ended
-        .wait()
-        .map_err(|error| failure("wait for a process", &error))?;
-    let sleeper = LeaseService::acting_for(Arc::clone(&tour.engine), dead)
-        .acquire(subject.clone(), Ttl::default())?;
-    let stale = PlanExecutionContext::under_lease(Arc::clone(&tour.engine), plan, &sleeper)?;
-    let successor = LeaseService::new(Arc::clone(&tour.engine)).acquire(subject, Ttl::default())?;
-    let refused = stale
-        .start_changeset()
-        .err()
-        .ok_or_else(|| broken("an old token could still write"))?;
-    Ok(Stop {
-        title: "5. One owner at a time",
-        promise: "Whoever lost its lease can write nothing any more, however late it wakes up",
-        seen: format!(
-            "token {} took over from token {}; the late write was refused: {refused}",
-            successor.token(),
-            sleeper.token()
-        ),
-        facts: json!({"old_token": sleeper.token(), "new_token": successor.token()}),
-    })
+/// A text in an answer.
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }

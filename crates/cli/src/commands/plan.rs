@@ -42,9 +42,10 @@ pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Option<Repo
     let plan = |reference: Option<String>| book.find(reference.as_deref());
     let report = match command {
         PlanCommand::List(arguments) => list::run(&book, &arguments)?,
-        PlanCommand::Show { plan, document } => {
-            return show::run(&book.resolve(&plan.reference)?, document);
-        }
+        PlanCommand::Show {
+            plan: choice,
+            document,
+        } => return show::run(&plan(choice.reference)?, document),
         PlanCommand::Status { plan: choice } => status::run(&book, plan(choice.reference)?)?,
         PlanCommand::Tree(arguments) => return tree::run(context, &book, &arguments),
         PlanCommand::Explain {
@@ -60,9 +61,10 @@ pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Option<Repo
         }
         PlanCommand::Errors { plan: choice } => errors::run(&book, plan(choice.reference)?)?,
         PlanCommand::Log(arguments) => return log::run(context, &book, &arguments),
-        PlanCommand::Wait { plan, timeout } => {
-            wait::run(context, &book, &book.resolve(&plan.reference)?, timeout)?
-        }
+        PlanCommand::Wait {
+            plan: choice,
+            timeout,
+        } => wait::run(context, &book, &plan(choice.reference)?, timeout)?,
         PlanCommand::Guard { plan: choice } => guard::run(&book, plan(choice.reference)?)?,
         PlanCommand::Checkpoint(PlanCheckpoint::List { plan: choice }) => {
             checkpoint::list(&book, &plan(choice.reference)?)?

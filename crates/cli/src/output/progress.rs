@@ -50,6 +50,11 @@ impl Progress {
         self.bar.set_position(done);
     }
 
+    /// Does something while the display is out of the way, such as writing lines above it.
+    pub(crate) fn suspend(&self, work: impl FnOnce()) {
+        self.bar.suspend(work);
+    }
+
     /// Ends the display and clears its line.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

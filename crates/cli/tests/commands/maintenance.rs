@@ -1,6 +1,6 @@
 //! `version`, `info`, `db …`, `cleanup …`, `diagnostics`, `demo`.
 
-use cleveragents_testkit::Agents;
+use cleveragents_testkit::{Agents, Answer};
 
 use super::{agents, assert_shown, shown, weekly, with_weekly};
 
@@ -142,21 +142,67 @@ fn the_demo_ends_well_and_leaves_nothing() {
     assert!(!agents.home().exists(), "it works on a temporary database");
 }
 
-#[test]
-fn the_demo_tells_what_a_model_did_and_was_refused() {
-    let data = agents().data(&["demo"]);
+/// The facts of the stop whose title holds these words.
+fn facts<'d>(data: &'d serde_json::Value, words: &str) -> &'d serde_json::Value {
     let stops = data["stops"].as_array().expect("stops");
-    let facts = &stops.last().expect("a stop")["facts"];
-    let outcomes: Vec<&str> = facts["calls"]
-        .as_array()
-        .expect("calls")
+    let stop = stops.iter().find(|stop| {
+        let title = stop["title"].as_str().expect("a title");
+        title.contains(words)
+    });
+    &stop.unwrap_or_else(|| panic!("no stop `{words}`: {data}"))["facts"]
+}
+
+#[test]
+fn the_demo_tells_the_whole_story_of_a_plan() {
+    let agents = agents();
+    // What a person has set does not lead the story astray.
+    let output = agents
+        .command(["--format", "json", "demo"])
+        .env("CLEVERAGENTS_AUTOMATION_PROFILE", "full-auto")
+        .env("CLEVERAGENTS_MODEL_DEFAULT", "openai/nobody")
+        .output();
+    let answer = Answer::of(&output.expect("the program starts"));
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(!agents.home().exists(), "it works in a temporary folder");
+    let data = &answer.json()["data"];
+    assert_eq!(data["needs_key"], false);
+    let calls = facts(data, "session")["calls"].as_array().expect("calls");
+    let outcomes: Vec<&str> = calls
         .iter()
         .filter_map(|call| call["outcome"].as_str())
         .collect();
-    assert_eq!(outcomes, ["succeeded", "succeeded", "refused"]);
-    let patch = facts["patch"].as_str().expect("a patch");
+    assert_eq!(outcomes, ["succeeded", "refused"]);
+    let judged = facts(data, "judged");
+    assert_eq!(judged["exit_code"], 5);
+    let found = judged["test_in_sandbox"].as_str().expect("a line");
+    assert!(found.starts_with("FAILED: ten pieces"), "{found}");
+    let progress = judged["progress"].as_array().expect("lines");
     assert!(
-        patch.contains("-This is a draft.\n+This is a final."),
-        "{patch}"
+        progress.iter().any(|line| line
+            .as_str()
+            .is_some_and(|line| line.contains("local/tests"))),
+        "{progress:?}"
     );
+    assert_eq!(facts(data, "mended")["passed"][0], "local/tests");
+    let patch = facts(data, "look at")["patch"].as_str().expect("a patch");
+    assert!(patch.contains("-  echo $(( $1 + $2 ))"), "{patch}");
+    assert!(patch.contains("9 / 10"), "{patch}");
+    let back = facts(data, "forward again");
+    assert_eq!(back["test_when_back"], judged["test_in_sandbox"]);
+    let applied = facts(data, "Applied");
+    assert_eq!(applied["refused_with"], "CA-0645");
+    assert_eq!(applied["state"], "applied");
+    assert_eq!(applied["changes"]["insertions"], 5);
+    assert_eq!(applied["changes"]["deletions"], 1);
+    assert_eq!(applied["status"], "?? todo.txt");
+    assert_eq!(
+        applied["commits"],
+        serde_json::json!([
+            "Make the tests of the shop pass",
+            "Say how long prices hold",
+            "A shop"
+        ])
+    );
+    let stages = facts(data, "log")["stages"].as_array().expect("stages");
+    assert_eq!(stages.last().expect("one"), "apply/applied");
 }

@@ -294,8 +294,8 @@ impl Reading<'_> {
                 "name an actor such as local/strategist, or a model such as openai/gpt-5",
             )
         })?;
-        // Names of models keep their letters, which are not all small.
-        if text.contains('/') {
+        // Names of models keep their letters, which are not all small; `none` is nobody.
+        if text.contains('/') || text == "none" {
             return Ok(Some(text));
         }
         Ok(Some(name.to_string()))

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    Action, AutomationProfile, Confidence, DecisionId, PlanId, Timestamp, TokenUsage, Version,
+    Action, AutomationGate, AutomationProfile, Confidence, DecisionId, PlanId, Timestamp,
+    TokenUsage, Version,
 };
 
 pub use decision::{ContextSnapshot, Decision, DecisionType, NewDecision};
@@ -146,10 +147,20 @@ impl Waiting {
                 confidence,
                 threshold,
             } => {
+                let known = AutomationGate::ALL
+                    .into_iter()
+                    .find(|known| known.as_str() == gate);
+                let what = match known {
+                    Some(known) => known.gates(),
+                    None => opens.as_str(),
+                };
                 let score = confidence.score;
-                format!(
-                    "the gate `{gate}` ({opens}): the confidence is {score:.2}, and {threshold:.2} is asked for"
-                )
+                let why = if *threshold >= 1.0 {
+                    "its profile always asks".to_owned()
+                } else {
+                    format!("its confidence is {score:.2}, and its profile wants {threshold:.2}")
+                };
+                format!("your word before {what}: {why} (gate `{gate}`)")
             }
             Self::Call { tool, reason, .. } => format!("leave to call `{tool}`: {reason}"),
             Self::Question { text, .. } => format!("an answer: {text}"),
@@ -294,5 +305,30 @@ impl StepState {
         [Self::Running, Self::Done, Self::Failed]
             .into_iter()
             .find(|state| state.as_str() == text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Waiting;
+    use crate::{AutomationGate, Confidence, ConfidenceInputs};
+
+    fn gate(threshold: f64) -> String {
+        Waiting::Gate {
+            gate: AutomationGate::SelectTool.as_str().to_owned(),
+            opens: "apply".to_owned(),
+            confidence: Confidence::of(&ConfidenceInputs::default()),
+            threshold,
+        }
+        .sentence()
+    }
+
+    #[test]
+    fn a_gate_says_what_it_stands_before_and_why_it_asks() {
+        let always = gate(1.0);
+        let words = AutomationGate::SelectTool.gates();
+        assert!(always.contains(words), "{always}");
+        assert!(always.contains("always asks"), "{always}");
+        assert!(gate(0.9).contains("wants 0.90"), "{}", gate(0.9));
     }
 }

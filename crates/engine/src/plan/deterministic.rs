@@ -102,10 +102,12 @@ pub(super) fn strategy(definition_of_done: &str) -> Result<PlanStrategy, String>
         );
     }
     Ok(PlanStrategy {
-        summary: format!(
-            "The {} instructions of the definition of done, in their order, without a model.",
-            steps.len()
-        ),
+        summary: match steps.len() {
+            1 => "The one instruction of the definition of done, without a model.".to_owned(),
+            count => format!(
+                "The {count} instructions of the definition of done, in their order, without a model."
+            ),
+        },
         steps,
         risk: None,
     })

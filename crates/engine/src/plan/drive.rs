@@ -21,6 +21,7 @@ use cleveragents_tools::{Phase, PlanMode};
 use serde_json::{Map, Value, json};
 
 use super::approver::PlanPerson;
+use super::built_in::{ESTIMATOR, EXECUTOR, REVIEWER, STRATEGIST};
 use super::error::PlanError;
 use super::gates::Passage;
 use super::service::{DriveOptions, PlanService};
@@ -391,12 +392,30 @@ impl Drive<'_> {
         };
         let Some(run) = begun else {
             let found = self.world.actor(name)?;
-            return Ok((found.actor, json!(found.bundle), found.hash));
+            return match role(task.key).filter(|_| found.bundle.files.is_empty()) {
+                Some(role) => self.model_as(role, name),
+                None => Ok((found.actor, json!(found.bundle), found.hash)),
+            };
         };
         let files = self.service.runs.definitions(run).map_err(PlanError::of)?;
         let bundle: Bundle = serde_json::from_value(files)
             .map_err(|error| Error::stored("the files of a run", error.to_string()))?;
         Ok((self.world.bundled(&bundle)?, Value::Null, String::new()))
+    }
+
+    /// A model takes a part of a plan. Alone it has neither instructions nor tools, so it is given those of the
+    /// program's own actor for the part.
+    fn model_as(&self, role: &str, model: &str) -> Result<(Arc<Actor>, Value, String), PlanError> {
+        let own = self.world.actor(role)?;
+        let mut bundle = own.bundle;
+        if let Some(file) = bundle.files.get_mut(role) {
+            let mut read: Value = serde_json::from_str(&file.text)
+                .map_err(|error| Error::stored("a built-in actor", error.to_string()))?;
+            read["model"] = model.into();
+            file.text = read.to_string();
+        }
+        let actor = self.world.bundled(&bundle)?;
+        Ok((actor, json!(bundle), own.hash))
     }
 
     /// What the runs of the plan took, written to its row.
@@ -406,6 +425,17 @@ impl Drive<'_> {
         let plan = self.service.get(id)?;
         self.watcher.taken(&plan);
         Ok(plan)
+    }
+}
+
+/// The program's own actor for a part of a plan, by the path of the step.
+fn role(key: &str) -> Option<&'static str> {
+    match key.split('/').next() {
+        Some("strategize") => Some(STRATEGIST),
+        Some("estimate") => Some(ESTIMATOR),
+        Some("review") => Some(REVIEWER),
+        Some("step" | "fix" | "guidance") => Some(EXECUTOR),
+        _ => None,
     }
 }
 

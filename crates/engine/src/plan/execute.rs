@@ -35,6 +35,8 @@ struct Piece<'p> {
     prompt: String,
     kind: DecisionType,
     question: String,
+    /// Its number among how many steps, for whoever watches.
+    place: Option<(usize, usize)>,
 }
 
 impl Drive<'_> {
@@ -134,7 +136,6 @@ impl Drive<'_> {
         let workspace = self.service.workspace(&plan)?;
         let count = strategy.steps.len();
         for (number, step) in (1..).zip(&strategy.steps) {
-            self.watcher.step(number, count, &step.title);
             let piece = Piece {
                 path: format!("step/{}/{number}", plan.attempt),
                 title: &step.title,
@@ -142,6 +143,7 @@ impl Drive<'_> {
                 prompt: String::new(),
                 kind: DecisionType::ImplementationChoice,
                 question: format!("How was step {number} carried out?"),
+                place: Some((number, count)),
             };
             self.piece(&plan, piece, &workspace, |drive, plan| {
                 drive.step_prompt(plan, &strategy, number, step)
@@ -182,6 +184,9 @@ impl Drive<'_> {
         }
         if self.cancel.is_cancelled() {
             return Err(self.stopped(plan)?);
+        }
+        if let Some((number, count)) = piece.place {
+            self.watcher.step(number, count, piece.title);
         }
         let checkpoint = match &known {
             Some(_) => None,
@@ -528,6 +533,7 @@ impl Drive<'_> {
             prompt: String::new(),
             kind: DecisionType::ImplementationChoice,
             question: "What was done about the person's word?".to_owned(),
+            place: None,
         };
         let text = last.text.clone();
         let through = last.number;
@@ -599,6 +605,7 @@ impl Drive<'_> {
                 prompt: String::new(),
                 kind: DecisionType::ValidationResponse,
                 question: "What was done about the validations that failed?".to_owned(),
+                place: None,
             };
             let findings: Vec<String> = failed.iter().map(|finding| finding.told()).collect();
             self.piece(plan, piece, workspace, |drive, plan| {

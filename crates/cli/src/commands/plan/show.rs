@@ -1,6 +1,6 @@
 //! `plan show`: the strategy of a plan.
 
-use cleveragents_domain::{Code, Plan, PlanStep};
+use cleveragents_domain::{Code, Plan, PlanStep, criteria};
 use serde_json::{Value, json};
 
 use super::{projects, state_cell};
@@ -37,7 +37,10 @@ pub(super) fn run(
             .row("Action", plan.action.clone())
             .row("Project", projects(plan))
             .row("Description", plan.description.clone())
-            .row("Definition of done", plan.definition_of_done.clone())
+            .row(
+                "Definition of done",
+                criteria(&plan.definition_of_done).join("; "),
+            )
             .row("Automation", made.profile.name.clone())
             .row("Attempt", plan.attempt),
     );

@@ -12,7 +12,7 @@ use super::Desk;
 use super::make::{chosen, create};
 use super::run::{applied, apply_now, drive, next_steps, outcome_rows, said};
 use crate::arguments::{Do, PlanApply, PlanChoice};
-use crate::commands::confirm;
+use crate::commands::{confirm, counted};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -40,8 +40,8 @@ pub(crate) fn run(context: &Context, arguments: &Do) -> Result<Report, CommandEr
             PlanPhase::Apply => {
                 let changes = desk.book.changes(&plan)?;
                 format!(
-                    "{} files changed, +{} -{}. Apply?",
-                    changes.files.len(),
+                    "{} changed, +{} -{}. Apply?",
+                    counted(changes.files.len(), "file"),
                     changes.insertions(),
                     changes.deletions()
                 )

@@ -144,7 +144,7 @@ pub(super) fn shown(
                     "Automation",
                     format!("{} ({})", made.profile.name, made.profile.source),
                 )
-                .row("Read-only", made.read_only.then_some("yes")),
+                .row("Read-only", if made.read_only { "yes" } else { "no" }),
         );
     let report = outcome_rows(report, plan);
     Ok(next.first().map_or(report.clone(), |next| {

@@ -437,7 +437,7 @@ pub(super) fn applied(desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandErr
                         .map(|(more, less)| format!("+{more} -{less}")),
                 )
                 .row("Project", projects.join(", "))
-                .row("Applied at", plan.completed_at.map(|at| at.to_string())),
+                .row("Applied at", plan.completed_at.map(Cell::Time)),
         )
         .panel(
             Panel::new("Validation (from Execute)")

@@ -44,7 +44,7 @@ pub fn told(event: &Event) -> (&'static str, String) {
                 "failed" => "step failed",
                 _ => "step done",
             };
-            (what, joined(&[number(payload), text("summary")]))
+            (what, text("summary"))
         }
         EventKind::PlanRolledBack => ("taken back", format!("rollback {}", number(payload))),
         EventKind::PlanRedone => (

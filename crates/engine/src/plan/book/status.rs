@@ -97,9 +97,9 @@ impl PlanStatus {
             .find(|step| step.state == StepState::Running)
     }
 
-    /// Whether somebody was at it, and is not any more.
+    /// Whether somebody was at it, and is not any more. One that waits for a person stopped by itself.
     pub const fn is_interrupted(&self) -> bool {
-        self.plan.stage.is_processing() && self.owner.is_none()
+        self.plan.stage.is_processing() && self.owner.is_none() && self.plan.waiting.is_none()
     }
 }
 

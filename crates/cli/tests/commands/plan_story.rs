@@ -1,0 +1,94 @@
+//! What plans do from their making to their end, through the program and without a model.
+
+use cleveragents_testkit::Agents;
+use serde_json::Value;
+
+use super::agents;
+
+/// Three steps, each of which is one call.
+const ACTION: &str = "name: local/write
+description: Write three files
+strategy_actor: builtin/deterministic
+definition_of_done: |
+  - write `one` to `one.txt`
+  - write `two` to `two.txt`
+  - write `three` to `three.txt`
+";
+
+/// A home with a project of one folder, and a plan that was carried out.
+fn carried_out() -> (Agents, String) {
+    let agents = agents();
+    std::fs::create_dir(agents.work().join("code")).expect("a folder");
+    std::fs::write(agents.work().join("write.yaml"), ACTION).expect("written");
+    agents.data(&["resource", "add", "fs-directory", "code", "--path", "code"]);
+    agents.data(&[
+        "project",
+        "create",
+        "local/code",
+        "--resource",
+        "local/code",
+    ]);
+    agents.data(&["action", "create", "--config", "write.yaml"]);
+    let made = agents.data(&["plan", "use", "local/write", "local/code"]);
+    let plan = made["plan_id"].as_str().expect("an id").to_owned();
+    agents.data(&["plan", "execute", &plan]);
+    (agents, plan)
+}
+
+/// How many decisions hold.
+fn holding(agents: &Agents, plan: &str) -> u64 {
+    let tree = agents.data(&["plan", "tree", plan]);
+    tree["summary"]["nodes"].as_u64().expect("a number")
+}
+
+fn paths(agents: &Agents, plan: &str) -> Vec<String> {
+    let diff = agents.data(&["plan", "diff", plan]);
+    let files = diff["files"].as_array().expect("files");
+    let path = |file: &Value| file["path"].as_str().expect("a path").to_owned();
+    files.iter().map(path).collect()
+}
+
+#[test]
+fn defect_2489_after_a_rollback_nothing_later_holds_and_the_counts_are_true() {
+    let (agents, plan) = carried_out();
+    let (before, patch) = (
+        holding(&agents, &plan),
+        agents.data(&["plan", "diff", &plan])["patch"].clone(),
+    );
+    let back = agents.data(&["plan", "rollback", &plan, "step/1/2", "--yes"]);
+    assert_eq!(paths(&agents, &plan), ["one.txt"]);
+    assert_eq!(back["impact"]["steps_after_cp"], 2);
+    assert_eq!(back["impact"]["tool_calls_after_cp"], 2);
+    let gone = back["impact"]["decisions_after_cp"].as_u64();
+    // The rollback is a decision too.
+    assert_eq!(
+        holding(&agents, &plan),
+        before - gone.expect("a number") + 1
+    );
+    let status = agents.data(&["plan", "status", &plan]);
+    assert_eq!(status["steps"]["done"], 1);
+    // What is shown is where it stands, and it goes on from there.
+    assert_eq!(back["post_rollback_state"]["phase"], status["phase"]);
+    assert_eq!(back["post_rollback_state"]["state"], status["state"]);
+    agents.data(&["plan", "execute", &plan]);
+    assert_eq!(agents.data(&["plan", "diff", &plan])["patch"], patch);
+}
+
+#[test]
+fn defect_6045_what_is_required_and_did_not_run_keeps_a_plan_from_being_applied() {
+    let (agents, plan) = carried_out();
+    let check =
+        "name: local/three\ndescription: The third file\ncommand: grep -q three three.txt\n";
+    std::fs::write(agents.work().join("three.yaml"), check).expect("written");
+    agents.data(&["validation", "add", "--config", "three.yaml"]);
+    agents.data(&["validation", "attach", "local/code", "local/three"]);
+    let refused = agents.run(&["--format", "json", "plan", "apply", &plan, "--yes"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert_eq!(refused.json()["data"]["error"]["code"], "CA-1147");
+    assert!(!agents.work().join("code/one.txt").exists(), "{refused:?}");
+    // Once it ran and passed, it is applied.
+    agents.data(&["plan", "execute", &plan]);
+    agents.data(&["plan", "apply", &plan, "--yes"]);
+    let written = std::fs::read_to_string(agents.work().join("code/three.txt"));
+    assert_eq!(written.expect("a file"), "three\n");
+}
