@@ -194,7 +194,7 @@ impl ValidationEntry {
         };
         let check = match (self.command.take(), self.wraps.take()) {
             (Some(command), None) => {
-                ValidationCheck::Command(Box::new(self.command_check(command, expand)?))
+                ValidationCheck::Command(Box::new(self.command_check(&command, expand)?))
             }
             (None, Some(tool)) => {
                 ValidationCheck::Wraps(Box::new(self.wrapped_check(tool, expand)?))
@@ -256,7 +256,7 @@ impl ValidationEntry {
 
     fn command_check(
         &mut self,
-        command: Spanned<CommandEntry>,
+        command: &Spanned<CommandEntry>,
         expand: &Expand<'_>,
     ) -> Result<CommandCheck, Complaint> {
         Self::only(
@@ -266,7 +266,7 @@ impl ValidationEntry {
             ],
             "wraps",
         )?;
-        let line = command_line(&command, expand)?;
+        let line = command_line(command, expand)?;
         let (exit_codes, output_matches) = self.passes(expand)?;
         let metrics = self.metrics(expand)?;
         let minimum = limits(self.minimum.take(), &metrics, expand)?;

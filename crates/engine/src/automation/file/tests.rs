@@ -88,10 +88,11 @@ fn what_is_left_out_is_as_in_the_profile_it_builds_on() {
 /// Without a word about flags the careful ones hold; under `safety` they are read too.
 #[test]
 fn flags_may_stand_under_safety_and_are_careful_otherwise() {
-    let thresholds: String = AutomationGate::ALL
+    let thresholds: Vec<String> = AutomationGate::ALL
         .iter()
         .map(|gate| format!("{}: 0.5\n", gate.as_str()))
         .collect();
+    let thresholds = thresholds.concat();
     let bare = profile(&format!("name: a\n{thresholds}")).expect("it reads");
     assert!(bare.require_sandbox && bare.require_checkpoints && !bare.allow_unsafe_tools);
     let nested = format!("name: a\n{thresholds}safety: {{require_sandbox: false}}\n");
@@ -99,6 +100,7 @@ fn flags_may_stand_under_safety_and_are_careful_otherwise() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
     use Code::{InvalidProfile as Rule, MalformedProfile as Malformed};
     let short = "name: a\nextends: trusted\n";
