@@ -94,6 +94,6 @@ pub use turn::{
 };
 pub use validation::{
     AddedValidation, AttachRequest, AttachmentQuery, AttachmentView, CommandCheck, CommandLine,
-    InEffect, Judgement, RegisteredValidation, Validation, ValidationCheck, ValidationError,
+    InEffect, Judgement, Keys, RegisteredValidation, Validation, ValidationCheck, ValidationError,
     ValidationRunner, ValidationService, WrappedCheck, WrappedTool, validation_schema,
 };

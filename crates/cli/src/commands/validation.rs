@@ -7,8 +7,8 @@ use std::path::Path;
 
 use cleveragents_domain::{Code, PlanId, ValidationMode};
 use cleveragents_engine::{
-    AttachRequest, AttachmentQuery, AttachmentView, CommandLine, Outcome, Register,
-    Validation as Definition, ValidationCheck, ValidationError, ValidationService,
+    AttachRequest, AttachmentQuery, AttachmentView, Outcome, Register, Validation as Definition,
+    ValidationCheck, ValidationError, ValidationService,
 };
 use serde_json::{Value, json};
 
@@ -91,17 +91,6 @@ fn mode_cell(mode: ValidationMode) -> Cell {
     }
 }
 
-/// What a validation runs or calls, in a line.
-fn what(validation: &Definition) -> String {
-    match &validation.check {
-        ValidationCheck::Command(check) => match &check.command {
-            CommandLine::Shell(text) => text.trim().to_owned(),
-            CommandLine::Words(words) => words.join(" "),
-        },
-        ValidationCheck::Wraps(check) => format!("{} → {}", check.tool, check.transform.text()),
-    }
-}
-
 fn panel(title: &str, validation: &Definition) -> Panel {
     let places: Vec<String> = validation.places().into_iter().collect();
     let mut panel = Panel::new(title)
@@ -114,7 +103,7 @@ fn panel(title: &str, validation: &Definition) -> Panel {
             let codes: Vec<String> = check.exit_codes.iter().map(ToString::to_string).collect();
             let metrics: Vec<&str> = check.metrics.keys().map(String::as_str).collect();
             panel
-                .row("Command", what(validation))
+                .row("Command", validation.what())
                 .row("Timeout", Cell::Seconds(check.timeout.as_secs_f64()))
                 .row("Network", yes_no(check.network))
                 .row("Variables", (!names.is_empty()).then(|| names.join(", ")))
@@ -130,7 +119,7 @@ fn panel(title: &str, validation: &Definition) -> Panel {
         }
         ValidationCheck::Wraps(check) => panel
             .row("Wraps", check.tool.as_str())
-            .row("Transform", check.transform.text()),
+            .row("Transform", validation.keys.hide(check.transform.text())),
     };
     panel.row("Arguments", (!places.is_empty()).then(|| places.join(", ")))
 }
@@ -188,7 +177,7 @@ fn list(
             Ok(validation) => vec![
                 validation.name.as_str().into(),
                 mode_cell(validation.mode),
-                super::conversation::short(&what(validation), 60).into(),
+                super::conversation::short(&validation.what(), 60).into(),
                 validation.description.as_str().into(),
             ],
             Err(error) => vec![

@@ -25,7 +25,7 @@ use super::rules;
 use super::service::PlanService;
 use crate::tool::SandboxWorkspace;
 use crate::validation::{
-    CommandCheck, InEffect, Judgement, Validation, ValidationCheck, ValidationRunner,
+    CommandCheck, InEffect, Judgement, Keys, Validation, ValidationCheck, ValidationRunner,
 };
 
 /// Something that is to be judged.
@@ -428,6 +428,7 @@ fn command_check(name: &str) -> Validation {
         description: String::new(),
         mode: ValidationMode::Required,
         check: ValidationCheck::Command(Box::new(CommandCheck::shell("eval {command}".to_owned()))),
+        keys: Keys::default(),
     }
 }
 

@@ -22,6 +22,62 @@ pub struct Validation {
     pub mode: ValidationMode,
     /// How it judges.
     pub check: ValidationCheck,
+    /// Values in it that nobody may see.
+    pub keys: Keys,
+}
+
+/// Values of variables that are keys, as far as the names of the variables tell.
+#[derive(Clone, Default)]
+pub struct Keys(Vec<String>);
+
+/// What the name of a variable that holds a key has in it.
+const KEY_NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH"];
+
+/// A value that is shorter than this is found everywhere.
+const SHORTEST_KEY: usize = 6;
+
+impl Keys {
+    /// Remembers the value of a variable when it is a key.
+    pub(super) fn note(&mut self, name: &str, value: &str) {
+        let upper = name.to_uppercase();
+        let is_key = KEY_NAMES.iter().any(|word| upper.contains(word));
+        if is_key && value.len() >= SHORTEST_KEY && !self.0.iter().any(|known| known == value) {
+            self.0.push(value.to_owned());
+        }
+    }
+
+    /// A text without them.
+    pub fn hide(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for key in &self.0 {
+            text = text.replace(key.as_str(), "[REDACTED]");
+        }
+        text
+    }
+
+    /// A JSON value without them.
+    pub fn hide_in(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.hide(text)),
+            Value::Array(items) => items.iter().map(|item| self.hide_in(item)).collect(),
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(name, field)| (name.clone(), self.hide_in(field)))
+                .collect(),
+            other => other.clone(),
+        }
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("[HIDDEN]")
+    }
 }
 
 /// How a validation judges.
@@ -89,7 +145,6 @@ impl fmt::Debug for CommandCheck {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("CommandCheck")
-            .field("command", &self.command)
             .field("timeout", &self.timeout)
             .field("environment", &self.environment.keys())
             .finish_non_exhaustive()
@@ -97,7 +152,7 @@ impl fmt::Debug for CommandCheck {
 }
 
 /// A tool whose answer is judged.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct WrappedCheck {
     /// The tool.
     pub tool: String,
@@ -105,6 +160,15 @@ pub struct WrappedCheck {
     pub arguments: Value,
     /// Makes a verdict of `output` and `arguments`.
     pub transform: Expression,
+}
+
+impl fmt::Debug for WrappedCheck {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("WrappedCheck")
+            .field("tool", &self.tool)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Validation {
@@ -190,6 +254,19 @@ impl Validation {
                 summary["transform"] = json!(check.transform.text());
             }
         }
-        summary
+        self.keys.hide_in(&summary)
+    }
+
+    /// What it runs or calls, in a line for people, without keys.
+    pub fn what(&self) -> String {
+        self.keys.hide(&match &self.check {
+            ValidationCheck::Command(check) => match &check.command {
+                CommandLine::Shell(text) => text.trim().to_owned(),
+                CommandLine::Words(words) => words.join(" "),
+            },
+            ValidationCheck::Wraps(check) => {
+                format!("{} → {}", check.tool, check.transform.text())
+            }
+        })
     }
 }

@@ -3,6 +3,7 @@
 //! `${VARIABLE}` is replaced everywhere but in the text of a shell command, where a shell uses the
 //! same signs.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -20,7 +21,9 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
-use super::definition::{CommandCheck, CommandLine, Validation, ValidationCheck, WrappedCheck};
+use super::definition::{
+    CommandCheck, CommandLine, Keys, Validation, ValidationCheck, WrappedCheck,
+};
 use super::places;
 
 /// How long a command may take that names no limit, and the longest that one can ask for.
@@ -156,9 +159,28 @@ pub(super) fn read(
     file: &Path,
     variables: Variables<'_>,
 ) -> Result<Validation, FileError> {
-    read_entry(text)
-        .and_then(|entry| entry.finish(&Expand { text, variables }))
-        .map_err(|complaint| complaint.in_file(file, About::Validation))
+    let keys = RefCell::new(Keys::default());
+    let noting = |name: &str| {
+        let value = variables(name)?;
+        keys.borrow_mut().note(name, &value);
+        Some(value)
+    };
+    let expand = Expand {
+        text,
+        variables: &noting,
+    };
+    let mut validation = read_entry(text)
+        .and_then(|entry| entry.finish(&expand))
+        .map_err(|complaint| complaint.in_file(file, About::Validation))?;
+    let mut keys = keys.into_inner();
+    if let ValidationCheck::Command(check) = &validation.check {
+        for (name, value) in &check.environment {
+            keys.note(name, value);
+        }
+    }
+    validation.description = keys.hide(&validation.description);
+    validation.keys = keys;
+    Ok(validation)
 }
 
 fn read_entry(text: &str) -> Result<ValidationEntry, Complaint> {
@@ -220,6 +242,7 @@ impl ValidationEntry {
             description,
             mode,
             check,
+            keys: Keys::default(),
         })
     }
 

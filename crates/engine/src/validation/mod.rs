@@ -7,7 +7,7 @@ mod places;
 mod runner;
 mod service;
 
-pub use definition::{CommandCheck, CommandLine, Validation, ValidationCheck, WrappedCheck};
+pub use definition::{CommandCheck, CommandLine, Keys, Validation, ValidationCheck, WrappedCheck};
 pub use error::ValidationError;
 pub use file::schema as validation_schema;
 pub use runner::{Judgement, ValidationRunner, WrappedTool};

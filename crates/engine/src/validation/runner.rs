@@ -12,7 +12,9 @@ use cleveragents_tools::Access;
 use cleveragents_tools::ports::{Command, PortError, Workspace as _};
 use serde_json::{Map, Value, json};
 
-use super::definition::{CommandCheck, CommandLine, Validation, ValidationCheck, WrappedCheck};
+use super::definition::{
+    CommandCheck, CommandLine, Keys, Validation, ValidationCheck, WrappedCheck,
+};
 use super::error::ValidationError;
 use super::places;
 use super::service::InEffect;
@@ -165,9 +167,7 @@ impl ValidationRunner {
             verdict.data.insert("taken_back".to_owned(), json!(count));
         }
         let mut judgement = told(verdict, elapsed);
-        if let ValidationCheck::Command(check) = &validation.check {
-            hide(&mut judgement, check);
-        }
+        hide(&mut judgement, &validation.keys);
         Ok(judgement)
     }
 }
@@ -202,26 +202,15 @@ fn cannot_run(error: &PortError) -> String {
     format!("it could not be run: {error}{hint}")
 }
 
-/// Takes the values of its own variables out of what a command printed: they may be keys.
-fn hide(judgement: &mut Judgement, check: &CommandCheck) {
-    const SHORTEST: usize = 6;
-    let values: Vec<&String> = check
-        .environment
-        .iter()
-        .filter(|(name, value)| {
-            value.len() >= SHORTEST && cleveragents_tools::ports::is_secret_name(name)
-        })
-        .map(|(_, value)| value)
-        .collect();
-    if values.is_empty() {
+/// Takes the keys of a validation out of what came of it.
+fn hide(judgement: &mut Judgement, keys: &Keys) {
+    if keys.is_empty() {
         return;
     }
-    let mut text = String::from_utf8_lossy(&judgement.output).into_owned();
-    for value in values {
-        text = text.replace(value.as_str(), "[REDACTED]");
-        judgement.message = judgement.message.replace(value.as_str(), "[REDACTED]");
-    }
-    judgement.output = text.into_bytes();
+    let output = String::from_utf8_lossy(&judgement.output);
+    judgement.output = keys.hide(&output).into_bytes();
+    judgement.message = keys.hide(&judgement.message);
+    judgement.data = judgement.data.as_ref().map(|data| keys.hide_in(data));
 }
 
 /// Runs a command and looks at how it ended and what it printed.

@@ -54,8 +54,12 @@ fn every_field_is_read() {
     assert_eq!(format!("{:?}", check.minimum["coverage"]), "80.5");
     assert_eq!(format!("{:?}", check.maximum["tests"]), "1000.0");
     assert_eq!(read.places().into_iter().collect::<Vec<_>>(), ["package"]);
-    // What a variable holds is neither printed nor summed up.
+    // What a variable holds that is a key is neither printed nor summed up.
     assert!(!format!("{read:?} {}", read.summary()).contains("s3cret"));
+    let words = "name: local/x\ndescription: 'd ${TOKEN}'\ncommand: [curl, '-HX: ${TOKEN}']\n";
+    let words = validation(words).expect("it reads");
+    let told = format!("{words:?} {} {}", words.summary(), words.what());
+    assert!(!told.contains("s3cret") && told.contains("curl"), "{told}");
     let wraps = validation(WRAPS).expect("it reads");
     assert_eq!(wraps.mode, ValidationMode::Required);
     assert_eq!(wraps.places().into_iter().collect::<Vec<_>>(), ["word"]);
