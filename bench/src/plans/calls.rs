@@ -116,7 +116,7 @@ fn bare(calls: usize) -> anyhow::Result<f64> {
 /// A home with a project and an action.
 struct Home {
     folder: tempfile::TempDir,
-    _ground: tempfile::TempDir,
+    ground: tempfile::TempDir,
 }
 
 impl Home {
@@ -124,9 +124,9 @@ impl Home {
         let ground = ground()?;
         let home = Self {
             folder: tempfile::tempdir_in(std::env::current_dir()?)?,
-            _ground: ground,
+            ground,
         };
-        let place = home._ground.path().to_str().context("a path")?;
+        let place = home.ground.path().to_str().context("a path")?;
         home.run(
             agents,
             &[
@@ -167,9 +167,9 @@ impl Home {
         let mut script = "at_end: fail\nanswers:\n".to_owned();
         for number in 0..calls {
             let (tool, arguments) = call(number);
-            let _never_fails = write!(
+            let _never_fails = writeln!(
                 script,
-                "- calls: [{{name: {tool}, arguments: {arguments}}}]\n"
+                "- calls: [{{name: {tool}, arguments: {arguments}}}]"
             );
         }
         script.push_str("- text: Done.\n");
@@ -261,10 +261,10 @@ pub(super) fn memory(agents: &Path, plans: usize) -> anyhow::Result<Row> {
         most = most.max(kilobytes.unwrap_or_default() / 1024.0);
         let listed = home.run(agents, &["plan", "list"])?;
         let is_over = |plan: &Value| plan["phase"] == "execute" && plan["state"] != "processing";
-        let states = listed["plans"].as_array().context("plans")?;
-        if states.iter().all(is_over) {
+        let found = listed["plans"].as_array().context("plans")?;
+        if found.iter().all(is_over) {
             ensure!(
-                states.iter().all(|plan| plan["state"] != "errored"),
+                found.iter().all(|plan| plan["state"] != "errored"),
                 "a plan failed: {listed}"
             );
             break;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    AutomationProfile, Code, Confidence, DecisionType, Diagnose as _, EventKind, LeaseSubject,
-    Move, PlanPhase, PlanStage, Position, StepState, Ttl, Waiting,
+    AutomationProfile, Code, DecisionType, Diagnose as _, EventKind, LeaseSubject, Move, PlanPhase,
+    PlanStage, Position, StepState, Ttl, Waiting,
 };
 use cleveragents_engine::{
     BookError, CorrectionImpact, DecisionTree, LeaseService, PlanBook, PlanQuery, ProgressState,

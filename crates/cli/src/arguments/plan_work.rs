@@ -17,6 +17,10 @@ pub(crate) enum Plan {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one, on the way from the command line"
+)]
 pub(crate) enum PlanWork {
     /// Make a plan from an action, and begin it as far as its automation profile allows
     #[command(
@@ -222,6 +226,7 @@ pub(crate) struct PlanChoices {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
 pub(crate) struct PlanExecute {
     #[command(flatten)]
     pub(crate) plan: PlanChoice,

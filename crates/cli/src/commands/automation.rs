@@ -91,7 +91,7 @@ fn guards(guards: Option<&AutomationGuard>) -> Value {
             "tool_denylist": guards.tool_denylist,
             "tool_allowlist": guards.tool_allowlist,
             "max_tool_calls_per_step": guards.max_tool_calls_per_step,
-            "max_total_cost": guards.max_total_cost.map(|cost| cost.as_usd()),
+            "max_total_cost": guards.max_total_cost.map(cleveragents_domain::MicroUsd::as_usd),
             "require_approval_for_writes": guards.require_approval_for_writes,
             "require_approval_for_apply": guards.require_approval_for_apply,
         })

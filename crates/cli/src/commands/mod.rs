@@ -46,6 +46,7 @@ use crate::context::Context;
 use crate::output::{CommandError, Report};
 
 /// The short name of a command, as the envelope carries it.
+#[expect(clippy::too_many_lines, reason = "a table")]
 pub(crate) const fn name(command: &Command) -> &'static str {
     match command {
         Command::Demo => "demo",

@@ -95,7 +95,7 @@ fn asked(plan: &Plan) -> Option<PlanPhase> {
 fn strategy(plan: &Plan) -> String {
     plan.strategy
         .as_ref()
-        .map(|strategy| strategy.to_markdown())
+        .map(cleveragents_domain::PlanStrategy::to_markdown)
         .unwrap_or_default()
 }
 
@@ -193,7 +193,7 @@ fn action(desk: &Desk<'_>, arguments: &Do) -> Result<String, CommandError> {
     );
     let mut done = format!("- {task}\n");
     for command in &arguments.check {
-        let _written = write!(done, "- check `{command}`\n");
+        let _written = writeln!(done, "- check `{command}`");
     }
     // Braces and `$` in a person's words are no places and no variables.
     let plain = |text: &str| {

@@ -23,7 +23,10 @@ pub(super) fn answer(
     text: Option<&str>,
 ) -> Result<Report, CommandError> {
     let before = waiting(desk, choice)?;
-    let what = before.waiting.as_ref().map(|waiting| waiting.sentence());
+    let what = before
+        .waiting
+        .as_ref()
+        .map(cleveragents_domain::Waiting::sentence);
     let person = desk.context.person();
     let plan = desk.service.answer(before.id, is_yes, text, &person)?;
     let (command, word) = if is_yes {
@@ -128,9 +131,10 @@ pub(super) fn cancel(desk: &Desk<'_>, plan: &Plan, reason: &str) -> Result<Repor
                 .row("State", plan.stage.to_string())
                 .row("Files in the sandbox", files),
         );
-    let report = recovery.first().map_or(report.clone(), |first| {
-        report.info(format!("its work is kept: `{first}`"))
-    });
+    let report = match recovery.first() {
+        Some(first) => report.info(format!("its work is kept: `{first}`")),
+        None => report,
+    };
     Ok(if is_over {
         report.ok("Plan cancelled")
     } else {

@@ -147,9 +147,10 @@ pub(super) fn shown(
                 .row("Read-only", if made.read_only { "yes" } else { "no" }),
         );
     let report = outcome_rows(report, plan);
-    Ok(next.first().map_or(report.clone(), |next| {
-        report.info(format!("next: `{next}`"))
-    }))
+    Ok(match next.first() {
+        Some(next) => report.info(format!("next: `{next}`")),
+        None => report,
+    })
 }
 
 /// Arguments as `NAME=VALUE`.

@@ -150,6 +150,7 @@ pub(super) fn outcome_rows(report: Report, plan: &Plan) -> Report {
     report
 }
 
+#[expect(clippy::too_many_lines, reason = "one report, field by field")]
 fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandError> {
     let engine = desk.context.engine()?;
     let results = latest(engine.read(|reader| validations::results(reader, plan.id))?);
@@ -252,17 +253,11 @@ fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Repor
         )
     };
     let report = outcome_rows(report, plan);
-    let report = match plan.made_with.read_only {
-        // What a plan that only looks found is its result.
-        true => match done
-            .iter()
-            .rev()
-            .find(|step| step.path.starts_with("step/"))
-        {
-            Some(last) => report.text(last.summary.clone().unwrap_or_default()),
-            None => report,
-        },
-        false => report,
+    // What a plan that only looks found is its result.
+    let mut of_steps = done.iter().filter(|step| step.path.starts_with("step/"));
+    let report = match of_steps.next_back().filter(|_| plan.made_with.read_only) {
+        Some(last) => report.text(last.summary.clone().unwrap_or_default()),
+        None => report,
     };
     Ok(match next_steps(plan).first() {
         Some(next) if !plan.stage.is_terminal() => report.info(format!("next: `{next}`")),
@@ -392,7 +387,8 @@ pub(super) fn applied(desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandErr
     let (insertions, deletions) = (number("insertions"), number("deletions"));
     let told: Vec<Value> = results.iter().map(|stored| json!(stored.result)).collect();
     let passed = results.iter().filter(|stored| stored.result.passed).count();
-    let duration: u64 = results.iter().map(|stored| stored.result.duration_ms).sum();
+    let duration = results.iter().map(|stored| stored.result.duration_ms).sum();
+    let duration = std::time::Duration::from_millis(duration).as_secs_f64();
     let sandbox = desk.book.sandbox(plan)?;
     let state = sandbox.as_ref().map(|view| view.sandbox.state.as_str());
     let total = plan
@@ -416,7 +412,7 @@ pub(super) fn applied(desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandErr
             "parts": report["parts"],
             "validation": {
                 "ran": results.len(), "passed": passed, "results": told,
-                "duration_s": duration as f64 / 1_000.0,
+                "duration_s": duration,
             },
             "sandbox_cleanup": {"worktree": state, "branch": null, "checkpoint": state},
             "lifecycle": {
@@ -443,7 +439,7 @@ pub(super) fn applied(desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandErr
             Panel::new("Validation (from Execute)")
                 .row("Ran", results.len())
                 .row("Passed", passed)
-                .row("Seconds", format!("{:.1}", duration as f64 / 1_000.0)),
+                .row("Seconds", format!("{duration:.1}")),
         )
         .panel(Panel::new("Sandbox Cleanup").row("Sandbox", state))
         .panel(

@@ -147,7 +147,7 @@ impl PlanWatcher for Watcher {
         };
         self.tell(&format!("● {phase}: {}", plan.stage.state()));
         self.show(|state| {
-            state.phase = phase.to_owned();
+            phase.clone_into(&mut state.phase);
             state.step.clear();
             (state.number, state.count) = (0, 0);
         });
