@@ -2,6 +2,7 @@
 //! on finds every finished step, repeats no call that must not be repeated, and comes to the same end.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use cleveragents_testkit::{Dice, proof_size};
@@ -104,7 +105,7 @@ fn disturb(
             break;
         }
         let wait = instant(stretch, dice);
-        here.push_str(&format!(" {wait:?}"));
+        let _written = write!(here, " {wait:?}");
         // What is in doubt is said to be made again in half of the cases: that may be cut off too.
         let arguments = ["plan", "execute", &plan, "--redo"];
         let is_redo = dice.once_in(2);
@@ -210,7 +211,7 @@ fn an_apply_killed_at_any_instant_is_wholly_done_or_not_at_all() {
         let mut here = format!("{plan}: apply of {took:?} killed after");
         for _ in 0..=dice.roll(2) {
             let wait = instant(took, &mut dice);
-            here.push_str(&format!(" {wait:?}"));
+            let _written = write!(here, " {wait:?}");
             let was_running = kill_after(&world, &["plan", "apply", &plan, "--yes"], wait);
             kills += usize::from(was_running && world.stage(&plan) == "apply/processing");
             // Any next command brings what was cut off to an end, whichever it is.
@@ -228,8 +229,8 @@ fn an_apply_killed_at_any_instant_is_wholly_done_or_not_at_all() {
         let again = world.run(&["plan", "apply", &plan, "--yes"]);
         assert_eq!(again.code, Some(4), "{here}: {again:?}");
         assert_eq!(world.seen(), new, "{here}");
+        eprintln!("apply: {kills} kills in its middle, {whole:?} times old and new");
     }
-    eprintln!("apply: {kills} kills in its middle, {whole:?} times old and new");
     world.agents.assert_sound();
 }
 

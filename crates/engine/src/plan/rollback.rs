@@ -228,23 +228,20 @@ impl PlanService {
         let checkpoint = self
             .sandboxes
             .checkpoint_named(&open, &rollback.checkpoint.to_string())?;
-        let changed = match way_of(&open, rollback) {
+        let changed = if let Some(before) = way_of(&open, rollback) {
             // Whoever was cut off had the files back already. Going again would hide the way forward.
-            Some(before) => {
-                let net = self.sandboxes.net(&open, before.position)?;
-                let parts = net.parts.iter();
-                parts
-                    .flat_map(|part| {
-                        let alias = &part.member.alias;
-                        let changes = part.changes.iter();
-                        changes.map(move |change| format!("{alias}/{}", change.path))
-                    })
-                    .collect()
-            }
-            None => {
-                let target = RollbackTarget::Checkpoint(rollback.checkpoint.to_string());
-                paths(&self.sandboxes.rollback(&mut open, &target)?.changes)
-            }
+            let net = self.sandboxes.net(&open, before.position)?;
+            let parts = net.parts.iter();
+            parts
+                .flat_map(|part| {
+                    let alias = &part.member.alias;
+                    let changes = part.changes.iter();
+                    changes.map(move |change| format!("{alias}/{}", change.path))
+                })
+                .collect()
+        } else {
+            let target = RollbackTarget::Checkpoint(rollback.checkpoint.to_string());
+            paths(&self.sandboxes.rollback(&mut open, &target)?.changes)
         };
         let (id, number) = (plan.id, rollback.number);
         let position = rollback.before["position"].as_u64().unwrap_or_default();
