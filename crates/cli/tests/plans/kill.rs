@@ -171,14 +171,14 @@ fn prove(world: &World, action: &str, wanted: usize) {
 fn a_plan_killed_at_any_instant_comes_to_the_same_end() {
     let world = World::new();
     world.long_action("local/steps");
-    prove(&world, "local/steps", proof_size(6, 220));
+    prove(&world, "local/steps", proof_size(4, 220));
 }
 
 #[test]
 fn a_plan_of_models_killed_at_any_instant_comes_to_the_same_end() {
     let world = World::new();
     world.modelled_action("local/models");
-    prove(&world, "local/models", proof_size(3, 80));
+    prove(&world, "local/models", proof_size(2, 80));
 }
 
 /// One step that makes, changes and removes many files.
@@ -205,7 +205,7 @@ fn an_apply_killed_at_any_instant_is_wholly_done_or_not_at_all() {
     assert_ne!(old, new);
     let mut dice = Dice::default();
     let (mut kills, mut whole) = (0, [0, 0]);
-    while kills < proof_size(4, 60) {
+    while kills < proof_size(2, 60) {
         world.put_back();
         let plan = world.executed("local/broad");
         let mut here = format!("{plan}: apply of {took:?} killed after");
