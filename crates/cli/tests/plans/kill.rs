@@ -281,3 +281,32 @@ fn a_rollback_and_a_redo_killed_at_any_instant_are_ended_by_the_next() {
     assert_eq!(again.tree, whole.tree);
     assert_eq!(again.changes, whole.changes);
 }
+
+#[test]
+fn a_call_made_again_finds_what_it_found_the_first_time() {
+    let world = World::new();
+    // Outside of the sandbox: what is made inside is taken back too.
+    let go = world.agents.work().join("go");
+    let wait = format!(
+        "echo line >> log.txt; until test -e {}; do sleep 0.05; done",
+        go.display()
+    );
+    world.action("local/cut", &[&format!("run `{wait}`")]);
+    let plan = world.plan("local/cut", &[]);
+    let child = world.start(&["plan", "execute", &plan]);
+    world.wait_until("the line", || {
+        let folders = world.ask("SELECT sandbox_id FROM sandboxes");
+        folders.first().is_some_and(|row| {
+            let folder = world
+                .agents
+                .home()
+                .join("sandboxes")
+                .join(row[0].to_lowercase());
+            folder.join("work/repo/log.txt").exists()
+        })
+    });
+    assert!(child.kill(), "it was at work");
+    std::fs::write(&go, "").expect("a file");
+    assert_eq!(go_on(&world, &plan, "cut off"), 1, "it was in doubt");
+    assert_eq!(world.tree(&plan)["log.txt"], "line\n");
+}
