@@ -183,23 +183,25 @@ fn plans_and_what_people_say() {
 fn executing() {
     let world = World::new();
     world.action("local/steps", &STEPS);
-    for table in [
-        "plans",
-        "plan_steps",
-        "plan_decisions",
-        "tool_invocations",
-        "change_entries",
-        "sandbox_checkpoints",
-        "sandboxes",
-        "runs",
-        "run_steps",
-        "leases",
+    for (table, condition) in [
+        ("plans", ""),
+        ("plan_steps", ""),
+        ("plan_decisions", ""),
+        ("tool_invocations", ""),
+        ("change_entries", ""),
+        ("sandbox_checkpoints", ""),
+        ("sandboxes", ""),
+        ("runs", ""),
+        ("run_steps", ""),
+        ("leases", ""),
+        // A sandbox that cannot be ended being made, nor thrown away.
+        ("sandboxes", "NEW.state IN ('active', 'discarded')"),
     ] {
         let plan = world.plan("local/steps", &[]);
-        break_table(&world, table, "");
+        break_table(&world, table, condition);
         let answer = world.run(&["plan", "execute", &plan]);
         mend(&world);
-        let here = format!("execute with {table} broken");
+        let here = format!("execute with {table} broken {condition}");
         assert_no_claim(&answer, &here);
         assert_ne!(world.stage(&plan), "execute/complete", "{here}");
         let mut answer = world.run(&["plan", "execute", &plan]);

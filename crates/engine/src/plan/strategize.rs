@@ -138,12 +138,15 @@ impl PlanService {
         let name = sandbox_name(plan.id);
         let is_there = match self.sandboxes.find(&name) {
             Ok(found) => match found.sandbox.state {
-                // One that was being made is undone by whoever opens it.
-                SandboxState::Creating => {
-                    let _undone = self.sandboxes.open(&name);
-                    false
+                // Whoever opens one that was cut off while it was made, or thrown away, ends that first.
+                SandboxState::Creating | SandboxState::Discarding => {
+                    match self.sandboxes.open(&name) {
+                        Ok(_) => true,
+                        Err(SandboxError::NotFound(_) | SandboxError::NotReady { .. }) => false,
+                        Err(error) => return Err(error.into()),
+                    }
                 }
-                SandboxState::Discarded | SandboxState::Discarding => false,
+                SandboxState::Discarded => false,
                 _ => true,
             },
             Err(SandboxError::NotFound(_)) => false,
