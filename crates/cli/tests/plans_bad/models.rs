@@ -254,11 +254,12 @@ fn a_model_that_calls_something_else_each_time_is_stopped_by_the_guard() {
         "name: local/few\ndescription: Few calls\nextends: trusted\nguards: {max_tool_calls_per_step: 3}\n",
     );
     world.ok(&["automation-profile", "add", "--config", "few.yaml"]);
-    let calls: String = (0..8)
+    let calls: Vec<String> = (0..8)
         .map(|number| {
             format!("- calls:\n  - {{name: builtin/file-write, arguments: {{path: f{number}, content: x}}}}\n")
         })
         .collect();
+    let calls = calls.concat();
     world.file(
         "executor.yaml",
         &format!("at_end: repeat_last\nanswers:\n{calls}- text: Tired.\n"),
