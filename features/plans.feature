@@ -35,7 +35,11 @@ Feature: Plans
       """
       agents plan apply PLAN --yes
       """
-    Then the plan is apply/applied
+    Then the report has at "/changes" the value
+      """
+      {"insertions": 1, "deletions": 0}
+      """
+    And the plan is apply/applied
     And the real "app/greeting.txt" holds "Hello Ada"
     And the newest commit of "app" says "Greet Ada" and changes "greeting.txt"
 

@@ -207,7 +207,7 @@ pub struct AutomationGuard {
     pub tool_denylist: Vec<String>,
     /// The only tools that it may call; any when there is no list.
     pub tool_allowlist: Option<Vec<String>>,
-    /// How many tools it may call in one step.
+    /// How many tools it may call in one step of the plan.
     pub max_tool_calls_per_step: Option<u64>,
     /// What it may cost altogether.
     #[serde(rename = "max_total_cost_micro_usd")]

@@ -22,6 +22,103 @@ fn with_arguments() -> World {
     world
 }
 
+const ACTION: &str = "local/write";
+const SHOP: &str = "local/shop";
+
+/// Arguments of `plan use`, and how they are refused: exit code, code and some of the words.
+const CASES: [(&[&str], i32, &str, &str); 18] = [
+    (&[ACTION, SHOP], 2, "CA-1106", "`what` is missing"),
+    (
+        &[ACTION, SHOP, "--arg", "wat=x"],
+        2,
+        "CA-1106",
+        "no argument `wat`",
+    ),
+    (
+        &[ACTION, SHOP, "--arg", "what=x", "--arg", "times=many"],
+        2,
+        "CA-1106",
+        "whole number",
+    ),
+    (
+        &[ACTION, SHOP, "--arg", "what=x", "--arg", "times=0"],
+        2,
+        "CA-1106",
+        "`times`",
+    ),
+    (
+        &[ACTION, SHOP, "--arg", "what=x", "--arg", "mode=odd"],
+        2,
+        "CA-1106",
+        "`mode`",
+    ),
+    (
+        &[ACTION, SHOP, "--arg", "what=x", "--arg", "what=y"],
+        2,
+        "CA-1106",
+        "`what`",
+    ),
+    (&[ACTION, SHOP, "--arg", "what"], 2, "CA-0101", "NAME=VALUE"),
+    (&[ACTION, SHOP, "--arg", "=x"], 2, "CA-0101", "NAME=VALUE"),
+    (&[ACTION], 2, "CA-0101", "needs a project"),
+    (&["local/writ", SHOP], 3, "CA-1101", "local/writ"),
+    (
+        &[ACTION, "local/nothing", "--arg", "what=x"],
+        3,
+        "CA-0631",
+        "local/nothing",
+    ),
+    (
+        &[ACTION, "local/empty", "--arg", "what=x"],
+        2,
+        "CA-1155",
+        "links no resource",
+    ),
+    (
+        &[ACTION, SHOP, SHOP, "--arg", "what=x"],
+        2,
+        "CA-0101",
+        "named twice",
+    ),
+    (
+        &[
+            ACTION,
+            SHOP,
+            "--arg",
+            "what=x",
+            "--automation-profile",
+            "bold",
+        ],
+        3,
+        "CA-1111",
+        "bold",
+    ),
+    (
+        &[ACTION, SHOP, "--arg", "what=x", "--max-cost", "lots"],
+        2,
+        "CA-0101",
+        "lots",
+    ),
+    (
+        &[ACTION, SHOP, "--arg", "what=x", "--max-cost", "-1"],
+        2,
+        "CA-0101",
+        "-1",
+    ),
+    (
+        &[ACTION, SHOP, "--arg", "what=x", "--invariant", ""],
+        2,
+        "CA-1122",
+        "invariant",
+    ),
+    (
+        &["local/old", SHOP, "--arg", "what=x"],
+        4,
+        "CA-1105",
+        "archived",
+    ),
+];
+
 #[test]
 fn no_plan_is_made_from_what_does_not_fit() {
     let world = with_arguments();
@@ -29,100 +126,7 @@ fn no_plan_is_made_from_what_does_not_fit() {
     world.file("old.yaml", &WRITE.replace("local/write", "local/old"));
     world.ok(&["action", "create", "--config", "old.yaml"]);
     world.ok(&["action", "archive", "local/old", "--yes"]);
-    let (write, shop) = ("local/write", "local/shop");
-    let cases: [(&[&str], i32, &str, &str); 18] = [
-        (&[write, shop], 2, "CA-1106", "`what` is missing"),
-        (
-            &[write, shop, "--arg", "wat=x"],
-            2,
-            "CA-1106",
-            "no argument `wat`",
-        ),
-        (
-            &[write, shop, "--arg", "what=x", "--arg", "times=many"],
-            2,
-            "CA-1106",
-            "whole number",
-        ),
-        (
-            &[write, shop, "--arg", "what=x", "--arg", "times=0"],
-            2,
-            "CA-1106",
-            "`times`",
-        ),
-        (
-            &[write, shop, "--arg", "what=x", "--arg", "mode=odd"],
-            2,
-            "CA-1106",
-            "`mode`",
-        ),
-        (
-            &[write, shop, "--arg", "what=x", "--arg", "what=y"],
-            2,
-            "CA-1106",
-            "`what`",
-        ),
-        (&[write, shop, "--arg", "what"], 2, "CA-0101", "NAME=VALUE"),
-        (&[write, shop, "--arg", "=x"], 2, "CA-0101", "NAME=VALUE"),
-        (&[write], 2, "CA-0101", "needs a project"),
-        (&["local/writ", shop], 3, "CA-1101", "local/writ"),
-        (
-            &[write, "local/nothing", "--arg", "what=x"],
-            3,
-            "CA-0631",
-            "local/nothing",
-        ),
-        (
-            &[write, "local/empty", "--arg", "what=x"],
-            2,
-            "CA-1155",
-            "links no resource",
-        ),
-        (
-            &[write, shop, shop, "--arg", "what=x"],
-            2,
-            "CA-0101",
-            "named twice",
-        ),
-        (
-            &[
-                write,
-                shop,
-                "--arg",
-                "what=x",
-                "--automation-profile",
-                "bold",
-            ],
-            3,
-            "CA-1111",
-            "bold",
-        ),
-        (
-            &[write, shop, "--arg", "what=x", "--max-cost", "lots"],
-            2,
-            "CA-0101",
-            "lots",
-        ),
-        (
-            &[write, shop, "--arg", "what=x", "--max-cost", "-1"],
-            2,
-            "CA-0101",
-            "-1",
-        ),
-        (
-            &[write, shop, "--arg", "what=x", "--invariant", ""],
-            2,
-            "CA-1122",
-            "invariant",
-        ),
-        (
-            &["local/old", shop, "--arg", "what=x"],
-            4,
-            "CA-1105",
-            "archived",
-        ),
-    ];
-    for (arguments, exit, code, words) in cases {
+    for (arguments, exit, code, words) in CASES {
         let all = [&["plan", "use"], arguments].concat();
         let error = world.is_refused(&all, exit, code);
         let message = error["message"].as_str().expect("a message");

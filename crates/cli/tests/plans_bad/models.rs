@@ -25,9 +25,9 @@ fn a_strategy_that_cannot_be_used_is_asked_for_anew() {
         (r#"{"summary": "nothing", "steps": []}"#, "no steps"),
         (r#"{"song": "la la"}"#, "JSON"),
     ];
+    let world = World::new();
+    let before = world.every_byte();
     for (answer, reason) in bad {
-        let world = World::new();
-        let before = world.every_byte();
         world.file("strategist.yaml", &strategy(answer));
         let failed = world.begin("trusted");
         assert_eq!(failed.code, Some(1), "{failed:?}");
@@ -124,27 +124,39 @@ fn nothing_outside_the_project_can_be_written() {
         ".git/config",
         "secret/../../escaped",
     ];
-    for path in outside {
-        let world = World::new();
-        let (before, around) = (world.every_byte(), world.around());
-        let arguments = format!("{{path: '{path}', content: bad}}");
-        world.file("executor.yaml", &call("builtin/file-write", &arguments));
-        let answer = world.begin("trusted");
-        assert_eq!(answer.code, Some(0), "{path}: {answer:?}");
-        assert!(world.trouble().contains("builtin/file-write"), "{path}");
-        let plan = world.plan();
-        let error = world.fails(&["plan", "apply", &plan, "--yes"], 1, "CA-1148");
-        let hint = error["hint"].as_str().expect("a hint");
-        assert_eq!(world.every_byte(), before, "{path}");
-        assert_eq!(world.around(), around, "{path}");
-        assert!(!std::path::Path::new("/tmp/cleveragents-escaped").exists());
-        for command in World::named_in(hint) {
-            let command: Vec<&str> = command.iter().map(String::as_str).collect();
-            world.ok(&[&command[..], &["--yes"]].concat());
-        }
-        assert_eq!(world.stage(), "apply/applied", "{path}");
-        assert_eq!(world.every_byte(), before, "{path}");
+    let world = World::new();
+    let (before, around) = (world.every_byte(), world.around());
+    let calls: Vec<String> = outside
+        .iter()
+        .map(|path| {
+            format!(
+                "  - {{name: builtin/file-write, arguments: {{path: '{path}', content: bad}}}}\n"
+            )
+        })
+        .collect();
+    world.file(
+        "executor.yaml",
+        &format!(
+            "at_end: repeat_last\nanswers:\n- calls:\n{}- text: Done.\n",
+            calls.concat()
+        ),
+    );
+    let answer = world.begin("trusted");
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let plan = world.plan();
+    let trouble = world.ok(&["plan", "errors", &plan]);
+    let refused = trouble["history"].as_array().map(Vec::len);
+    assert_eq!(refused, Some(outside.len()), "{trouble:#}");
+    let error = world.fails(&["plan", "apply", &plan, "--yes"], 1, "CA-1148");
+    assert_eq!(world.every_byte(), before);
+    assert_eq!(world.around(), around);
+    assert!(!std::path::Path::new("/tmp/cleveragents-escaped").exists());
+    for command in World::named_in(error["hint"].as_str().expect("a hint")) {
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        world.ok(&[&command[..], &["--yes"]].concat());
     }
+    assert_eq!(world.stage(), "apply/applied");
+    assert_eq!(world.every_byte(), before);
 }
 
 #[test]
@@ -254,11 +266,12 @@ fn a_model_that_calls_something_else_each_time_is_stopped_by_the_guard() {
         "name: local/few\ndescription: Few calls\nextends: trusted\nguards: {max_tool_calls_per_step: 3}\n",
     );
     world.ok(&["automation-profile", "add", "--config", "few.yaml"]);
-    let calls: String = (0..8)
+    let calls: Vec<String> = (0..8)
         .map(|number| {
             format!("- calls:\n  - {{name: builtin/file-write, arguments: {{path: f{number}, content: x}}}}\n")
         })
         .collect();
+    let calls = calls.concat();
     world.file(
         "executor.yaml",
         &format!("at_end: repeat_last\nanswers:\n{calls}- text: Tired.\n"),
