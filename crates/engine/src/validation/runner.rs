@@ -208,9 +208,7 @@ fn hide(judgement: &mut Judgement, check: &CommandCheck) {
     let values: Vec<&String> = check
         .environment
         .iter()
-        .filter(|(name, value)| {
-            value.len() >= SHORTEST && cleveragents_tools::ports::is_secret_name(name)
-        })
+        .filter(|(name, value)| value.len() >= SHORTEST && is_secret_variable(name))
         .map(|(_, value)| value)
         .collect();
     if values.is_empty() {
@@ -222,6 +220,14 @@ fn hide(judgement: &mut Judgement, check: &CommandCheck) {
         judgement.message = judgement.message.replace(value.as_str(), "[REDACTED]");
     }
     judgement.output = text.into_bytes();
+}
+
+/// Whether a variable of this name holds a secret. Variables are named after what they are at their end.
+fn is_secret_variable(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    cleveragents_tools::ports::is_secret_name(name)
+        || lower.ends_with("_token")
+        || lower.ends_with("_key")
 }
 
 /// Runs a command and looks at how it ended and what it printed.
