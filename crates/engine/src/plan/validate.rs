@@ -321,6 +321,10 @@ impl Drive<'_> {
         })?;
         self.watcher
             .validated(&result.validation, result.passed, &result.message);
+        let last = output.lines().rev().find(|line| !line.trim().is_empty());
+        if let (false, Some(last)) = (result.passed, last) {
+            self.watcher.note(&format!("it printed: {}", last.trim()));
+        }
         let from = output.ceil_char_boundary(output.len().saturating_sub(SHOWN));
         Ok(Finding {
             name: result.validation,
