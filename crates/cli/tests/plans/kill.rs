@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use cleveragents_testkit::{Dice, proof_size};
@@ -159,10 +160,12 @@ fn prove(world: &World, action: &str, wanted: usize) {
     while kills < wanted {
         let (hit, doubtful) = disturb(world, action, &expected, took, &mut dice);
         (kills, doubts, plans) = (kills + hit, doubts + doubtful, plans + 1);
-        eprintln!(
-            "{action}: {kills} kills in {plans} plans, {doubts} calls in doubt, {:?}",
+        let told = format!(
+            "{action}: {kills} kills in {plans} plans, {doubts} calls in doubt, {:?}\n",
             begun.elapsed()
         );
+        // Whoever runs the whole proof wants to see how far it is.
+        let _told = std::io::stderr().write_all(told.as_bytes());
     }
     world.agents.assert_sound();
 }
@@ -294,7 +297,7 @@ fn a_call_made_again_finds_what_it_found_the_first_time() {
     world.action("local/cut", &[&format!("run `{wait}`")]);
     let plan = world.plan("local/cut", &[]);
     let child = world.start(&["plan", "execute", &plan]);
-    world.wait_until("the line", || {
+    World::wait_until("the line", || {
         let folders = world.ask("SELECT sandbox_id FROM sandboxes");
         folders.first().is_some_and(|row| {
             let folder = world

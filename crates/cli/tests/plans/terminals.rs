@@ -24,7 +24,7 @@ fn waiting_plan(world: &World) -> String {
 fn wait_for_work(world: &World, plan: &str) -> PathBuf {
     let sandboxes = world.agents.home().join("sandboxes");
     let mut found = None;
-    world.wait_until("a step that waits", || {
+    World::wait_until("a step that waits", || {
         let place = world.ask(&format!(
             "SELECT sandbox_id FROM sandboxes WHERE origin = 'plan {plan}'"
         ));

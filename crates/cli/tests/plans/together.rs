@@ -67,7 +67,7 @@ fn assert_apart(world: &World, plans: &BTreeMap<String, String>) {
 /// A worker of the test, once it is there: so none is begun for plans that are queued.
 fn worker(world: &World, more: &[&str]) -> Running {
     let child = world.start(&[&["worker"], more].concat());
-    world.wait_until("a worker", || {
+    World::wait_until("a worker", || {
         let held = world
             .ask("SELECT count(*) FROM leases WHERE kind = 'worker' AND owner_pid IS NOT NULL");
         held[0][0] != "0"
@@ -97,7 +97,7 @@ fn sixteen_plans_in_one_worker() {
     let plans = plans(&world, 16);
     let mut child = worker(&world, &["--concurrency", "16"]);
     queue(&world, &plans);
-    world.wait_until("all plans", || carried_out(&world) == plans.len());
+    World::wait_until("all plans", || carried_out(&world) == plans.len());
     child.signal(Signal::TERM);
     let answer = child.answer();
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -138,7 +138,7 @@ fn the_plans_of_a_dead_worker_are_taken_over() {
     let plans = plans(&world, 3);
     let first = worker(&world, &["--concurrency", "2"]);
     queue(&world, &plans);
-    world.wait_until("a plan at work", || {
+    World::wait_until("a plan at work", || {
         let begun = world
             .ask("SELECT count(*) FROM plan_steps WHERE path LIKE 'step/%' AND state = 'done'");
         begun[0][0] != "0"

@@ -195,7 +195,7 @@ impl World {
     }
 
     /// Waits until something is so.
-    pub(crate) fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+    pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !is_so() {
             assert!(

@@ -27,6 +27,28 @@ fn killed(world: &World, arguments: &[&str], needs: Duration, dice: &mut Dice) -
 }
 
 #[test]
+fn a_lock_that_a_killed_git_left_on_a_name_of_ours_is_no_obstacle() {
+    let world = World::new(agents());
+    let [repository, _] = world.repositories();
+    create(&world.agents, "locked", &[&repository]);
+    let mut locked = 0;
+    let kept = repository.join(".git/refs/cleveragents/sandboxes");
+    for sandbox in std::fs::read_dir(kept).expect("names of ours") {
+        let sandbox = sandbox.expect("a folder").path();
+        for name in std::fs::read_dir(sandbox).expect("a folder") {
+            let name = name.expect("a name").path();
+            write(name.with_extension("lock"), "");
+            locked += 1;
+        }
+    }
+    assert!(locked > 0, "there is a name to be locked");
+    world
+        .agents
+        .data(&["sandbox", "discard", "locked", "--yes"]);
+    assert!(!names(&world.agents).contains(&"locked".to_owned()));
+}
+
+#[test]
 fn any_command_killed_at_any_instant_is_recovered_by_the_next() {
     let world = World::new(agents());
     let old = world.state();

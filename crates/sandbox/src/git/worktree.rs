@@ -324,6 +324,14 @@ pub(crate) fn remove_worktree(
     alias: &str,
 ) -> Result<(), Error> {
     crate::remove_folder(folder).during("removing", folder)?;
+    // Nobody else uses this name, and we are alone with the sandbox: what locks it was killed.
+    let lock = checkout.common_dir.join(keeper(id, alias) + ".lock");
+    match std::fs::remove_file(&lock) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).during("removing", &lock);
+        }
+        _ => {}
+    }
     checkout
         .git
         .run(&["update-ref", "--no-deref", "-d", &keeper(id, alias)])?;
