@@ -215,7 +215,7 @@ proptest! {
             1..6),
         start in proptest::sample::select(vec![
             "", "# c\n", "store.connections = 3\n", "[core]\nformat = \"table\" # x\n",
-            "core = { format = \"rich\", automation-profile = \"a\" }\n[session]\n",
+            "core = { format = \"rich\", automation-profile = \"ci\" }\n[session]\n",
         ]),
     ) {
         let (_folder, file) = file_with(start);
