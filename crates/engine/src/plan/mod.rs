@@ -1,6 +1,6 @@
 //! Plans: made from actions, thought out, carried out in a sandbox, judged, and applied.
 //!
-//! [`PlanService`] makes plans and lets people have a say; [`drive`] takes them from stage to stage through
+//! [`PlanService`] makes plans ([`make`]) and lets people have a say ([`say`]); [`drive`] takes them from stage to stage through
 //! [`strategize`], [`execute`], [`validate`] and [`apply`]; [`rollback`] takes them back and forward again.
 //! [`PlanBook`] looks up what is known of them; [`PlanExecutionContext`] records the changes of a plan run.
 
@@ -15,11 +15,15 @@ mod drive;
 mod error;
 mod execute;
 mod gates;
+mod ground;
+mod make;
 mod registry;
 mod rollback;
 mod rules;
+mod say;
 mod service;
 mod strategize;
+mod told;
 mod validate;
 mod world;
 

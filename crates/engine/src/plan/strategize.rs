@@ -1,176 +1,24 @@
-//! Strategize: checks that a plan can begin, records what holds for it, has it thought out, and stores what
-//! was decided.
+//! Strategize: records what holds for a plan, has it thought out, and stores what was decided.
 
 use std::fmt::Write as _;
 
 use cleveragents_domain::{
     ContentHash, ContextSnapshot, DecisionId, DecisionType, EventKind, Move, NewDecision, NewEvent,
-    Plan, PlanId, PlanPhase, PlanStage, PlanStep, PlanStrategy, Reconciled, RunState, SandboxState,
-    StepState, criteria,
+    Plan, PlanPhase, PlanStage, PlanStrategy, Reconciled, RunState, StepState,
 };
-use cleveragents_process::WhenMissing;
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
 use cleveragents_store::plans::Along;
 use cleveragents_store::{decisions, plan_steps, plans, validations};
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::built_in::DETERMINISTIC;
 use super::deterministic;
 use super::drive::{Drive, Stop, Task, Who};
 use super::error::PlanError;
+use super::ground::sandbox_name;
 use super::rules::PathRule;
-use super::service::PlanService;
+use super::told::{Told, read_told, violations};
 use crate::run::RunServiceError;
-use crate::sandbox::SandboxError;
-use crate::tool::SandboxWorkspace;
-
-/// A decision, as a strategist tells it.
-#[derive(Debug, Clone, Default, Deserialize)]
-struct ToldDecision {
-    question: String,
-    #[serde(alias = "chosen_option")]
-    chosen: String,
-    #[serde(default, alias = "alternatives_considered")]
-    alternatives: Vec<String>,
-    confidence: Option<f64>,
-    #[serde(default)]
-    rationale: String,
-    #[serde(default, rename = "type")]
-    kind: Option<String>,
-    /// Numbers of decisions told before it, from 1.
-    #[serde(default)]
-    depends_on: Vec<usize>,
-    #[serde(default)]
-    resources: Vec<String>,
-}
-
-/// A strategy, as a strategist tells it.
-#[derive(Debug, Clone, Deserialize)]
-struct Told {
-    #[serde(flatten)]
-    strategy: PlanStrategy,
-    #[serde(default)]
-    decisions: Vec<ToldDecision>,
-}
-
-impl PlanService {
-    /// What every model that works for a plan is told, whatever is left out of a long conversation.
-    pub(super) fn instructions(&self, plan: &Plan) -> Result<Vec<String>, PlanError> {
-        let mut text = format!(
-            "# The plan\n\nWhat is to be done:\n{}\n\nIt is done when:\n{}\n",
-            plan.description, plan.definition_of_done
-        );
-        let reconciled = self.reconciled(plan)?;
-        if !reconciled.effective.is_empty() {
-            text.push_str(
-                "\n# Invariants\n\nThey hold whatever else is said, and no step may break one:\n",
-            );
-            for invariant in &reconciled.effective {
-                let _written = writeln!(text, "- {}", invariant.text);
-            }
-        }
-        if plan.made_with.read_only {
-            text.push_str("\nNothing may be changed: this plan only looks.\n");
-        }
-        Ok(vec![text])
-    }
-
-    /// The checks before a plan begins: what is not as it must be.
-    pub(super) fn preflight(
-        &self,
-        plan: &Plan,
-        world: &dyn super::world::PlanWorld,
-    ) -> Vec<String> {
-        let mut failed = Vec::new();
-        if plan.made_with.action.is_none() {
-            failed.push("it has no action".to_owned());
-        }
-        let actors = &plan.made_with.actors;
-        let all = [
-            Some(&actors.strategy),
-            Some(&actors.execution),
-            actors.estimation.as_ref(),
-            actors.invariant.as_ref(),
-            actors.review.as_ref(),
-        ];
-        for name in all
-            .into_iter()
-            .flatten()
-            .filter(|name| *name != DETERMINISTIC)
-        {
-            // Compiling names everything that an actor needs and that is not there.
-            if let Err(error) = world.actor(name) {
-                failed.push(format!("the actor `{name}` cannot be used: {error}"));
-            }
-        }
-        if let Err(error) = self.safety(plan) {
-            failed.push(format!(
-                "its profile `{}`: {error}",
-                plan.made_with.profile.name
-            ));
-        }
-        match self.targets(plan) {
-            Err(error) => failed.push(error.to_string()),
-            Ok(targets) => {
-                for target in targets {
-                    let is_file = target.source != cleveragents_sandbox::Source::Postgres;
-                    if is_file && !target.location.exists() {
-                        failed.push(format!(
-                            "the resource `{}` is not at `{}` any more",
-                            target.resource,
-                            target.location.display()
-                        ));
-                    }
-                }
-            }
-        }
-        if let Some(limit) = plan.made_with.max_cost_micro_usd
-            && plan.usage.cost_micro_usd.0 >= limit
-        {
-            failed.push("its budget is spent".to_owned());
-        }
-        failed
-    }
-
-    /// The sandbox of a plan, made when it is not there, with nobody else in it.
-    pub(super) fn workspace(&self, plan: &Plan) -> Result<SandboxWorkspace, PlanError> {
-        let name = sandbox_name(plan.id);
-        let is_there = match self.sandboxes.find(&name) {
-            Ok(found) => match found.sandbox.state {
-                // Whoever opens one that was cut off while it was made, or thrown away, ends that first.
-                SandboxState::Creating | SandboxState::Discarding => {
-                    match self.sandboxes.open(&name) {
-                        Ok(_) => true,
-                        Err(SandboxError::NotFound(_) | SandboxError::NotReady { .. }) => false,
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-                SandboxState::Discarded => false,
-                _ => true,
-            },
-            Err(SandboxError::NotFound(_)) => false,
-            Err(error) => return Err(error.into()),
-        };
-        if !is_there {
-            let targets = self.targets(plan)?;
-            let origin = format!("plan {}", plan.id);
-            self.sandboxes
-                .create_for(Some(plan.id), &name, &origin, &targets)?;
-        }
-        let open = self.sandboxes.open(&name)?;
-        Ok(SandboxWorkspace::new(
-            self.sandboxes.clone(),
-            open,
-            WhenMissing::Warn,
-        )?)
-    }
-}
-
-/// What the sandbox of a plan is called.
-pub(super) fn sandbox_name(plan: PlanId) -> String {
-    format!("plan-{plan}").to_ascii_lowercase()
-}
 
 /// A decision of the program itself.
 pub(super) fn decided(
@@ -763,34 +611,6 @@ impl Drive<'_> {
     }
 }
 
-/// What an invariant actor finds broken. An answer that is none of the asked form has found nothing good:
-/// whoever cannot say that all is well has not said it.
-fn violations(said: &Value) -> Option<String> {
-    let parsed;
-    let said = match said {
-        Value::String(text) => {
-            parsed = serde_json::from_str(text.trim()).unwrap_or(Value::Null);
-            &parsed
-        }
-        other => other,
-    };
-    let Some(found) = said["violations"].as_array() else {
-        return Some("the invariant actor did not say whether the strategy keeps them".to_owned());
-    };
-    let told: Vec<String> = found
-        .iter()
-        .map(|one| {
-            let text = |name: &str| one[name].as_str().unwrap_or_default();
-            format!(
-                "\"{}\" would be broken: {}",
-                text("invariant"),
-                text("reason")
-            )
-        })
-        .collect();
-    (!told.is_empty()).then(|| told.join("; "))
-}
-
 /// By what the run of a plan's strategist is found again.
 pub(super) fn strategize_path(plan: &Plan) -> String {
     format!("strategize/{}", plan.attempt)
@@ -812,79 +632,4 @@ fn planned_violation(reconciled: &Reconciled, strategy: &PlanStrategy) -> Option
         }
     }
     None
-}
-
-/// The inside of a block of code, when a text is one.
-fn unfenced(text: &str) -> &str {
-    let inside = text
-        .strip_prefix("```")
-        .and_then(|rest| rest.strip_suffix("```"))
-        .and_then(|rest| rest.split_once('\n'));
-    inside.map_or(text, |(_, inside)| inside.trim())
-}
-
-/// Reads a strategy in any of the forms in which actors give one: the object that is asked for, a document,
-/// a list, or a text that is one step.
-fn read_told(value: &Value) -> Result<Told, String> {
-    if let Value::Object(_) = value
-        && let Ok(told) = Told::deserialize(value)
-        && !told.strategy.steps.is_empty()
-    {
-        return Ok(told);
-    }
-    let text = match value {
-        Value::String(text) => text.trim(),
-        Value::Null => "",
-        _ => return Err(format!("the strategist answered with no strategy: {value}")),
-    };
-    if text.is_empty() {
-        return Err("the strategist said nothing".to_owned());
-    }
-    let text = unfenced(text);
-    if text.starts_with(['{', '[']) {
-        // What is meant for a program is read as such or not at all: a piece of it is no step.
-        return match serde_json::from_str::<Told>(text) {
-            Ok(told) if !told.strategy.steps.is_empty() => Ok(told),
-            Ok(_) => Err("the strategist answered with a strategy that has no steps".to_owned()),
-            Err(error) => Err(format!(
-                "the strategist answered with JSON that is no strategy: {error}"
-            )),
-        };
-    }
-    if text.contains("\n## ")
-        && let Ok(strategy) = PlanStrategy::from_markdown(text)
-    {
-        return Ok(Told {
-            strategy,
-            decisions: Vec::new(),
-        });
-    }
-    let items = criteria(text);
-    let is_list = text
-        .lines()
-        .any(|line| line.trim_start().starts_with(['-', '*', '1']));
-    let steps = if is_list && !items.is_empty() {
-        items
-            .into_iter()
-            .map(|title| PlanStep {
-                title,
-                ..PlanStep::default()
-            })
-            .collect()
-    } else {
-        let title = text.lines().next().unwrap_or(text);
-        vec![PlanStep {
-            title: title.chars().take(120).collect(),
-            description: text.to_owned(),
-            ..PlanStep::default()
-        }]
-    };
-    Ok(Told {
-        strategy: PlanStrategy {
-            summary: text.to_owned(),
-            steps,
-            risk: None,
-        },
-        decisions: Vec::new(),
-    })
 }

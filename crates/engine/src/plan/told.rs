@@ -1,0 +1,137 @@
+//! What strategists and invariant actors say, read in the forms in which they say it.
+
+use cleveragents_domain::{PlanStep, PlanStrategy, criteria};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A decision, as a strategist tells it.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct ToldDecision {
+    pub(super) question: String,
+    #[serde(alias = "chosen_option")]
+    pub(super) chosen: String,
+    #[serde(default, alias = "alternatives_considered")]
+    pub(super) alternatives: Vec<String>,
+    pub(super) confidence: Option<f64>,
+    #[serde(default)]
+    pub(super) rationale: String,
+    #[serde(default, rename = "type")]
+    pub(super) kind: Option<String>,
+    /// Numbers of decisions told before it, from 1.
+    #[serde(default)]
+    pub(super) depends_on: Vec<usize>,
+    #[serde(default)]
+    pub(super) resources: Vec<String>,
+}
+
+/// A strategy, as a strategist tells it.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Told {
+    #[serde(flatten)]
+    pub(super) strategy: PlanStrategy,
+    #[serde(default)]
+    pub(super) decisions: Vec<ToldDecision>,
+}
+
+/// The inside of a block of code, when a text is one.
+fn unfenced(text: &str) -> &str {
+    let inside = text
+        .strip_prefix("```")
+        .and_then(|rest| rest.strip_suffix("```"))
+        .and_then(|rest| rest.split_once('\n'));
+    inside.map_or(text, |(_, inside)| inside.trim())
+}
+
+/// Reads a strategy in any of the forms in which actors give one: the object that is asked for, a document,
+/// a list, or a text that is one step.
+pub(super) fn read_told(value: &Value) -> Result<Told, String> {
+    if let Value::Object(_) = value
+        && let Ok(told) = Told::deserialize(value)
+        && !told.strategy.steps.is_empty()
+    {
+        return Ok(told);
+    }
+    let text = match value {
+        Value::String(text) => text.trim(),
+        Value::Null => "",
+        _ => return Err(format!("the strategist answered with no strategy: {value}")),
+    };
+    if text.is_empty() {
+        return Err("the strategist said nothing".to_owned());
+    }
+    let text = unfenced(text);
+    if text.starts_with(['{', '[']) {
+        // What is meant for a program is read as such or not at all: a piece of it is no step.
+        return match serde_json::from_str::<Told>(text) {
+            Ok(told) if !told.strategy.steps.is_empty() => Ok(told),
+            Ok(_) => Err("the strategist answered with a strategy that has no steps".to_owned()),
+            Err(error) => Err(format!(
+                "the strategist answered with JSON that is no strategy: {error}"
+            )),
+        };
+    }
+    if text.contains("\n## ")
+        && let Ok(strategy) = PlanStrategy::from_markdown(text)
+    {
+        return Ok(Told {
+            strategy,
+            decisions: Vec::new(),
+        });
+    }
+    let items = criteria(text);
+    let is_list = text
+        .lines()
+        .any(|line| line.trim_start().starts_with(['-', '*', '1']));
+    let steps = if is_list && !items.is_empty() {
+        items
+            .into_iter()
+            .map(|title| PlanStep {
+                title,
+                ..PlanStep::default()
+            })
+            .collect()
+    } else {
+        let title = text.lines().next().unwrap_or(text);
+        vec![PlanStep {
+            title: title.chars().take(120).collect(),
+            description: text.to_owned(),
+            ..PlanStep::default()
+        }]
+    };
+    Ok(Told {
+        strategy: PlanStrategy {
+            summary: text.to_owned(),
+            steps,
+            risk: None,
+        },
+        decisions: Vec::new(),
+    })
+}
+
+/// What an invariant actor finds broken. An answer that is none of the asked form has found nothing good:
+/// whoever cannot say that all is well has not said it.
+pub(super) fn violations(said: &Value) -> Option<String> {
+    let parsed;
+    let said = match said {
+        Value::String(text) => {
+            parsed = serde_json::from_str(text.trim()).unwrap_or(Value::Null);
+            &parsed
+        }
+        other => other,
+    };
+    let Some(found) = said["violations"].as_array() else {
+        return Some("the invariant actor did not say whether the strategy keeps them".to_owned());
+    };
+    let told: Vec<String> = found
+        .iter()
+        .map(|one| {
+            let text = |name: &str| one[name].as_str().unwrap_or_default();
+            format!(
+                "\"{}\" would be broken: {}",
+                text("invariant"),
+                text("reason")
+            )
+        })
+        .collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
