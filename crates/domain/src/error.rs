@@ -281,6 +281,29 @@ codes! {
     PlanRollback = "CA-1154", Conflict, "the plan cannot be taken back";
     ProjectEmpty = "CA-1155", Usage, "the project has no resources";
     StepInDoubt = "CA-1156", HumanNeeded, "a step was cut off and may have taken effect";
+    Unauthenticated = "CA-1201", Failed, "the server does not know who calls";
+    Forbidden = "CA-1202", Failed, "the role does not permit this";
+    TokenNotFound = "CA-1203", NotFound, "the token does not exist";
+    TokenExists = "CA-1204", Conflict, "a token of this name exists already";
+    InvalidGrant = "CA-1205", Usage, "a role, a namespace or a scope is not well formed";
+    AuditBroken = "CA-1206", Failed, "the audit was changed";
+    ServerUnreachable = "CA-1207", Failed, "the server cannot be reached";
+    ServerProtocol = "CA-1208", Failed, "the server answered something that cannot be read";
+    NotConnected = "CA-1209", Conflict, "no server is configured";
+    LocalOnly = "CA-1210", Usage, "this never leaves the machine";
+    TooManyRequests = "CA-1211", Failed, "too many requests";
+    RequestTooLarge = "CA-1212", Usage, "the request is too large";
+    MalformedRequest = "CA-1213", Usage, "the request cannot be read";
+    RequestKeyReused = "CA-1215", Conflict, "the key of the request was used for another one";
+    RequestKeyPending = "CA-1216", Conflict, "a request with this key was begun and has no answer yet";
+    TaskNotFound = "CA-1217", NotFound, "the task does not exist";
+    TaskOver = "CA-1218", Conflict, "the task is over";
+    ServerBusy = "CA-1219", Failed, "the server has too much to do";
+    ServerEnding = "CA-1220", Failed, "the server is about to end";
+    AddressRefused = "CA-1221", Usage, "the address may not be called";
+    CannotListen = "CA-1222", Failed, "the server cannot listen";
+    RemoteAgent = "CA-1223", Failed, "the remote agent failed";
+    UnknownOperation = "CA-1224", NotFound, "there is no such operation";
 }
 
 /// An error that can be shown to a person: it knows its code, a hint and machine-readable details.

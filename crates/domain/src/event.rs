@@ -202,11 +202,45 @@ kinds! {
     ProjectResourceLinked = "project.resource_linked";
     /// A resource was taken out of a project.
     ProjectResourceUnlinked = "project.resource_unlinked";
+    /// A token was made.
+    TokenCreated = "token.created";
+    /// A token was revoked.
+    TokenRevoked = "token.revoked";
+    /// What another agent or program asked for was taken on.
+    TaskCreated = "task.created";
+    /// A task came into another state.
+    TaskStateChanged = "task.state_changed";
+    /// A result of a task is there.
+    TaskArtifact = "task.artifact_added";
     /// Old rows were removed.
     CleanupRan = "cleanup.ran";
 }
 
 impl EventKind {
+    /// What the audit calls it; `None` for what it does not keep.
+    pub const fn audited(self) -> Option<&'static str> {
+        Some(match self {
+            Self::PlanApplied => "plan_applied",
+            Self::PlanCancelled => "plan_cancelled",
+            Self::PlanAnswered => "plan_answered",
+            Self::PlanRolledBack | Self::PlanRedone => "plan_rolled_back",
+            Self::SandboxApplied => "resource_modified",
+            Self::SessionCreated | Self::SessionImported | Self::SessionForked => "session_created",
+            Self::SessionDeleted
+            | Self::ToolRemoved
+            | Self::DefinitionRemoved
+            | Self::InvariantRemoved
+            | Self::ResourceRemoved
+            | Self::ResourceTypeRemoved
+            | Self::ProjectDeleted => "entity_deleted",
+            Self::PermissionGranted => "permission_granted",
+            Self::PermissionRevoked => "permission_revoked",
+            Self::TokenCreated => "token_created",
+            Self::TokenRevoked => "token_revoked",
+            _ => return None,
+        })
+    }
+
     /// Reads the stored form.
     pub fn from_stored(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.as_str() == text)

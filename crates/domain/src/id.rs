@@ -125,6 +125,12 @@ ids! {
     AttachmentId;
     /// Names an invariant.
     InvariantId;
+    /// Names a token with which a server is called.
+    TokenId;
+    /// Names an entry of the audit.
+    AuditEntryId;
+    /// Names what another agent or program asked a server for.
+    TaskId;
 }
 
 /// An id made at the same moment as another as far as sorting goes, and the same for the same key

@@ -9,6 +9,7 @@
 //! [`Diagnose`].
 
 mod action;
+mod audit;
 mod automation;
 mod builtin;
 mod changeset;
@@ -18,6 +19,7 @@ mod event;
 mod file_state;
 mod hash;
 mod id;
+pub mod identity;
 mod inheritance;
 mod invariant;
 mod invocation;
@@ -45,6 +47,7 @@ pub use action::{
     Action, ActionActors, ActionArgument, ActionArgumentError, ActionArgumentType, ActionFault,
     ActionState, ActionValues, ArgumentProblem,
 };
+pub use audit::{AUDIT_BEGINNING, AuditEntry, NewAuditEntry};
 pub use automation::{
     AutomationGate, AutomationGuard, AutomationProfile, DEFAULT_PROFILE, DEFAULT_RETRIES,
     GateGroup, Thresholds, is_threshold,
@@ -58,9 +61,9 @@ pub use event::{Event, EventKind, NewEvent, Position};
 pub use file_state::{FileKind, FileMode, FileState};
 pub use hash::{ContentHash, HashError};
 pub use id::{
-    AttachmentId, ChangesetId, DecisionId, IdError, InvariantId, MessageId, PREFIX_MINIMUM, PlanId,
-    ProcessId, ProjectId, ResourceId, RunId, SandboxId, SessionId, ToolInvocationId, TurnId,
-    check_prefix, shortest_prefix,
+    AttachmentId, AuditEntryId, ChangesetId, DecisionId, IdError, InvariantId, MessageId,
+    PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, ResourceId, RunId, SandboxId, SessionId, TaskId,
+    TokenId, ToolInvocationId, TurnId, check_prefix, shortest_prefix,
 };
 pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
 pub use invariant::{

@@ -69,10 +69,16 @@ impl EngineCache {
     }
 }
 
-/// An open database.
+/// Who writes when nobody was named.
+const NOBODY_NAMED: &str = "local user";
+
+/// An open database, used by somebody: what is written down names them.
 pub struct Engine {
     url: DatabaseUrl,
-    backend: Backend,
+    backend: Arc<Backend>,
+    identity: Arc<str>,
+    /// The engine this one was made from. The cache knows that one: while it lives, nobody opens another.
+    _origin: Option<Arc<Self>>,
 }
 
 pub(crate) enum Backend {
@@ -102,8 +108,26 @@ impl Engine {
         };
         Ok(Self {
             url: url.clone(),
-            backend,
+            backend: Arc::new(backend),
+            identity: NOBODY_NAMED.into(),
+            _origin: None,
         })
+    }
+
+    /// The same open database, used by somebody else.
+    #[must_use]
+    pub fn acting_as(self: &Arc<Self>, identity: &str) -> Arc<Self> {
+        Arc::new(Self {
+            url: self.url.clone(),
+            backend: Arc::clone(&self.backend),
+            identity: identity.into(),
+            _origin: Some(Arc::clone(self)),
+        })
+    }
+
+    /// Who uses it.
+    pub fn identity(&self) -> &str {
+        &self.identity
     }
 
     /// The database it is open on.
@@ -118,7 +142,7 @@ impl Engine {
 
     /// Names the database on its server, as [`crate::database_identity`] does. `None` for SQLite.
     pub fn server_identity(&self) -> Result<Option<String>, Error> {
-        match &self.backend {
+        match &*self.backend {
             Backend::Sqlite(_) => Ok(None),
             Backend::Postgres(engine) => engine
                 .maintain(crate::postgres::PostgresConnection::identity)
@@ -126,7 +150,7 @@ impl Engine {
         }
     }
 
-    pub(crate) const fn backend(&self) -> &Backend {
+    pub(crate) fn backend(&self) -> &Backend {
         &self.backend
     }
 
@@ -143,9 +167,10 @@ impl Engine {
         let _inside = Inside::enter()?;
         let mut unit: Box<dyn Unit> = Box::new(Work {
             work,
+            identity: Arc::clone(&self.identity),
             outcome: None,
         });
-        let unit = match &self.backend {
+        let unit = match &*self.backend {
             Backend::Sqlite(engine) => engine.write(unit),
             Backend::Postgres(engine) => {
                 engine.write(unit.as_mut());
@@ -167,7 +192,7 @@ impl Engine {
         work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
     ) -> Result<T, E> {
         let _inside = Inside::enter()?;
-        match &self.backend {
+        match &*self.backend {
             Backend::Sqlite(engine) => engine.read(work),
             Backend::Postgres(engine) => engine.read(work),
         }
@@ -202,6 +227,7 @@ impl Drop for Inside {
 /// A closure with the place where its caller finds the outcome.
 struct Work<T, E, F> {
     work: F,
+    identity: Arc<str>,
     outcome: Option<Result<T, E>>,
 }
 
@@ -212,7 +238,7 @@ where
     E: From<Error> + Send + 'static,
 {
     fn run(&mut self, transaction: &mut dyn Transaction) -> Verdict {
-        let mut unit = UnitOfWork::new(transaction);
+        let mut unit = UnitOfWork::new(transaction, Arc::clone(&self.identity));
         let outcome = (self.work)(&mut unit).and_then(|value| {
             unit.finish()?;
             Ok(value)
@@ -237,6 +263,17 @@ where
 #[cfg(test)]
 mod tests {
     use super::{DatabaseUrl, EngineCache, Options};
+
+    #[test]
+    fn who_acts_for_somebody_uses_the_same_database() {
+        let cache = EngineCache::new(Options::default());
+        let url = DatabaseUrl::memory("shared");
+        let acting = cache.open(&url).expect("opens").acting_as("ada");
+        assert_eq!(acting.identity(), "ada");
+        let other = cache.open(&url).expect("opens");
+        assert!(std::ptr::eq(acting.backend(), other.backend()));
+        assert_eq!(other.identity(), super::NOBODY_NAMED);
+    }
 
     #[test]
     fn the_cache_forgets_databases_that_nobody_uses() {

@@ -33,9 +33,9 @@ pub use error::Error;
 pub use maintenance::{Check, Cleanup, Freed, Retention, SalvageReport, Severity, Status, salvage};
 pub use migrate::{AppliedMigration, Migration};
 pub use repository::{
-    blobs, budgets, changesets, contexts, decisions, definitions, events, invariants, invocations,
-    leases, messages, plan_steps, plans, projects, resource_types, resources, runs, sandboxes,
-    search, sessions, tools, turns, validations,
+    audit, blobs, budgets, changesets, contexts, decisions, definitions, events, invariants,
+    invocations, leases, messages, plan_steps, plans, projects, resource_types, resources, runs,
+    sandboxes, search, sessions, tokens, tools, turns, validations,
 };
 pub use server::{Server, database_identity};
 pub use transaction::{Reader, UnitOfWork};

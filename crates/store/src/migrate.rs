@@ -52,6 +52,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     6 "0006_calls";
     7 "0007_actors";
     8 "0008_plans";
+    9 "0009_server";
 };
 
 impl Migration {

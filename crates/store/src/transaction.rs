@@ -5,6 +5,7 @@
 //! events are given to the unit and stored by it in the same transaction.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use cleveragents_domain::{NewEvent, SessionId, Timestamp};
 
@@ -75,6 +76,7 @@ pub struct UnitOfWork<'t> {
     transaction: &'t mut dyn Transaction,
     events: Vec<ReadyEvent>,
     now: Timestamp,
+    identity: Arc<str>,
     wrote: bool,
     /// The first statement that failed. A unit with a failed statement cannot be committed, on
     /// either database, even when the closure overlooked the error.
@@ -82,11 +84,12 @@ pub struct UnitOfWork<'t> {
 }
 
 impl<'t> UnitOfWork<'t> {
-    pub(crate) fn new(transaction: &'t mut dyn Transaction) -> Self {
+    pub(crate) fn new(transaction: &'t mut dyn Transaction, identity: Arc<str>) -> Self {
         Self {
             transaction,
             events: Vec::new(),
             now: Timestamp::now(),
+            identity,
             wrote: false,
             failed: None,
         }
@@ -95,6 +98,11 @@ impl<'t> UnitOfWork<'t> {
     /// The moment of this unit, the same for all its rows.
     pub const fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// Who does it.
+    pub fn identity(&self) -> &str {
+        &self.identity
     }
 
     /// Adds an event, stored with the unit.

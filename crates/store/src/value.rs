@@ -5,8 +5,9 @@
 use std::borrow::Cow;
 
 use cleveragents_domain::{
-    AttachmentId, ChangesetId, ContentHash, DecisionId, InvariantId, MessageId, PlanId, ProcessId,
-    ProjectId, ResourceId, RunId, SandboxId, SessionId, Timestamp, ToolInvocationId, TurnId,
+    AttachmentId, AuditEntryId, ChangesetId, ContentHash, DecisionId, InvariantId, MessageId,
+    PlanId, ProcessId, ProjectId, ResourceId, RunId, SandboxId, SessionId, TaskId, Timestamp,
+    TokenId, ToolInvocationId, TurnId,
 };
 
 use crate::Error;
@@ -105,6 +106,9 @@ printed!(
     SessionId,
     MessageId,
     InvariantId,
+    AuditEntryId,
+    TaskId,
+    TokenId,
     PlanId,
     ChangesetId,
     ToolInvocationId,
@@ -267,6 +271,9 @@ parsed!(
     SessionId,
     MessageId,
     InvariantId,
+    AuditEntryId,
+    TaskId,
+    TokenId,
     PlanId,
     ChangesetId,
     ToolInvocationId,

@@ -1,7 +1,7 @@
 //! Asking a model for a node: a turn in a conversation of its own, the id of which follows from the run
 //! and the step. So whoever goes on with the run finds it, and goes on with the turn.
 
-use cleveragents_actors::graph::{Agent, ResponseFormat};
+use cleveragents_actors::graph::ResponseFormat;
 use cleveragents_actors::ports::{
     AgentCall, Allowance, Answer, Failure, FailureKind, StepPath, Taken,
 };
@@ -220,7 +220,7 @@ impl Work<'_> {
             },
             scopes: means.scopes.clone(),
             redactor: means.redactor.clone(),
-            settings: settings(call.agent, means.temperature, call.is_streamed)?,
+            settings: settings(call, means.temperature)?,
             allowance: &Granted(call.allowance),
             observer: &observer,
             cancel: call.cancel,
@@ -318,12 +318,11 @@ fn correction(why: &str) -> String {
     )
 }
 
-fn settings(
-    agent: &Agent,
-    temperature: Option<f64>,
-    is_streamed: bool,
-) -> Result<TurnSettings, Failure> {
+fn settings(call: &AgentCall<'_>, temperature: Option<f64>) -> Result<TurnSettings, Failure> {
+    let agent = call.agent;
     let standard = TurnSettings::default();
+    // An actor that says how often it may ask is bound by that, which the run counts.
+    let asks = call.actor.graph.limits.max_model_calls;
     let reasoning_effort = agent
         .reasoning_effort
         .as_ref()
@@ -333,6 +332,9 @@ fn settings(
         })
         .transpose()?;
     Ok(TurnSettings {
+        max_steps: asks.map_or(standard.max_steps, |asks| {
+            u32::try_from(asks).unwrap_or(u32::MAX)
+        }),
         max_output_tokens: agent
             .max_output_tokens
             .unwrap_or(standard.max_output_tokens),
@@ -344,7 +346,7 @@ fn settings(
             schema: format.schema.clone(),
             strict: format.strict,
         }),
-        stream: is_streamed,
+        stream: call.is_streamed,
         keeps_unfinished: true,
         ..standard
     })

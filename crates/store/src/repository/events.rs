@@ -1,8 +1,9 @@
 //! The event log: the audit trail, the live stream and the outbox in one.
 
-use cleveragents_domain::{Event, EventKind, NewEvent, Position, Timestamp};
+use cleveragents_domain::{Event, EventKind, NewAuditEntry, NewEvent, Position, Timestamp};
+use serde_json::{Value, json};
 
-use super::{json_text, stored_json};
+use super::{audit, json_text, stored_json};
 use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
@@ -37,6 +38,26 @@ pub(crate) fn append(unit: &mut UnitOfWork<'_>, events: &[ReadyEvent]) -> Result
             params![event.kind.as_str(), &event.subject, &event.payload, now],
         )?;
     }
+    for event in events {
+        if let Some(kind) = event.kind.audited() {
+            account(unit, kind, event)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes down who did it, in the unit that did.
+fn account(unit: &mut UnitOfWork<'_>, kind: &'static str, event: &ReadyEvent) -> Result<(), Error> {
+    let payload: Value = stored_json("the payload of an event", &event.payload)?;
+    let namespace = payload.get("namespace").and_then(Value::as_str);
+    let entry = NewAuditEntry {
+        kind,
+        identity: unit.identity().to_owned(),
+        namespace: namespace.map(str::to_owned),
+        subject: Some(event.subject.clone()),
+        details: json!({"event": event.kind.as_str(), "payload": payload}),
+    };
+    audit::record(unit, entry)?;
     Ok(())
 }
 
@@ -78,7 +99,7 @@ pub fn after(reader: &mut dyn Reader, position: Position, limit: u64) -> Result<
         .collect()
 }
 
-/// Events about one subject after a position, in order, at most `limit`.
+/// Events about one subject but for its messages, after a position, in order, at most `limit`.
 pub fn about(
     reader: &mut dyn Reader,
     subject: &str,
@@ -90,7 +111,8 @@ pub fn about(
             concat!(
                 "SELECT ",
                 columns!(),
-                " FROM events WHERE position > ?2 AND subject = ?1 ORDER BY position LIMIT ?3"
+                " FROM events WHERE position > ?2 AND subject = ?1 \
+                 AND kind <> 'session.message_appended' ORDER BY position LIMIT ?3"
             ),
             params![subject, position.0, limit],
         )?
@@ -99,7 +121,7 @@ pub fn about(
         .collect()
 }
 
-/// The newest events about one subject, oldest first, at most `limit`.
+/// The newest events about one subject but for its messages, oldest first, at most `limit`.
 pub fn newest_about(
     reader: &mut dyn Reader,
     subject: &str,
@@ -110,7 +132,8 @@ pub fn newest_about(
             concat!(
                 "SELECT ",
                 columns!(),
-                " FROM events WHERE subject = ?1 ORDER BY position DESC LIMIT ?2"
+                " FROM events WHERE subject = ?1 \
+                 AND kind <> 'session.message_appended' ORDER BY position DESC LIMIT ?2"
             ),
             params![subject, limit],
         )?

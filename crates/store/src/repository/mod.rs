@@ -1,5 +1,6 @@
 //! Repositories, one module per noun. Each function takes the transaction it works in.
 
+pub mod audit;
 pub mod blobs;
 pub mod budgets;
 pub mod changesets;
@@ -20,6 +21,7 @@ pub mod runs;
 pub mod sandboxes;
 pub mod search;
 pub mod sessions;
+pub mod tokens;
 pub mod tools;
 pub mod turns;
 pub mod validations;

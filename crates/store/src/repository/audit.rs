@@ -1,0 +1,196 @@
+//! The account of who did what, written by the unit of work that did it. Each entry carries the hash of the one
+//! before; nothing is ever changed or removed, which the database sees to.
+
+use cleveragents_domain::{AUDIT_BEGINNING, AuditEntry, AuditEntryId, NewAuditEntry, Timestamp};
+
+use super::json_text;
+use crate::error::Error;
+use crate::transaction::{Reader, UnitOfWork};
+use crate::value::{Row, params};
+
+/// How many entries are read at a time to verify the chain.
+const PAGE: u64 = 1_000;
+
+/// Which entries to list.
+#[derive(Debug, Clone, Default)]
+pub struct AuditFilter {
+    /// Only of this kind.
+    pub kind: Option<String>,
+    /// Only by this caller.
+    pub identity: Option<String>,
+    /// Only about this.
+    pub subject: Option<String>,
+    /// Only from this moment on.
+    pub since: Option<Timestamp>,
+    /// Only entries with a smaller number.
+    pub before: Option<u64>,
+    /// At most so many.
+    pub limit: u64,
+}
+
+/// What verifying the chain found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every entry is as it was written.
+    Whole {
+        /// How many there are.
+        count: u64,
+        /// The hash of the last one.
+        head: String,
+    },
+    /// From this number on the chain does not hold.
+    Broken {
+        /// The first entry that is not as it was written, or missing.
+        number: u64,
+        /// What is wrong.
+        reason: &'static str,
+    },
+}
+
+macro_rules! columns {
+    () => {
+        "number, entry_id, kind, identity, namespace, subject, details, occurred_at, previous_hash, hash"
+    };
+}
+
+fn read(mut row: Row) -> Result<AuditEntry, Error> {
+    Ok(AuditEntry {
+        number: row.take()?,
+        entry_id: row.take()?,
+        kind: row.take()?,
+        identity: row.take()?,
+        namespace: row.take()?,
+        subject: row.take()?,
+        details: row.take()?,
+        occurred_at: row.take()?,
+        previous_hash: row.take()?,
+        hash: row.take()?,
+    })
+}
+
+/// Writes an entry at the end of the chain.
+pub fn record(unit: &mut UnitOfWork<'_>, entry: NewAuditEntry) -> Result<AuditEntry, Error> {
+    // The update comes first: it locks the head until the transaction ends, on both databases.
+    unit.execute(
+        "UPDATE audit_head SET number = number + 1 WHERE one = 1",
+        &[],
+    )?;
+    let mut head = unit
+        .query_first("SELECT number, hash FROM audit_head WHERE one = 1", &[])?
+        .ok_or_else(|| Error::stored("the audit", "has lost its head"))?;
+    let mut entry = AuditEntry {
+        number: head.take()?,
+        entry_id: AuditEntryId::generate(),
+        kind: entry.kind.to_owned(),
+        identity: entry.identity,
+        namespace: entry.namespace,
+        subject: entry.subject,
+        details: json_text(&entry.details),
+        occurred_at: unit.now(),
+        previous_hash: head.take()?,
+        hash: String::new(),
+    };
+    entry.hash = entry.expected_hash();
+    unit.execute(
+        concat!(
+            "INSERT INTO audit_entries (",
+            columns!(),
+            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
+        ),
+        params![
+            entry.number,
+            entry.entry_id,
+            &entry.kind,
+            &entry.identity,
+            entry.namespace.as_deref(),
+            entry.subject.as_deref(),
+            &entry.details,
+            entry.occurred_at,
+            &entry.previous_hash,
+            &entry.hash,
+        ],
+    )?;
+    unit.execute(
+        "UPDATE audit_head SET hash = ?1 WHERE one = 1",
+        params![&entry.hash],
+    )?;
+    Ok(entry)
+}
+
+/// Entries that match, the newest first.
+pub fn list(reader: &mut dyn Reader, filter: &AuditFilter) -> Result<Vec<AuditEntry>, Error> {
+    reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM audit_entries WHERE (?1 IS NULL OR kind = ?1) AND (?2 IS NULL OR identity = ?2) \
+                 AND (?3 IS NULL OR subject = ?3) AND (?4 IS NULL OR occurred_at >= ?4) \
+                 AND (?5 IS NULL OR number < ?5) ORDER BY number DESC LIMIT ?6"
+            ),
+            params![
+                filter.kind.as_deref(),
+                filter.identity.as_deref(),
+                filter.subject.as_deref(),
+                filter.since,
+                filter.before,
+                filter.limit
+            ],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
+}
+
+/// Walks the whole chain.
+pub fn verify(reader: &mut dyn Reader) -> Result<Verdict, Error> {
+    let (mut number, mut hash) = (0_u64, AUDIT_BEGINNING.to_owned());
+    loop {
+        let page = reader.query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM audit_entries WHERE number > ?1 ORDER BY number LIMIT ?2"
+            ),
+            params![number, PAGE],
+        )?;
+        let is_last = (page.len() as u64) < PAGE;
+        for row in page {
+            let entry = read(row)?;
+            if entry.number != number + 1 {
+                return Ok(Verdict::Broken {
+                    number: number + 1,
+                    reason: "is missing",
+                });
+            }
+            if !entry.follows(number, &hash) {
+                return Ok(Verdict::Broken {
+                    number: entry.number,
+                    reason: "is not as it was written",
+                });
+            }
+            (number, hash) = (entry.number, entry.hash);
+        }
+        if is_last {
+            break;
+        }
+    }
+    let head = reader.query_first("SELECT number, hash FROM audit_head WHERE one = 1", &[])?;
+    let Some(mut head) = head else {
+        return Ok(Verdict::Broken {
+            number: number + 1,
+            reason: "cannot be known: the head of the chain is missing",
+        });
+    };
+    let (last, last_hash): (u64, String) = (head.take()?, head.take()?);
+    if last != number || last_hash != hash {
+        return Ok(Verdict::Broken {
+            number: number.min(last) + 1,
+            reason: "is missing, or was added outside the program",
+        });
+    }
+    Ok(Verdict::Whole {
+        count: number,
+        head: hash,
+    })
+}
