@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::cache::Cache;
@@ -69,6 +69,9 @@ impl EngineCache {
     }
 }
 
+/// What is called after each commit.
+type WrittenHook = Box<dyn Fn() + Send + Sync>;
+
 /// Who writes when nobody was named.
 const NOBODY_NAMED: &str = "local user";
 
@@ -77,6 +80,8 @@ pub struct Engine {
     url: DatabaseUrl,
     backend: Arc<Backend>,
     identity: Arc<str>,
+    /// What is called after each commit, once somebody wants to know.
+    written: Arc<OnceLock<WrittenHook>>,
     /// The engine this one was made from. The cache knows that one: while it lives, nobody opens another.
     _origin: Option<Arc<Self>>,
 }
@@ -110,6 +115,7 @@ impl Engine {
             url: url.clone(),
             backend: Arc::new(backend),
             identity: NOBODY_NAMED.into(),
+            written: Arc::default(),
             _origin: None,
         })
     }
@@ -121,8 +127,15 @@ impl Engine {
             url: self.url.clone(),
             backend: Arc::clone(&self.backend),
             identity: identity.into(),
+            written: Arc::clone(&self.written),
             _origin: Some(Arc::clone(self)),
         })
+    }
+
+    /// Calls `hook` after each unit of work that this process commits from now on. The first one stays; gives
+    /// `false` to others.
+    pub fn when_written(&self, hook: impl Fn() + Send + Sync + 'static) -> bool {
+        self.written.set(Box::new(hook)).is_ok()
     }
 
     /// Who uses it.
@@ -177,13 +190,19 @@ impl Engine {
                 unit
             }
         };
-        (unit as Box<dyn Any>)
+        let outcome = (unit as Box<dyn Any>)
             .downcast::<Work<T, E, F>>()
             .ok()
             .and_then(|unit| unit.outcome)
             .unwrap_or_else(|| {
                 Err(Error::Internal("a unit of work ended without an outcome".to_owned()).into())
-            })
+            });
+        if outcome.is_ok()
+            && let Some(hook) = self.written.get()
+        {
+            hook();
+        }
+        outcome
     }
 
     /// Reads from one consistent state of the database, without waiting for writers.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cleveragents_domain::identity::LOCAL_NAMESPACE;
 use cleveragents_domain::{
     ActorName, EventKind, IdError, LinkedPlan, Message, MessageId, Metadata, NewMessage, Role,
     SearchQuery, Sequence, Session, SessionId, SessionName, TokenUsage, check_prefix,
@@ -86,12 +87,23 @@ impl SessionService {
         actor: Option<ActorName>,
         automation: &str,
     ) -> Result<Session, SessionError> {
+        self.create_in(LOCAL_NAMESPACE, name, actor, automation)
+    }
+
+    /// Makes a session in a namespace.
+    pub fn create_in(
+        &self,
+        namespace: &str,
+        name: Option<SessionName>,
+        actor: Option<ActorName>,
+        automation: &str,
+    ) -> Result<Session, SessionError> {
         let id = SessionId::generate();
         let new = NewSession {
             owner: None,
             name,
             actor,
-            namespace: "local".to_owned(),
+            namespace: namespace.to_owned(),
             automation: automation.to_owned(),
             usage: TokenUsage::default(),
             forked_from: None,

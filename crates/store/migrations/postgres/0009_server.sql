@@ -106,14 +106,13 @@ CREATE INDEX tasks_newest ON tasks (namespace, status_at, task_id);
 CREATE INDEX tasks_context ON tasks (namespace, context_id, status_at, task_id);
 CREATE INDEX tasks_open ON tasks (task_id) WHERE state IN ('submitted', 'working');
 
--- A message that comes twice is the same message.
+-- What was said, in order. Ids of messages are their senders' own, and may come again.
 CREATE TABLE task_messages (
     task_id TEXT COLLATE "C" NOT NULL REFERENCES tasks (task_id) ON DELETE CASCADE,
     number BIGINT NOT NULL CHECK (number >= 0),
     message_id TEXT COLLATE "C" NOT NULL CHECK (message_id <> ''),
     message TEXT NOT NULL,
-    PRIMARY KEY (task_id, number),
-    UNIQUE (task_id, message_id)
+    PRIMARY KEY (task_id, number)
 );
 
 CREATE TABLE task_artifacts (

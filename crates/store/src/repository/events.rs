@@ -99,6 +99,13 @@ pub fn after(reader: &mut dyn Reader, position: Position, limit: u64) -> Result<
         .collect()
 }
 
+/// The position of the newest event, zero before the first.
+pub fn newest(reader: &mut dyn Reader) -> Result<Position, Error> {
+    let row = reader.query_first("SELECT MAX(position) FROM events", &[])?;
+    let newest = row.map(|mut row| row.take::<Option<u64>>()).transpose()?;
+    Ok(Position(newest.flatten().unwrap_or_default()))
+}
+
 /// Events about one subject but for its messages, after a position, in order, at most `limit`.
 pub fn about(
     reader: &mut dyn Reader,

@@ -26,8 +26,20 @@ pub mod tools;
 pub mod turns;
 pub mod validations;
 
-use crate::error::Error;
+use cleveragents_domain::identity::Namespaces;
 use serde_json::Value;
+
+use crate::error::Error;
+
+/// Namespaces as the parameter of a statement: `*` for every one, `-` for every one but `local`, otherwise the names
+/// between commas, among which a statement finds one with `REPLACE`, which takes no letter for another.
+fn visible(namespaces: &Namespaces) -> String {
+    match namespaces {
+        Namespaces::All => "*".to_owned(),
+        Namespaces::AllButLocal => "-".to_owned(),
+        Namespaces::Only(names) => names.iter().map(|name| format!(",{name},")).collect(),
+    }
+}
 
 /// Reads JSON that this crate wrote.
 fn stored_json<T: serde::de::DeserializeOwned>(what: &'static str, text: &str) -> Result<T, Error> {

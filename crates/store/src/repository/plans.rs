@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use cleveragents_domain::identity::LOCAL_NAMESPACE;
 use cleveragents_domain::{
     AutomationProfile, EventKind, MadeWith, MicroUsd, Move, NewEvent, Plan, PlanActors, PlanId,
     PlanProfile, PlanStage, TokenUsage, Tokens, Version, Waiting,
@@ -132,6 +133,16 @@ impl NewPlan {
             made_with: nothing(),
         }
     }
+
+    /// Where it belongs: with its first project, or with its action.
+    fn namespace(&self) -> &str {
+        let first = self.made_with.projects.first();
+        let name = first.map_or(self.action.as_str(), |project| project.name.as_str());
+        match name.split_once('/') {
+            Some((namespace, _)) if !namespace.is_empty() => namespace,
+            _ => LOCAL_NAMESPACE,
+        }
+    }
 }
 
 /// Stores a new plan, to be strategized.
@@ -140,8 +151,8 @@ pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewPlan) -> Result<(), Error> {
     let (parent, root) = new.above.unzip();
     unit.execute(
         "INSERT INTO plans (plan_id, phase, state, stage, name, action, parent_plan_id, root_plan_id, description, \
-         definition_of_done, made_with, created_at, updated_at) \
-         VALUES (?1, 'strategize', 'queued', 'strategize/queued', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)",
+         definition_of_done, made_with, created_at, updated_at, namespace) \
+         VALUES (?1, 'strategize', 'queued', 'strategize/queued', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10)",
         params![
             new.id,
             new.name.as_deref(),
@@ -151,7 +162,8 @@ pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewPlan) -> Result<(), Error> {
             &new.description,
             &new.definition_of_done,
             text(&new.made_with)?,
-            now
+            now,
+            new.namespace()
         ],
     )?;
     for (number, project) in (0_u64..).zip(&new.made_with.projects) {
@@ -164,9 +176,18 @@ pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewPlan) -> Result<(), Error> {
         unit,
         EventKind::PlanCreated,
         new.id,
-        json!({"action": new.action, "name": new.name}),
+        json!({"action": new.action, "name": new.name, "namespace": new.namespace()}),
     );
     Ok(())
+}
+
+/// The namespace of a plan, `None` when there is no such plan.
+pub fn namespace(reader: &mut dyn Reader, id: PlanId) -> Result<Option<String>, Error> {
+    let row = reader.query_first(
+        "SELECT namespace FROM plans WHERE plan_id = ?1",
+        params![id],
+    )?;
+    row.map(|mut row| row.take()).transpose()
 }
 
 fn text(value: &impl serde::Serialize) -> Result<String, Error> {

@@ -1,11 +1,13 @@
 //! Sessions: the row that carries the next message number.
 
+use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{
     ActorName, EventKind, LinkedPlan, MicroUsd, NewEvent, Sequence, Session, SessionId,
     SessionName, Timestamp, TokenUsage, Tokens, Version, shortest_prefix,
 };
 use serde_json::json;
 
+use super::visible;
 use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Param, Row, params};
@@ -100,6 +102,7 @@ pub fn insert(
         subject: id.to_string(),
         payload: json!({
             "name": new.name.as_ref().map(SessionName::as_str),
+            "namespace": &new.namespace,
             "forked_from": new.forked_from.map(|(session, _)| session),
         }),
     });
@@ -232,6 +235,8 @@ pub struct SessionFilter {
     pub actor: Option<ActorName>,
     /// Only those in this namespace.
     pub namespace: Option<String>,
+    /// Only those in namespaces that may be seen.
+    pub visible: Namespaces,
     /// Only those whose name holds this text, in any case.
     pub name_contains: Option<String>,
     /// Only those changed at or after this moment.
@@ -274,9 +279,10 @@ pub struct SessionPage {
 
 /// The filter as SQL. A parameter that is NULL lets everything through, so the text is fixed.
 const MATCHES: &str = " FROM sessions WHERE owner IS NULL AND (?1 = '' OR actor = ?1) AND (?2 = '' OR namespace = ?2) \
-     AND (?3 = '' OR LOWER(name) LIKE LOWER(?3) ESCAPE '!') AND updated_at >= ?4";
+     AND (?3 = '' OR LOWER(name) LIKE LOWER(?3) ESCAPE '!') AND updated_at >= ?4 \
+     AND (?5 = '*' OR (?5 = '-' AND namespace <> 'local') OR REPLACE(?5, ',' || namespace || ',', '') <> ?5)";
 
-fn filter_params(filter: &SessionFilter) -> [Param<'static>; 4] {
+fn filter_params(filter: &SessionFilter) -> [Param<'static>; 5] {
     let actor = filter
         .actor
         .as_ref()
@@ -295,6 +301,7 @@ fn filter_params(filter: &SessionFilter) -> [Param<'static>; 4] {
         Param::from(filter.namespace.clone().unwrap_or_default()),
         Param::from(pattern.unwrap_or_default()),
         Param::from(filter.updated_since.map_or(i64::MIN, Timestamp::as_micros)),
+        Param::from(visible(&filter.visible)),
     ]
 }
 
@@ -321,7 +328,7 @@ pub fn list(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPa
         Param::from(filter.limit.unwrap_or(i64::MAX as u64)),
         Param::from(filter.offset),
     ]);
-    let page = format!("{MATCHES}{order} LIMIT ?5 OFFSET ?6");
+    let page = format!("{MATCHES}{order} LIMIT ?6 OFFSET ?7");
     let sessions = select(reader, &page, &bound)?;
     let matching = reader
         .query_first(&format!("SELECT COUNT(*){MATCHES}"), &filter_params(filter))?
@@ -466,7 +473,7 @@ pub fn delete(unit: &mut UnitOfWork<'_>, id: SessionId) -> Result<Option<Session
     unit.emit(NewEvent {
         kind: EventKind::SessionDeleted,
         subject: id.to_string(),
-        payload: json!({"messages": session.message_count}),
+        payload: json!({"messages": session.message_count, "namespace": &session.namespace}),
     });
     Ok(Some(session))
 }

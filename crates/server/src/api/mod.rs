@@ -1,0 +1,13 @@
+//! The HTTP API below `/api/v1`: one file for each kind of thing, its routes at the top.
+
+mod append;
+mod request;
+mod sessions;
+mod types;
+
+use crate::routes::Route;
+
+pub(crate) use append::Appender;
+
+/// The tables of routes.
+pub(crate) static TABLES: &[&[Route]] = &[sessions::ROUTES];

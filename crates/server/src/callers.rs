@@ -1,0 +1,223 @@
+//! [`Callers`]: who a request comes from. Tokens are looked up by the hash of their secret; what was found is
+//! believed for a second, so that a token that is revoked, by whatever process, is refused a second later.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use cleveragents_domain::identity::Caller;
+use cleveragents_domain::{Code, ContentHash, Timestamp};
+use cleveragents_store::{Engine, tokens};
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, HOST, ORIGIN};
+
+use crate::options::Options;
+use crate::problem::Problem;
+
+/// How long what was found is believed.
+const BELIEVED: Duration = Duration::from_secs(1);
+
+/// How many tokens are remembered at most.
+const REMEMBERED: usize = 10_000;
+
+/// How often in a second, and at once, an address may send a token that is not known.
+const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(20).unwrap();
+
+/// How often the use of a token is written down.
+const NOTED: Duration = Duration::from_secs(60);
+
+type Hash = String;
+
+/// Knows who calls.
+pub(crate) struct Callers {
+    engine: Arc<Engine>,
+    insecure_local: bool,
+    known: Mutex<HashMap<Hash, Known>>,
+    rate: Option<DefaultKeyedRateLimiter<String>>,
+    wrong: DefaultKeyedRateLimiter<IpAddr>,
+    local: Arc<Caller>,
+}
+
+#[derive(Clone)]
+struct Known {
+    caller: Option<Arc<Caller>>,
+    since: Instant,
+}
+
+impl Callers {
+    pub(crate) fn new(engine: Arc<Engine>, options: &Options) -> Self {
+        let rate = NonZeroU32::new(options.requests_per_second).map(|rate| {
+            let burst = rate.saturating_mul(NonZeroU32::MIN.saturating_add(1));
+            RateLimiter::keyed(Quota::per_second(rate).allow_burst(burst))
+        });
+        Self {
+            local: Arc::new(Caller::local(engine.identity())),
+            engine,
+            insecure_local: options.insecure_local,
+            known: Mutex::default(),
+            rate,
+            wrong: RateLimiter::keyed(Quota::per_second(WRONG_TOKENS)),
+        }
+    }
+
+    /// Who a request comes from; a problem when that is nobody, or somebody who asks too often.
+    pub(crate) async fn identify(
+        &self,
+        headers: &HeaderMap,
+        peer: SocketAddr,
+    ) -> Result<Arc<Caller>, Problem> {
+        let caller = match secret(headers) {
+            Some(secret) => self.with_token(&secret, peer.ip()).await?,
+            None if self.insecure_local && is_local(headers, peer) => Arc::clone(&self.local),
+            None => return Err(nobody()),
+        };
+        if let Some(rate) = &self.rate
+            && let Err(wait) = rate.check_key(&caller.identity().to_owned())
+        {
+            return Err(too_many(wait.wait_time_from(DefaultClock::default().now())));
+        }
+        Ok(caller)
+    }
+
+    async fn with_token(&self, secret: &str, address: IpAddr) -> Result<Arc<Caller>, Problem> {
+        let hash = ContentHash::of(secret.as_bytes()).hex();
+        let remembered = {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.get(&hash).cloned()
+        };
+        let found = match remembered {
+            Some(known) if known.since.elapsed() < BELIEVED => known.caller,
+            _ => self.look_up(hash).await?,
+        };
+        found.ok_or_else(|| match self.wrong.check_key(&address) {
+            Ok(()) => nobody(),
+            Err(wait) => too_many(wait.wait_time_from(DefaultClock::default().now())),
+        })
+    }
+
+    async fn look_up(&self, hash: Hash) -> Result<Option<Arc<Caller>>, Problem> {
+        let (engine, wanted) = (Arc::clone(&self.engine), hash.clone());
+        let found = crate::blocking(move || {
+            let token = engine.read(|reader| tokens::by_hash(reader, &wanted))?;
+            let Some(token) = token.filter(|token| token.is_valid_at(Timestamp::now())) else {
+                return Ok(None);
+            };
+            let is_noted = token.last_used_at.is_some_and(|used| {
+                Timestamp::now().as_micros() - used.as_micros() < i64_micros(NOTED)
+            });
+            if !is_noted {
+                let id = token.id;
+                engine.write(move |unit| tokens::used(unit, id))?;
+            }
+            Ok::<_, Problem>(Some(Arc::new(Caller::with_token(
+                token.name,
+                token.grants,
+                token.scopes,
+            ))))
+        })
+        .await?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.retain(|_, known| known.since.elapsed() < BELIEVED);
+            if known.len() >= REMEMBERED {
+                known.clear();
+            }
+        }
+        known.insert(
+            hash,
+            Known {
+                caller: found.clone(),
+                since: Instant::now(),
+            },
+        );
+        Ok(found)
+    }
+}
+
+fn i64_micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn nobody() -> Problem {
+    Problem::new(
+        Code::Unauthenticated,
+        "the request carries no token that is known and valid",
+    )
+    .with_hint("send `Authorization: Bearer TOKEN`; `agents token create` makes one")
+}
+
+fn too_many(wait: Duration) -> Problem {
+    Problem::new(
+        Code::TooManyRequests,
+        "more requests came from this caller than are taken in a moment",
+    )
+    .after(wait.as_secs().max(1))
+}
+
+/// The secret that a request carries.
+fn secret(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, secret) = text.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| secret.trim().to_owned())
+}
+
+/// Whether a request comes from a program on this machine that meant this server. A page in a browser can make
+/// requests from here too; it is known by the name it used, or by where it came from.
+fn is_local(headers: &HeaderMap, peer: SocketAddr) -> bool {
+    let names_here = |text: &str| {
+        let host = text
+            .trim_start_matches("http://")
+            .trim_start_matches("https://");
+        let host = match host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next(),
+            None => host.split(':').next(),
+        };
+        host.is_some_and(|host| {
+            host.eq_ignore_ascii_case("localhost")
+                || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        })
+    };
+    let is_here_or_absent = |name| {
+        headers
+            .get(name)
+            .is_none_or(|value| value.to_str().is_ok_and(names_here))
+    };
+    peer.ip().is_loopback() && is_here_or_absent(&HOST) && is_here_or_absent(&ORIGIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_local;
+    use http::HeaderMap;
+    use http::header::{HOST, ORIGIN};
+
+    fn headers(pairs: &[(http::HeaderName, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.clone(), value.parse().expect("a value")))
+            .collect()
+    }
+
+    #[test]
+    fn a_page_in_a_browser_is_not_a_program_on_this_machine() {
+        let here = "127.0.0.1:9".parse().expect("an address");
+        let elsewhere = "192.0.2.1:9".parse().expect("an address");
+        for host in ["localhost:8420", "127.0.0.1", "[::1]:8420"] {
+            assert!(is_local(&headers(&[(HOST, host)]), here), "{host}");
+            assert!(!is_local(&headers(&[(HOST, host)]), elsewhere), "{host}");
+        }
+        assert!(is_local(&headers(&[]), here));
+        let rebound = [(HOST, "evil.example:8420")];
+        assert!(!is_local(&headers(&rebound), here));
+        let crossing = [(HOST, "localhost:8420"), (ORIGIN, "https://evil.example")];
+        assert!(!is_local(&headers(&crossing), here));
+        let own = [(HOST, "localhost:8420"), (ORIGIN, "http://localhost:8420")];
+        assert!(is_local(&headers(&own), here));
+    }
+}

@@ -1,0 +1,84 @@
+//! `/healthz`, `/readyz` and `/metrics`: what those who run the server look at.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::{IntoResponse as _, Response};
+use cleveragents_domain::Code;
+use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_store::events;
+use http::{StatusCode, header};
+use serde_json::json;
+
+use crate::app::App;
+use crate::gate::Permit;
+use crate::problem::Problem;
+use crate::routes::{Place, Route, Verb, open, permitted};
+
+pub(crate) static ROUTES: &[Route] = &[
+    Route {
+        verb: Verb::Get,
+        path: "/healthz",
+        scope: Scope::Server,
+        permission: Permission::Read,
+        place: Place::Open,
+        summary: "Whether the process answers",
+        parameters: &[],
+        body: None,
+        answer: (200, None),
+        handler: open!(alive),
+    },
+    Route {
+        verb: Verb::Get,
+        path: "/readyz",
+        scope: Scope::Server,
+        permission: Permission::Read,
+        place: Place::Open,
+        summary: "Whether work is taken: the database answers and the end is not near",
+        parameters: &[],
+        body: None,
+        answer: (200, None),
+        handler: open!(ready),
+    },
+    Route {
+        verb: Verb::Get,
+        path: "/metrics",
+        scope: Scope::Server,
+        permission: Permission::Read,
+        place: Place::Everywhere,
+        summary: "What the server counted, for Prometheus",
+        parameters: &[],
+        body: None,
+        answer: (200, None),
+        handler: permitted!(metrics),
+    },
+];
+
+#[expect(clippy::unused_async, reason = "handlers are asynchronous")]
+async fn alive(_app: Arc<App>, _request: Request) -> Result<Response, Problem> {
+    Ok(axum::Json(json!({"status": "alive"})).into_response())
+}
+
+async fn ready(app: Arc<App>, _request: Request) -> Result<Response, Problem> {
+    if app.ending.is_near() {
+        return Err(crate::app::ending());
+    }
+    let engine = Arc::clone(&app.engine);
+    crate::blocking(move || engine.read(|reader| events::newest(reader)))
+        .await
+        .map_err(|_| {
+            Problem::new(Code::ServerBusy, "the database does not answer")
+                .with_status(StatusCode::SERVICE_UNAVAILABLE)
+                .after(1)
+        })?;
+    Ok(axum::Json(json!({"status": "ready"})).into_response())
+}
+
+#[expect(clippy::unused_async, reason = "handlers are asynchronous")]
+async fn metrics(app: Arc<App>, _permit: Permit, _request: Request) -> Result<Response, Problem> {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, app.metrics.registry())
+        .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}

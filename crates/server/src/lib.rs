@@ -1,0 +1,77 @@
+//! Server mode: many callers at once over HTTP.
+//!
+//! [`serve`] listens and answers until it is told to end. [`Program`] is what the front end that starts a server
+//! lends it, [`Options`] how the server is set up. Every request goes through one gate (`gate.rs`), which knows who
+//! calls and checks what they may do against the table of routes (`routes.rs`).
+
+mod api;
+mod app;
+mod callers;
+mod fair;
+mod feed;
+mod gate;
+mod health;
+mod listen;
+mod metrics;
+mod options;
+mod problem;
+mod program;
+mod routes;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use cleveragents_domain::Code;
+use cleveragents_store::Engine;
+use tokio::net::TcpListener;
+
+pub use options::{Options, Tls};
+pub use problem::Problem;
+pub use program::{Call, Done, Failure, Listener, Operation, Program, Tell, Told, Touches};
+
+/// Serves until `stop` resolves, and then until what was begun is done. `listening` is told where, as soon as
+/// callers are taken.
+pub async fn serve(
+    engine: Arc<Engine>,
+    program: Arc<dyn Program>,
+    options: Options,
+    listening: impl FnOnce(SocketAddr),
+    stop: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    let wanted = options.address;
+    let cannot = |error: &dyn std::fmt::Display| {
+        Failure::new(
+            Code::CannotListen,
+            format!("nothing can listen at {wanted}: {error}"),
+        )
+        .with_hint("choose another port with --port; 0 takes a free one")
+    };
+    let tls = options.tls.as_ref().map(listen::acceptor).transpose()?;
+    let listener = TcpListener::bind(wanted)
+        .await
+        .map_err(|error| cannot(&error))?;
+    let address = listener.local_addr().map_err(|error| cannot(&error))?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let url = options
+        .public_url
+        .clone()
+        .unwrap_or_else(|| format!("{scheme}://{address}"));
+    let url = url.trim_end_matches('/').to_owned();
+    let app = Arc::new(app::App::new(engine, program, options, url));
+    let router = routes::router(&app);
+    listening(address);
+    listen::serve(app, listener, tls, router, stop).await;
+    Ok(())
+}
+
+/// Runs what waits for the database or for something else on a thread where that hurts nobody.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends: nobody is there to be answered.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}

@@ -1,0 +1,161 @@
+//! Listening: connections with limits on their number, their headers and their patience, and an end that waits for
+//! what was begun.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use cleveragents_domain::Code;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tower_service::Service as _;
+
+use crate::app::App;
+use crate::options::Tls;
+use crate::program::Failure;
+
+/// The most headers of a request.
+const MAX_HEADERS: usize = 100;
+
+/// What who comes when all connections are taken is told.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
+    content-type: application/problem+json\r\ncontent-length: 45\r\n\r\n{\"status\":503,\"detail\":\"too many \
+    connections\"}";
+
+/// Serves until `stop` resolves, and then until what was begun is done.
+pub(crate) async fn serve(
+    app: Arc<App>,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    stop: impl Future<Output = ()>,
+) {
+    let graceful = GracefulShutdown::new();
+    let connections = Arc::new(Semaphore::new(app.options.max_connections));
+    tokio::pin!(stop);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut stop => break,
+        };
+        let Ok((stream, peer)) = accepted else {
+            // Out of descriptors, or the caller went away: the next one may come.
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            continue;
+        };
+        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
+            tokio::spawn(refuse(stream));
+            continue;
+        };
+        let _quick = stream.set_nodelay(true);
+        let connection = Connection {
+            app: Arc::clone(&app),
+            router: router.clone(),
+            peer,
+            watcher: graceful.watcher(),
+            _permit: permit,
+        };
+        match tls.clone() {
+            None => tokio::spawn(connection.serve(stream)),
+            Some(tls) => tokio::spawn(connection.secure(stream, tls)),
+        };
+    }
+    drop(listener);
+    app.ending.announce();
+    let drain = app.options.drain;
+    if tokio::time::timeout(drain, app.ending.idle())
+        .await
+        .is_err()
+    {
+        // What is stopped now is stored as far as it came, and can be gone on with.
+        app.ending.stop();
+        let _stopped = tokio::time::timeout(drain, app.ending.idle()).await;
+    }
+    // Answers that are being written come to their end.
+    let _ended = tokio::time::timeout(drain, graceful.shutdown()).await;
+}
+
+async fn refuse(mut stream: TcpStream) {
+    // The caller may be gone.
+    let _told = stream.write_all(FULL).await;
+}
+
+struct Connection {
+    app: Arc<App>,
+    router: Router,
+    peer: SocketAddr,
+    watcher: Watcher,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    async fn secure(self, stream: TcpStream, tls: TlsAcceptor) {
+        let patience = self.app.options.request_timeout;
+        if let Ok(Ok(stream)) = tokio::time::timeout(patience, tls.accept(stream)).await {
+            self.serve(stream).await;
+        }
+    }
+
+    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        let (router, peer) = (self.router, self.peer);
+        let service = hyper::service::service_fn(move |request: http::Request<Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            let mut router = router.clone();
+            async move {
+                Ok::<_, Infallible>(
+                    router
+                        .call(request)
+                        .await
+                        .unwrap_or_else(|never| match never {}),
+                )
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.app.options.request_timeout)
+            .max_buf_size(self.app.options.max_header_bytes.max(8 << 10))
+            .max_headers(MAX_HEADERS)
+            .serve_connection(TokioIo::new(stream), service);
+        // A caller that breaks off is no failure of the server.
+        let _ended = self.watcher.watch(connection).await;
+    }
+}
+
+/// What speaks TLS with a certificate and its key.
+pub(crate) fn acceptor(tls: &Tls) -> Result<TlsAcceptor, Failure> {
+    let unusable = |path: &Path, error: &dyn std::fmt::Display| {
+        Failure::new(
+            Code::FileAccess,
+            format!("`{}` cannot be used for TLS: {error}", path.display()),
+        )
+        .with_hint("give a certificate and its key as PEM files")
+    };
+    let certificates = CertificateDer::pem_file_iter(&tls.certificates)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unusable(&tls.certificates, &error))?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|error| unusable(&tls.key, &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let configuration = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| {
+            builder
+                .with_no_client_auth()
+                .with_single_cert(certificates, key)
+        })
+        .map_err(|error| unusable(&tls.certificates, &error))?;
+    Ok(TlsAcceptor::from(Arc::new(configuration)))
+}

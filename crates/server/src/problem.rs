@@ -1,0 +1,144 @@
+//! [`Problem`]: how the HTTP API tells that something went wrong (RFC 9457), with the codes of the command line.
+
+use axum::response::{IntoResponse, Response};
+use cleveragents_domain::{Code, Diagnose, Kind};
+use http::{HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::program::Failure;
+
+/// The media type of a problem.
+pub(crate) const PROBLEM: &str = "application/problem+json";
+
+/// What went wrong, as the HTTP API tells it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Problem {
+    /// The page of the code.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What the code means.
+    pub title: String,
+    /// The status of the answer.
+    pub status: u16,
+    /// What happened.
+    pub detail: String,
+    /// The stable code, such as `CA-0301`.
+    pub code: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Facts for programs.
+    #[serde(skip_serializing_if = "Value::is_null", default)]
+    pub details: Value,
+    /// Seconds after which the request may be repeated.
+    #[serde(skip)]
+    pub retry_after: Option<u64>,
+}
+
+/// The status that tells a code.
+pub(crate) fn status(code: Code) -> StatusCode {
+    match code {
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::Forbidden | Code::LocalOnly => StatusCode::FORBIDDEN,
+        Code::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+        Code::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::ServerBusy | Code::ServerEnding => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => match code.kind() {
+            Kind::Usage => StatusCode::BAD_REQUEST,
+            Kind::NotFound => StatusCode::NOT_FOUND,
+            Kind::Conflict | Kind::HumanNeeded => StatusCode::CONFLICT,
+            Kind::Failed => StatusCode::UNPROCESSABLE_ENTITY,
+        },
+    }
+}
+
+impl Problem {
+    /// The problem of any error that knows its code. What is wrong inside the server is not told.
+    pub fn of(error: &dyn Diagnose) -> Self {
+        let code = error.code();
+        let status = status(code);
+        let is_inside = status.is_server_error() && code == Code::Internal;
+        Self {
+            kind: format!("urn:cleveragents:errors:{}", code.as_str()),
+            title: code.title().to_owned(),
+            status: status.as_u16(),
+            detail: if is_inside {
+                "something went wrong inside the server; its log has more".to_owned()
+            } else {
+                error.to_string()
+            },
+            code: code.as_str().to_owned(),
+            hint: error.hint(),
+            details: if is_inside {
+                Value::Null
+            } else {
+                error.details()
+            },
+            retry_after: None,
+        }
+    }
+
+    /// A problem with a code.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self::of(&Failure::new(code, detail))
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Another status than that of the code.
+    #[must_use]
+    pub fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = status.as_u16();
+        self
+    }
+
+    /// Adds when to try again.
+    #[must_use]
+    pub const fn after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        Self::of(&failure)
+    }
+}
+
+impl From<cleveragents_store::Error> for Problem {
+    fn from(error: cleveragents_store::Error) -> Self {
+        Self::of(&error)
+    }
+}
+
+impl From<cleveragents_engine::SessionError> for Problem {
+    fn from(error: cleveragents_engine::SessionError) -> Self {
+        Self::of(&error)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
