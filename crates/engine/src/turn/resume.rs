@@ -90,6 +90,7 @@ impl TurnService {
                 .filter_map(|row| Some((row.call_id.clone()?, row.id)))
                 .collect(),
             turn,
+            stored: steps.len(),
             steps,
             written: HashMap::new(),
             is_loaded: true,

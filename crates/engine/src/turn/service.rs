@@ -38,6 +38,9 @@ pub struct TurnService {
 pub(super) struct Running {
     pub(super) turn: Turn,
     pub(super) steps: Vec<ChatMessage>,
+    /// How many of the steps are stored. The results of the last calls may not be: the rows of those calls hold them,
+    /// so they are stored together with what follows, in one commit less.
+    pub(super) stored: usize,
     /// Of calls that were made: what the model calls them, and their rows.
     pub(super) rows: Vec<(String, ToolInvocationId)>,
     /// Arguments as the model wrote them, of calls that held a secret: never stored.
@@ -45,6 +48,17 @@ pub(super) struct Running {
     /// Whether its calls come from the store, where arguments have no secrets.
     pub(super) is_loaded: bool,
     pub(super) fence: (LeaseSubject, LeaseToken),
+}
+
+impl Running {
+    /// The steps that are not stored yet, with their numbers.
+    fn open_steps(&self) -> Vec<(u64, Value)> {
+        (0_u64..)
+            .zip(&self.steps)
+            .skip(self.stored)
+            .map(|(number, step)| (number, chat_value(step)))
+            .collect()
+    }
 }
 
 impl TurnService {
@@ -145,6 +159,7 @@ impl TurnService {
         Ok(Running {
             turn,
             steps: vec![first],
+            stored: 1,
             rows: Vec::new(),
             written: HashMap::new(),
             is_loaded: false,
@@ -286,7 +301,7 @@ impl TurnService {
             }
             return Err(TurnError::HumanNeeded(reason));
         }
-        self.add_step(running, ChatMessage::Tool { results }, None)?;
+        running.steps.push(ChatMessage::Tool { results });
         Ok(worst)
     }
 
@@ -297,20 +312,26 @@ impl TurnService {
         step: ChatMessage,
         cost: Option<(TokenUsage, Settlement)>,
     ) -> Result<(), TurnError> {
-        let number = running.steps.len() as u64;
+        running.steps.push(step);
         let (id, session) = (running.turn.id, running.turn.session);
-        let (stored, fence) = (chat_value(&step), running.fence.clone());
-        self.engine.write(move |unit| {
+        let (open, fence) = (running.open_steps(), running.fence.clone());
+        let outcome = self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
-            turns::add_step(unit, id, number, &stored)?;
+            for (number, step) in &open {
+                turns::add_step(unit, id, *number, step)?;
+            }
             if let Some((usage, settlement)) = &cost {
                 sessions::add_usage(unit, session, *usage)?;
                 settlement.write(unit)?;
             }
             Ok::<(), cleveragents_store::Error>(())
-        })?;
-        running.steps.push(step);
-        Ok(())
+        });
+        match outcome {
+            Ok(()) => running.stored = running.steps.len(),
+            // What is not stored was not said.
+            Err(_) => running.steps.truncate(running.steps.len().saturating_sub(1)),
+        }
+        Ok(outcome?)
     }
 
     /// Ends a turn: all of its messages join the session, or it failed and they join it marked so.
@@ -322,9 +343,13 @@ impl TurnService {
         let batch = history::stored(running.turn.id, &running.steps, &running.rows, failure)?;
         let batch: Vec<Appended> = batch.into_iter().map(Appended::from).collect();
         let (turn, fence) = (running.turn.clone(), running.fence.clone());
+        let open = running.open_steps();
         let failure = failure.map(crate::tool::storable);
         self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
+            for (number, step) in &open {
+                turns::add_step(unit, turn.id, *number, step)?;
+            }
             let sequences = messages::append(unit, turn.session, &batch, Announce::Each)?;
             // Somebody deleted it while the turn was running.
             let sequences =

@@ -6,7 +6,7 @@ use cleveragents_domain::InvocationOutcome::{self, Failed, Succeeded};
 use cleveragents_domain::MessageState;
 use cleveragents_domain::Role::{Assistant, Tool, User};
 use cleveragents_engine::{TurnError, TurnObserver};
-use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall};
+use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall, ToolResult};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::CallOutcome;
 use cleveragents_tools::ports::{Approval, Reply};
@@ -204,10 +204,22 @@ fn a_turn_that_has_its_answer_is_ended_without_asking_again() {
         text: "All done.".to_owned(),
         ..AssistantMessage::default()
     });
-    let answer = serde_json::to_string(&answer).expect("JSON");
-    database.meddle(&format!(
-        "INSERT INTO turn_steps (turn_id, number, message) SELECT turn_id, 3, '{answer}' FROM turns"
-    ));
+    let result = |call: &str| ToolResult {
+        call_id: call.to_owned(),
+        content: "written".to_owned(),
+        is_error: false,
+        pictures: Vec::new(),
+    };
+    let results = ChatMessage::Tool {
+        results: ["one", "two"].map(result).into(),
+    };
+    // Results are stored together with the answer that follows them.
+    for (number, step) in [(2, results), (3, answer)] {
+        let step = serde_json::to_string(&step).expect("JSON");
+        database.meddle(&format!(
+            "INSERT INTO turn_steps (turn_id, number, message) SELECT turn_id, {number}, '{step}' FROM turns"
+        ));
+    }
     let person = Person::absent();
     let report = talk.tell(SCRIPT, resuming(&person)).expect("resumed");
     assert_eq!((report.answer.as_str(), report.steps), ("All done.", 0));
