@@ -10,6 +10,7 @@ mod mcp;
 mod plans;
 mod raw;
 mod sandbox;
+mod server;
 mod sessions;
 mod turns;
 
@@ -93,6 +94,21 @@ enum Bench {
         #[arg(long, default_value_t = 10_000)]
         decisions: usize,
     },
+    /// Server mode, next to the store itself and the official Python SDK
+    Server {
+        /// Where the rows are written
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// The agents binary
+        #[arg(long)]
+        agents: PathBuf,
+        /// The Python of the peers
+        #[arg(long, requires = "peer")]
+        python: Option<PathBuf>,
+        /// The script of the peer
+        #[arg(long, requires = "python")]
+        peer: Option<PathBuf>,
+    },
     /// Calls of a tool of an MCP server, next to the official Python client
     Mcp {
         /// Where the rows are written
@@ -126,7 +142,7 @@ struct Findings {
 fn main() -> anyhow::Result<()> {
     // Servers are supervised by this program started again. The other benches start none.
     let arguments: Vec<_> = std::env::args_os().collect();
-    let others = ["sessions", "sandbox", "turns", "plans"];
+    let others = ["sessions", "sandbox", "turns", "plans", "server"];
     let is_other = |name: &OsString| others.iter().any(|other| name == other);
     if !arguments.get(1).is_some_and(is_other)
         && let Some(code) = cleveragents_process::stage_main(&arguments)
@@ -162,6 +178,15 @@ fn main() -> anyhow::Result<()> {
             plans,
             decisions,
         } => (json, plans::measure(&agents, plans, decisions)?),
+        Bench::Server {
+            json,
+            agents,
+            python,
+            peer,
+        } => (
+            json,
+            server::measure(&agents, python.as_deref().zip(peer.as_deref()))?,
+        ),
         Bench::Mcp { json, peers } => (json, mcp::measure(&peers)?),
     };
     for row in &findings.rows {

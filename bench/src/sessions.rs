@@ -17,7 +17,7 @@ use crate::{Findings, Row, raw};
 /// How often each pair is measured; the better of both sides counts, since noise only slows.
 const ROUNDS: usize = 3;
 
-fn content() -> String {
+pub(crate) fn content() -> String {
     "The quick brown fox jumps over the lazy dog, again and again. 64".to_owned()
 }
 
@@ -59,6 +59,11 @@ struct Finished {
 /// A text of 64 bytes that no other message of the run has.
 fn unique(thread: usize, number: u64) -> String {
     format!("{:.<64}", format!("message {number} of writer {thread} "))
+}
+
+/// How many appends a second the store takes from so many threads.
+pub(crate) fn rate(writers: usize, time: Duration) -> anyhow::Result<f64> {
+    Ok(append_rate(writers, time)?.0)
 }
 
 /// Appends from so many threads to one session and gives the rate, after reading everything back.

@@ -329,7 +329,9 @@ impl TurnService {
         match outcome {
             Ok(()) => running.stored = running.steps.len(),
             // What is not stored was not said.
-            Err(_) => running.steps.truncate(running.steps.len().saturating_sub(1)),
+            Err(_) => running
+                .steps
+                .truncate(running.steps.len().saturating_sub(1)),
         }
         Ok(outcome?)
     }
