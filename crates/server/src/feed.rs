@@ -169,3 +169,112 @@ impl Drop for Listening {
         self.feed.0.listeners.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Feed;
+    use cleveragents_domain::{EventKind, NewEvent, Position};
+    use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Error, Options, events};
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn engine(name: &str) -> Arc<Engine> {
+        let cache = EngineCache::new(Options::default());
+        cache.open(&DatabaseUrl::memory(name)).expect("opens")
+    }
+
+    fn happen(engine: &Engine, count: usize) {
+        engine
+            .write(move |unit| {
+                for _ in 0..count {
+                    unit.emit(NewEvent {
+                        kind: EventKind::CleanupRan,
+                        subject: "test".to_owned(),
+                        payload: json!({}),
+                    });
+                }
+                Ok::<(), Error>(())
+            })
+            .expect("written");
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime")
+    }
+
+    /// Listeners come while events happen, some of them late and some slow: each hears every event after its
+    /// position once and in order.
+    #[test]
+    fn defect_7604_every_listener_hears_each_event_once_and_in_order() {
+        const EVENTS: usize = 3_000;
+        let engine = engine("feed");
+        runtime().block_on(async {
+            let feed = Feed::begin(&engine);
+            let mut listeners = Vec::new();
+            let writer = Arc::clone(&engine);
+            let written = tokio::task::spawn_blocking(move || {
+                for number in 0..EVENTS / 3 {
+                    happen(&writer, 1 + number % 5);
+                }
+            });
+            for number in 0..12_u64 {
+                let feed = feed.clone();
+                listeners.push(tokio::spawn(async move {
+                    let mut listening = feed.listen(Position(number * 20));
+                    let mut heard = Vec::new();
+                    while heard.len() < EVENTS - 240 {
+                        let event = listening.next().await.expect("read");
+                        heard.push(event.position);
+                        if number % 3 == 0 && heard.len() % 100 == 0 {
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                    (number, heard)
+                }));
+                tokio::task::yield_now().await;
+            }
+            written.await.expect("written");
+            let all: Vec<Position> = engine
+                .read(|reader| events::after(reader, Position(0), 10_000))
+                .expect("read")
+                .into_iter()
+                .map(|event| event.position)
+                .collect();
+            for listener in listeners {
+                let (number, heard) = listener.await.expect("ends");
+                let expected: Vec<Position> = all
+                    .iter()
+                    .copied()
+                    .filter(|position| position.0 > number * 20)
+                    .take(heard.len())
+                    .collect();
+                assert!(heard == expected, "listener {number}");
+            }
+            assert_eq!(feed.listeners(), 0, "nobody is left");
+        });
+    }
+
+    /// Between two times at which somebody listens nothing is read; what happened then is not missed.
+    #[test]
+    fn what_happens_while_nobody_listens_is_heard_by_the_next_one() {
+        let engine = engine("unheard");
+        runtime().block_on(async {
+            let feed = Feed::begin(&engine);
+            happen(&engine, 1);
+            let mut first = feed.listen(Position(0));
+            let last = first.next().await.expect("read").position;
+            drop(first);
+            happen(&engine, 2);
+            let mut second = feed.listen(last);
+            let heard = [second.next().await, second.next().await]
+                .map(|event| event.expect("read").position.0 - last.0);
+            assert_eq!(heard, [1, 2]);
+            happen(&engine, 1);
+            assert_eq!(second.next().await.expect("read").position.0 - last.0, 3);
+        });
+    }
+}
