@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::{Write, stderr, stdout};
+use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 use cleveragents_domain::Code;
+use cleveragents_store::EngineCache;
 
 use crate::arguments::{Arguments, Command, Session};
 use crate::commands;
@@ -81,6 +83,10 @@ fn execute(
             "--database-url",
             parsed.database_url.as_deref(),
         )?;
+    let flags = match &parsed.command {
+        Command::Serve(serve) => serve.flags(flags)?,
+        _ => flags,
+    };
     let loaded = Configuration::load(&environment, &home, flags).and_then(|configuration| {
         let settings = configuration.settings()?;
         Ok((configuration, settings))
@@ -113,12 +119,15 @@ fn execute(
         *printer = printer.for_stream();
     }
     let is_markdown = parsed.asks_for_markdown();
+    let engines = EngineCache::new(Context::store_options(&settings, *printer));
     let context = Context {
         environment,
         home,
         configuration,
         settings,
         printer: *printer,
+        engines: Arc::new(engines),
+        served: None,
     };
     commands::run(&context, parsed.command, is_markdown)
 }

@@ -13,6 +13,7 @@ mod resource;
 mod run;
 mod safety;
 mod sandbox;
+mod serve;
 mod skill;
 mod tool;
 mod turn;
@@ -43,6 +44,7 @@ pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 pub(crate) use self::run::{Run, RunList, RunResume, RunStateName};
 pub(crate) use self::safety::{Safety, SafetyOptions};
+pub(crate) use self::serve::Serve;
 pub(crate) use self::skill::{Skill, SkillAdd};
 pub(crate) use self::tool::{
     CallOutcomeName, Permission, SchemaOf, Tool, ToolCallShow, ToolCalls, ToolKind, ToolList,
@@ -216,6 +218,8 @@ With the YAML language server, write this as the first line of the file of a too
     /// Remove what is no longer kept
     #[command(subcommand)]
     Cleanup(Cleanup),
+    /// Let others call this program over HTTP: its API, agents that speak A2A, other command lines
+    Serve(Serve),
     /// Print a completion script for a shell
     #[command(after_help = "Example:
   agents completion bash > ~/.local/share/bash-completion/completions/agents")]

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use cleveragents_domain::identity::{Caller, Namespaces};
 use cleveragents_engine::{
     PlanBook, ProjectService, ResourceService, SandboxService, SessionService,
 };
 use cleveragents_models::{Catalogue, CatalogueOptions};
+use cleveragents_process::Cancel;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
 use crate::config::{Configuration, Environment, Home, Level, Settings, keys};
@@ -19,6 +21,21 @@ pub(crate) struct Context {
     pub(crate) configuration: Configuration,
     pub(crate) settings: Settings,
     pub(crate) printer: Printer,
+    /// The open databases of the process. Whoever keeps one open shares it with all that come later.
+    pub(crate) engines: Arc<EngineCache>,
+    /// Who a server runs the command for; `None` for the person who started the program.
+    pub(crate) served: Option<Served>,
+}
+
+/// For whom a server runs a command.
+#[derive(Debug, Clone)]
+pub(crate) struct Served {
+    /// Who called.
+    pub(crate) caller: Caller,
+    /// What they may see.
+    pub(crate) visible: Namespaces,
+    /// What stops the command, instead of the signals of the process.
+    pub(crate) cancel: Cancel,
 }
 
 impl Context {
@@ -40,11 +57,12 @@ impl Context {
         Ok(self.configuration.resolve_key(&keys::DATABASE_URL)?.level == Level::Default)
     }
 
-    pub(crate) fn store_options(&self) -> Options {
+    /// How the databases of the process are opened.
+    pub(crate) fn store_options(settings: &Settings, printer: Printer) -> Options {
         Options {
-            busy_timeout: self.settings.busy_timeout(),
-            connections: self.settings.connections(),
-            progress: Some(self.progress("Migrating the database")),
+            busy_timeout: settings.busy_timeout(),
+            connections: settings.connections(),
+            progress: Some(progress(printer, "Migrating the database")),
         }
     }
 
@@ -53,11 +71,21 @@ impl Context {
         if self.uses_own_database()? {
             self.home.create()?;
         }
-        Ok(EngineCache::new(self.store_options()).open(&self.database_url()?)?)
+        let engine = self.engines.open(&self.database_url()?)?;
+        Ok(engine.acting_as(&self.person()))
     }
 
-    /// Who is at the terminal, for what is written down.
+    /// What may be shown.
+    pub(crate) fn visible(&self) -> Namespaces {
+        let served = self.served.as_ref();
+        served.map_or(Namespaces::All, |served| served.visible.clone())
+    }
+
+    /// Who is at the terminal or called the server, for what is written down.
     pub(crate) fn person(&self) -> String {
+        if let Some(served) = &self.served {
+            return served.caller.identity().to_owned();
+        }
         let name = self
             .environment
             .text("USER")
@@ -68,7 +96,7 @@ impl Context {
 
     /// Opens the database as it is, to look at it.
     pub(crate) fn inspect(&self) -> Result<Engine, CommandError> {
-        Ok(EngineCache::new(self.store_options()).inspect(&self.database_url()?)?)
+        Ok(self.engines.inspect(&self.database_url()?)?)
     }
 
     pub(crate) fn sessions(&self) -> Result<SessionService, CommandError> {
@@ -124,14 +152,17 @@ impl Context {
 
     /// A callback that shows a bar from the first call to the last.
     pub(crate) fn progress(&self, label: &'static str) -> ProgressCallback {
-        let printer = self.printer;
-        let bar = std::sync::OnceLock::new();
-        Arc::new(move |done, whole| {
-            let bar = bar.get_or_init(|| Progress::bar(&printer, label, whole));
-            bar.set(done);
-            if done >= whole {
-                bar.finish();
-            }
-        })
+        progress(self.printer, label)
     }
+}
+
+fn progress(printer: Printer, label: &'static str) -> ProgressCallback {
+    let bar = std::sync::OnceLock::new();
+    Arc::new(move |done, whole| {
+        let bar = bar.get_or_init(|| Progress::bar(&printer, label, whole));
+        bar.set(done);
+        if done >= whole {
+            bar.finish();
+        }
+    })
 }

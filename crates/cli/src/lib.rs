@@ -12,5 +12,6 @@ mod app;
 mod arguments;
 mod commands;
 mod context;
+mod serve;
 
 pub use app::run;

@@ -18,6 +18,17 @@ struct Shared {
     cancelled: AtomicBool,
     listeners: Mutex<Vec<Arc<Mailbox>>>,
     children: Mutex<Vec<Weak<Self>>>,
+    hooks: Mutex<Hooks>,
+}
+
+/// What is called when a handle is cancelled.
+#[derive(Default)]
+struct Hooks(Vec<Box<dyn FnOnce() + Send>>);
+
+impl std::fmt::Debug for Hooks {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} hooks", self.0.len())
+    }
 }
 
 impl Shared {
@@ -28,6 +39,10 @@ impl Shared {
         }
         for child in self.living() {
             child.cancel();
+        }
+        let hooks = std::mem::take(&mut lock(&self.hooks).0);
+        for hook in hooks {
+            hook();
         }
     }
 
@@ -102,6 +117,18 @@ impl Cancel {
         self.shared.cancelled.load(Ordering::SeqCst)
     }
 
+    /// Calls `hook` when this handle is cancelled, or now when it is already. It must be quick and wait for nothing.
+    pub fn when_cancelled(&self, hook: impl FnOnce() + Send + 'static) {
+        lock(&self.shared.hooks).0.push(Box::new(hook));
+        // Whoever cancels sets the flag before taking the hooks, so one of the two calls it.
+        if self.is_cancelled() {
+            let hooks = std::mem::take(&mut lock(&self.shared.hooks).0);
+            for hook in hooks {
+                hook();
+            }
+        }
+    }
+
     /// Passes a signal on to the commands that run with this handle now: to their process group
     /// where they have one of their own. A number that names no signal does nothing.
     pub fn signal(&self, number: i32) {
@@ -154,6 +181,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::Cancel;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn a_child_is_cancelled_with_its_parent_and_never_the_other_way() {
@@ -179,6 +208,23 @@ mod tests {
         parent.signal(15);
 
         assert_eq!(listener.take_signals(), [15]);
+    }
+
+    #[test]
+    fn what_waits_for_the_end_is_called_once() {
+        let (parent, calls) = (Cancel::new(), Arc::new(AtomicU32::new(0)));
+        let count = |calls: &Arc<AtomicU32>| {
+            let calls = Arc::clone(calls);
+            move || drop(calls.fetch_add(1, Ordering::SeqCst))
+        };
+        let child = parent.child();
+        child.when_cancelled(count(&calls));
+        assert_eq!(calls.load(Ordering::SeqCst), 0);
+        parent.cancel();
+        parent.cancel();
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        child.when_cancelled(count(&calls));
+        assert_eq!(calls.load(Ordering::SeqCst), 2, "one that comes too late");
     }
 
     #[test]

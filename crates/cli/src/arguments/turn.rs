@@ -7,7 +7,7 @@ use clap::Args;
 use super::SafetyOptions;
 
 /// Who answers, where tools act, and what they may do.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TurnOptions {
     /// The model that answers, PROVIDER/MODEL; the session's actor or `model.default` when not given
     #[arg(long, visible_alias = "model", value_name = "MODEL")]

@@ -194,6 +194,7 @@ impl Chat<'_> {
             session: &session,
             prompt: question.map(str::to_owned),
             observer: &self.screen,
+            approver: None,
             cancel: &running.cancel,
             stop: &running.stop,
         });

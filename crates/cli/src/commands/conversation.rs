@@ -17,6 +17,7 @@ use cleveragents_engine::{
 use cleveragents_models::{CancellationToken, Catalogue, ModelName};
 use cleveragents_process::Cancel;
 use cleveragents_tools::Gate;
+use cleveragents_tools::ports::Approver;
 
 use super::toolbox::{Equipment, Needs, Toolbox};
 use super::tooling::{self, InForce, Terminal};
@@ -50,6 +51,9 @@ pub(crate) struct Asked<'a> {
     /// `None` goes on with the turn that was interrupted.
     pub(crate) prompt: Option<String>,
     pub(crate) observer: &'a dyn TurnObserver,
+    /// Who is asked instead of the person at the terminal. A turn that they cannot answer now stays, and is gone on
+    /// with later.
+    pub(crate) approver: Option<&'a dyn Approver>,
     pub(crate) cancel: &'a Cancel,
     /// Cancelled together with `cancel`.
     pub(crate) stop: &'a CancellationToken,
@@ -168,7 +172,7 @@ impl<'c> Conversation<'c> {
         let session = asked.session;
         // Read each time: a person may have allowed something for always.
         let rules = tooling::rules(self.context, &self.tools, &self.options.rule)?;
-        let terminal = Terminal::new(self.tools.clone(), asked.cancel);
+        let terminal = Terminal::new(self.context, self.tools.clone(), asked.cancel);
         // Dropped after the sandbox, which the next turn of the session takes at once.
         let mut taken = self.turns.take(
             session.id,
@@ -204,12 +208,15 @@ impl<'c> Conversation<'c> {
                 guards: &self.safety.guards,
                 rules: &rules,
                 workspace: workspace.as_ref(),
-                approver: &terminal,
+                approver: asked.approver.unwrap_or(&terminal),
                 deferred: &self.equipment.deferred,
             },
             scopes: self.scopes(session),
             redactor: self.catalogue.redactor(),
-            settings: TurnSettings::default(),
+            settings: TurnSettings {
+                keeps_unfinished: asked.approver.is_some(),
+                ..TurnSettings::default()
+            },
             allowance: &Unlimited,
             observer: asked.observer,
             cancel: asked.cancel,

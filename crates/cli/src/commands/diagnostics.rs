@@ -348,7 +348,10 @@ fn save_damaged(
     path: &Path,
     repairs: &mut Vec<Repair>,
 ) -> Result<Vec<Check>, CommandError> {
-    let saved = salvage(path, &context.store_options())?;
+    let saved = salvage(
+        path,
+        &Context::store_options(&context.settings, context.printer),
+    )?;
     let rows: Vec<String> = saved
         .saved
         .iter()

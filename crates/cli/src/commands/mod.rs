@@ -147,6 +147,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::AutomationProfile(AutomationProfile::Show { .. }) => "automation-profile show",
         Command::AutomationProfile(AutomationProfile::Remove { .. }) => "automation-profile remove",
         Command::Schema { .. } => "schema",
+        Command::Serve(_) => "serve",
         Command::Db(Db::Status) => "db status",
         Command::Db(Db::Upgrade) => "db upgrade",
         Command::Db(Db::Check) => "db check",
@@ -191,6 +192,7 @@ pub(crate) fn run(
         Command::Validation(command) => validation::run(context, &command)?,
         Command::AutomationProfile(command) => automation::run(context, &command)?,
         Command::Schema { of } => return schema::run(of).map(|()| None),
+        Command::Serve(arguments) => crate::serve::run(context, &arguments)?,
         Command::Db(command) => db::run(context, &command)?,
         Command::Cleanup(command) => cleanup::run(context, &command)?,
         Command::Completion { shell } => {
@@ -200,6 +202,14 @@ pub(crate) fn run(
         }
     };
     Ok(Some(report))
+}
+
+/// Drives a plan on, as `plan execute` does.
+pub(crate) fn drive_plan(
+    context: &Context,
+    plan: cleveragents_domain::PlanId,
+) -> Result<Report, CommandError> {
+    planning::drive(context, plan)
 }
 
 /// The largest file of a definition that is read.

@@ -12,7 +12,7 @@ mod world;
 
 use std::sync::Arc;
 
-use cleveragents_domain::{Plan, PlanStage};
+use cleveragents_domain::{Plan, PlanId, PlanStage};
 use cleveragents_engine::{PlanBook, PlanService};
 
 use crate::arguments::{PlanChoice, PlanWork};
@@ -74,6 +74,13 @@ impl<'a> Desk<'a> {
             None => Ok(self.book.only(stages, purpose)?),
         }
     }
+}
+
+/// Drives a plan on, as `plan execute` does.
+pub(super) fn drive(context: &Context, plan: PlanId) -> Result<Report, CommandError> {
+    let desk = Desk::new(context)?;
+    let plan = desk.book.resolve(&plan.to_string())?;
+    run::carry_on(&desk, &plan)
 }
 
 pub(super) fn run(context: &Context, command: PlanWork) -> Result<Option<Report>, CommandError> {

@@ -118,22 +118,42 @@ pub(crate) fn workspace(
     )?))
 }
 
-/// The first Ctrl-C stops what is going on; what was done is kept.
+/// What stops a command; over when it is closed or dropped.
+pub(crate) struct Stopping(Option<signal_hook::iterator::Handle>);
+
+impl Stopping {
+    /// From now on signals end the program again.
+    pub(crate) fn close(&self) {
+        if let Some(handle) = &self.0 {
+            handle.close();
+        }
+    }
+}
+
+/// The first Ctrl-C stops what is going on; what was done is kept. In a server its caller or its end does.
 pub(crate) fn stop_on_signals(
+    context: &Context,
     cancel: &Cancel,
     stop: &CancellationToken,
-) -> Result<signal_hook::iterator::Handle, CommandError> {
+) -> Result<Stopping, CommandError> {
+    let (cancel, stop) = (cancel.clone(), stop.clone());
+    if let Some(served) = &context.served {
+        served.cancel.when_cancelled(move || {
+            cancel.cancel();
+            stop.cancel();
+        });
+        return Ok(Stopping(None));
+    }
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
     let handle = signals.handle();
-    let (cancel, stop) = (cancel.clone(), stop.clone());
     std::thread::spawn(move || {
         for _ in signals.forever() {
             cancel.cancel();
             stop.cancel();
         }
     });
-    Ok(handle)
+    Ok(Stopping(Some(handle)))
 }
 
 /// The paths that calls changed, each once.

@@ -1,5 +1,6 @@
 //! The registry: every configuration key there is, its type, its default and where it may be set.
 
+use cleveragents_domain::identity::{EVERY_NAMESPACE, Grant, Role};
 use cleveragents_domain::{AutomationProfile, Name};
 use cleveragents_models::ModelName;
 use cleveragents_tools::ToolPattern;
@@ -26,6 +27,14 @@ pub enum Kind {
     Tools,
     /// A safety profile, or the file of one.
     Safety,
+    /// An address on the web: `http://…` or `https://…`.
+    Web,
+    /// An IP address of this machine.
+    Host,
+    /// A file.
+    File,
+    /// A namespace that is not `local`.
+    Namespace,
     /// Yes or no.
     Flag,
     /// One of a list of words.
@@ -81,7 +90,7 @@ pub struct Key {
 pub mod keys;
 
 /// Every key, in the order shown to people.
-pub static KEYS: [&Key; 28] = [
+pub static KEYS: [&Key; 42] = [
     &keys::FORMAT,
     &keys::DATABASE_URL,
     &keys::AUTOMATION_PROFILE,
@@ -110,12 +119,37 @@ pub static KEYS: [&Key; 28] = [
     &keys::MODEL_FIRST_BYTE_TIMEOUT_SECONDS,
     &keys::MODEL_IDLE_TIMEOUT_SECONDS,
     &keys::MODEL_TOTAL_TIMEOUT_SECONDS,
+    &keys::SERVE_HOST,
+    &keys::SERVE_PORT,
+    &keys::SERVE_PUBLIC_URL,
+    &keys::SERVE_TLS_CERT,
+    &keys::SERVE_TLS_KEY,
+    &keys::SERVE_MAX_BODY_BYTES,
+    &keys::SERVE_RATE,
+    &keys::SERVE_MAX_CONNECTIONS,
+    &keys::SERVE_MAX_RUNNING,
+    &keys::SERVE_DRAIN_SECONDS,
+    &keys::SERVE_ALLOW_PRIVATE,
+    &keys::SERVER_URL,
+    &keys::SERVER_NAMESPACE,
+    &keys::SERVER_TLS_VERIFY,
 ];
 
 /// The models of a list; nothing when one of them is no name of a model.
 pub(crate) fn models(text: &str) -> Option<Vec<ModelName>> {
     let names = text.split(',').map(str::trim).map(str::parse);
     names.collect::<Result<_, _>>().ok()
+}
+
+/// Whether a text is an address on the web that carries no password.
+pub(crate) fn is_web(text: &str) -> bool {
+    let rest = text
+        .strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"));
+    rest.is_some_and(|rest| {
+        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        !host.is_empty() && !host.contains('@') && !rest.contains(char::is_whitespace)
+    })
 }
 
 /// The patterns of a list; nothing when one of them is no pattern of tools.
@@ -162,7 +196,10 @@ impl Key {
     /// The same for a text found at a known place, which an error then names.
     pub(crate) fn parse_from(&self, text: &str, origin: Option<Source>) -> Result<Value, Error> {
         let is_allowed = match self.kind {
-            Kind::Url | Kind::Safety => !text.trim().is_empty(),
+            Kind::Url | Kind::Safety | Kind::File => !text.trim().is_empty(),
+            Kind::Web => is_web(text),
+            Kind::Host => text.parse::<std::net::IpAddr>().is_ok(),
+            Kind::Namespace => Grant::new(text, Role::Viewer).is_ok() && text != EVERY_NAMESPACE,
             Kind::Tools => tools(text).is_some(),
             Kind::Flag => {
                 if let Ok(flag) = text.parse() {
@@ -232,6 +269,12 @@ impl Key {
                     .to_owned()
             }
             Kind::Safety => "a profile such as careful, or a file such as ./team.yaml".to_owned(),
+            Kind::Web => "an address such as https://agents.example.org".to_owned(),
+            Kind::Host => "an IP address such as 127.0.0.1 or 0.0.0.0".to_owned(),
+            Kind::File => "the path of a file".to_owned(),
+            Kind::Namespace => {
+                "a namespace such as acme; `local` never leaves the machine".to_owned()
+            }
             Kind::Flag => "true or false".to_owned(),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::Integer { minimum, maximum } => {
@@ -259,6 +302,10 @@ impl Key {
                 Kind::Model | Kind::Models => "openai/gpt-5.1",
                 Kind::Tools => "builtin/shell,local/*",
                 Kind::Safety => "careful",
+                Kind::Web => "https://agents.example.org",
+                Kind::Host => "127.0.0.1",
+                Kind::File => "/path/to/file.pem",
+                Kind::Namespace => "acme",
             },
         };
         format!("\"{text}\"")

@@ -89,6 +89,11 @@ impl CommandError {
         &self.0.message
     }
 
+    /// Facts for programs; the causes are among them.
+    pub(crate) fn details(&self) -> Value {
+        self.to_value()["details"].take()
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()

@@ -354,7 +354,7 @@ impl Launch<'_> {
             extra.extend(tools.map_err(missing(Code::McpUnreachable))?);
         }
         let (cancel, stop) = (Cancel::new(), CancellationToken::new());
-        let terminal = Terminal::new(tools.clone(), &cancel);
+        let terminal = Terminal::new(context, tools.clone(), &cancel);
         let watcher = Watcher::new(context.printer, self.is_stream);
         let limit = [
             max_cost,
@@ -392,7 +392,7 @@ impl Launch<'_> {
             cancel: &cancel,
             doubt: self.doubt,
         };
-        let signals = tooling::stop_on_signals(&cancel, &stop)?;
+        let signals = tooling::stop_on_signals(context, &cancel, &stop)?;
         let driven = drive(&means);
         signals.close();
         watcher.end();

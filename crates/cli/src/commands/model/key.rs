@@ -23,7 +23,7 @@ pub(super) fn run(context: &Context, command: ModelKey) -> Result<Report, Comman
         ModelKey::Set { provider } => {
             let name = variable(context, &provider)?;
             available()?;
-            let key = read(&provider)?;
+            let key = read(context, &provider)?;
             store(&name, &key)?;
             let report = Report::new("model key set").data(json!({"variable": name}));
             Ok(match context.environment.text(&name) {
@@ -65,10 +65,10 @@ fn variable(context: &Context, provider: &str) -> Result<String, CommandError> {
 }
 
 /// Reads a key without showing it.
-fn read(provider: &str) -> Result<Secret, CommandError> {
+fn read(context: &Context, provider: &str) -> Result<Secret, CommandError> {
     let text = if stdin().is_terminal() {
         let (cancel, stop) = (Cancel::new(), CancellationToken::new());
-        let signals = tooling::stop_on_signals(&cancel, &stop)?;
+        let signals = tooling::stop_on_signals(context, &cancel, &stop)?;
         let quiet = Quiet::begin()?;
         let answer = tooling::ask(&format!("Key of {provider} (not shown): "), &cancel);
         drop(quiet);

@@ -49,7 +49,7 @@ pub(super) fn drive(
     let world = World::new(desk.context, &cancel)?;
     let watcher = Watcher::new(desk.context.printer, is_stream);
     let slot = worker::slot(desk, &watcher, &cancel)?;
-    let signals = tooling::stop_on_signals(&cancel, &stop)?;
+    let signals = tooling::stop_on_signals(desk.context, &cancel, &stop)?;
     let driven = desk
         .service
         .drive(plan.id, options, &world, &watcher, &cancel);
@@ -83,8 +83,26 @@ pub(super) fn execute(desk: &Desk<'_>, arguments: &PlanExecute) -> Result<Report
         doubt: doubt(arguments.redo, arguments.skip),
         ..DriveOptions::default()
     };
+    carried_out(desk, &plan, &options, arguments.stream)
+}
+
+/// Drives a plan as `plan execute` does that is given nothing but the plan.
+pub(super) fn carry_on(desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandError> {
+    let options = DriveOptions {
+        consent: Some(wanted(plan)),
+        ..DriveOptions::default()
+    };
+    carried_out(desk, plan, &options, false)
+}
+
+fn carried_out(
+    desk: &Desk<'_>,
+    plan: &Plan,
+    options: &DriveOptions,
+    is_stream: bool,
+) -> Result<Report, CommandError> {
     let was = plan.stage;
-    let plan = drive(desk, &plan, &options, arguments.stream)?;
+    let plan = drive(desk, plan, options, is_stream)?;
     let report = executed("plan execute", desk, &plan)?;
     Ok(match (was, plan.stage) {
         (PlanStage::ExecuteComplete, PlanStage::ExecuteComplete) => {

@@ -153,7 +153,7 @@ pub(crate) fn run(context: &Context, arguments: &Worker) -> Result<Report, Comma
         .concurrency
         .unwrap_or_else(|| context.settings.plan_concurrency());
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());
-    let signals = tooling::stop_on_signals(&cancel, &stop)?;
+    let signals = tooling::stop_on_signals(desk.context, &cancel, &stop)?;
     let tally = Mutex::new(Tally::default());
     let busy: Mutex<BTreeSet<PlanId>> = Mutex::default();
     let started = Instant::now();

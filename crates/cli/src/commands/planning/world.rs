@@ -34,7 +34,7 @@ impl<'a> World<'a> {
         let toolbox = Toolbox::new(context)?;
         Ok(Self {
             catalogue: context.models(None)?,
-            terminal: Terminal::new(toolbox.tools.clone(), cancel),
+            terminal: Terminal::new(context, toolbox.tools.clone(), cancel),
             toolbox,
             context,
             equipped: Mutex::default(),

@@ -15,7 +15,7 @@ use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-fn filter(arguments: &SessionList) -> Result<SessionFilter, CommandError> {
+fn filter(context: &Context, arguments: &SessionList) -> Result<SessionFilter, CommandError> {
     let since = arguments
         .since
         .as_deref()
@@ -34,6 +34,7 @@ fn filter(arguments: &SessionList) -> Result<SessionFilter, CommandError> {
     Ok(SessionFilter {
         actor,
         namespace: arguments.namespace.clone(),
+        visible: context.visible(),
         name_contains: arguments.name.clone(),
         updated_since: since,
         sort: match arguments.sort {
@@ -127,7 +128,7 @@ impl From<Message> for ListedMessage {
 }
 
 pub(super) fn list(context: &Context, arguments: &SessionList) -> Result<Report, CommandError> {
-    let filter = filter(arguments)?;
+    let filter = filter(context, arguments)?;
     let service = context.sessions()?;
     let (page, totals) = service.list(&filter)?;
     let sessions = page.sessions;

@@ -24,11 +24,12 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
     let conversation = Conversation::new(context, arguments.turn.clone())?;
     let watcher = Watcher::new(context.printer, arguments.stream);
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());
-    let signals = tooling::stop_on_signals(&cancel, &stop)?;
+    let signals = tooling::stop_on_signals(context, &cancel, &stop)?;
     let answered = conversation.ask(&Asked {
         session: &session,
         prompt,
         observer: &watcher,
+        approver: None,
         cancel: &cancel,
         stop: &stop,
     });

@@ -62,8 +62,8 @@ pub(super) fn run(
     let workspace = tooling::workspace(context, sandbox, project, |id| format!("project-{id}"))?;
     let gate = Gate::new(registry);
     let cancel = Cancel::new();
-    let terminal = Terminal::new(tools, &cancel);
-    let signals = tooling::stop_on_signals(&cancel, &CancellationToken::new())?;
+    let terminal = Terminal::new(context, tools, &cancel);
+    let signals = tooling::stop_on_signals(context, &cancel, &CancellationToken::new())?;
     let outcome = gate.call(
         &request,
         &CallContext {

@@ -9,6 +9,7 @@ use cleveragents_process::Cancel;
 use cleveragents_tools::Rule;
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
 
+use crate::context::Context;
 use crate::output::visible_lines;
 
 /// How often a question looks whether it was given up, in milliseconds.
@@ -25,11 +26,13 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     /// The person at this terminal; `cancel` ends a question without an answer.
-    pub(crate) fn new(tools: ToolService, cancel: &Cancel) -> Self {
+    pub(crate) fn new(context: &Context, tools: ToolService, cancel: &Cancel) -> Self {
         Self {
             tools,
             cancel: cancel.clone(),
-            is_there: std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
+            is_there: context.served.is_none()
+                && std::io::stdin().is_terminal()
+                && std::io::stderr().is_terminal(),
             always: Mutex::default(),
         }
     }

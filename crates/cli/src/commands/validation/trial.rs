@@ -47,7 +47,7 @@ pub(super) fn run(
     let workspace = tooling::workspace(context, Some(&arguments.sandbox), None, name)?
         .ok_or_else(|| CommandError::usage("a sandbox is needed"))?;
     let cancel = Cancel::new();
-    let signals = tooling::stop_on_signals(&cancel, &CancellationToken::new())?;
+    let signals = tooling::stop_on_signals(context, &cancel, &CancellationToken::new())?;
     // What keeps a tool from being called at all is not its failure.
     let trouble = RefCell::new(None);
     let wrapped = |tool: &str, input: &Value| {
@@ -149,7 +149,7 @@ fn call(
     let secrets = Secrets::of(&context.models(None)?);
     let safety = tooling::in_force(context, &SafetyOptions::default())?;
     let rules = tooling::rules(context, &tools, &[])?;
-    let terminal = Terminal::new(tools, cancel);
+    let terminal = Terminal::new(context, tools, cancel);
     let gate = Gate::new(Arc::clone(&equipment.registry));
     let request = CallRequest {
         call_id: CALL_ID.to_owned(),

@@ -1,6 +1,10 @@
 //! The keys by name, for code that reads one of them.
 
+mod server;
+
 use super::{Fallback, Format, Key, Kind, Scope};
+
+pub use self::server::*;
 
 /// The output format.
 pub static FORMAT: Key = Key {

@@ -1,0 +1,152 @@
+//! `serve`: this program as a server. What commands there are, and what turns and plans run with, is lent to the
+//! server as a [`Commands`]; protocols, callers and limits are the server's own.
+
+mod program;
+mod setup;
+mod tell;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cleveragents_domain::{Code, Timestamp};
+use cleveragents_server::Options;
+use cleveragents_store::{Engine, tokens};
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tokio::sync::Notify;
+
+use crate::arguments::Serve;
+use crate::context::Context;
+use crate::output::{CommandError, Panel, Printer, Report, Timing};
+use program::Commands;
+
+const COMMAND: &str = "serve";
+
+/// Threads that wait for the database besides those on which turns and plans run.
+const WAITING_THREADS: usize = 64;
+
+/// How long a thread that has nothing to do is kept.
+const IDLE_THREAD: Duration = Duration::from_secs(5);
+
+/// Serves until a signal ends it.
+pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, CommandError> {
+    let options = setup::options(context, arguments)?;
+    let engine = context.engine()?;
+    if !options.insecure_local {
+        require_token(&engine)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(options.max_running + WAITING_THREADS)
+        .thread_keep_alive(IDLE_THREAD)
+        .thread_name("agents-serve")
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::internal("no runtime can be made").caused_by(&error))?;
+    let commands = Arc::new(Commands::new(context));
+    let told = Announcement::new(context.printer, &options);
+    let stop = stop_on_signals()?;
+    let served = runtime.block_on(cleveragents_server::serve(
+        engine,
+        commands,
+        options,
+        |address| told.print(address),
+        async move { stop.notified().await },
+    ));
+    // What still runs was told to stop, and has had its time.
+    runtime.shutdown_background();
+    served?;
+    Ok(Report::written(COMMAND, 0))
+}
+
+/// Refuses to start a server that nobody could use.
+fn require_token(engine: &Arc<Engine>) -> Result<(), CommandError> {
+    let known = engine.read(|reader| tokens::list(reader, false))?;
+    let now = Timestamp::now();
+    if known.iter().any(|token| token.is_valid_at(now)) {
+        return Ok(());
+    }
+    Err(CommandError::new(
+        Code::Unauthenticated,
+        "there is no valid token, so nobody could call the server",
+    )
+    .with_hint(
+        "make one: `agents token create NAME --grant NAMESPACE=ROLE`; or let programs on this machine in: \
+         `agents serve --insecure-local`",
+    ))
+}
+
+/// The first SIGTERM or Ctrl-C ends the server when what it has begun is done, the second at once.
+fn stop_on_signals() -> Result<Arc<Notify>, CommandError> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
+    let stop = Arc::new(Notify::new());
+    let told = Arc::clone(&stop);
+    std::thread::spawn(move || {
+        let mut is_told = false;
+        for _signal in signals.forever() {
+            if is_told {
+                // Everything that was acknowledged is stored: there is nothing to lose.
+                signal_hook::low_level::exit(1);
+            }
+            is_told = true;
+            told.notify_one();
+        }
+    });
+    Ok(stop)
+}
+
+/// What is said when callers are taken.
+struct Announcement {
+    printer: Printer,
+    scheme: &'static str,
+    public_url: Option<String>,
+    insecure_local: bool,
+}
+
+impl Announcement {
+    fn new(printer: Printer, options: &Options) -> Self {
+        Self {
+            printer,
+            scheme: if options.tls.is_some() {
+                "https"
+            } else {
+                "http"
+            },
+            public_url: options.public_url.clone(),
+            insecure_local: options.insecure_local,
+        }
+    }
+
+    fn print(&self, address: SocketAddr) {
+        let url = format!("{}://{address}", self.scheme);
+        let pid = std::process::id();
+        // Nobody may be there to read it.
+        let mut out = std::io::stdout().lock();
+        if !self.printer.format().is_human() {
+            let line =
+                json!({"url": url, "address": address, "public_url": self.public_url, "pid": pid});
+            let _told = writeln!(out, "{line}").and_then(|()| out.flush());
+            return;
+        }
+        let needed = if self.insecure_local {
+            "nothing on this machine, a token elsewhere"
+        } else {
+            "a token"
+        };
+        let report = Report::new(COMMAND)
+            .panel(
+                Panel::new("Server")
+                    .row("Listens at", url)
+                    .row("Public address", self.public_url.clone())
+                    .row("Process", u64::from(pid))
+                    .row("Callers need", needed),
+            )
+            .info("Ctrl-C ends it, when what it has begun is done");
+        let _told = self
+            .printer
+            .report(&report, Timing::start(), &mut out, &mut std::io::stderr());
+    }
+}

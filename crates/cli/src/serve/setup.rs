@@ -1,0 +1,70 @@
+//! How a server is set up, by the command line and the configuration.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cleveragents_server::{Options, Tls};
+
+use crate::arguments::Serve;
+use crate::config::{Key, keys};
+use crate::context::Context;
+use crate::output::CommandError;
+
+/// The options of a server.
+pub(super) fn options(context: &Context, arguments: &Serve) -> Result<Options, CommandError> {
+    let value =
+        |key: &'static Key| Ok::<_, CommandError>(context.configuration.resolve_key(key)?.value);
+    let text = |key| {
+        let found = value(key)?;
+        Ok::<_, CommandError>(found.and_then(|found| found.as_text().map(str::to_owned)))
+    };
+    let number = |key| {
+        let found = value(key)?;
+        Ok::<_, CommandError>(
+            found
+                .and_then(|found| found.as_integer())
+                .unwrap_or_default(),
+        )
+    };
+    let size = |key| Ok::<_, CommandError>(usize::try_from(number(key)?).unwrap_or(usize::MAX));
+    let host = text(&keys::SERVE_HOST)?.unwrap_or_default();
+    let host: IpAddr = host
+        .parse()
+        .map_err(|_| CommandError::usage(format!("`{host}` is no IP address")))?;
+    if arguments.insecure_local && !host.is_loopback() {
+        let message = format!(
+            "with --insecure-local a server cannot listen at {host}, where others reach it"
+        );
+        return Err(CommandError::usage(message).with_hint(
+            "leave --host away, or leave --insecure-local away and make tokens: `agents token create`",
+        ));
+    }
+    let port = u16::try_from(number(&keys::SERVE_PORT)?).unwrap_or(u16::MAX);
+    let tls = match (text(&keys::SERVE_TLS_CERT)?, text(&keys::SERVE_TLS_KEY)?) {
+        (Some(certificates), Some(key)) => Some(Tls {
+            certificates: PathBuf::from(certificates),
+            key: PathBuf::from(key),
+        }),
+        (None, None) => None,
+        _ => {
+            return Err(CommandError::usage("a certificate and its key go together")
+                .with_hint("give both, --tls-cert FILE and --tls-key FILE"));
+        }
+    };
+    let allows_private = value(&keys::SERVE_ALLOW_PRIVATE)?;
+    Ok(Options {
+        address: SocketAddr::new(host, port),
+        public_url: text(&keys::SERVE_PUBLIC_URL)?,
+        insecure_local: arguments.insecure_local,
+        tls,
+        max_body_bytes: size(&keys::SERVE_MAX_BODY_BYTES)?,
+        max_message_bytes: context.settings.max_message_bytes(),
+        max_connections: size(&keys::SERVE_MAX_CONNECTIONS)?,
+        requests_per_second: u32::try_from(number(&keys::SERVE_RATE)?).unwrap_or(u32::MAX),
+        max_running: size(&keys::SERVE_MAX_RUNNING)?,
+        allow_private_addresses: allows_private.is_some_and(|value| value.as_flag() == Some(true)),
+        drain: Duration::from_secs(number(&keys::SERVE_DRAIN_SECONDS)?),
+        ..Options::default()
+    })
+}
