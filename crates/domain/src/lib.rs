@@ -36,6 +36,7 @@ mod sandbox;
 mod search;
 mod session;
 mod strategy;
+mod task;
 mod time;
 mod tree_path;
 mod turn;
@@ -96,6 +97,7 @@ pub use sandbox::{
 pub use search::{SearchQuery, SearchQueryError, Term};
 pub use session::{Session, SessionName, SessionNameError, Version};
 pub use strategy::{SandboxStrategy, StrategyError};
+pub use task::{TaskKind, TaskState};
 pub use time::{Timestamp, TimestampError};
 pub use tree_path::{TreePath, TreePathError};
 pub use turn::{Turn, TurnState};

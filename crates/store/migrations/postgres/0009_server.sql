@@ -94,7 +94,8 @@ CREATE TABLE tasks (
     -- The message of the status, as JSON.
     status_message TEXT,
     metadata TEXT NOT NULL DEFAULT '{}',
-    is_cancelled BIGINT NOT NULL DEFAULT 0 CHECK (is_cancelled IN (0, 1)),
+    -- The server that works on it, and whose word counts; named by its lease.
+    runner TEXT COLLATE "C" NOT NULL CHECK (runner <> ''),
     -- How many updates it has: the number of the next one.
     update_count BIGINT NOT NULL DEFAULT 0 CHECK (update_count >= 0),
     created_at BIGINT NOT NULL,

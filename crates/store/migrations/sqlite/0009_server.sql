@@ -92,7 +92,8 @@ CREATE TABLE tasks (
     -- The message of the status, as JSON.
     status_message TEXT,
     metadata TEXT NOT NULL DEFAULT '{}',
-    is_cancelled INTEGER NOT NULL DEFAULT 0 CHECK (is_cancelled IN (0, 1)),
+    -- The server that works on it, and whose word counts; named by its lease.
+    runner TEXT NOT NULL CHECK (runner <> ''),
     -- How many updates it has: the number of the next one.
     update_count INTEGER NOT NULL DEFAULT 0 CHECK (update_count >= 0),
     created_at INTEGER NOT NULL,

@@ -1,0 +1,487 @@
+//! Tasks: what other agents and programs asked a server for, what was said about them, what came of them, and what
+//! those who subscribed are told.
+//!
+//! Every change is one conditional statement: nothing leaves a state that is over, and the word of a server counts
+//! for the tasks that it works on only. What subscribers are told is numbered without gap in the unit that
+//! changes the task.
+
+use cleveragents_domain::identity::Namespaces;
+use cleveragents_domain::{EventKind, NewEvent, SessionId, TaskId, TaskKind, TaskState, Timestamp};
+use serde_json::{Value, json};
+
+use super::{json_text, stored_json, visible};
+use crate::error::Error;
+use crate::transaction::{Reader, UnitOfWork};
+use crate::value::{Param, Row, params};
+
+/// A task as it is stored, without what was said and what came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Task {
+    /// Its id.
+    pub id: TaskId,
+    /// Where it belongs.
+    pub namespace: String,
+    /// The conversation it belongs to, by the name that who asked gave it.
+    pub context: String,
+    /// Who asked.
+    pub identity: String,
+    /// What it is.
+    pub kind: TaskKind,
+    /// The session of the turn, or the plan.
+    pub subject: String,
+    /// How far it is.
+    pub state: TaskState,
+    /// What was said with its state.
+    pub status_message: Option<Value>,
+    /// How it is to be done.
+    pub metadata: Value,
+    /// The server that works on it.
+    pub runner: String,
+    /// How many updates it has: the number of the next one.
+    pub update_count: u64,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When its state changed the last time.
+    pub status_at: Timestamp,
+}
+
+/// What a task begins with.
+#[derive(Debug, Clone)]
+pub struct NewTask {
+    /// Its id.
+    pub id: TaskId,
+    /// Where it belongs.
+    pub namespace: String,
+    /// The conversation it belongs to.
+    pub context: String,
+    /// What it is.
+    pub kind: TaskKind,
+    /// The session of the turn, or the plan.
+    pub subject: String,
+    /// How it is to be done.
+    pub metadata: Value,
+    /// The server that works on it.
+    pub runner: String,
+}
+
+macro_rules! columns {
+    () => {
+        "task_id, namespace, context_id, identity, kind, subject, state, status_message, metadata, \
+         runner, update_count, created_at, status_at"
+    };
+}
+
+fn read(mut row: Row) -> Result<Task, Error> {
+    Ok(Task {
+        id: row.take()?,
+        namespace: row.take()?,
+        context: row.take()?,
+        identity: row.take()?,
+        kind: {
+            let kind: String = row.take()?;
+            TaskKind::from_stored(&kind)
+                .ok_or_else(|| Error::stored("the kind of a task", format!("is `{kind}`")))?
+        },
+        subject: row.take()?,
+        state: {
+            let state: String = row.take()?;
+            TaskState::from_stored(&state)
+                .ok_or_else(|| Error::stored("the state of a task", format!("is `{state}`")))?
+        },
+        status_message: row
+            .take::<Option<String>>()?
+            .map(|text| stored_json("the message of a task", &text))
+            .transpose()?,
+        metadata: stored_json("the metadata of a task", &row.take::<String>()?)?,
+        runner: row.take()?,
+        update_count: row.take()?,
+        created_at: row.take()?,
+        status_at: row.take()?,
+    })
+}
+
+/// The session of a context.
+pub fn context(
+    reader: &mut dyn Reader,
+    namespace: &str,
+    context: &str,
+) -> Result<Option<SessionId>, Error> {
+    let row = reader.query_first(
+        "SELECT session_id FROM task_contexts WHERE namespace = ?1 AND context_id = ?2",
+        params![namespace, context],
+    )?;
+    row.map(|mut row| row.take()).transpose()
+}
+
+/// Gives a context its session. `false` when it has one, or when the session has another context.
+pub fn add_context(
+    unit: &mut UnitOfWork<'_>,
+    namespace: &str,
+    context: &str,
+    session: SessionId,
+) -> Result<bool, Error> {
+    let now = unit.now();
+    let added = unit.execute(
+        "INSERT INTO task_contexts (namespace, context_id, session_id, created_at) \
+         VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+        params![namespace, context, session, now],
+    )?;
+    Ok(added == 1)
+}
+
+/// Stores a task that was taken on, with the message that asked for it.
+pub fn insert(
+    unit: &mut UnitOfWork<'_>,
+    new: &NewTask,
+    message_id: &str,
+    message: &Value,
+) -> Result<Task, Error> {
+    let now = unit.now();
+    let identity = unit.identity().to_owned();
+    unit.execute(
+        "INSERT INTO tasks (task_id, namespace, context_id, identity, kind, subject, state, \
+         metadata, runner, created_at, status_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'submitted', ?7, ?8, ?9, ?9)",
+        params![
+            new.id,
+            &new.namespace,
+            &new.context,
+            &identity,
+            new.kind.as_str(),
+            &new.subject,
+            json_text(&new.metadata),
+            &new.runner,
+            now
+        ],
+    )?;
+    add_message(unit, new.id, message_id, message)?;
+    unit.emit(NewEvent {
+        kind: EventKind::TaskCreated,
+        subject: new.id.to_string(),
+        payload: json!({
+            "namespace": new.namespace, "context": new.context, "kind": new.kind.as_str(),
+        }),
+    });
+    get(unit, new.id)?.ok_or_else(|| Error::stored("a new task", "is missing"))
+}
+
+/// The task with an id.
+pub fn get(reader: &mut dyn Reader, id: TaskId) -> Result<Option<Task>, Error> {
+    reader
+        .query_first(
+            concat!("SELECT ", columns!(), " FROM tasks WHERE task_id = ?1"),
+            params![id],
+        )?
+        .map(read)
+        .transpose()
+}
+
+/// The task with an id, which nobody else changes until the unit ends.
+pub(super) fn locked(unit: &mut UnitOfWork<'_>, id: TaskId) -> Result<Option<Task>, Error> {
+    let sql = format!(
+        concat!("SELECT ", columns!(), " FROM tasks WHERE task_id = ?1{}"),
+        unit.dialect().for_update()
+    );
+    unit.query_first(&sql, params![id])?.map(read).transpose()
+}
+
+/// Adds what was said.
+pub fn add_message(
+    unit: &mut UnitOfWork<'_>,
+    id: TaskId,
+    message_id: &str,
+    message: &Value,
+) -> Result<(), Error> {
+    unit.execute(
+        "INSERT INTO task_messages (task_id, number, message_id, message) VALUES (?1, \
+         (SELECT COALESCE(MAX(number) + 1, 0) FROM task_messages WHERE task_id = ?1), ?2, ?3)",
+        params![id, message_id, json_text(message)],
+    )?;
+    Ok(())
+}
+
+/// What was said, in order; the last `limit` of it.
+pub fn messages(
+    reader: &mut dyn Reader,
+    id: TaskId,
+    limit: Option<u64>,
+) -> Result<Vec<Value>, Error> {
+    let mut found = reader
+        .query(
+            "SELECT message FROM task_messages WHERE task_id = ?1 ORDER BY number DESC LIMIT ?2",
+            params![id, limit.unwrap_or(i64::MAX as u64)],
+        )?
+        .into_iter()
+        .map(|mut row| stored_json("a message of a task", &row.take::<String>()?))
+        .collect::<Result<Vec<_>, _>>()?;
+    found.reverse();
+    Ok(found)
+}
+
+/// A change of a task's state.
+pub struct Change<'a> {
+    /// The state it must be in: any of these.
+    pub from: &'a [TaskState],
+    /// The server that must be the one that works on it; nobody in particular when left out.
+    pub runner: Option<&'a str>,
+    /// The state it comes into.
+    pub to: TaskState,
+    /// What is said with it.
+    pub message: Option<&'a Value>,
+    /// What subscribers are told, made from the changed task.
+    pub told: &'a dyn Fn(&Task) -> Value,
+}
+
+/// Changes the state of a task and tells subscribers. `None` when it is not there, or not in a state for this, or
+/// somebody else works on it. What was said with the state before becomes part of what was said.
+pub fn change(
+    unit: &mut UnitOfWork<'_>,
+    id: TaskId,
+    change: &Change<'_>,
+) -> Result<Option<Task>, Error> {
+    let Some(before) = locked(unit, id)? else {
+        return Ok(None);
+    };
+    let is_ours = change.runner.is_none_or(|runner| runner == before.runner);
+    if before.state.is_over() || !change.from.contains(&before.state) || !is_ours {
+        return Ok(None);
+    }
+    let now = unit.now();
+    let changed = unit.execute(
+        "UPDATE tasks SET state = ?3, status_message = ?4, status_at = ?5 \
+         WHERE task_id = ?1 AND state = ?2",
+        params![
+            id,
+            before.state.as_str(),
+            change.to.as_str(),
+            change.message.map(json_text),
+            now
+        ],
+    )?;
+    if changed == 0 {
+        return Ok(None);
+    }
+    if let Some(said) = &before.status_message {
+        let message_id = said.get("messageId").and_then(Value::as_str);
+        add_message(unit, id, message_id.unwrap_or("status"), said)?;
+    }
+    let after = Task {
+        state: change.to,
+        status_message: change.message.cloned(),
+        status_at: now,
+        ..before
+    };
+    let after = tell(unit, after, change.told)?;
+    unit.emit(NewEvent {
+        kind: EventKind::TaskStateChanged,
+        subject: id.to_string(),
+        payload: json!({"namespace": after.namespace, "state": after.state.as_str()}),
+    });
+    Ok(Some(after))
+}
+
+/// Numbers what subscribers are told and stores it.
+fn tell(
+    unit: &mut UnitOfWork<'_>,
+    mut task: Task,
+    told: &dyn Fn(&Task) -> Value,
+) -> Result<Task, Error> {
+    let number = task.update_count;
+    unit.execute(
+        "UPDATE tasks SET update_count = ?2 + 1 WHERE task_id = ?1 AND update_count = ?2",
+        params![task.id, number],
+    )?;
+    unit.execute(
+        "INSERT INTO task_updates (task_id, number, body) VALUES (?1, ?2, ?3)",
+        params![task.id, number, json_text(&told(&task))],
+    )?;
+    task.update_count = number + 1;
+    Ok(task)
+}
+
+/// A piece of what came of a task.
+pub struct Piece<'a> {
+    /// The server that must be the one that works on it.
+    pub runner: &'a str,
+    /// Which result.
+    pub artifact_id: &'a str,
+    /// The whole result as it is with this piece, made from what there was of it.
+    pub whole: &'a dyn Fn(Option<Value>) -> Value,
+    /// What subscribers are told.
+    pub told: &'a dyn Fn(&Task) -> Value,
+}
+
+/// Stores a piece of what came of a task and tells subscribers. `None` when the task is over, or somebody else
+/// works on it.
+pub fn add_piece(
+    unit: &mut UnitOfWork<'_>,
+    id: TaskId,
+    piece: &Piece<'_>,
+) -> Result<Option<Task>, Error> {
+    let Some(task) = locked(unit, id)? else {
+        return Ok(None);
+    };
+    if task.state.is_over() || task.runner != piece.runner {
+        return Ok(None);
+    }
+    let before = unit
+        .query_first(
+            "SELECT artifact FROM task_artifacts WHERE task_id = ?1 AND artifact_id = ?2",
+            params![id, piece.artifact_id],
+        )?
+        .map(|mut row| stored_json("a result of a task", &row.take::<String>()?))
+        .transpose()?;
+    let is_new = before.is_none();
+    let whole = (piece.whole)(before);
+    unit.execute(
+        "INSERT INTO task_artifacts (task_id, artifact_id, number, artifact) VALUES (?1, ?2, \
+         (SELECT COALESCE(MAX(number) + 1, 0) FROM task_artifacts WHERE task_id = ?1), ?3) \
+         ON CONFLICT (task_id, artifact_id) DO UPDATE SET artifact = excluded.artifact",
+        params![id, piece.artifact_id, json_text(&whole)],
+    )?;
+    let task = tell(unit, task, piece.told)?;
+    if is_new {
+        unit.emit(NewEvent {
+            kind: EventKind::TaskArtifact,
+            subject: id.to_string(),
+            payload: json!({"namespace": task.namespace, "artifact": piece.artifact_id}),
+        });
+    }
+    Ok(Some(task))
+}
+
+/// What came of a task, in the order in which it began to come.
+pub fn artifacts(reader: &mut dyn Reader, id: TaskId) -> Result<Vec<Value>, Error> {
+    reader
+        .query(
+            "SELECT artifact FROM task_artifacts WHERE task_id = ?1 ORDER BY number",
+            params![id],
+        )?
+        .into_iter()
+        .map(|mut row| stored_json("a result of a task", &row.take::<String>()?))
+        .collect()
+}
+
+/// Remembers how a task is to be done, and what it is about when that was found out later.
+pub fn remember(
+    unit: &mut UnitOfWork<'_>,
+    id: TaskId,
+    runner: &str,
+    subject: &str,
+    metadata: &Value,
+) -> Result<bool, Error> {
+    let touched = unit.execute(
+        "UPDATE tasks SET subject = ?3, metadata = ?4 WHERE task_id = ?1 AND runner = ?2 \
+         AND state IN ('submitted', 'working', 'input_required', 'auth_required')",
+        params![id, runner, subject, json_text(metadata)],
+    )?;
+    Ok(touched == 1)
+}
+
+/// Takes over a task from a server that is dead. `false` when another was faster, or the task is over.
+pub fn take_over(
+    unit: &mut UnitOfWork<'_>,
+    id: TaskId,
+    from: &str,
+    runner: &str,
+) -> Result<bool, Error> {
+    let touched = unit.execute(
+        "UPDATE tasks SET runner = ?3 WHERE task_id = ?1 AND runner = ?2 \
+         AND state IN ('submitted', 'working', 'input_required', 'auth_required')",
+        params![id, from, runner],
+    )?;
+    Ok(touched == 1)
+}
+
+/// Tasks that somebody works on, or died doing so, the oldest first.
+pub fn open(reader: &mut dyn Reader) -> Result<Vec<Task>, Error> {
+    reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM tasks WHERE state IN ('submitted', 'working') ORDER BY task_id"
+            ),
+            &[],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
+}
+
+/// What subscribers are told from a number on, in order, at most `limit`.
+pub fn updates(
+    reader: &mut dyn Reader,
+    id: TaskId,
+    from: u64,
+    limit: u64,
+) -> Result<Vec<Value>, Error> {
+    reader
+        .query(
+            "SELECT body FROM task_updates WHERE task_id = ?1 AND number >= ?2 \
+             ORDER BY number LIMIT ?3",
+            params![id, from, limit],
+        )?
+        .into_iter()
+        .map(|mut row| stored_json("an update of a task", &row.take::<String>()?))
+        .collect()
+}
+
+/// Which tasks are listed.
+#[derive(Debug, Clone, Default)]
+pub struct TaskFilter {
+    /// What may be seen.
+    pub visible: Namespaces,
+    /// Only of this namespace.
+    pub namespace: Option<String>,
+    /// Only of this context.
+    pub context: Option<String>,
+    /// Only in this state.
+    pub state: Option<TaskState>,
+    /// Only whose state changed at this moment or later.
+    pub since: Option<Timestamp>,
+    /// Only what comes after this task, which is the last of the page before.
+    pub after: Option<(Timestamp, String)>,
+    /// How many.
+    pub limit: u64,
+}
+
+const MATCHES: &str = " FROM tasks WHERE (?1 = '' OR context_id = ?1) AND (?2 = '' OR state = ?2) \
+     AND status_at >= ?3 AND (?4 = '*' OR (?4 = '-' AND namespace <> 'local') \
+     OR REPLACE(?4, ',' || namespace || ',', '') <> ?4) AND (?5 = '' OR namespace = ?5)";
+
+/// Tasks, those whose state changed last first, and how many match without paging.
+pub fn list(reader: &mut dyn Reader, filter: &TaskFilter) -> Result<(Vec<Task>, u64), Error> {
+    let mut bound = vec![
+        Param::from(filter.context.clone().unwrap_or_default()),
+        Param::from(filter.state.map_or("", TaskState::as_str)),
+        Param::from(filter.since.map_or(i64::MIN, Timestamp::as_micros)),
+        Param::from(visible(&filter.visible)),
+        Param::from(filter.namespace.clone().unwrap_or_default()),
+    ];
+    let total = reader
+        .query_first(&format!("SELECT COUNT(*){MATCHES}"), &bound)?
+        .ok_or_else(|| Error::stored("a count", "is missing"))?
+        .take()?;
+    let (moment, id) = match &filter.after {
+        Some((moment, id)) => (moment.as_micros(), id.clone()),
+        None => (i64::MAX, String::new()),
+    };
+    bound.extend([
+        Param::from(moment),
+        Param::from(id),
+        Param::from(filter.limit),
+    ]);
+    let sql = format!(
+        concat!(
+            "SELECT ",
+            columns!(),
+            "{} AND (status_at < ?6 OR (status_at = ?6 AND task_id < ?7)) \
+             ORDER BY status_at DESC, task_id DESC LIMIT ?8"
+        ),
+        MATCHES
+    );
+    let found = reader.query(&sql, &bound)?;
+    let tasks = found.into_iter().map(read).collect::<Result<_, _>>()?;
+    Ok((tasks, total))
+}
