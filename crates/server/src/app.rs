@@ -12,6 +12,7 @@ use cleveragents_store::Engine;
 use tokio::sync::Notify;
 
 use crate::api::Appender;
+use crate::belongs::Belongs;
 use crate::callers::Callers;
 use crate::fair::{FairQueue, Place};
 use crate::feed::Feed;
@@ -33,6 +34,7 @@ pub(crate) struct App {
     pub(crate) callers: Callers,
     pub(crate) places: FairQueue,
     pub(crate) feed: Feed,
+    pub(crate) belongs: Belongs,
     pub(crate) appender: Appender,
     pub(crate) metrics: Metrics,
     pub(crate) ending: Ending,
@@ -50,6 +52,7 @@ impl App {
             callers: Callers::new(Arc::clone(&engine), &options),
             places: FairQueue::new(options.max_running, options.max_waiting),
             feed: Feed::begin(&engine),
+            belongs: Belongs::new(Arc::clone(&engine)),
             appender: Appender::begin(Arc::clone(&engine)),
             metrics: Metrics::default(),
             ending: Ending::default(),
@@ -207,7 +210,8 @@ impl Ending {
         }
     }
 
-    fn count(&self) -> usize {
+    /// How many things run.
+    pub(crate) fn count(&self) -> usize {
         let works = self.running.works.lock();
         works.unwrap_or_else(PoisonError::into_inner).len()
     }

@@ -9,8 +9,11 @@ use cleveragents_domain::{Event, Position};
 use cleveragents_store::{Engine, events};
 use tokio::sync::{Notify, broadcast};
 
-/// How many events are read at a time.
+/// How many events are read at a time for all who listen.
 const PAGE: u64 = 500;
+
+/// How many events are read at a time for one who is behind. Many may be, each with its own.
+const OWN_PAGE: u64 = 64;
 
 /// How many events a listener may be behind before it reads from the database again.
 const KEPT: usize = 1_024;
@@ -64,9 +67,13 @@ impl Feed {
     }
 
     /// Events after a position.
-    async fn read(&self, after: Position) -> Result<Vec<Event>, cleveragents_store::Error> {
+    async fn read(
+        &self,
+        after: Position,
+        limit: u64,
+    ) -> Result<Vec<Event>, cleveragents_store::Error> {
         let engine = Arc::clone(&self.0.engine);
-        crate::blocking(move || engine.read(|reader| events::after(reader, after, PAGE))).await
+        crate::blocking(move || engine.read(|reader| events::after(reader, after, limit))).await
     }
 
     /// The position of the newest event.
@@ -112,7 +119,7 @@ async fn watch(feed: Feed) {
             }
         };
         last = Some(begun);
-        let found = feed.read(begun).await.unwrap_or_default();
+        let found = feed.read(begun, PAGE).await.unwrap_or_default();
         let is_full = found.len() as u64 == PAGE;
         for event in found {
             last = Some(event.position);
@@ -145,7 +152,7 @@ impl Listening {
                 return Ok(Arc::new(event));
             }
             if self.is_behind {
-                let found = self.feed.read(self.last).await?;
+                let found = self.feed.read(self.last, OWN_PAGE).await?;
                 self.is_behind = !found.is_empty();
                 self.ready = found.into_iter();
                 continue;

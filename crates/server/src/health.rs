@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::gate::Permit;
+use crate::metrics::Now;
 use crate::problem::Problem;
 use crate::routes::{Place, Route, Verb, open, permitted};
 
@@ -76,8 +77,14 @@ async fn ready(app: Arc<App>, _request: Request) -> Result<Response, Problem> {
 
 #[expect(clippy::unused_async, reason = "handlers are asynchronous")]
 async fn metrics(app: Arc<App>, _permit: Permit, _request: Request) -> Result<Response, Problem> {
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, app.metrics.registry())
+    let now = Now {
+        listeners: app.feed.listeners(),
+        running: app.ending.count(),
+        waiting: app.places.waiting(),
+    };
+    let text = app
+        .metrics
+        .text(&now)
         .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())

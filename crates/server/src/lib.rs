@@ -6,6 +6,7 @@
 
 mod api;
 mod app;
+mod belongs;
 mod callers;
 mod fair;
 mod feed;

@@ -6,6 +6,7 @@ use http::{Method, StatusCode};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
@@ -26,6 +27,19 @@ pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<Answered, Counter>,
     durations: Family<OfRoute, Histogram>,
+    listeners: Gauge,
+    running: Gauge,
+    waiting: Gauge,
+}
+
+/// How much goes on at a moment.
+pub(crate) struct Now {
+    /// Who listens to events.
+    pub(crate) listeners: usize,
+    /// What runs.
+    pub(crate) running: usize,
+    /// What waits to be run.
+    pub(crate) waiting: usize,
 }
 
 impl Default for Metrics {
@@ -44,7 +58,15 @@ impl Default for Metrics {
             "How long answers took",
             durations.clone(),
         );
+        let mut gauge = |name: &str, help: &str| {
+            let gauge = Gauge::default();
+            registry.register(name, help, gauge.clone());
+            gauge
+        };
         Self {
+            listeners: gauge("event_listeners", "Who listens to events"),
+            running: gauge("running", "Turns, plans and operations that run"),
+            waiting: gauge("waiting", "Turns, plans and operations that wait to be run"),
             registry,
             requests,
             durations,
@@ -73,8 +95,17 @@ impl Metrics {
             .observe(took.as_secs_f64());
     }
 
-    /// The registry, to write it out.
-    pub(crate) const fn registry(&self) -> &Registry {
-        &self.registry
+    /// Writes it all out.
+    pub(crate) fn text(&self, now: &Now) -> Result<String, std::fmt::Error> {
+        for (gauge, count) in [
+            (&self.listeners, now.listeners),
+            (&self.running, now.running),
+            (&self.waiting, now.waiting),
+        ] {
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        Ok(text)
     }
 }

@@ -33,6 +33,8 @@ pub struct Options {
     pub max_waiting: usize,
     /// Whether addresses of private networks may be called for others.
     pub allow_private_addresses: bool,
+    /// How often a listener to whom nothing happens gets a sign of life, and is asked for its token again.
+    pub keep_alive: Duration,
     /// How long the server waits for what it has begun when it is told to end.
     pub drain: Duration,
 }
@@ -62,6 +64,7 @@ impl Default for Options {
             max_running: 64,
             max_waiting: 1_024,
             allow_private_addresses: false,
+            keep_alive: Duration::from_secs(15),
             drain: Duration::from_secs(30),
         }
     }

@@ -1,6 +1,8 @@
 //! The HTTP API below `/api/v1`: one file for each kind of thing, its routes at the top.
 
 mod append;
+mod events;
+mod openapi;
 mod request;
 mod sessions;
 mod types;
@@ -10,4 +12,4 @@ use crate::routes::Route;
 pub(crate) use append::Appender;
 
 /// The tables of routes.
-pub(crate) static TABLES: &[&[Route]] = &[sessions::ROUTES];
+pub(crate) static TABLES: &[&[Route]] = &[openapi::ROUTES, events::ROUTES, sessions::ROUTES];

@@ -1,6 +1,6 @@
 //! What the API takes and gives, from which the OpenAPI document is made.
 
-use cleveragents_domain::{Message, Session};
+use cleveragents_domain::{Event, Message, Session};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -118,4 +118,35 @@ pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
     /// What to send as `cursor` for the next page; nothing on the last one.
     pub(crate) next_cursor: Option<String>,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct EventDocument<'e> {
+    /// Its place in the log; also the `id` of the server-sent event.
+    pub(crate) position: u64,
+    /// What happened, such as `plan.created`.
+    pub(crate) kind: &'static str,
+    /// The id of what it happened to.
+    pub(crate) subject: &'e str,
+    /// Where that belongs; nothing when it belongs nowhere.
+    pub(crate) namespace: Option<&'e str>,
+    /// Facts about it.
+    pub(crate) payload: &'e Value,
+    /// When.
+    pub(crate) occurred_at: String,
+}
+
+impl<'e> EventDocument<'e> {
+    /// An event of a namespace.
+    pub(crate) fn of(event: &'e Event, namespace: Option<&'e str>) -> Self {
+        Self {
+            position: event.position.0,
+            kind: event.kind.as_str(),
+            subject: &event.subject,
+            namespace,
+            payload: &event.payload,
+            occurred_at: event.occurred_at.to_string(),
+        }
+    }
 }

@@ -1,0 +1,226 @@
+//! `/api/v1/openapi.json`: the description of the API (OpenAPI 3.1), made from the table of routes and from the types
+//! that are taken and given.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use axum::extract::Request;
+use axum::response::{IntoResponse as _, Response};
+use cleveragents_domain::identity::{Permission, Scope};
+use http::header::CONTENT_TYPE;
+use schemars::generate::SchemaSettings;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::app::App;
+use crate::problem::{PROBLEM, Problem};
+use crate::routes::{self, Place, Route, Verb, open, schema_of};
+
+pub(crate) static ROUTES: &[Route] = &[Route {
+    verb: Verb::Get,
+    path: "/api/v1/openapi.json",
+    scope: Scope::Server,
+    permission: Permission::Read,
+    place: Place::Open,
+    summary: "This description",
+    parameters: &[],
+    body: None,
+    answer: (200, Some(schema_of::<Value>)),
+    handler: open!(describe),
+}];
+
+#[expect(clippy::unused_async, reason = "handlers are asynchronous")]
+async fn describe(app: Arc<App>, _request: Request) -> Result<Response, Problem> {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    let text = TEXT.get_or_init(|| document(app.program.version()).to_string());
+    let kind = [(CONTENT_TYPE, "application/json")];
+    Ok((kind, text.as_str()).into_response())
+}
+
+/// The whole document.
+fn document(version: &str) -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    let mut generator = settings.into_generator();
+    let problem = reference(schema_of::<Problem>(&mut generator));
+    let mut paths: Map<String, Value> = Map::new();
+    for route in routes::all() {
+        let described = operation(route, &problem, &mut generator);
+        let path = paths.entry(plain(route.path)).or_insert_with(|| json!({}));
+        if let Some(path) = path.as_object_mut() {
+            path.insert(route.verb.as_str().to_lowercase(), described);
+        }
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "CleverAgents",
+            "version": version,
+            "description": "Conversations, plans, operations and events of a CleverAgents server.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "securitySchemes": {
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token made with `agents token create`",
+                },
+            },
+        },
+    })
+}
+
+/// A path as OpenAPI writes it: a part that holds slashes is written like any other.
+fn plain(path: &str) -> String {
+    path.replace("{*", "{")
+}
+
+fn reference(schema: Schema) -> Value {
+    Value::from(schema)
+}
+
+fn operation(route: &Route, problem: &Value, generator: &mut SchemaGenerator) -> Value {
+    let mut described = json!({
+        "operationId": operation_id(route),
+        "summary": route.summary,
+        "tags": [route.scope.as_str()],
+        "responses": responses(route, problem, generator),
+    });
+    let Some(fields) = described.as_object_mut() else {
+        return described;
+    };
+    let parameters = parameters(route, generator);
+    if !parameters.is_empty() {
+        fields.insert("parameters".to_owned(), parameters.into());
+    }
+    if let Some(body) = route.body {
+        let schema = reference(body(generator));
+        fields.insert(
+            "requestBody".to_owned(),
+            json!({"required": true, "content": {"application/json": {"schema": schema}}}),
+        );
+    }
+    if route.place != Place::Open {
+        fields.insert("security".to_owned(), json!([{"bearer": []}]));
+        fields.insert(
+            "x-needs-role".to_owned(),
+            json!(route.permission.least_role().as_str()),
+        );
+    }
+    described
+}
+
+/// A name for programs: the method and the words of the path.
+fn operation_id(route: &Route) -> String {
+    let mut id = route.verb.as_str().to_lowercase();
+    let words = route.path.trim_start_matches("/api/v1");
+    for word in words.split(|letter: char| !letter.is_ascii_alphanumeric()) {
+        if !word.is_empty() {
+            id.push('_');
+            id.push_str(word);
+        }
+    }
+    id
+}
+
+fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
+    let in_path = route.path.split('/').filter_map(|part| {
+        let name = part.strip_prefix('{')?.strip_suffix('}')?;
+        let name = name.trim_start_matches('*');
+        Some(json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
+    });
+    let mut all: Vec<Value> = in_path.collect();
+    for parameter in route.parameters {
+        all.push(json!({
+            "name": parameter.name,
+            "in": parameter.place,
+            "required": false,
+            "description": parameter.about,
+            "schema": not_null(reference((parameter.schema)(generator))),
+        }));
+    }
+    if route.verb == Verb::Post && route.place != Place::Open {
+        all.push(json!({
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": false,
+            "description": "A request that is repeated with its key gets the answer of the first one",
+            "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+        }));
+    }
+    all
+}
+
+/// What is left out is not sent as null.
+fn not_null(mut schema: Value) -> Value {
+    if let Some(Value::Array(kinds)) = schema.get("type") {
+        let kind = kinds.iter().find(|kind| **kind != "null").cloned();
+        if let (Some(fields), Some(kind)) = (schema.as_object_mut(), kind) {
+            fields.insert("type".to_owned(), kind);
+        }
+    }
+    schema
+}
+
+/// The media types of a good answer.
+fn media(route: &Route) -> &'static [&'static str] {
+    match route.path {
+        "/metrics" => &["application/openmetrics-text"],
+        "/api/v1/events" => &["text/event-stream"],
+        path if path.ends_with("/turns") => &["application/json", "text/event-stream"],
+        _ => &["application/json"],
+    }
+}
+
+fn responses(route: &Route, problem: &Value, generator: &mut SchemaGenerator) -> Value {
+    let (status, answer) = route.answer;
+    let mut all = Map::new();
+    let mut good = json!({"description": "It is done"});
+    if status != 204 {
+        let schema = answer.map_or_else(|| json!({}), |schema| reference(schema(generator)));
+        let content: Map<String, Value> = media(route)
+            .iter()
+            .map(|kind| {
+                let shown = match *kind {
+                    "application/openmetrics-text" => json!({"type": "string"}),
+                    _ => schema.clone(),
+                };
+                ((*kind).to_owned(), json!({"schema": shown}))
+            })
+            .collect();
+        good["content"] = content.into();
+    }
+    all.insert(status.to_string(), good);
+    for status in refusals(route) {
+        let description = http::StatusCode::from_u16(status)
+            .ok()
+            .and_then(|status| status.canonical_reason())
+            .unwrap_or("A problem");
+        all.insert(
+            status.to_string(),
+            json!({"description": description, "content": {PROBLEM: {"schema": problem}}}),
+        );
+    }
+    all.into()
+}
+
+/// The statuses with which a route says no.
+fn refusals(route: &Route) -> BTreeSet<u16> {
+    if route.place == Place::Open {
+        return BTreeSet::from([503]);
+    }
+    let mut all = BTreeSet::from([400, 401, 403, 429, 503]);
+    if route.path.contains('{') {
+        all.insert(404);
+    }
+    match route.verb {
+        Verb::Get => {}
+        Verb::Delete => all.extend([409, 412]),
+        Verb::Patch => all.extend([408, 409, 412, 413, 415, 422]),
+        Verb::Post => all.extend([404, 408, 409, 413, 415, 422]),
+    }
+    all
+}

@@ -1,0 +1,285 @@
+//! The stream of events.
+
+use std::collections::BTreeSet;
+
+use cleveragents_domain::identity::Scope;
+use serde_json::json;
+
+use crate::harness::{Client, Server, Stream, wait_until};
+
+fn make_session(client: &Client, namespace: &str) -> String {
+    let made = client
+        .post("/api/v1/sessions", &json!({"namespace": namespace}))
+        .expect(201);
+    made.json()["id"].as_str().expect("an id").to_owned()
+}
+
+fn say(client: &Client, session: &str, content: &str) {
+    let path = format!("/api/v1/sessions/{session}/messages");
+    client
+        .post(&path, &json!({"role": "user", "content": content}))
+        .expect(201);
+}
+
+/// The next events, as kind and subject.
+fn heard(stream: &mut Stream, count: usize) -> Vec<(String, String)> {
+    (0..count)
+        .map(|_| {
+            let data = stream.event().expect("an event").data.expect("data");
+            let text = |key: &str| data[key].as_str().expect("text").to_owned();
+            (text("kind"), text("subject"))
+        })
+        .collect()
+}
+
+#[test]
+fn what_happens_is_told_while_it_happens_and_only_what_is_new() {
+    let server = Server::start();
+    let local = server.local();
+    let before = make_session(&local, "acme");
+    let mut stream = local.listen("/api/v1/events");
+    let session = make_session(&local, "acme");
+    say(&local, &session, "hello");
+    assert_ne!(before, session);
+    let first = stream.event().expect("an event");
+    let data = first.data.expect("data");
+    assert_eq!(first.event.as_deref(), Some("session.created"));
+    assert_eq!(data["subject"], json!(session));
+    assert_eq!(data["namespace"], "acme");
+    assert_eq!(data["position"], json!(first.id.expect("an id")));
+    assert_eq!(
+        heard(&mut stream, 1),
+        [("session.message_appended".to_owned(), session)]
+    );
+}
+
+#[test]
+fn who_comes_back_misses_nothing_and_hears_nothing_twice() {
+    let server = Server::start();
+    let local = server.local();
+    let session = make_session(&local, "acme");
+    let count: u64 = 300;
+    let writer = {
+        let (local, session) = (local.clone(), session.clone());
+        std::thread::spawn(move || {
+            for number in 0..count {
+                say(&local, &session, &number.to_string());
+            }
+        })
+    };
+    let mut positions = Vec::new();
+    let mut sequences = Vec::new();
+    let mut last = 0;
+    let mut round = 0;
+    // Each connection is broken off after some events; the next one goes on.
+    while (sequences.len() as u64) < count {
+        round += 1;
+        let client = local.with("last-event-id", last.to_string());
+        let mut stream = client.listen("/api/v1/events?kind=session.message_appended");
+        for _ in 0..(round % 7) * 5 + 1 {
+            if sequences.len() as u64 == count {
+                break;
+            }
+            let sent = stream.event().expect("an event");
+            last = sent.id.expect("a position");
+            positions.push(last);
+            sequences.push(sent.data.expect("data")["payload"]["sequence"].as_u64());
+        }
+    }
+    writer.join().expect("all is said");
+    let expected: Vec<_> = (0..count).map(Some).collect();
+    assert_eq!(sequences, expected, "each once and in order");
+    assert!(positions.is_sorted_by(|one, next| one < next));
+    wait_until("nobody listens", || server.gauge("event_listeners") == 0);
+}
+
+#[test]
+fn events_are_chosen_by_kind_subject_and_namespace() {
+    let server = Server::start();
+    let local = server.local();
+    let (acme, other) = (make_session(&local, "acme"), make_session(&local, "other"));
+    say(&local, &acme, "a");
+    say(&local, &other, "b");
+    let appended = |session: &String| ("session.message_appended".to_owned(), session.clone());
+    let created = |session: &String| ("session.created".to_owned(), session.clone());
+    let all = heard(&mut local.listen("/api/v1/events?after=0"), 4);
+    assert_eq!(
+        all,
+        [
+            created(&acme),
+            created(&other),
+            appended(&acme),
+            appended(&other)
+        ]
+    );
+    for (query, expected) in [
+        (
+            "kind=session.created",
+            vec![created(&acme), created(&other)],
+        ),
+        (
+            "kind=plan.,session.message_appended",
+            vec![appended(&acme), appended(&other)],
+        ),
+        (
+            "kind=plan.&kind=session.created",
+            vec![created(&acme), created(&other)],
+        ),
+        (
+            &format!("subject={other}"),
+            vec![created(&other), appended(&other)],
+        ),
+        ("namespace=acme", vec![created(&acme), appended(&acme)]),
+    ] {
+        let mut stream = local.listen(&format!("/api/v1/events?after=0&{query}"));
+        assert_eq!(heard(&mut stream, expected.len()), expected, "{query}");
+        // What follows is what is not asked for: the next thing that is told is where the listener is.
+        wait_for_the_end(&mut stream, &server);
+    }
+    local
+        .get("/api/v1/events?kind=nonsense")
+        .problem(400, "CA-1213");
+    local.get("/api/v1/events?after=x").problem(400, "CA-1213");
+    local
+        .with("last-event-id", "soon")
+        .get("/api/v1/events")
+        .problem(400, "CA-1213");
+}
+
+/// Reads signs of life until nothing but them can follow; an event is a failure.
+fn wait_for_the_end(stream: &mut Stream, server: &Server) {
+    let newest = server.database.count("SELECT MAX(position) FROM events");
+    let mut at = None;
+    // A sign without a position says that nothing has come since.
+    for _ in 0..1_000 {
+        let sent = stream.block().expect("a sign of life");
+        assert_eq!(sent.data, None, "an event that was not asked for");
+        match sent.id {
+            Some(id) => at = Some(id),
+            None if at == Some(newest) || at.is_none() => return,
+            None => {}
+        }
+    }
+    panic!("the listener was never told where it is");
+}
+
+#[test]
+fn nobody_hears_of_what_they_may_not_see() {
+    let server = Server::start();
+    let local = server.local();
+    let editor = server.caller(&["acme=viewer"]);
+    let everywhere = server.caller(&["*=viewer"]);
+    let mut narrow = editor.listen("/api/v1/events");
+    let mut wide = everywhere.listen("/api/v1/events");
+    let mut whole = local.listen("/api/v1/events");
+    let hidden = make_session(&local, "local");
+    let other = make_session(&local, "other");
+    say(&local, &hidden, "secret");
+    say(&local, &other, "not yours");
+    let acme = make_session(&local, "acme");
+    say(&local, &acme, "yours");
+    let of = |stream: &mut Stream, count| {
+        let subjects = heard(stream, count).into_iter().map(|(_, subject)| subject);
+        subjects.collect::<BTreeSet<_>>()
+    };
+    assert_eq!(of(&mut narrow, 2), BTreeSet::from([acme.clone()]));
+    assert_eq!(
+        of(&mut wide, 4),
+        BTreeSet::from([other.clone(), acme.clone()])
+    );
+    assert_eq!(of(&mut whole, 6), BTreeSet::from([hidden, other, acme]));
+    editor
+        .get("/api/v1/events?namespace=other")
+        .problem(403, "CA-1202");
+    editor
+        .get("/api/v1/events?namespace=local")
+        .problem(403, "CA-1202");
+    server
+        .caller_with(&["acme=owner"], &[Scope::Sessions])
+        .get("/api/v1/events")
+        .problem(403, "CA-1202");
+    server
+        .caller(&[])
+        .get("/api/v1/events")
+        .problem(403, "CA-1202");
+}
+
+#[test]
+fn what_is_not_told_moves_the_position_on() {
+    let server = Server::start();
+    let local = server.local();
+    let viewer = server.caller(&["acme=viewer"]);
+    let mut stream = viewer.listen("/api/v1/events");
+    let begun = stream.block().expect("a beginning").id.expect("a position");
+    make_session(&local, "other");
+    let moved = loop {
+        let sent = stream.block().expect("a sign of life");
+        assert_eq!(sent.data, None);
+        if let Some(id) = sent.id {
+            break id;
+        }
+    };
+    assert!(moved > begun, "{moved} is after {begun}");
+}
+
+#[test]
+fn a_revoked_token_hears_no_more() {
+    let server = Server::start();
+    let viewer = server.caller(&["acme=viewer"]);
+    let mut stream = viewer.listen("/api/v1/events");
+    stream.block().expect("it listens");
+    server.revoke(&viewer);
+    while stream.block().is_some() {}
+    wait_until("nobody listens", || server.gauge("event_listeners") == 0);
+}
+
+#[test]
+fn who_is_gone_leaves_nothing_behind() {
+    let server = Server::with(|options| options.keep_alive = std::time::Duration::from_secs(600));
+    let streams: Vec<_> = (0..20)
+        .map(|_| server.local().listen("/api/v1/events"))
+        .collect();
+    wait_until("all listen", || server.gauge("event_listeners") == 20);
+    drop(streams);
+    wait_until("nobody listens", || server.gauge("event_listeners") == 0);
+}
+
+#[test]
+fn the_end_of_the_server_ends_the_stream_after_what_was_told() {
+    let mut server = Server::start();
+    let local = server.local();
+    let mut stream = local.listen("/api/v1/events");
+    let session = make_session(&local, "acme");
+    assert_eq!(
+        heard(&mut stream, 1),
+        [("session.created".to_owned(), session)]
+    );
+    server.ended();
+    while let Some(sent) = stream.block() {
+        assert_eq!(sent.data, None);
+    }
+}
+
+#[test]
+fn events_of_a_session_that_is_gone_are_told_to_those_who_saw_it() {
+    let server = Server::start();
+    let viewer = server.caller(&["acme=viewer"]);
+    let local = server.local();
+    let session = make_session(&local, "acme");
+    say(&local, &session, "x");
+    let id = session.parse().expect("an id");
+    let sessions = cleveragents_engine::SessionService::new(server.engine.clone(), 1_000);
+    sessions.delete(id).expect("it is removed");
+    let kinds: Vec<_> = heard(&mut viewer.listen("/api/v1/events?after=0"), 3)
+        .into_iter()
+        .map(|(kind, _)| kind)
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "session.created",
+            "session.message_appended",
+            "session.deleted"
+        ]
+    );
+}

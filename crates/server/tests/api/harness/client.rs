@@ -1,0 +1,266 @@
+//! [`Client`]: HTTP/1.1 over a plain socket, so that a test decides about every byte.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Longer than anything takes; so that a test that fails ends.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Somebody who calls.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    address: SocketAddr,
+    token: Option<String>,
+    headers: Vec<(String, String)>,
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    /// The answer, if it has this status.
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.text());
+        self
+    }
+
+    /// Checks that it is a problem with this status and code.
+    #[track_caller]
+    pub(crate) fn problem(self, status: u16, code: &str) {
+        let answer = self.expect(status);
+        assert_eq!(
+            answer.header("content-type"),
+            Some("application/problem+json")
+        );
+        assert_eq!(answer.json()["code"], code, "{}", answer.text());
+        assert_eq!(answer.json()["status"], status);
+    }
+}
+
+impl Client {
+    pub(crate) fn new(address: SocketAddr, token: Option<String>) -> Self {
+        Self {
+            address,
+            token,
+            headers: Vec::new(),
+        }
+    }
+
+    /// The secret.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// The same with a header more.
+    pub(crate) fn with(&self, name: &str, value: impl Into<String>) -> Self {
+        let mut client = self.clone();
+        client.headers.push((name.to_owned(), value.into()));
+        client
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, None)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask("POST", path, Some(body))
+    }
+
+    /// Asks and waits for the whole answer.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        let bytes = body.map(|body| body.to_string().into_bytes());
+        let kind = body.map(|_| "application/json");
+        self.raw(method, path, kind, bytes.as_deref().unwrap_or_default())
+    }
+
+    /// Asks with any bytes.
+    pub(crate) fn raw(&self, method: &str, path: &str, kind: Option<&str>, body: &[u8]) -> Answer {
+        let mut stream = self.send(method, path, kind, body);
+        stream.answer(method)
+    }
+
+    fn head(&self, method: &str, path: &str) -> String {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
+        if let Some(token) = &self.token {
+            head.push_str(&format!("authorization: Bearer {token}\r\n"));
+        }
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head
+    }
+
+    /// Sends a request and leaves the answer to be read.
+    pub(crate) fn send(&self, method: &str, path: &str, kind: Option<&str>, body: &[u8]) -> Stream {
+        let mut head = self.head(method, path);
+        if let Some(kind) = kind {
+            head.push_str(&format!("content-type: {kind}\r\n"));
+        }
+        head.push_str(&format!(
+            "connection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        ));
+        let mut stream = self.connect();
+        // A server that has refused already need not read on.
+        let _sent = stream
+            .write(head.as_bytes())
+            .and_then(|()| stream.write(body));
+        stream
+    }
+
+    /// A connection, to say anything.
+    pub(crate) fn connect(&self) -> Stream {
+        let socket = TcpStream::connect(self.address).expect("the server listens");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        Stream {
+            reader: BufReader::new(socket),
+        }
+    }
+
+    /// Begins to listen to server-sent events.
+    pub(crate) fn listen(&self, path: &str) -> Stream {
+        let mut stream = self
+            .with("accept", "text/event-stream")
+            .send("GET", path, None, b"");
+        let (status, headers) = stream.head().expect("an answer");
+        assert_eq!(status, 200, "{path}: {}", stream.rest(&headers, "GET"));
+        stream
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    reader: BufReader<TcpStream>,
+}
+
+/// A server-sent event.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Sent {
+    pub(crate) id: Option<u64>,
+    pub(crate) event: Option<String>,
+    pub(crate) data: Option<Value>,
+}
+
+impl Stream {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.reader.get_mut().write_all(bytes)
+    }
+
+    /// The status and the headers of an answer, `None` when the connection ends.
+    pub(crate) fn head(&mut self) -> Option<(u16, Vec<(String, String)>)> {
+        let mut line = String::new();
+        if self.reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let status = line.split(' ').nth(1)?.parse().ok()?;
+        let mut headers = Vec::new();
+        loop {
+            line.clear();
+            self.reader.read_line(&mut line).ok()?;
+            let Some((name, value)) = line.trim_end().split_once(": ") else {
+                return Some((status, headers));
+            };
+            headers.push((name.to_owned(), value.to_owned()));
+        }
+    }
+
+    fn rest(&mut self, headers: &[(String, String)], method: &str) -> String {
+        String::from_utf8_lossy(&self.body(headers, method)).into_owned()
+    }
+
+    fn body(&mut self, headers: &[(String, String)], method: &str) -> Vec<u8> {
+        let header = |name: &str| {
+            let found = headers.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        let mut body = Vec::new();
+        if method == "HEAD" {
+            return body;
+        }
+        if header("transfer-encoding") == Some("chunked") {
+            while let Some(chunk) = self.chunk() {
+                body.extend(chunk);
+            }
+        } else if let Some(length) = header("content-length") {
+            body.resize(length.parse().expect("a length"), 0);
+            self.reader.read_exact(&mut body).expect("a whole body");
+        }
+        body
+    }
+
+    /// The whole answer.
+    #[track_caller]
+    pub(crate) fn answer(&mut self, method: &str) -> Answer {
+        let (status, headers) = self.head().expect("an answer");
+        Answer {
+            status,
+            body: self.body(&headers, method),
+            headers,
+        }
+    }
+
+    /// The next piece of a body that comes in pieces, `None` at its end.
+    fn chunk(&mut self) -> Option<Vec<u8>> {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).ok()?;
+        let length = usize::from_str_radix(line.trim(), 16).ok()?;
+        let mut chunk = vec![0; length + 2];
+        self.reader.read_exact(&mut chunk).ok()?;
+        chunk.truncate(length);
+        (length > 0).then_some(chunk)
+    }
+
+    /// The next block of server-sent events, `None` at the end.
+    pub(crate) fn block(&mut self) -> Option<Sent> {
+        // The server sends each block in a piece of its own.
+        let chunk = String::from_utf8(self.chunk()?).expect("UTF-8");
+        assert!(chunk.ends_with("\n\n"), "{chunk:?} is not one block");
+        let mut sent = Sent::default();
+        for line in chunk.lines() {
+            match line.split_once(": ") {
+                Some(("id", id)) => sent.id = Some(id.parse().expect("a position")),
+                Some(("event", event)) => sent.event = Some(event.to_owned()),
+                Some(("data", data)) => {
+                    sent.data = Some(serde_json::from_str(data).expect("JSON"));
+                }
+                _ => {}
+            }
+        }
+        Some(sent)
+    }
+
+    /// The next event, past signs of life; `None` at the end.
+    pub(crate) fn event(&mut self) -> Option<Sent> {
+        loop {
+            let sent = self.block()?;
+            if sent.data.is_some() {
+                return Some(sent);
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! A server for one test, what it is lent, and a client.
+
+mod client;
+mod double;
+mod server;
+
+pub(crate) use client::{Client, Stream};
+pub(crate) use double::Double;
+pub(crate) use server::{Server, wait_until};

@@ -1,0 +1,6 @@
+//! The HTTP API as its callers see it: a server on a real socket, and a client that says exactly what it is told to.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod events;
+mod harness;
