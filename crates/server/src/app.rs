@@ -11,6 +11,7 @@ use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
 use tokio::sync::Notify;
 
+use crate::a2a::Tasks;
 use crate::api::Appender;
 use crate::belongs::Belongs;
 use crate::callers::Callers;
@@ -38,6 +39,7 @@ pub(crate) struct App {
     pub(crate) appender: Appender,
     pub(crate) metrics: Metrics,
     pub(crate) ending: Ending,
+    pub(crate) tasks: Tasks,
     namespaces: Mutex<HashMap<SessionId, Arc<str>>>,
 }
 
@@ -56,6 +58,7 @@ impl App {
             appender: Appender::begin(Arc::clone(&engine)),
             metrics: Metrics::default(),
             ending: Ending::default(),
+            tasks: Tasks::default(),
             namespaces: Mutex::default(),
             engine,
             program,

@@ -4,6 +4,7 @@
 //! lends it, [`Options`] how the server is set up. Every request goes through one gate (`gate.rs`), which knows who
 //! calls and checks what they may do against the table of routes (`routes.rs`).
 
+mod a2a;
 mod api;
 mod app;
 mod belongs;
@@ -14,7 +15,9 @@ mod gate;
 mod health;
 mod listen;
 mod metrics;
+mod operations;
 mod options;
+mod outbound;
 mod problem;
 mod program;
 mod routes;
@@ -59,6 +62,7 @@ pub async fn serve(
         .unwrap_or_else(|| format!("{scheme}://{address}"));
     let url = url.trim_end_matches('/').to_owned();
     let app = Arc::new(app::App::new(engine, program, options, url));
+    a2a::begin(&app).await?;
     let router = routes::router(&app);
     listening(address);
     listen::serve(app, listener, tls, router, stop).await;

@@ -35,6 +35,8 @@ pub struct Options {
     pub allow_private_addresses: bool,
     /// How often a listener to whom nothing happens gets a sign of life, and is asked for its token again.
     pub keep_alive: Duration,
+    /// Whether tasks of other agents are answered by the built-in actor that the conformance kit of A2A expects.
+    pub conformance: bool,
     /// How long the server waits for what it has begun when it is told to end.
     pub drain: Duration,
 }
@@ -65,6 +67,7 @@ impl Default for Options {
             max_waiting: 1_024,
             allow_private_addresses: false,
             keep_alive: Duration::from_secs(15),
+            conformance: false,
             drain: Duration::from_secs(30),
         }
     }

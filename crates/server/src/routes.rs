@@ -128,7 +128,7 @@ pub(crate) use open;
 
 /// Every route.
 pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
-    [crate::health::ROUTES]
+    [crate::health::ROUTES, crate::a2a::ROUTES]
         .into_iter()
         .chain(crate::api::TABLES.iter().copied())
         .flatten()

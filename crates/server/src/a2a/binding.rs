@@ -1,0 +1,104 @@
+//! What both bindings share: versions, kinds of bodies, and answers that go on.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Uri, header};
+use serde_json::Value;
+
+use super::extension;
+use super::fault::{Fault, Reason};
+use super::method::Version;
+use super::stream::Updates;
+
+/// How often something is sent when there is nothing to tell, so that a caller that is gone is noticed.
+const ALIVE: Duration = Duration::from_secs(15);
+
+/// The version that a caller speaks.
+pub(super) fn version(parts: &Parts) -> Result<Version, Fault> {
+    let named = parts.headers.get("a2a-version");
+    let named = match named {
+        Some(value) => Some(value.to_str().unwrap_or("?").to_owned()),
+        None => query(&parts.uri)
+            .into_iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("a2a-version"))
+            .map(|(_, value)| value),
+    };
+    Version::read(named.as_deref()).ok_or_else(unsupported)
+}
+
+/// That a version is not spoken here.
+pub(super) fn unsupported() -> Fault {
+    Fault::new(
+        Reason::Version,
+        "this version of A2A is not spoken here; send `A2A-Version: 1.0`",
+    )
+    .with("supportedVersions", "1.0, 0.3")
+}
+
+/// The parameters after the question mark.
+pub(super) fn query(uri: &Uri) -> Vec<(String, String)> {
+    let found = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri);
+    found.map(|found| found.0).unwrap_or_default()
+}
+
+/// Checks that a body is JSON, as far as its sender says so.
+pub(super) fn check_kind(headers: &HeaderMap) -> Result<(), Fault> {
+    let Some(kind) = headers.get(header::CONTENT_TYPE) else {
+        return Ok(());
+    };
+    let kind = kind.to_str().unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let is_json = ["application/json", "application/a2a+json"]
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(kind));
+    if is_json {
+        return Ok(());
+    }
+    Err(Fault::new(
+        Reason::ContentType,
+        "the body must be application/json",
+    ))
+}
+
+/// Tells which of the extensions that a caller asked for are used.
+pub(super) fn extensions(asked: &HeaderMap, response: &mut Response) {
+    let is_asked = asked
+        .get_all("a2a-extensions")
+        .iter()
+        .chain(asked.get_all("x-a2a-extensions"))
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|one| one.trim() == extension::URI);
+    if is_asked {
+        let used = HeaderValue::from_static(extension::URI);
+        response.headers_mut().insert("a2a-extensions", used);
+    }
+}
+
+/// An answer that goes on: one event for each update, as a binding writes it.
+pub(super) fn events(
+    updates: Updates,
+    write: impl Fn(Result<&Value, &Fault>) -> Value + Send + 'static,
+) -> Response {
+    let stream = futures_util::stream::unfold((updates, write), |(mut updates, write)| async {
+        let bytes = match tokio::time::timeout(ALIVE, updates.next()).await {
+            Err(_) => Bytes::from_static(b": alive\n\n"),
+            Ok(None) => return None,
+            Ok(Some(Ok(update))) => Bytes::from(format!("data: {}\n\n", write(Ok(&update)))),
+            Ok(Some(Err(fault))) => {
+                Bytes::from(format!("event: error\ndata: {}\n\n", write(Err(&fault))))
+            }
+        };
+        Some((Ok::<_, std::convert::Infallible>(bytes), (updates, write)))
+    });
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    (headers, Body::from_stream(stream)).into_response()
+}

@@ -1,0 +1,115 @@
+//! [`Updates`]: the updates of a task as they come, for whoever subscribed. They are read from the database, so it
+//! does not matter who makes them, nor whether the server was started again meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use cleveragents_domain::{TaskId, TaskState};
+use cleveragents_store::{Error, tasks};
+use serde_json::{Value, json};
+
+use super::tasks::Watching;
+use super::{fault::Fault, wire};
+use crate::app::App;
+
+/// How many updates are read at a time.
+const PAGE: u64 = 64;
+
+/// What is sent: a task and then its updates, or one message.
+pub(crate) struct Updates {
+    app: Arc<App>,
+    id: TaskId,
+    /// The number of the next update.
+    next: u64,
+    ready: VecDeque<Value>,
+    /// Whether a task that waits for an answer ends the updates.
+    ends_when_waiting: bool,
+    is_over: bool,
+    watching: Option<Watching>,
+}
+
+impl Updates {
+    /// The updates of a task after a snapshot of it, which comes first.
+    pub(super) fn after(
+        app: Arc<App>,
+        id: TaskId,
+        watching: Watching,
+        snapshot: Value,
+        next: u64,
+        ends_when_waiting: bool,
+    ) -> Self {
+        Self {
+            app,
+            id,
+            next,
+            ready: VecDeque::from([json!({"task": snapshot})]),
+            ends_when_waiting,
+            is_over: false,
+            watching: Some(watching),
+        }
+    }
+
+    /// One message and nothing else.
+    pub(super) fn only(app: Arc<App>, message: Value) -> Self {
+        Self {
+            app,
+            id: TaskId::generate(),
+            next: 0,
+            ready: VecDeque::from([json!({"message": message})]),
+            ends_when_waiting: true,
+            is_over: false,
+            watching: None,
+        }
+    }
+
+    fn ends_with(&self, state: TaskState) -> bool {
+        state.is_over() || (self.ends_when_waiting && state.is_waiting())
+    }
+
+    /// The next one; nothing after the last. May be dropped while it waits, and asked again.
+    pub(crate) async fn next(&mut self) -> Option<Result<Value, Fault>> {
+        loop {
+            if let Some(update) = self.ready.pop_front() {
+                if wire::told_state(&update).is_some_and(|state| self.ends_with(state)) {
+                    self.is_over = true;
+                    self.ready.clear();
+                }
+                return Some(Ok(update));
+            }
+            if self.is_over || self.watching.is_none() {
+                return None;
+            }
+            // Looked at before the updates are: what still ran then has told them all by now.
+            let is_last_look = self.app.ending.is_near() && !self.app.tasks.is_running(self.id);
+            match self.read().await {
+                Ok(found) => {
+                    self.next += found.len() as u64;
+                    self.ready.extend(found);
+                }
+                Err(error) => {
+                    self.is_over = true;
+                    return Some(Err(error.into()));
+                }
+            }
+            if !self.ready.is_empty() {
+                continue;
+            }
+            if is_last_look {
+                return None;
+            }
+            let near = self.app.ending.near();
+            let is_ending = self.app.ending.is_near();
+            if let Some(watching) = &mut self.watching {
+                tokio::select! {
+                    () = watching.changed() => {}
+                    () = near, if !is_ending => {}
+                }
+            }
+        }
+    }
+
+    async fn read(&self) -> Result<Vec<Value>, Error> {
+        let (engine, id, next) = (Arc::clone(&self.app.engine), self.id, self.next);
+        crate::blocking(move || engine.read(|reader| tasks::updates(reader, id, next, PAGE))).await
+    }
+}

@@ -1,0 +1,283 @@
+//! Calling addresses that somebody else chose: which may be called, and that what is called is what was checked.
+//!
+//! A name is looked up once, each of its addresses is checked, and the connection goes to those addresses and no
+//! others, so that a name cannot mean another machine a moment later. Redirects are not followed.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::HeaderValue;
+use reqwest::redirect::Policy;
+use reqwest::{Client, RequestBuilder, Url};
+
+/// Why an address is not called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    /// No address at all.
+    #[error("it is not an http or https URL")]
+    Malformed,
+    /// It names secrets, which belong elsewhere.
+    #[error("it holds a user name or a password")]
+    Credentials,
+    /// It is not encrypted.
+    #[error("it is not https")]
+    Insecure,
+    /// It is of a private network or of this machine.
+    #[error("it is an address of a private network or of this machine")]
+    Private,
+    /// Its name is not known.
+    #[error("its name cannot be looked up")]
+    Unresolved,
+}
+
+/// Checks what can be checked without looking a name up.
+pub(crate) fn check(url: &str, allows_private: bool) -> Result<Url, Refused> {
+    let url = Url::parse(url).map_err(|_| Refused::Malformed)?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(Refused::Malformed);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Refused::Credentials);
+    }
+    let host = url.host_str().ok_or(Refused::Malformed)?;
+    if allows_private {
+        return Ok(url);
+    }
+    if url.scheme() != "https" {
+        return Err(Refused::Insecure);
+    }
+    let plain = host.trim_start_matches('[').trim_end_matches(']');
+    let name = plain.trim_end_matches('.').to_ascii_lowercase();
+    let is_here = name == "localhost" || name.ends_with(".localhost");
+    if is_here || plain.parse().is_ok_and(is_private) {
+        return Err(Refused::Private);
+    }
+    Ok(url)
+}
+
+/// An address that was checked, with the machines that it means.
+pub(crate) struct Target {
+    url: Url,
+    host: String,
+    addresses: Vec<SocketAddr>,
+}
+
+/// Looks an address up and checks all that it means.
+pub(crate) async fn resolve(url: &str, allows_private: bool) -> Result<Target, Refused> {
+    let url = check(url, allows_private)?;
+    let host = url.host_str().ok_or(Refused::Malformed)?.to_owned();
+    let port = url.port_or_known_default().ok_or(Refused::Malformed)?;
+    let plain = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .to_owned();
+    let found = tokio::net::lookup_host((plain, port))
+        .await
+        .map_err(|_| Refused::Unresolved)?;
+    let addresses: Vec<SocketAddr> = found.collect();
+    if addresses.is_empty() {
+        return Err(Refused::Unresolved);
+    }
+    // One that is private spoils all: which one is called is not ours to choose.
+    if !allows_private && addresses.iter().any(|address| is_private(address.ip())) {
+        return Err(Refused::Private);
+    }
+    Ok(Target {
+        url,
+        host,
+        addresses,
+    })
+}
+
+impl Target {
+    /// A request to it, to nobody else.
+    pub(crate) fn post(&self, patience: Duration) -> Result<RequestBuilder, String> {
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls(self.url.scheme() == "https")?)
+            .redirect(Policy::none())
+            .no_proxy()
+            .timeout(patience)
+            .pool_max_idle_per_host(0)
+            .resolve_to_addrs(&self.host, &self.addresses)
+            .user_agent(concat!("cleveragents/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|_| "no client can be made for it".to_owned())?;
+        Ok(client.post(self.url.clone()))
+    }
+}
+
+/// A value of a header that is nowhere shown.
+pub(crate) fn secret(text: &str) -> HeaderValue {
+    let mut value = HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+    value.set_sensitive(true);
+    value
+}
+
+fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
+    // Reading them takes a while, and they do not change.
+    static ROOTS: OnceLock<Arc<rustls::RootCertStore>> = OnceLock::new();
+    let roots = if is_secure {
+        Arc::clone(ROOTS.get_or_init(|| {
+            let mut roots = rustls::RootCertStore::empty();
+            // A certificate that cannot be read is no reason to trust none.
+            let (_added, _ignored) =
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            Arc::new(roots)
+        }))
+    } else {
+        Arc::new(rustls::RootCertStore::empty())
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
+/// Whether an address is of this machine, of a private network, or of nobody in particular.
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_private_v4(address),
+        IpAddr::V6(address) => is_private_v6(address),
+    }
+}
+
+fn is_private_v4(address: Ipv4Addr) -> bool {
+    let [first, second, third, _] = address.octets();
+    address.is_loopback()
+        || address.is_private()
+        || address.is_link_local()
+        || address.is_multicast()
+        || address.is_broadcast()
+        || address.is_documentation()
+        || first == 0
+        || (first == 100 && (64..128).contains(&second))
+        || (first == 192 && second == 0 && third == 0)
+        || (first == 198 && (second == 18 || second == 19))
+        || first >= 240
+}
+
+fn is_private_v6(address: Ipv6Addr) -> bool {
+    let segments = address.segments();
+    let low = |high: u16, low: u16| {
+        let [first, second] = high.to_be_bytes();
+        let [third, fourth] = low.to_be_bytes();
+        Ipv4Addr::new(first, second, third, fourth)
+    };
+    // Addresses of the other kind that are written as one of these: mapped, compatible, 6to4 and translated.
+    let embedded = match segments {
+        [0, 0, 0, 0, 0, 0xffff | 0, high, lower] | [0x64, 0xff9b, 0, 0, 0, 0, high, lower] => {
+            Some(low(high, lower))
+        }
+        [0x2002, high, lower, ..] => Some(low(high, lower)),
+        _ => None,
+    };
+    let [first, second, ..] = segments;
+    embedded.is_some_and(is_private_v4)
+        || address.is_loopback()
+        || address.is_unspecified()
+        || address.is_multicast()
+        // Unique local, link-local and site-local.
+        || first & 0xfe00 == 0xfc00
+        || first & 0xff80 == 0xfe80
+        // For documentation, Teredo, and translation within a network.
+        || (first == 0x2001 && (second == 0xdb8 || second == 0))
+        || (first == 0x64 && second == 0xff9b && segments.get(2) == Some(&1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Refused, check, is_private, resolve};
+
+    #[test]
+    fn addresses_of_private_networks_are_known() {
+        for address in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "10.0.0.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "0.0.0.0",
+            "224.0.0.1",
+            "255.255.255.255",
+            "198.18.0.1",
+            "::1",
+            "::",
+            "fe80::1",
+            "fc00::1",
+            "fd12::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::7f00:1",
+            "64:ff9b::7f00:1",
+            "2002:7f00:1::",
+            "2001:db8::1",
+        ] {
+            assert!(
+                is_private(address.parse().expect("an address")),
+                "{address}"
+            );
+        }
+        for address in [
+            "93.184.216.34",
+            "172.32.0.1",
+            "100.128.0.1",
+            "2606:2800:220:1::1",
+        ] {
+            assert!(
+                !is_private(address.parse().expect("an address")),
+                "{address}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_may_not_be_called_is_refused_without_looking_it_up() {
+        let refused = |url| check(url, false).expect_err(url);
+        for url in [
+            "ftp://example.com",
+            "file:///etc/passwd",
+            "nonsense",
+            "https://",
+        ] {
+            assert_eq!(refused(url), Refused::Malformed, "{url}");
+        }
+        for url in [
+            "https://localhost/x",
+            "https://LOCALHOST./",
+            "https://a.localhost",
+            "https://127.0.0.1",
+            "https://[::1]:8443",
+            "https://[::ffff:10.0.0.1]",
+            "https://2130706433/",
+            "https://0x7f.1/",
+            "https://017700000001",
+        ] {
+            assert_eq!(refused(url), Refused::Private, "{url}");
+        }
+        assert_eq!(refused("http://example.com"), Refused::Insecure);
+        assert_eq!(refused("https://u:p@example.com"), Refused::Credentials);
+        assert!(check("https://example.com/hook", false).is_ok());
+        assert!(check("http://localhost:1/hook", true).is_ok());
+    }
+
+    #[test]
+    fn what_a_name_means_is_checked_too() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let found = resolve("http://localhost:1/", true).await;
+            assert!(found.is_ok_and(|target| !target.addresses.is_empty()));
+            let refused = resolve("https://localhost:1/", false).await;
+            assert!(matches!(refused, Err(Refused::Private)));
+        });
+    }
+}
