@@ -51,7 +51,7 @@ pub(crate) async fn permitted(
                 if checked.is_err() && !permit.caller().may(scope, Permission::Read, &name) {
                     // What the caller cannot look at does not exist for it.
                     return Err(Problem::new(
-                        Code::UnknownOperation,
+                        Code::ResourceNotFound,
                         "what the parameters name does not exist",
                     ));
                 }

@@ -1,0 +1,187 @@
+//! The agent cards.
+
+use crate::harness::{Server, WAYS, Way, local, product};
+use cleveragents_domain::identity::Scope;
+use cleveragents_testkit::TestDatabase;
+use serde_json::{Value, json};
+
+/// The members of each kind of object in a card of 1.0.
+fn check_card(card: &Value) {
+    let only = |value: &Value, known: &[&str]| {
+        for name in value.as_object().expect("an object").keys() {
+            assert!(
+                known.contains(&name.as_str()),
+                "`{name}` is not known: {value}"
+            );
+        }
+    };
+    only(
+        card,
+        &[
+            "name",
+            "description",
+            "supportedInterfaces",
+            "provider",
+            "version",
+            "documentationUrl",
+            "capabilities",
+            "securitySchemes",
+            "securityRequirements",
+            "defaultInputModes",
+            "defaultOutputModes",
+            "skills",
+            "signatures",
+            "iconUrl",
+        ],
+    );
+    only(
+        &card["capabilities"],
+        &[
+            "streaming",
+            "pushNotifications",
+            "extensions",
+            "extendedAgentCard",
+        ],
+    );
+    for extension in card["capabilities"]["extensions"]
+        .as_array()
+        .expect("a list")
+    {
+        only(extension, &["uri", "description", "required", "params"]);
+    }
+    let interfaces = card["supportedInterfaces"].as_array().expect("a list");
+    assert_eq!(interfaces.len(), 2);
+    for interface in interfaces {
+        only(
+            interface,
+            &["url", "protocolBinding", "tenant", "protocolVersion"],
+        );
+        assert_eq!(interface["protocolVersion"], "1.0");
+        assert!(!interface["url"].as_str().expect("a url").ends_with('/'));
+    }
+    for skill in card["skills"].as_array().expect("a list") {
+        only(skill, &["id", "name", "description", "tags"]);
+        assert!(!skill["tags"].as_array().expect("tags").is_empty());
+    }
+    for name in ["name", "description", "version"] {
+        assert!(!card[name].as_str().expect("a text").is_empty());
+    }
+    assert!(!card.to_string().contains("null"));
+}
+
+#[test]
+fn the_public_card_is_strict_and_may_be_kept() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    // Nobody needs to be known, and no version is asked for.
+    let client = server.client().header("a2a-version", None);
+    let answer = client.http("GET", "/.well-known/agent-card.json", None);
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.kind(), "application/json");
+    let card = answer.json();
+    check_card(&card);
+    assert!(
+        card.get("securitySchemes").is_none(),
+        "nobody needs a token"
+    );
+    let caching = answer.headers["cache-control"].to_str().expect("a text");
+    assert!(caching.contains("max-age="));
+    let tag = answer.headers["etag"].to_str().expect("a tag").to_owned();
+    for asked in [tag.clone(), format!("\"x\", W/{tag}"), "*".to_owned()] {
+        let client = server.client().header("if-none-match", Some(&asked));
+        let again = client.http("GET", "/.well-known/agent-card.json", None);
+        assert_eq!((again.status, again.text.as_str()), (304, ""), "{asked}");
+        assert_eq!(again.headers["etag"].to_str().expect("a tag"), tag);
+    }
+    let other = server.client().header("if-none-match", Some("\"x\""));
+    let changed = other.http("GET", "/.well-known/agent-card.json", None);
+    assert_eq!(changed.status, 200);
+    let url = card["supportedInterfaces"][0]["url"]
+        .as_str()
+        .expect("a url");
+    assert_eq!(url, format!("{}/a2a", server.url));
+}
+
+#[test]
+fn a_server_with_tokens_says_so() {
+    let database = TestDatabase::sqlite();
+    let mut options = product();
+    options.insecure_local = false;
+    options.public_url = Some("https://agents.example/base/".to_owned());
+    let server = Server::start(&database, options);
+    let card = server
+        .client()
+        .http("GET", "/.well-known/agent-card.json", None);
+    let card = card.json();
+    check_card(&card);
+    assert_eq!(
+        card["securityRequirements"],
+        json!([{"schemes": {"bearer": {"list": []}}}])
+    );
+    let url = &card["supportedInterfaces"][1]["url"];
+    assert_eq!(url, "https://agents.example/base/a2a/v1");
+    for way in WAYS {
+        let path = ["/a2a", "/a2a/v1/extendedAgentCard"][usize::from(way == Way::Rest)];
+        let verb = ["POST", "GET"][usize::from(way == Way::Rest)];
+        let answer = server
+            .client()
+            .http(verb, path, (way == Way::Rpc).then_some("{}"));
+        assert_eq!(answer.status, 401);
+        assert!(answer.headers.contains_key("www-authenticate"));
+        assert!(answer.json().is_object());
+    }
+}
+
+#[test]
+fn the_card_of_0_3_is_elsewhere() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    let card = server
+        .client()
+        .http("GET", "/.well-known/agent.json", None)
+        .json();
+    assert_eq!(card["protocolVersion"], "0.3.0");
+    assert_eq!(card["url"], format!("{}/a2a", server.url));
+    assert_eq!(card["preferredTransport"], "JSONRPC");
+}
+
+#[test]
+fn the_extended_card_tells_what_the_caller_finds() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    for way in WAYS {
+        let card = server
+            .client()
+            .call(way, "GetExtendedAgentCard", &json!({}));
+        let card = card.expect("a card");
+        check_card(&card);
+        let extension = &card["capabilities"]["extensions"][0];
+        assert_eq!(extension["uri"], "urn:cleveragents:extensions:v1");
+        let methods = extension["params"]["methods"].as_array().expect("methods");
+        assert!(
+            methods
+                .iter()
+                .any(|method| method["method"] == "_cleveragents/plan/list")
+        );
+        let skills = card["skills"].as_array().expect("skills");
+        assert!(skills.iter().any(|skill| skill["id"] == "acme/reviewer"));
+    }
+    let viewer = server.with_grants("viewer", &["acme=viewer"], &[Scope::Tasks, Scope::Plans]);
+    let card = viewer.call(Way::Rpc, "GetExtendedAgentCard", &json!({}));
+    let methods =
+        card.expect("a card")["capabilities"]["extensions"][0]["params"]["methods"].clone();
+    let names: Vec<_> = methods
+        .as_array()
+        .expect("methods")
+        .iter()
+        .map(|one| &one["method"])
+        .collect();
+    assert_eq!(
+        names,
+        ["_cleveragents/plan/list"],
+        "what it may not call is not told"
+    );
+    let stranger = server.with_grants("stranger", &["acme=owner"], &[Scope::Sessions]);
+    let answer = stranger.rpc_answer("GetExtendedAgentCard", &json!({}));
+    assert_eq!(answer.status, 403);
+}

@@ -1,0 +1,677 @@
+//! A server with a program that does what its messages say, and a client.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use cleveragents_domain::identity::{Caller, Grant, Permission, Scope};
+use cleveragents_domain::{Code, PlanId, Timestamp, TokenId};
+use cleveragents_process::Cancel;
+use cleveragents_server::{
+    Call, Done, Failure, Operation, Options, Program, Tell, Told, Touches, serve,
+};
+use cleveragents_store::{Engine, tokens};
+use cleveragents_testkit::TestDatabase;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// The longest that a test waits for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A gate that work waits at until it is opened.
+#[derive(Default)]
+pub(crate) struct Door {
+    is_open: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Door {
+    pub(crate) fn open(&self) {
+        *self.is_open.lock().expect("not poisoned") = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the door is open or the work is stopped.
+    fn wait(&self, cancel: &Cancel) {
+        let mut is_open = self.is_open.lock().expect("not poisoned");
+        while !*is_open && !cancel.is_cancelled() {
+            let step = Duration::from_millis(5);
+            is_open = self.changed.wait_timeout(is_open, step).expect("waits").0;
+        }
+    }
+}
+
+type PlanStep = Box<dyn Fn(&Engine, PlanId) + Send>;
+
+/// What the tests lend the server. A message says what happens:
+/// `echo …`, `ask …` (waits for an answer), `fail …`, `hold …` (until the door opens), `stream …`, `panic`.
+pub(crate) struct Double {
+    pub(crate) door: Door,
+    pub(crate) asked: Mutex<Vec<(String, Option<String>, String)>>,
+    pub(crate) calls: Mutex<Vec<(String, Value, String)>>,
+    pub(crate) was_stopped: AtomicBool,
+    pub(crate) engine: Mutex<Option<Arc<Engine>>>,
+    /// What driving a plan does, one after the other.
+    pub(crate) drives: Mutex<Vec<PlanStep>>,
+    pub(crate) plan: Mutex<Option<PlanId>>,
+    operations: Vec<Operation>,
+}
+
+impl Default for Double {
+    fn default() -> Self {
+        let operation = |name: &str, scope, permission| Operation {
+            name: name.to_owned(),
+            summary: format!("Does {name}"),
+            scope,
+            permission,
+            parameters: json!({"type": "object"}),
+        };
+        let plan = |name| operation(name, Scope::Plans, Permission::Write);
+        Self {
+            door: Door::default(),
+            asked: Mutex::default(),
+            calls: Mutex::default(),
+            was_stopped: AtomicBool::new(false),
+            engine: Mutex::default(),
+            drives: Mutex::default(),
+            plan: Mutex::default(),
+            operations: vec![
+                operation("registry/actor/list", Scope::Registry, Permission::Read),
+                operation("plan/list", Scope::Plans, Permission::Read),
+                operation("diagnostics/run", Scope::Server, Permission::Manage),
+                plan("plan/use"),
+                plan("plan/approve"),
+                plan("plan/reject"),
+                plan("plan/prompt"),
+                plan("plan/apply"),
+                plan("plan/cancel"),
+                plan("plan/diff"),
+            ],
+        }
+    }
+}
+
+impl Program for Double {
+    fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
+    fn touches(&self, operation: &Operation, parameters: &Value) -> Result<Touches, Failure> {
+        if operation.name == "diagnostics/run" {
+            return Ok(Touches::Everywhere);
+        }
+        let named = parameters.get("action").or_else(|| parameters.get("name"));
+        Ok(match named.and_then(Value::as_str) {
+            Some(name) => {
+                let namespace = name.split('/').next().unwrap_or_default();
+                Touches::Namespaces(vec![namespace.to_owned()])
+            }
+            None => Touches::Visible,
+        })
+    }
+
+    fn run(&self, call: &Call<'_>) -> Result<Done, Failure> {
+        let name = call.operation.name.clone();
+        self.calls.lock().expect("not poisoned").push((
+            name.clone(),
+            call.parameters.clone(),
+            call.caller.identity().to_owned(),
+        ));
+        let data = match name.as_str() {
+            "registry/actor/list" => json!({"actors": [
+                {"name": "acme/reviewer", "description": "Reviews"}, {"name": "acme/plain"},
+            ]}),
+            "plan/use" => json!({"plan_id": *self.plan.lock().expect("not poisoned")}),
+            "plan/diff" => json!({"files": 1}),
+            "plan/list" => match call.parameters.get("fail").and_then(Value::as_str) {
+                Some("missing") => {
+                    return Err(Failure::new(Code::PlanNotFound, "no such plan"));
+                }
+                Some("inside") => return Err(Failure::new(Code::Internal, "secret detail")),
+                Some("usage") => return Err(Failure::new(Code::InvalidName, "bad name")),
+                Some("exists") => return Err(Failure::new(Code::ToolExists, "it exists")),
+                Some("budget") => return Err(Failure::new(Code::BudgetExceeded, "too dear")),
+                Some("plan") => return Err(Failure::new(Code::PlanFailed, "it failed")),
+                _ => json!([{"plan": 1}]),
+            },
+            "plan/approve" | "plan/apply" => {
+                let next = self.drives.lock().expect("not poisoned").pop();
+                let plan = self.plan.lock().expect("not poisoned").expect("a plan");
+                if let Some(next) = next {
+                    next(&self.engine(), plan);
+                }
+                json!({})
+            }
+            _ => json!({}),
+        };
+        Ok(Done {
+            data,
+            report: json!({}),
+            exit_code: 0,
+        })
+    }
+
+    fn tell(&self, tell: &Tell<'_>) -> Result<Told, Failure> {
+        self.asked.lock().expect("not poisoned").push((
+            tell.session.to_string(),
+            tell.prompt.clone(),
+            tell.actor.clone().unwrap_or_default(),
+        ));
+        let Some(prompt) = &tell.prompt else {
+            return Ok(Told::Answered {
+                text: "went on".to_owned(),
+            });
+        };
+        let (word, rest) = prompt.split_once(' ').unwrap_or((prompt, ""));
+        match word {
+            "ask" => Ok(Told::Waiting {
+                question: rest.to_owned(),
+            }),
+            "fail" => Err(Failure::new(Code::ModelOverloaded, rest)),
+            "inside" => Err(Failure::new(Code::Internal, "secret detail")),
+            "panic" => panic!("as asked"),
+            "hold" => {
+                self.door.wait(tell.cancel);
+                if tell.cancel.is_cancelled() {
+                    self.was_stopped.store(true, Ordering::SeqCst);
+                    return Ok(Told::Stopped);
+                }
+                Ok(Told::Answered {
+                    text: rest.to_owned(),
+                })
+            }
+            "stream" => {
+                tell.listener.text("false start");
+                tell.listener.reset();
+                for piece in rest.split_inclusive(' ') {
+                    // More than is gathered, so that each piece is told for itself.
+                    tell.listener.text(&format!("{piece:.<2000}"));
+                }
+                let text = rest
+                    .split_inclusive(' ')
+                    .map(|piece| format!("{piece:.<2000}"));
+                Ok(Told::Answered {
+                    text: text.collect(),
+                })
+            }
+            _ => Ok(Told::Answered {
+                text: prompt.clone(),
+            }),
+        }
+    }
+
+    fn drive(&self, _caller: &Caller, plan: PlanId, _cancel: &Cancel) -> Result<Value, Failure> {
+        let next = self.drives.lock().expect("not poisoned").pop();
+        if let Some(next) = next {
+            next(&self.engine(), plan);
+        }
+        Ok(json!({"plan": plan}))
+    }
+
+    fn version(&self) -> &'static str {
+        "1.2.3"
+    }
+}
+
+impl Double {
+    fn engine(&self) -> Arc<Engine> {
+        let engine = self.engine.lock().expect("not poisoned");
+        Arc::clone(engine.as_ref().expect("an engine"))
+    }
+
+    pub(crate) fn prompts(&self) -> Vec<Option<String>> {
+        let asked = self.asked.lock().expect("not poisoned");
+        asked.iter().map(|(_, prompt, _)| prompt.clone()).collect()
+    }
+}
+
+/// A server that runs.
+pub(crate) struct Server {
+    pub(crate) url: String,
+    pub(crate) double: Arc<Double>,
+    pub(crate) engine: Arc<Engine>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+pub(crate) fn local() -> Options {
+    Options {
+        address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        insecure_local: true,
+        allow_private_addresses: true,
+        conformance: true,
+        drain: Duration::from_millis(300),
+        ..Options::default()
+    }
+}
+
+/// Options of a server that asks the program.
+pub(crate) fn product() -> Options {
+    Options {
+        conformance: false,
+        ..local()
+    }
+}
+
+impl Server {
+    pub(crate) fn start(database: &TestDatabase, options: Options) -> Self {
+        Self::lending(database, options, Arc::new(Double::default()))
+    }
+
+    pub(crate) fn lending(database: &TestDatabase, options: Options, double: Arc<Double>) -> Self {
+        Self::on(database.open(), options, double)
+    }
+
+    pub(crate) fn on(engine: Arc<Engine>, options: Options, double: Arc<Double>) -> Self {
+        *double.engine.lock().expect("not poisoned") = Some(Arc::clone(&engine));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (told, address) = std::sync::mpsc::channel();
+        let (lent, program) = (Arc::clone(&engine), Arc::clone(&double));
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            runtime
+                .block_on(serve(
+                    lent,
+                    program,
+                    options,
+                    |address| told.send(address).expect("somebody listens"),
+                    async {
+                        let _stopped = stopped.await;
+                    },
+                ))
+                .expect("serves");
+        });
+        let address = address.recv_timeout(PATIENCE).expect("it listens");
+        Self {
+            url: format!("http://{address}"),
+            double,
+            engine,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    /// Ends it and waits until it has ended.
+    pub(crate) fn end(mut self) {
+        self.halt();
+    }
+
+    fn halt(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("it ends well");
+        }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::to(&self.url)
+    }
+
+    /// A client with a token that has these grants.
+    pub(crate) fn with_grants(&self, name: &str, grants: &[&str], scopes: &[Scope]) -> Client {
+        let secret = format!("ca_{name}");
+        let token = tokens::Token {
+            id: TokenId::generate(),
+            name: name.to_owned(),
+            secret_hash: cleveragents_domain::ContentHash::of(secret.as_bytes()).hex(),
+            scopes: scopes.iter().copied().collect(),
+            grants: grants
+                .iter()
+                .map(|grant| grant.parse::<Grant>().expect("a grant"))
+                .collect(),
+            created_by: "test".to_owned(),
+            created_at: Timestamp::now(),
+            expires_at: None,
+            revoked_at: None,
+            last_used_at: None,
+        };
+        let stored = self.engine.write(move |unit| tokens::insert(unit, &token));
+        assert!(stored.expect("stored"));
+        let mut client = self.client();
+        client
+            .headers
+            .push(("authorization", format!("Bearer {secret}")));
+        client
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.halt();
+    }
+}
+
+/// An answer over HTTP.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {}", self.text))
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        self.headers
+            .get("content-type")
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    }
+}
+
+/// A client.
+pub(crate) struct Client {
+    url: String,
+    runtime: tokio::runtime::Runtime,
+    client: reqwest::Client,
+    pub(crate) headers: Vec<(&'static str, String)>,
+}
+
+/// The way to a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Rpc,
+    Rest,
+}
+
+pub(crate) const WAYS: [Way; 2] = [Way::Rpc, Way::Rest];
+
+/// A stream of events.
+pub(crate) struct Events<'a> {
+    client: &'a Client,
+    response: reqwest::Response,
+    buffer: String,
+    pub(crate) way: Way,
+}
+
+impl Events<'_> {
+    /// The next event as it was sent; nothing when the stream is over.
+    pub(crate) fn raw(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.buffer.find("\n\n") {
+                let event: String = self.buffer.drain(..end + 2).collect();
+                let data = event.lines().find_map(|line| line.strip_prefix("data: "));
+                if let Some(data) = data {
+                    return Some(serde_json::from_str(data).expect("one line of JSON"));
+                }
+                continue;
+            }
+            let chunk = self.client.runtime.block_on(async {
+                tokio::time::timeout(PATIENCE, self.response.chunk())
+                    .await
+                    .expect("in time")
+                    .expect("no broken answer")
+            })?;
+            self.buffer
+                .push_str(std::str::from_utf8(&chunk).expect("text"));
+        }
+    }
+
+    /// The next update.
+    pub(crate) fn next(&mut self) -> Option<Value> {
+        let event = self.raw()?;
+        match self.way {
+            Way::Rest => Some(event),
+            Way::Rpc => {
+                assert_eq!(event["jsonrpc"], "2.0");
+                assert!(event.get("id").is_some());
+                Some(event["result"].clone())
+            }
+        }
+    }
+
+    /// All that is left.
+    pub(crate) fn rest(&mut self) -> Vec<Value> {
+        std::iter::from_fn(|| self.next()).collect()
+    }
+}
+
+impl Client {
+    pub(crate) fn to(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            runtime: tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .expect("a runtime"),
+            client: reqwest::Client::builder()
+                .tls_backend_preconfigured(no_tls())
+                .no_proxy()
+                .build()
+                .expect("a client"),
+            headers: vec![("a2a-version", "1.0".to_owned())],
+        }
+    }
+
+    /// The same client with another value of a header; none removes it.
+    pub(crate) fn header(mut self, name: &'static str, value: Option<&str>) -> Self {
+        self.headers.retain(|(known, _)| *known != name);
+        if let Some(value) = value {
+            self.headers.push((name, value.to_owned()));
+        }
+        self
+    }
+
+    fn ask(&self, verb: &str, path: &str, body: Option<&str>) -> reqwest::Response {
+        let verb = verb.parse::<http::Method>().expect("a verb");
+        let mut request = self.client.request(verb, format!("{}{path}", self.url));
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        if let Some(body) = body {
+            if !self.headers.iter().any(|(name, _)| *name == "content-type") {
+                request = request.header("content-type", "application/json");
+            }
+            request = request.body(body.to_owned());
+        }
+        self.runtime
+            .block_on(async { tokio::time::timeout(PATIENCE, request.send()).await })
+            .expect("in time")
+            .expect("an answer")
+    }
+
+    pub(crate) fn http(&self, verb: &str, path: &str, body: Option<&str>) -> Answer {
+        let response = self.ask(verb, path, body);
+        Answer {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            text: self
+                .runtime
+                .block_on(response.text())
+                .expect("a whole answer"),
+        }
+    }
+
+    /// Calls a method of JSON-RPC and gives the whole answer.
+    pub(crate) fn rpc(&self, method: &str, params: &Value) -> Value {
+        let answer = self.rpc_answer(method, params);
+        answer.json()
+    }
+
+    pub(crate) fn rpc_answer(&self, method: &str, params: &Value) -> Answer {
+        let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        self.http("POST", "/a2a", Some(&body.to_string()))
+    }
+
+    /// Calls a method either way: the result, or code and reason of the error.
+    pub(crate) fn call(&self, way: Way, method: &str, params: &Value) -> Result<Value, Wrong> {
+        match way {
+            Way::Rpc => {
+                let answer = self.rpc(method, params);
+                assert_eq!(answer["jsonrpc"], "2.0");
+                assert_eq!(answer["id"], 7);
+                match answer.get("error") {
+                    Some(error) => Err(Wrong {
+                        code: error["code"].as_i64().expect("a code"),
+                        reason: reason(&error["data"]),
+                    }),
+                    None => Ok(answer["result"].clone()),
+                }
+            }
+            Way::Rest => {
+                let (verb, path, body) = rest_form(method, params);
+                let answer = self.http(verb, &path, body.as_deref());
+                let value = answer.json();
+                if answer.status < 400 {
+                    assert_eq!(answer.kind(), "application/a2a+json");
+                    return Ok(value);
+                }
+                assert_eq!(answer.kind(), "application/json");
+                assert_eq!(value["error"]["code"], answer.status);
+                Err(Wrong {
+                    code: i64::from(answer.status),
+                    reason: reason(&value["error"]["details"]),
+                })
+            }
+        }
+    }
+
+    /// Calls a method that streams.
+    pub(crate) fn stream(&self, way: Way, method: &str, params: &Value) -> Events<'_> {
+        let response = match way {
+            Way::Rpc => {
+                let body = json!({"jsonrpc": "2.0", "id": 8, "method": method, "params": params});
+                self.ask("POST", "/a2a/", Some(&body.to_string()))
+            }
+            Way::Rest => {
+                let (verb, path, body) = rest_form(method, params);
+                self.ask(verb, &path, body.as_deref())
+            }
+        };
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Events {
+            client: self,
+            response,
+            buffer: String::new(),
+            way,
+        }
+    }
+
+    /// Sends a message with an id and gives the task.
+    pub(crate) fn send(&self, way: Way, message_id: &str) -> Value {
+        let params = json!({"message": message(message_id, "Hello")});
+        let result = self.call(way, "SendMessage", &params).expect("a task");
+        result["task"].clone()
+    }
+
+    /// Sends a text and gives the task.
+    pub(crate) fn say(&self, way: Way, text: &str) -> Value {
+        let params = json!({"message": message("m", text)});
+        let result = self.call(way, "SendMessage", &params).expect("a task");
+        result["task"].clone()
+    }
+
+    /// Sends a text, does not wait, and gives the id of the task.
+    pub(crate) fn begin(&self, text: &str) -> String {
+        let params = json!({
+            "message": message("m", text), "configuration": {"returnImmediately": true},
+        });
+        let result = self.call(Way::Rpc, "SendMessage", &params).expect("a task");
+        result["task"]["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Waits until a task is in a state.
+    pub(crate) fn wait_for(&self, id: &str, state: &str) -> Value {
+        let begun = std::time::Instant::now();
+        loop {
+            let task = self
+                .call(Way::Rpc, "GetTask", &json!({"id": id}))
+                .expect("a task");
+            if task["status"]["state"] == state {
+                return task;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it is not {state}: {task}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn reason(details: &Value) -> String {
+    let info = &details[0];
+    assert_eq!(info["@type"], "type.googleapis.com/google.rpc.ErrorInfo");
+    info["reason"].as_str().expect("a reason").to_owned()
+}
+
+/// What went wrong: the code of JSON-RPC or of HTTP, and the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) code: i64,
+    pub(crate) reason: String,
+}
+
+impl Wrong {
+    pub(crate) fn assert(&self, way: Way, rpc: i64, rest: i64, reason: &str) {
+        let code = if way == Way::Rpc { rpc } else { rest };
+        assert_eq!((self.code, self.reason.as_str()), (code, reason), "{way:?}");
+    }
+}
+
+fn rest_form(method: &str, params: &Value) -> (&'static str, String, Option<String>) {
+    let text = |name: &str| params[name].as_str().unwrap_or_default().to_owned();
+    let body = Some(params.to_string());
+    let configs = format!("/a2a/v1/tasks/{}/pushNotificationConfigs", text("taskId"));
+    match method {
+        "SendMessage" => ("POST", "/a2a/v1/message:send".to_owned(), body),
+        "SendStreamingMessage" => ("POST", "/a2a/v1/message:stream".to_owned(), body),
+        "GetTask" => {
+            let history = params.get("historyLength");
+            let query = history.map(|length| format!("?historyLength={length}"));
+            let path = format!("/a2a/v1/tasks/{}{}", text("id"), query.unwrap_or_default());
+            ("GET", path, None)
+        }
+        "ListTasks" => {
+            let fields = params.as_object().expect("an object");
+            let pairs: Vec<String> = fields
+                .iter()
+                .map(|(name, value)| match value {
+                    Value::String(text) => format!("{name}={}", text.replace('+', "%2B")),
+                    other => format!("{name}={other}"),
+                })
+                .collect();
+            ("GET", format!("/a2a/v1/tasks?{}", pairs.join("&")), None)
+        }
+        // As the kit does it: the kind of JSON, and nothing in it.
+        "CancelTask" => (
+            "POST",
+            format!("/a2a/v1/tasks/{}:cancel", text("id")),
+            Some(String::new()),
+        ),
+        "SubscribeToTask" => (
+            "POST",
+            format!("/a2a/v1/tasks/{}:subscribe", text("id")),
+            Some(String::new()),
+        ),
+        "CreateTaskPushNotificationConfig" => ("POST", configs, body),
+        "ListTaskPushNotificationConfigs" => ("GET", configs, None),
+        "GetTaskPushNotificationConfig" => ("GET", format!("{configs}/{}", text("id")), None),
+        "DeleteTaskPushNotificationConfig" => ("DELETE", format!("{configs}/{}", text("id")), None),
+        "GetExtendedAgentCard" => ("GET", "/a2a/v1/extendedAgentCard".to_owned(), None),
+        other => panic!("no path for {other}"),
+    }
+}
+
+fn no_tls() -> rustls::ClientConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+pub(crate) fn message(id: &str, text: &str) -> Value {
+    json!({"messageId": id, "role": "ROLE_USER", "parts": [{"text": text}]})
+}
+
+pub(crate) fn state(task: &Value) -> &str {
+    task["status"]["state"].as_str().expect("a state")
+}

@@ -1,0 +1,89 @@
+//! Lists of tasks.
+
+use std::collections::BTreeSet;
+
+use crate::harness::{Server, WAYS, Way, local, message};
+use cleveragents_testkit::TestDatabase;
+use serde_json::{Value, json};
+
+#[test]
+fn pages_filters_and_what_is_in_them() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    let client = server.client();
+    let empty = client.call(Way::Rest, "ListTasks", &json!({"contextId": "nobody"}));
+    assert_eq!(
+        empty.expect("a list"),
+        json!({"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0})
+    );
+    let mut made = BTreeSet::new();
+    for number in 0..5 {
+        let mut sent = message(&format!("tck-artifact-text-{number}"), "x");
+        sent["contextId"] = "mine".into();
+        let task = client.call(Way::Rpc, "SendMessage", &json!({"message": sent}));
+        made.insert(task.expect("a task")["task"]["id"].to_string());
+    }
+    client.send(Way::Rpc, "tck-input-required-1");
+    for way in WAYS {
+        let list = |params: Value| client.call(way, "ListTasks", &params).expect("a list");
+        let mut found = Vec::new();
+        let mut token = String::new();
+        loop {
+            let page = list(json!({"contextId": "mine", "pageSize": 2, "pageToken": token}));
+            assert_eq!(
+                (&page["pageSize"], &page["totalSize"]),
+                (&json!(2), &json!(5))
+            );
+            let tasks = page["tasks"].as_array().expect("a list");
+            assert!(tasks.iter().all(|task| task.get("artifacts").is_none()));
+            let times: Vec<_> = tasks
+                .iter()
+                .map(|task| task["status"]["timestamp"].to_string())
+                .collect();
+            assert!(times.is_sorted_by(|one, next| one >= next));
+            found.extend(tasks.iter().map(|task| task["id"].to_string()));
+            token = page["nextPageToken"].as_str().expect("a token").to_owned();
+            if token.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(found.len(), 5);
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), made);
+        let with = list(json!({"contextId": "mine", "includeArtifacts": true, "historyLength": 0}));
+        for task in with["tasks"].as_array().expect("a list") {
+            assert_eq!(
+                task["artifacts"][0]["parts"][0]["text"],
+                "Generated text content"
+            );
+            assert!(task.get("history").is_none());
+        }
+        assert_eq!(list(json!({}))["totalSize"], 6);
+        assert_eq!(
+            list(json!({"status": "TASK_STATE_INPUT_REQUIRED"}))["totalSize"],
+            1
+        );
+        let newest = list(json!({"pageSize": 1}))["tasks"][0]["status"]["timestamp"].clone();
+        let since = list(json!({"statusTimestampAfter": newest}));
+        assert_eq!(since["totalSize"], 1, "that moment is part of it");
+        let offset = newest.as_str().expect("a time").replace('Z', "+00:00");
+        assert_eq!(
+            list(json!({"statusTimestampAfter": offset}))["totalSize"],
+            1
+        );
+        for params in [
+            json!({"pageSize": 0}),
+            json!({"pageSize": 101}),
+            json!({"pageSize": -1}),
+            json!({"pageToken": "nonsense"}),
+            json!({"pageToken": "6162"}),
+            json!({"historyLength": -1}),
+        ] {
+            let wrong = client.call(way, "ListTasks", &params).expect_err("refused");
+            wrong.assert(way, -32602, 400, "INVALID_PARAMS");
+        }
+    }
+    let snake = json!({"context_id": "mine", "page_size": 2, "include_artifacts": true});
+    let page = client.call(Way::Rpc, "ListTasks", &snake).expect("a list");
+    assert_eq!(page["pageSize"], 2);
+    assert!(page["tasks"][0].get("artifacts").is_some());
+}

@@ -1,0 +1,15 @@
+//! The A2A agent over real sockets: what the conformance kit checks, what happens when clients and servers go away,
+//! push notifications, and the operations as methods.
+
+mod card;
+mod errors;
+mod harness;
+mod life;
+mod lists;
+mod operations;
+mod plans;
+mod push;
+mod restart;
+mod send;
+mod streams;
+mod versions;

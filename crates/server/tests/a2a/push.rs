@@ -1,0 +1,328 @@
+//! Push notifications: where to, what and in what order.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+
+use crate::harness::{Double, PATIENCE, Server, WAYS, Way, local, message, product, state};
+use cleveragents_testkit::TestDatabase;
+use serde_json::{Value, json};
+
+/// What was posted.
+struct Posted {
+    head: Vec<String>,
+    body: Value,
+}
+
+impl Posted {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.head.iter().find_map(|line| {
+            let (known, value) = line.split_once(':')?;
+            known.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    fn state(&self) -> Option<&str> {
+        self.body.pointer("/statusUpdate/status/state")?.as_str()
+    }
+}
+
+/// Somebody who is told, as simple as that of the conformance kit: HTTP/1.0, and as many bytes as are announced.
+/// The first answers are those given, the rest 200.
+struct Hook {
+    url: String,
+    posted: Receiver<Posted>,
+}
+
+impl Hook {
+    fn start(answers: Vec<&'static str>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
+        let port = listener.local_addr().expect("an address").port();
+        let (sender, posted) = channel();
+        let answers = Arc::new(Mutex::new(answers));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                let answer = {
+                    let mut answers = answers.lock().expect("not poisoned");
+                    if answers.is_empty() {
+                        "200 OK"
+                    } else {
+                        answers.remove(0)
+                    }
+                };
+                if sender.send(receive(stream, answer)).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            url: format!("http://localhost:{port}/webhook"),
+            posted,
+        }
+    }
+
+    fn next(&self) -> Posted {
+        self.posted
+            .recv_timeout(PATIENCE)
+            .expect("something is posted")
+    }
+}
+
+fn receive(mut stream: TcpStream, answer: &str) -> Posted {
+    let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("a line");
+        let line = line.trim_end().to_owned();
+        if line.is_empty() {
+            break;
+        }
+        head.push(line);
+    }
+    let mut posted = Posted {
+        head,
+        body: Value::Null,
+    };
+    let length = posted
+        .header("content-length")
+        .expect("a length is announced");
+    let mut body = vec![0; length.parse().expect("a number")];
+    reader.read_exact(&mut body).expect("a body");
+    posted.body = serde_json::from_slice(&body).expect("JSON");
+    let text = format!("HTTP/1.0 {answer}\r\nlocation: http://localhost:1/\r\n\r\n");
+    stream.write_all(text.as_bytes()).expect("answered");
+    posted
+}
+
+fn config(url: &str) -> Value {
+    json!({
+        "id": "tck-push-1", "url": url, "token": "tok",
+        "authentication": {"scheme": "Bearer", "credentials": "tck-test-token-1"},
+    })
+}
+
+#[test]
+fn a_hook_in_the_message_is_told_all_of_it_in_order() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    let client = server.client();
+    for way in WAYS {
+        let hook = Hook::start(Vec::new());
+        let params = json!({
+            "message": message("tck-input-required-1", "Hello"),
+            "configuration": {"taskPushNotificationConfig": config(&hook.url)},
+        });
+        let task = client.call(way, "SendMessage", &params).expect("a task")["task"].clone();
+        let mut answer = message("tck-complete-task-2", "x");
+        answer["taskId"] = task["id"].clone();
+        client
+            .call(way, "SendMessage", &json!({"message": answer}))
+            .expect("taken");
+        let all: Vec<Posted> = (0..4).map(|_| hook.next()).collect();
+        let states: Vec<_> = all.iter().filter_map(Posted::state).collect();
+        assert_eq!(
+            states,
+            [
+                "TASK_STATE_WORKING",
+                "TASK_STATE_INPUT_REQUIRED",
+                "TASK_STATE_WORKING",
+                "TASK_STATE_COMPLETED",
+            ]
+        );
+        for posted in &all {
+            assert_eq!(
+                posted.header("authorization"),
+                Some("Bearer tck-test-token-1")
+            );
+            assert_eq!(posted.header("x-a2a-notification-token"), Some("tok"));
+            assert_eq!(posted.header("content-type"), Some("application/json"));
+            assert!(posted.header("transfer-encoding").is_none());
+            assert_eq!(posted.body.as_object().expect("an object").len(), 1);
+            assert_eq!(posted.body["statusUpdate"]["taskId"], task["id"]);
+        }
+    }
+}
+
+#[test]
+fn hooks_are_made_looked_at_and_removed() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    let client = server.client();
+    for way in WAYS {
+        let task = client.send(way, "tck-complete-task-1");
+        let mut wanted = config("https://example.com/tck-push-webhook");
+        wanted["taskId"] = task["id"].clone();
+        let made = client.call(way, "CreateTaskPushNotificationConfig", &wanted);
+        assert_eq!(made.expect("made"), wanted);
+        let named = json!({"taskId": task["id"], "id": "tck-push-1"});
+        let get = || client.call(way, "GetTaskPushNotificationConfig", &named);
+        assert_eq!(get().expect("there"), wanted);
+        // The same id again replaces it.
+        wanted["url"] = "https://example.com/other".into();
+        client
+            .call(way, "CreateTaskPushNotificationConfig", &wanted)
+            .expect("replaced");
+        let unnamed = json!({"taskId": task["id"], "url": "https://example.com/third"});
+        let second = client
+            .call(way, "CreateTaskPushNotificationConfig", &unnamed)
+            .expect("made");
+        assert!(!second["id"].as_str().expect("an id").is_empty());
+        let list = client
+            .call(way, "ListTaskPushNotificationConfigs", &named)
+            .expect("a list");
+        assert_eq!(list["configs"].as_array().expect("a list").len(), 2);
+        for _ in 0..2 {
+            let gone = client
+                .call(way, "DeleteTaskPushNotificationConfig", &named)
+                .expect("gone");
+            assert_eq!(
+                gone,
+                if way == Way::Rest {
+                    json!({})
+                } else {
+                    Value::Null
+                }
+            );
+        }
+        get()
+            .expect_err("gone")
+            .assert(way, -32001, 404, "TASK_NOT_FOUND");
+        for (name, value) in [
+            ("url", json!("ftp://example.com")),
+            ("url", json!("")),
+            ("url", json!("http://user:secret@example.com/")),
+            ("token", json!("a\nb")),
+            ("authentication", json!({"credentials": "x"})),
+        ] {
+            let mut bad = wanted.clone();
+            bad[name] = value;
+            let wrong = client.call(way, "CreateTaskPushNotificationConfig", &bad);
+            wrong
+                .expect_err("refused")
+                .assert(way, -32602, 400, "INVALID_PARAMS");
+        }
+    }
+    let task = client.send(Way::Rpc, "tck-complete-task-1");
+    let snake = json!({"task_id": task["id"], "id": "s", "url": "https://example.com/"});
+    client
+        .call(Way::Rpc, "CreateTaskPushNotificationConfig", &snake)
+        .expect("made");
+    for number in 0..16 {
+        let one = json!({"taskId": task["id"], "id": format!("n{number}"), "url": "https://example.com/"});
+        let made = client.call(Way::Rpc, "CreateTaskPushNotificationConfig", &one);
+        assert_eq!(made.is_ok(), number < 15, "{number}");
+    }
+}
+
+#[test]
+fn what_fails_is_tried_again_and_nothing_overtakes_it() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    let client = server.client();
+    let hook = Hook::start(vec!["503 Later", "302 Elsewhere"]);
+    let params = json!({
+        "message": message("tck-artifact-text-1", "Hello"),
+        "configuration": {"pushNotificationConfig": config(&hook.url)},
+    });
+    let task = client
+        .call(Way::Rpc, "SendMessage", &params)
+        .expect("a task")["task"]
+        .clone();
+    assert_eq!(
+        state(&task),
+        "TASK_STATE_COMPLETED",
+        "nobody waits for hooks"
+    );
+    let first = hook.next();
+    assert_eq!(first.state(), Some("TASK_STATE_WORKING"));
+    // The same again; then a redirect, which is not followed and not tried again.
+    let again = hook.next();
+    assert_eq!(again.body, first.body);
+    let second = hook.next();
+    assert!(second.body.get("artifactUpdate").is_some());
+    assert_eq!(hook.next().state(), Some("TASK_STATE_COMPLETED"));
+}
+
+#[test]
+fn what_a_dead_server_did_not_deliver_the_next_one_does() {
+    for database in TestDatabase::each() {
+        let hook = Hook::start(Vec::new());
+        let mut options = product();
+        // This one may not call the hook, and the next one may.
+        options.allow_private_addresses = true;
+        let server = Server::start(&database, options);
+        let client = server.client();
+        let params = json!({
+            "message": message("m", "hold it"),
+            "configuration": {
+                "returnImmediately": true, "taskPushNotificationConfig": config(&hook.url),
+            },
+        });
+        let task = client
+            .call(Way::Rpc, "SendMessage", &params)
+            .expect("a task")["task"]
+            .clone();
+        assert_eq!(hook.next().state(), Some("TASK_STATE_WORKING"));
+        let id = task["id"].as_str().expect("an id").to_owned();
+        server.end();
+        let double = Arc::new(Double::default());
+        double.door.open();
+        let server = Server::lending(&database, product(), double);
+        server.client().wait_for(&id, "TASK_STATE_COMPLETED");
+        assert!(hook.next().body.get("artifactUpdate").is_some());
+        assert_eq!(hook.next().state(), Some("TASK_STATE_COMPLETED"));
+    }
+}
+
+#[test]
+fn hooks_of_0_3_are_told_in_0_3() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    let client = server.client().header("a2a-version", None);
+    let hook = Hook::start(Vec::new());
+    let sent = json!({
+        "kind": "message", "messageId": "tck-complete-task-1", "role": "user",
+        "parts": [{"kind": "text", "text": "Hi"}],
+    });
+    let params = json!({
+        "message": sent, "configuration": {"pushNotificationConfig": {
+            "url": hook.url, "authentication": {"schemes": ["Bearer"], "credentials": "c"},
+        }},
+    });
+    let task = client.rpc("message/send", &params)["result"].clone();
+    let posted = hook.next();
+    assert_eq!(posted.body["kind"], "task");
+    assert_eq!(posted.body["id"], task["id"]);
+    assert_eq!(posted.header("authorization"), Some("Bearer c"));
+}
+
+#[test]
+fn addresses_of_this_machine_are_not_called_unless_allowed() {
+    let database = TestDatabase::sqlite();
+    let mut options = local();
+    options.allow_private_addresses = false;
+    let server = Server::start(&database, options);
+    let client = server.client();
+    for url in [
+        "http://localhost:1/",
+        "https://localhost:1/",
+        "https://127.0.0.1/",
+        "https://[::1]/",
+        "https://169.254.169.254/latest",
+        "https://10.1.2.3/",
+        "http://example.com/",
+    ] {
+        let params = json!({
+            "message": message("tck-complete-task-1", "Hello"),
+            "configuration": {"taskPushNotificationConfig": {"url": url}},
+        });
+        let wrong = client
+            .call(Way::Rpc, "SendMessage", &params)
+            .expect_err(url);
+        wrong.assert(Way::Rpc, -32602, 400, "INVALID_PARAMS");
+    }
+    assert_eq!(database.count("SELECT COUNT(*) FROM tasks"), 0);
+}

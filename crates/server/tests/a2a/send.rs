@@ -1,0 +1,315 @@
+//! Messages and what comes of them.
+
+use crate::harness::{Server, WAYS, Way, local, message, product, state};
+use cleveragents_testkit::TestDatabase;
+use serde_json::{Value, json};
+
+/// No key is written in snake case, no value is `null`, times are of UTC.
+fn check_names(value: &Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                assert!(!name.contains('_'), "{name}");
+                if name == "timestamp" {
+                    assert!(value.as_str().expect("a time").ends_with('Z'));
+                }
+                check_names(value);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(check_names),
+        Value::Null => panic!("null"),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_conformance_actor_does_what_ids_ask_for() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    let client = server.client();
+    let part = |task: &Value| {
+        let artifact = &task["artifacts"][0];
+        assert!(!artifact["artifactId"].as_str().expect("an id").is_empty());
+        artifact["parts"][0].clone()
+    };
+    for way in WAYS {
+        let task = client.send(way, "tck-complete-task-1a2b3c4d-jsonrpc");
+        check_names(&task);
+        assert_eq!(state(&task), "TASK_STATE_COMPLETED");
+        assert_eq!(
+            task["status"]["message"]["parts"][0]["text"],
+            "Hello from TCK"
+        );
+        assert_eq!(task["status"]["message"]["role"], "ROLE_AGENT");
+        assert!(!task["contextId"].as_str().expect("a context").is_empty());
+        assert_eq!(
+            task["history"][0]["messageId"],
+            "tck-complete-task-1a2b3c4d-jsonrpc"
+        );
+        assert_eq!(
+            part(&client.send(way, "tck-artifact-text-1"))["text"],
+            "Generated text content"
+        );
+        assert_eq!(
+            part(&client.send(way, "tck-artifact-file-1")),
+            json!({"raw": "dGNr", "filename": "output.txt", "mediaType": "text/plain"})
+        );
+        let url = part(&client.send(way, "tck-artifact-file-url-1"));
+        assert_eq!(url["url"], "https://example.com/output.txt");
+        assert_eq!(
+            part(&client.send(way, "tck-artifact-data-1"))["data"],
+            json!({"key": "value", "count": 42})
+        );
+        let unknown = client.send(way, "tck-dm-test-001");
+        assert_eq!(
+            unknown["status"]["message"]["parts"][0]["text"],
+            "Unhandled messageId prefix: tck-dm-test-001"
+        );
+        let params = json!({"message": message("tck-message-response-1", "Hello")});
+        let answer = client.call(way, "SendMessage", &params).expect("a message");
+        assert!(answer.get("task").is_none());
+        assert_eq!(
+            answer["message"]["parts"][0]["text"],
+            "Direct message response"
+        );
+        assert!(answer["message"]["contextId"].is_string());
+        let streamed = client.stream(way, "SendStreamingMessage", &params).rest();
+        assert_eq!(streamed.len(), 1);
+        assert!(streamed[0].get("message").is_some());
+        let chunked = client.send(way, "tck-stream-artifact-chunked-1");
+        assert_eq!(part(&chunked)["text"], "chunk-1 chunk-2");
+        assert_eq!(
+            state(&client.send(way, "tck-auth-required-1")),
+            "TASK_STATE_AUTH_REQUIRED"
+        );
+        assert_eq!(
+            state(&client.send(way, "tck-reject-task-1")),
+            "TASK_STATE_REJECTED"
+        );
+    }
+}
+
+#[test]
+fn the_same_id_three_times_makes_three_tasks() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    let client = server.client();
+    let mut ids: Vec<String> = [Way::Rpc, Way::Rest, Way::Rpc]
+        .iter()
+        .map(|way| client.send(*way, "tck-complete-task-1")["id"].to_string())
+        .collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+}
+
+#[test]
+fn waiting_or_not_is_the_callers_choice() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    let client = server.client();
+    for way in WAYS {
+        let ask = |is_immediate: bool| {
+            let params = json!({
+                "message": message("tck-delayed-complete-1", "Hello"),
+                "configuration": {"returnImmediately": is_immediate},
+            });
+            client.call(way, "SendMessage", &params).expect("a task")["task"].clone()
+        };
+        let early = ask(true);
+        assert_eq!(state(&early), "TASK_STATE_SUBMITTED");
+        assert_eq!(state(&ask(false)), "TASK_STATE_COMPLETED");
+        client.wait_for(early["id"].as_str().expect("an id"), "TASK_STATE_COMPLETED");
+    }
+}
+
+#[test]
+fn a_task_that_asks_is_gone_on_with() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    let client = server.client();
+    for way in WAYS {
+        let task = client.send(way, "tck-input-required-1");
+        assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED");
+        let mut answer = message("tck-complete-task-2", "yes");
+        answer["task_id"] = task["id"].clone();
+        let done = client
+            .call(way, "SendMessage", &json!({"message": answer}))
+            .expect("a task")["task"]
+            .clone();
+        assert_eq!(done["id"], task["id"]);
+        assert_eq!(done["contextId"], task["contextId"]);
+        assert_eq!(state(&done), "TASK_STATE_COMPLETED");
+        let ids: Vec<_> = done["history"]
+            .as_array()
+            .expect("a history")
+            .iter()
+            .map(|one| one["role"].as_str().expect("a role"))
+            .collect();
+        assert_eq!(ids, ["ROLE_USER", "ROLE_AGENT", "ROLE_USER"]);
+        // How much of it is wanted.
+        for (length, wanted) in [(0, 0), (1, 1), (2, 2), (9, 3)] {
+            let params = json!({"id": task["id"], "historyLength": length});
+            let found = client.call(way, "GetTask", &params).expect("a task");
+            let count = found
+                .get("history")
+                .map_or(0, |all| all.as_array().expect("a list").len());
+            assert_eq!(count, wanted);
+            if length == 1 {
+                assert_eq!(found["history"][0]["messageId"], "tck-complete-task-2");
+            }
+            assert_eq!(found.get("history").is_none(), length == 0);
+        }
+        let snake = json!({"id": task["id"], "history_length": 1});
+        let found = client.call(Way::Rpc, "GetTask", &snake).expect("a task");
+        assert_eq!(found["history"].as_array().expect("a list").len(), 1);
+        let params = json!({
+            "message": message("tck-complete-task-3", "x"), "configuration": {"historyLength": 0},
+        });
+        let short = client.call(way, "SendMessage", &params).expect("a task");
+        assert!(short["task"].get("history").is_none());
+    }
+}
+
+#[test]
+fn a_context_is_a_conversation() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, product());
+    let client = server.client();
+    let mut sessions = Vec::new();
+    for (way, text) in [(Way::Rpc, "one"), (Way::Rest, "two")] {
+        let mut first = message("m", text);
+        first["contextId"] = "my context".into();
+        let task = client
+            .call(way, "SendMessage", &json!({"message": first}))
+            .expect("a task")["task"]
+            .clone();
+        assert_eq!(task["contextId"], "my context");
+        assert_eq!(task["artifacts"][0]["parts"][0]["text"], text);
+        sessions.push(
+            server
+                .double
+                .asked
+                .lock()
+                .expect("asked")
+                .last()
+                .expect("one")
+                .0
+                .clone(),
+        );
+    }
+    assert_eq!(sessions[0], sessions[1], "both are turns of one session");
+    let task = client.say(Way::Rpc, "three");
+    let context = task["contextId"].as_str().expect("a context").to_owned();
+    let session = server
+        .double
+        .asked
+        .lock()
+        .expect("asked")
+        .last()
+        .expect("one")
+        .0
+        .clone();
+    assert_ne!(session, sessions[0]);
+    assert_eq!(context, session, "a context that we name is the session");
+    let many = database.count("SELECT COUNT(*) FROM sessions");
+    assert_eq!(many, 2);
+}
+
+#[test]
+fn turns_of_one_context_come_one_after_the_other() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, product());
+    let client = server.client();
+    let mut held = message("m", "hold first");
+    held["contextId"] = "c".into();
+    let immediate = json!({"returnImmediately": true});
+    let params = json!({"message": held, "configuration": immediate});
+    let first = client
+        .call(Way::Rpc, "SendMessage", &params)
+        .expect("a task");
+    let first = first["task"]["id"].as_str().expect("an id").to_owned();
+    client.wait_for(&first, "TASK_STATE_WORKING");
+    let mut second = message("m", "second");
+    second["contextId"] = "c".into();
+    let params = json!({"message": second, "configuration": immediate});
+    let second = client
+        .call(Way::Rpc, "SendMessage", &params)
+        .expect("a task");
+    let second = second["task"]["id"].as_str().expect("an id").to_owned();
+    // Another conversation does not wait.
+    assert_eq!(
+        state(&client.say(Way::Rpc, "third")),
+        "TASK_STATE_COMPLETED"
+    );
+    let waiting = client
+        .call(Way::Rpc, "GetTask", &json!({"id": second}))
+        .expect("a task");
+    assert_eq!(state(&waiting), "TASK_STATE_SUBMITTED");
+    server.double.door.open();
+    client.wait_for(&first, "TASK_STATE_COMPLETED");
+    client.wait_for(&second, "TASK_STATE_COMPLETED");
+}
+
+#[test]
+fn what_the_program_says_becomes_the_state() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, product());
+    let client = server.client();
+    let text = |task: &Value| task["status"]["message"]["parts"][0]["text"].clone();
+    let failed = client.say(Way::Rpc, "fail it is overloaded");
+    assert_eq!(state(&failed), "TASK_STATE_FAILED");
+    assert_eq!(text(&failed), "it is overloaded");
+    for word in ["inside", "panic"] {
+        let failed = client.say(Way::Rest, word);
+        assert_eq!(state(&failed), "TASK_STATE_FAILED");
+        let told = text(&failed).to_string();
+        assert!(
+            !told.contains("secret") && !told.contains("as asked"),
+            "{told}"
+        );
+    }
+    let asks = client.say(Way::Rpc, "ask which one?");
+    assert_eq!(state(&asks), "TASK_STATE_INPUT_REQUIRED");
+    assert_eq!(text(&asks), "which one?");
+    let mut answer = message("m", "the second");
+    answer["taskId"] = asks["id"].clone();
+    let done = client
+        .call(Way::Rpc, "SendMessage", &json!({"message": answer}))
+        .expect("a task")["task"]
+        .clone();
+    assert_eq!(done["artifacts"][0]["parts"][0]["text"], "the second");
+    let prompts = server.double.prompts();
+    assert_eq!(prompts.last(), Some(&Some("the second".to_owned())));
+}
+
+#[test]
+fn the_actor_can_be_named_and_echo_needs_no_model() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, product());
+    let client = server.client();
+    let ask = |actor: &str| {
+        let mut asked = message("m", "hello");
+        asked["metadata"] = json!({"cleveragents": {"actor": actor}});
+        client
+            .call(Way::Rpc, "SendMessage", &json!({"message": asked}))
+            .expect("a task")["task"]
+            .clone()
+    };
+    assert_eq!(
+        ask("builtin/echo")["artifacts"][0]["parts"][0]["text"],
+        "hello"
+    );
+    assert!(server.double.asked.lock().expect("asked").is_empty());
+    ask("acme/reviewer");
+    let actor = server
+        .double
+        .asked
+        .lock()
+        .expect("asked")
+        .last()
+        .expect("one")
+        .2
+        .clone();
+    assert_eq!(actor, "acme/reviewer");
+}

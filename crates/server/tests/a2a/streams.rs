@@ -1,0 +1,164 @@
+//! Streams: order, ends, and those who come later or leave early.
+
+use crate::harness::{Server, WAYS, local, message, product};
+use cleveragents_testkit::TestDatabase;
+use serde_json::{Value, json};
+
+fn kind(update: &Value) -> &str {
+    let names: Vec<_> = update.as_object().expect("an object").keys().collect();
+    assert_eq!(names.len(), 1, "{update}");
+    names[0].as_str()
+}
+
+fn states(updates: &[Value]) -> Vec<&str> {
+    updates
+        .iter()
+        .filter_map(|update| {
+            update
+                .pointer("/statusUpdate/status/state")
+                .or_else(|| update.pointer("/task/status/state"))?
+                .as_str()
+        })
+        .collect()
+}
+
+#[test]
+fn a_stream_begins_with_the_task_and_ends_with_its_end() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    let client = server.client();
+    for way in WAYS {
+        let params = json!({"message": message("tck-stream-ordering-001-1", "Hello")});
+        let told = client.stream(way, "SendStreamingMessage", &params).rest();
+        let kinds: Vec<_> = told.iter().map(kind).collect();
+        assert_eq!(
+            kinds,
+            ["task", "statusUpdate", "artifactUpdate", "statusUpdate"]
+        );
+        assert_eq!(
+            states(&told),
+            [
+                "TASK_STATE_SUBMITTED",
+                "TASK_STATE_WORKING",
+                "TASK_STATE_COMPLETED"
+            ]
+        );
+        let update = &told[2]["artifactUpdate"];
+        assert_eq!(update["artifact"]["parts"][0]["text"], "Ordered output");
+        assert_eq!(update["lastChunk"], true);
+        assert!(update["taskId"].is_string() && update["contextId"].is_string());
+        let params = json!({"message": message("tck-stream-artifact-chunked-1", "Hello")});
+        let told = client.stream(way, "SendStreamingMessage", &params).rest();
+        assert!(told[2]["artifactUpdate"].get("append").is_none());
+        assert_eq!(told[3]["artifactUpdate"]["append"], true);
+        assert_eq!(told[3]["artifactUpdate"]["lastChunk"], true);
+        // A task that asks ends the stream of its message.
+        let params = json!({"message": message("tck-input-required-1", "Hello")});
+        let told = client.stream(way, "SendStreamingMessage", &params).rest();
+        assert_eq!(states(&told).last(), Some(&"TASK_STATE_INPUT_REQUIRED"));
+        let mut answer = message("tck-complete-task-1", "x");
+        answer["taskId"] = told[0]["task"]["id"].clone();
+        let told = client
+            .stream(way, "SendStreamingMessage", &json!({"message": answer}))
+            .rest();
+        assert_eq!(
+            states(&told),
+            ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
+        );
+    }
+}
+
+#[test]
+fn all_who_subscribed_are_told_the_same_whoever_leaves() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    let client = server.client();
+    for way in WAYS {
+        let task = client.send(way, "tck-input-required-1");
+        let id = json!({"id": task["id"]});
+        let mut one = client.stream(way, "SubscribeToTask", &id);
+        let mut other = client.stream(way, "SubscribeToTask", &id);
+        let mut leaver = client.stream(way, "SubscribeToTask", &id);
+        let first = [one.next().expect("a task"), other.next().expect("a task")];
+        assert_eq!(
+            first[0]["task"]["status"]["state"],
+            "TASK_STATE_INPUT_REQUIRED"
+        );
+        assert_eq!(first[0], first[1]);
+        leaver.next().expect("a task");
+        drop(leaver);
+        let mut answer = message("tck-input-required-2", "not yet");
+        answer["taskId"] = task["id"].clone();
+        client
+            .call(way, "SendMessage", &json!({"message": answer}))
+            .expect("taken");
+        answer["messageId"] = "tck-complete-task-3".into();
+        client
+            .call(way, "SendMessage", &json!({"message": answer}))
+            .expect("taken");
+        let (one, other) = (one.rest(), other.rest());
+        assert_eq!(one, other);
+        assert_eq!(
+            states(&one),
+            [
+                "TASK_STATE_WORKING",
+                "TASK_STATE_INPUT_REQUIRED",
+                "TASK_STATE_WORKING",
+                "TASK_STATE_COMPLETED",
+            ]
+        );
+    }
+}
+
+#[test]
+fn a_task_can_be_subscribed_to_with_get() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local());
+    let client = server.client();
+    let task = client.send(crate::harness::Way::Rest, "tck-input-required-1");
+    let id = task["id"].as_str().expect("an id");
+    client
+        .call(crate::harness::Way::Rest, "CancelTask", &json!({"id": id}))
+        .expect("over");
+    let answer = client.http("GET", &format!("/a2a/v1/tasks/{id}:subscribe"), None);
+    assert_eq!(answer.status, 400);
+    assert_eq!(
+        answer.kind(),
+        "application/json",
+        "no stream with an error in it"
+    );
+}
+
+#[test]
+fn an_answer_comes_in_pieces_that_make_the_whole() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, product());
+    let client = server.client();
+    for way in WAYS {
+        let params = json!({"message": message("m", "stream one two three")});
+        let told = client.stream(way, "SendStreamingMessage", &params).rest();
+        let mut text = String::new();
+        let pieces: Vec<_> = told
+            .iter()
+            .filter_map(|one| one.get("artifactUpdate"))
+            .collect();
+        assert!(pieces.len() > 1, "{told:?}");
+        for (index, piece) in pieces.iter().enumerate() {
+            if piece.get("append").is_none() {
+                text.clear();
+            }
+            text.push_str(
+                piece["artifact"]["parts"][0]["text"]
+                    .as_str()
+                    .expect("a text"),
+            );
+            let is_last = piece.get("lastChunk").is_some();
+            assert_eq!(is_last, index + 1 == pieces.len());
+        }
+        let id = told[0]["task"]["id"].as_str().expect("an id");
+        let task = client.wait_for(id, "TASK_STATE_COMPLETED");
+        assert_eq!(task["artifacts"][0]["parts"], json!([{"text": text}]));
+        assert_eq!(text.len(), 6_000);
+        assert!(!text.contains("false start"));
+    }
+}
