@@ -65,7 +65,8 @@ pub async fn serve(
     a2a::begin(&app).await?;
     let router = routes::router(&app);
     listening(address);
-    listen::serve(app, listener, tls, router, stop).await;
+    listen::serve(Arc::clone(&app), listener, tls, router, stop).await;
+    a2a::end(&app).await;
     Ok(())
 }
 

@@ -38,12 +38,18 @@ pub(crate) async fn begin(app: &Arc<App>) -> Result<(), Failure> {
             .map_err(|error| Failure::of(&error))
     })
     .await?;
-    // A server is begun once.
-    let _first = app.tasks.lease.set(lease);
+    app.tasks.hold(lease);
     take_over(app).await?;
     tokio::spawn(push::deliver(Arc::clone(app)));
     tokio::spawn(watch(Arc::clone(app)));
     Ok(())
+}
+
+/// Says that this server is there no more: others take over what it left at once.
+pub(crate) async fn end(app: &Arc<App>) {
+    if let Some(lease) = app.tasks.take_lease() {
+        crate::blocking(move || drop(lease)).await;
+    }
 }
 
 /// Takes over what dead servers worked on.

@@ -20,14 +20,25 @@ const UNNAMED: &str = "no server";
 /// The tasks of this server.
 #[derive(Default)]
 pub(crate) struct Tasks {
-    /// The lease that says that this server lives, and by which it is named in the tasks that it works on.
-    pub(super) lease: OnceLock<HeldLease>,
+    /// What this server is called in the tasks that it works on: what its lease is for.
+    name: OnceLock<String>,
+    /// The lease that says that this server lives.
+    lease: Mutex<Option<HeldLease>>,
     running: Mutex<HashMap<TaskId, Cancel>>,
     watched: Mutex<HashMap<TaskId, watch::Sender<u64>>>,
     /// One turn at a time in a conversation.
     turns: Mutex<HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>>,
     /// Wakes who delivers updates.
     pub(super) undelivered: Notify,
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        if let Some(lease) = self.take_lease() {
+            // To give it back waits for the database, and this may be a thread that must not wait.
+            std::thread::spawn(move || drop(lease));
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -65,9 +76,19 @@ impl Watching {
 impl Tasks {
     /// What this server is called in the tasks that it works on.
     pub(crate) fn runner(&self) -> &str {
-        self.lease
-            .get()
-            .map_or(UNNAMED, |lease| lease.subject().id.as_str())
+        self.name.get().map_or(UNNAMED, String::as_str)
+    }
+
+    /// From now on this server is alive as long as it holds a lease.
+    pub(super) fn hold(&self, lease: HeldLease) {
+        // A server is begun once.
+        let _first = self.name.set(lease.subject().id.clone());
+        *lock(&self.lease) = Some(lease);
+    }
+
+    /// Takes the lease, for whoever gives it back.
+    pub(super) fn take_lease(&self) -> Option<HeldLease> {
+        lock(&self.lease).take()
     }
 
     /// Notes that a task runs here, stopped by `cancel`.

@@ -241,7 +241,7 @@ pub(crate) fn local() -> Options {
         insecure_local: true,
         allow_private_addresses: true,
         conformance: true,
-        drain: Duration::from_millis(300),
+        drain: Duration::from_secs(10),
         ..Options::default()
     }
 }
@@ -250,6 +250,8 @@ pub(crate) fn local() -> Options {
 pub(crate) fn product() -> Options {
     Options {
         conformance: false,
+        // Work that is held is cut off soon.
+        drain: Duration::from_millis(300),
         ..local()
     }
 }
