@@ -2,6 +2,7 @@
 //! push notifications, and the operations as methods.
 
 mod card;
+mod clients;
 mod errors;
 mod harness;
 mod life;
