@@ -101,6 +101,15 @@ impl App {
         Ok(namespace)
     }
 
+    /// Forgets where a session that is removed belonged.
+    pub(crate) fn forget_session(&self, id: SessionId) {
+        let mut known = self
+            .namespaces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.remove(&id);
+    }
+
     /// Runs something that takes long, when it is the caller's turn. Refused when too much waits, or when the
     /// server is about to end. What is running when it ends is told so by its `Cancel`.
     pub(crate) async fn run<T, F>(self: &Arc<Self>, caller: &Caller, work: F) -> Result<T, Problem>
@@ -109,6 +118,15 @@ impl App {
         F: FnOnce(&Cancel) -> Result<T, Problem> + Send + 'static,
     {
         let place = self.place(caller).await?;
+        self.run_in(place, work).await
+    }
+
+    /// Runs something that takes long in a place that was given to its caller.
+    pub(crate) async fn run_in<T, F>(self: &Arc<Self>, place: Place, work: F) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Cancel) -> Result<T, Problem> + Send + 'static,
+    {
         let cancel = Cancel::new();
         let begun = self.ending.begin(&cancel);
         crate::blocking(move || {

@@ -16,9 +16,10 @@ use cleveragents_store::{audit, plans};
 use http::request::Parts;
 use serde_json::json;
 
+use crate::api::keys;
 use crate::app::App;
 use crate::problem::Problem;
-use crate::routes::{Place, Route};
+use crate::routes::{Handler, Place, Route, Verb};
 
 /// That a caller may do what the route does. Made by the gate alone.
 pub(crate) struct Permit {
@@ -121,11 +122,16 @@ async fn admit(
     };
     let request = Request::from_parts(parts, body);
     match (route.handler, permit) {
-        (crate::routes::Handler::Open(handler), _) => handler(Arc::clone(app), request).await,
-        (crate::routes::Handler::Permitted(handler), Some(permit)) => {
+        (Handler::Open(handler), _) => handler(Arc::clone(app), request).await,
+        (Handler::Permitted(handler), Some(permit))
+            if route.verb == Verb::Post && keys::has_key(request.headers()) =>
+        {
+            keys::once(app, permit, request, handler).await
+        }
+        (Handler::Permitted(handler) | Handler::WithKeys(handler), Some(permit)) => {
             handler(Arc::clone(app), permit, request).await
         }
-        (crate::routes::Handler::Permitted(_), None) => {
+        (Handler::Permitted(_) | Handler::WithKeys(_), None) => {
             Err(Problem::new(Code::Internal, "the route has no place"))
         }
     }

@@ -16,6 +16,7 @@ pub mod plan_steps;
 pub mod plans;
 pub mod projects;
 pub mod pushes;
+pub mod request_keys;
 pub mod resource_types;
 pub mod resources;
 pub mod runs;
