@@ -95,10 +95,8 @@ fn work(engine: &Engine, mut jobs: mpsc::Receiver<Job>) {
 
 /// Stores what is asked for in one unit; if that fails, each alone, so that one failure is one caller's only.
 fn store(engine: &Engine, taken: &mut Vec<Job>) {
-    let (wanted, answers): (Vec<_>, Vec<_>) = taken
-        .drain(..)
-        .map(|job| (job.wanted, job.answer))
-        .unzip();
+    let (wanted, answers): (Vec<_>, Vec<_>) =
+        taken.drain(..).map(|job| (job.wanted, job.answer)).unzip();
     let wanted = Arc::new(wanted);
     let all = Arc::clone(&wanted);
     let stored = engine.write(move |unit| {

@@ -67,10 +67,7 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
 }
 
 /// The parameters that a body holds; no body holds none.
-pub(crate) async fn parameters(
-    app: &App,
-    request: Request,
-) -> Result<Map<String, Value>, Problem> {
+pub(crate) async fn parameters(app: &App, request: Request) -> Result<Map<String, Value>, Problem> {
     let (parts, body) = request.into_parts();
     let bytes = request::whole(app, &parts.headers, body).await?;
     if bytes.trim_ascii().is_empty() {

@@ -66,11 +66,7 @@ impl<T: FromStr> Paging<T> {
     }
 
     /// The page of what was found.
-    pub(crate) fn page<F, D>(
-        &self,
-        mut found: Vec<F>,
-        name: impl FnOnce(&F) -> T,
-    ) -> Page<D>
+    pub(crate) fn page<F, D>(&self, mut found: Vec<F>, name: impl FnOnce(&F) -> T) -> Page<D>
     where
         T: ToString,
         D: for<'f> From<&'f F>,

@@ -206,7 +206,9 @@ async fn execute(app: Arc<App>, permit: Permit, _request: Request) -> Result<Res
             None => placed.await?,
         };
         let program = Arc::clone(&app.program);
-        let driven = app.run_in(place, move |cancel| Ok(program.drive(&caller, plan, cancel)?));
+        let driven = app.run_in(place, move |cancel| {
+            Ok(program.drive(&caller, plan, cancel)?)
+        });
         // How it ended is in the plan itself.
         driven.await.map(drop)
     });

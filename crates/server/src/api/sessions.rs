@@ -317,8 +317,7 @@ async fn find(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
     };
     let limit = sought.limit.unwrap_or(FOUND).clamp(1, FOUND);
     let sessions = app.sessions_of(permit.caller());
-    let hits =
-        crate::blocking(move || sessions.search(&sought.q, &scope, limit, None)).await?;
+    let hits = crate::blocking(move || sessions.search(&sought.q, &scope, limit, None)).await?;
     Ok(axum::Json(Page {
         items: hits.iter().map(HitDocument::from).collect(),
         next_cursor: None,

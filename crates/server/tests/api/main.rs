@@ -4,3 +4,9 @@
 
 mod events;
 mod harness;
+mod keys;
+mod openapi;
+mod operations;
+mod plans;
+mod sessions;
+mod turns;
