@@ -9,7 +9,7 @@ use cleveragents_domain::{Code, SessionId};
 use cleveragents_engine::SessionService;
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::api::Appender;
 use crate::belongs::Belongs;
@@ -38,6 +38,8 @@ pub(crate) struct App {
     pub(crate) appender: Appender,
     pub(crate) metrics: Metrics,
     pub(crate) ending: Ending,
+    /// As many as there may be connections more.
+    pub(crate) connections: Arc<Semaphore>,
     namespaces: Mutex<HashMap<SessionId, Arc<str>>>,
 }
 
@@ -56,6 +58,7 @@ impl App {
             appender: Appender::begin(Arc::clone(&engine)),
             metrics: Metrics::default(),
             ending: Ending::default(),
+            connections: Arc::new(Semaphore::new(options.max_connections)),
             namespaces: Mutex::default(),
             engine,
             program,

@@ -81,6 +81,10 @@ async fn metrics(app: Arc<App>, _permit: Permit, _request: Request) -> Result<Re
         listeners: app.feed.listeners(),
         running: app.ending.count(),
         waiting: app.places.waiting(),
+        connections: app
+            .options
+            .max_connections
+            .saturating_sub(app.connections.available_permits()),
     };
     let text = app
         .metrics

@@ -30,6 +30,7 @@ pub(crate) struct Metrics {
     listeners: Gauge,
     running: Gauge,
     waiting: Gauge,
+    connections: Gauge,
 }
 
 /// How much goes on at a moment.
@@ -40,6 +41,8 @@ pub(crate) struct Now {
     pub(crate) running: usize,
     /// What waits to be run.
     pub(crate) waiting: usize,
+    /// Who is connected.
+    pub(crate) connections: usize,
 }
 
 impl Default for Metrics {
@@ -67,6 +70,7 @@ impl Default for Metrics {
             listeners: gauge("event_listeners", "Who listens to events"),
             running: gauge("running", "Turns, plans and operations that run"),
             waiting: gauge("waiting", "Turns, plans and operations that wait to be run"),
+            connections: gauge("connections", "Connections that are open"),
             registry,
             requests,
             durations,
@@ -101,6 +105,7 @@ impl Metrics {
             (&self.listeners, now.listeners),
             (&self.running, now.running),
             (&self.waiting, now.waiting),
+            (&self.connections, now.connections),
         ] {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }

@@ -3,8 +3,10 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod events;
+mod fuzz;
 mod harness;
 mod keys;
+mod limits;
 mod openapi;
 mod operations;
 mod plans;

@@ -214,7 +214,7 @@ impl Stream {
         }
     }
 
-    fn rest(&mut self, headers: &[(String, String)], method: &str) -> String {
+    pub(crate) fn rest(&mut self, headers: &[(String, String)], method: &str) -> String {
         String::from_utf8_lossy(&self.body(headers, method)).into_owned()
     }
 
