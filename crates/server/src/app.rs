@@ -16,6 +16,7 @@ use crate::belongs::Belongs;
 use crate::callers::Callers;
 use crate::fair::{FairQueue, Place};
 use crate::feed::Feed;
+use crate::figures::Counted;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::problem::Problem;
@@ -37,6 +38,7 @@ pub(crate) struct App {
     pub(crate) belongs: Belongs,
     pub(crate) appender: Appender,
     pub(crate) metrics: Metrics,
+    pub(crate) figures: Counted,
     pub(crate) ending: Ending,
     /// As many as there may be connections more.
     pub(crate) connections: Arc<Semaphore>,
@@ -57,6 +59,7 @@ impl App {
             belongs: Belongs::new(Arc::clone(&engine)),
             appender: Appender::begin(Arc::clone(&engine)),
             metrics: Metrics::default(),
+            figures: Counted::default(),
             ending: Ending::default(),
             connections: Arc::new(Semaphore::new(options.max_connections)),
             namespaces: Mutex::default(),

@@ -21,6 +21,9 @@ use crate::app::App;
 use crate::problem::Problem;
 use crate::routes::{Handler, Place, Route, Verb};
 
+/// How much of a namespace that nobody has is written down.
+const LONGEST_NAMESPACE: usize = 128;
+
 /// That a caller may do what the route does. Made by the gate alone.
 pub(crate) struct Permit {
     caller: Arc<Caller>,
@@ -258,10 +261,22 @@ async fn deny(
     namespace: &str,
 ) -> Problem {
     let role = permission.least_role();
+    // What the caller wrote, as far as it can be kept.
+    let namespace: String = namespace
+        .chars()
+        .take(LONGEST_NAMESPACE)
+        .map(|letter| {
+            if letter.is_control() {
+                '\u{fffd}'
+            } else {
+                letter
+            }
+        })
+        .collect();
     let entry = NewAuditEntry {
         kind: "access_denied",
         identity: caller.identity().to_owned(),
-        namespace: Some(namespace.to_owned()),
+        namespace: Some(namespace.clone()),
         subject: Some(route.to_owned()),
         details: json!({"needs": role.as_str()}),
     };

@@ -10,6 +10,7 @@ mod belongs;
 mod callers;
 mod fair;
 mod feed;
+mod figures;
 mod gate;
 mod health;
 mod listen;

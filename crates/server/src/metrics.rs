@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use cleveragents_store::figures::Figures;
 use http::{Method, StatusCode};
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -99,8 +101,8 @@ impl Metrics {
             .observe(took.as_secs_f64());
     }
 
-    /// Writes it all out.
-    pub(crate) fn text(&self, now: &Now) -> Result<String, std::fmt::Error> {
+    /// Writes it all out, and the figures of what was done.
+    pub(crate) fn text(&self, now: &Now, figures: &Figures) -> Result<String, std::fmt::Error> {
         for (gauge, count) in [
             (&self.listeners, now.listeners),
             (&self.running, now.running),
@@ -110,7 +112,9 @@ impl Metrics {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        encode_registry(&mut text, &self.registry)?;
+        crate::figures::write(&mut text, figures)?;
+        encode_eof(&mut text)?;
         Ok(text)
     }
 }

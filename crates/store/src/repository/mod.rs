@@ -8,6 +8,7 @@ pub mod contexts;
 pub mod decisions;
 pub mod definitions;
 pub mod events;
+pub mod figures;
 pub mod invariants;
 pub mod invocations;
 pub mod leases;
