@@ -147,10 +147,12 @@ fn asked(paths: Vec<(String, String)>, known: Vec<String>) -> impl Strategy<Valu
     let what = (prop::sample::select(paths), part, query());
     (what, method, headers(), body).prop_map(
         |(((usual, path), part, query), method, headers, body)| {
-            let path = path
-                .replace("{session}", &part)
-                .replace("{plan}", &part)
-                .replace("{name}", "plan/use");
+            let path = path.replace("{name}", "plan/use");
+            let parts = path.split('/').map(|known| match known.strip_prefix('{') {
+                Some(_) => part.as_str(),
+                None => known,
+            });
+            let path = parts.collect::<Vec<_>>().join("/");
             Asked {
                 method: method.map_or(usual, str::to_owned),
                 path: format!("{path}{query}"),

@@ -10,6 +10,7 @@ mod limits;
 mod metrics;
 mod openapi;
 mod operations;
+mod permissions;
 mod plans;
 mod sessions;
 mod turns;

@@ -121,6 +121,11 @@ impl Server {
         Client::new(self.address, Some(secret))
     }
 
+    /// Somebody without a token who is not taken for the person at the machine: a page in a browser.
+    pub(crate) fn stranger(&self) -> Client {
+        self.local().with("origin", "https://elsewhere.example")
+    }
+
     /// Takes a token back.
     pub(crate) fn revoke(&self, client: &Client) {
         let secret = client.token().expect("a token").to_owned();
