@@ -9,7 +9,7 @@ use cleveragents_domain::{Code, SessionId};
 use cleveragents_engine::SessionService;
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::a2a::Tasks;
 use crate::api::Appender;
@@ -17,6 +17,7 @@ use crate::belongs::Belongs;
 use crate::callers::Callers;
 use crate::fair::{FairQueue, Place};
 use crate::feed::Feed;
+use crate::figures::Counted;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::problem::Problem;
@@ -38,8 +39,11 @@ pub(crate) struct App {
     pub(crate) belongs: Belongs,
     pub(crate) appender: Appender,
     pub(crate) metrics: Metrics,
+    pub(crate) figures: Counted,
     pub(crate) ending: Ending,
     pub(crate) tasks: Tasks,
+    /// As many as there may be connections more.
+    pub(crate) connections: Arc<Semaphore>,
     namespaces: Mutex<HashMap<SessionId, Arc<str>>>,
 }
 
@@ -57,8 +61,10 @@ impl App {
             belongs: Belongs::new(Arc::clone(&engine)),
             appender: Appender::begin(Arc::clone(&engine)),
             metrics: Metrics::default(),
+            figures: Counted::default(),
             ending: Ending::default(),
             tasks: Tasks::default(),
+            connections: Arc::new(Semaphore::new(options.max_connections)),
             namespaces: Mutex::default(),
             engine,
             program,
@@ -104,6 +110,15 @@ impl App {
         Ok(namespace)
     }
 
+    /// Forgets where a session that is removed belonged.
+    pub(crate) fn forget_session(&self, id: SessionId) {
+        let mut known = self
+            .namespaces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.remove(&id);
+    }
+
     /// Runs something that takes long, when it is the caller's turn. Refused when too much waits, or when the
     /// server is about to end. What is running when it ends is told so by its `Cancel`.
     pub(crate) async fn run<T, F>(self: &Arc<Self>, caller: &Caller, work: F) -> Result<T, Problem>
@@ -112,6 +127,15 @@ impl App {
         F: FnOnce(&Cancel) -> Result<T, Problem> + Send + 'static,
     {
         let place = self.place(caller).await?;
+        self.run_in(place, work).await
+    }
+
+    /// Runs something that takes long in a place that was given to its caller.
+    pub(crate) async fn run_in<T, F>(self: &Arc<Self>, place: Place, work: F) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Cancel) -> Result<T, Problem> + Send + 'static,
+    {
         let cancel = Cancel::new();
         let begun = self.ending.begin(&cancel);
         crate::blocking(move || {

@@ -16,9 +16,13 @@ use cleveragents_store::{audit, plans};
 use http::request::Parts;
 use serde_json::json;
 
+use crate::api::keys;
 use crate::app::App;
 use crate::problem::Problem;
-use crate::routes::{Place, Route};
+use crate::routes::{Handler, Place, Route, Verb};
+
+/// How much of a namespace that nobody has is written down.
+const LONGEST_NAMESPACE: usize = 128;
 
 /// That a caller may do what the route does. Made by the gate alone.
 pub(crate) struct Permit {
@@ -121,11 +125,16 @@ async fn admit(
     };
     let request = Request::from_parts(parts, body);
     match (route.handler, permit) {
-        (crate::routes::Handler::Open(handler), _) => handler(Arc::clone(app), request).await,
-        (crate::routes::Handler::Permitted(handler), Some(permit)) => {
+        (Handler::Open(handler), _) => handler(Arc::clone(app), request).await,
+        (Handler::Permitted(handler), Some(permit))
+            if route.verb == Verb::Post && keys::has_key(request.headers()) =>
+        {
+            keys::once(app, permit, request, handler).await
+        }
+        (Handler::Permitted(handler) | Handler::WithKeys(handler), Some(permit)) => {
             handler(Arc::clone(app), permit, request).await
         }
-        (crate::routes::Handler::Permitted(_), None) => {
+        (Handler::Permitted(_) | Handler::WithKeys(_), None) => {
             Err(Problem::new(Code::Internal, "the route has no place"))
         }
     }
@@ -252,10 +261,22 @@ async fn deny(
     namespace: &str,
 ) -> Problem {
     let role = permission.least_role();
+    // What the caller wrote, as far as it can be kept.
+    let namespace: String = namespace
+        .chars()
+        .take(LONGEST_NAMESPACE)
+        .map(|letter| {
+            if letter.is_control() {
+                '\u{fffd}'
+            } else {
+                letter
+            }
+        })
+        .collect();
     let entry = NewAuditEntry {
         kind: "access_denied",
         identity: caller.identity().to_owned(),
-        namespace: Some(namespace.to_owned()),
+        namespace: Some(namespace.clone()),
         subject: Some(route.to_owned()),
         details: json!({"needs": role.as_str()}),
     };

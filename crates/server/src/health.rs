@@ -75,16 +75,20 @@ async fn ready(app: Arc<App>, _request: Request) -> Result<Response, Problem> {
     Ok(axum::Json(json!({"status": "ready"})).into_response())
 }
 
-#[expect(clippy::unused_async, reason = "handlers are asynchronous")]
 async fn metrics(app: Arc<App>, _permit: Permit, _request: Request) -> Result<Response, Problem> {
     let now = Now {
         listeners: app.feed.listeners(),
         running: app.ending.count(),
         waiting: app.places.waiting(),
+        connections: app
+            .options
+            .max_connections
+            .saturating_sub(app.connections.available_permits()),
     };
+    let figures = app.figures.now(&app.engine).await?;
     let text = app
         .metrics
-        .text(&now)
+        .text(&now, &figures)
         .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())

@@ -11,6 +11,7 @@ mod belongs;
 mod callers;
 mod fair;
 mod feed;
+mod figures;
 mod gate;
 mod health;
 mod listen;

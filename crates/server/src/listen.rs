@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -17,9 +18,9 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 
@@ -32,8 +33,11 @@ const MAX_HEADERS: usize = 100;
 
 /// What who comes when all connections are taken is told.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
-    content-type: application/problem+json\r\ncontent-length: 45\r\n\r\n{\"status\":503,\"detail\":\"too many \
+    content-type: application/problem+json\r\ncontent-length: 46\r\n\r\n{\"status\":503,\"detail\":\"too many \
     connections\"}";
+
+/// How long is waited for who is refused to hang up.
+const REFUSING: Duration = Duration::from_secs(1);
 
 /// Serves until `stop` resolves, and then until what was begun is done.
 pub(crate) async fn serve(
@@ -44,7 +48,6 @@ pub(crate) async fn serve(
     stop: impl Future<Output = ()>,
 ) {
     let graceful = GracefulShutdown::new();
-    let connections = Arc::new(Semaphore::new(app.options.max_connections));
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -53,10 +56,10 @@ pub(crate) async fn serve(
         };
         let Ok((stream, peer)) = accepted else {
             // Out of descriptors, or the caller went away: the next one may come.
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&app.connections).try_acquire_owned() else {
             tokio::spawn(refuse(stream));
             continue;
         };
@@ -89,8 +92,16 @@ pub(crate) async fn serve(
 }
 
 async fn refuse(mut stream: TcpStream) {
-    // The caller may be gone.
-    let _told = stream.write_all(FULL).await;
+    let told = async {
+        stream.write_all(FULL).await?;
+        stream.shutdown().await?;
+        // A connection that is closed before its request is read takes the answer with it.
+        let mut unread = [0; 1_024];
+        while stream.read(&mut unread).await? > 0 {}
+        Ok::<_, std::io::Error>(())
+    };
+    // The caller may be gone, or never end.
+    let _ended = tokio::time::timeout(REFUSING, told).await;
 }
 
 struct Connection {

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use cleveragents_store::figures::Figures;
 use http::{Method, StatusCode};
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -30,6 +32,7 @@ pub(crate) struct Metrics {
     listeners: Gauge,
     running: Gauge,
     waiting: Gauge,
+    connections: Gauge,
 }
 
 /// How much goes on at a moment.
@@ -40,6 +43,8 @@ pub(crate) struct Now {
     pub(crate) running: usize,
     /// What waits to be run.
     pub(crate) waiting: usize,
+    /// Who is connected.
+    pub(crate) connections: usize,
 }
 
 impl Default for Metrics {
@@ -67,6 +72,7 @@ impl Default for Metrics {
             listeners: gauge("event_listeners", "Who listens to events"),
             running: gauge("running", "Turns, plans and operations that run"),
             waiting: gauge("waiting", "Turns, plans and operations that wait to be run"),
+            connections: gauge("connections", "Connections that are open"),
             registry,
             requests,
             durations,
@@ -95,17 +101,20 @@ impl Metrics {
             .observe(took.as_secs_f64());
     }
 
-    /// Writes it all out.
-    pub(crate) fn text(&self, now: &Now) -> Result<String, std::fmt::Error> {
+    /// Writes it all out, and the figures of what was done.
+    pub(crate) fn text(&self, now: &Now, figures: &Figures) -> Result<String, std::fmt::Error> {
         for (gauge, count) in [
             (&self.listeners, now.listeners),
             (&self.running, now.running),
             (&self.waiting, now.waiting),
+            (&self.connections, now.connections),
         ] {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        encode_registry(&mut text, &self.registry)?;
+        crate::figures::write(&mut text, figures)?;
+        encode_eof(&mut text)?;
         Ok(text)
     }
 }

@@ -45,7 +45,18 @@ pub(crate) fn status(code: Code) -> StatusCode {
         Code::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         Code::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Code::ServerBusy | Code::ServerEnding => StatusCode::SERVICE_UNAVAILABLE,
-        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        Code::DatabaseUnavailable
+        | Code::DatabaseBusy
+        | Code::DatabaseReadOnly
+        | Code::DiskFull => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Internal
+        | Code::DatabaseDamaged
+        | Code::DatabaseNewer
+        | Code::StatementFailed
+        | Code::ConstraintViolated
+        | Code::MigrationFailed
+        | Code::BlobMissing
+        | Code::StoredValueInvalid => StatusCode::INTERNAL_SERVER_ERROR,
         _ => match code.kind() {
             Kind::Usage => StatusCode::BAD_REQUEST,
             Kind::NotFound => StatusCode::NOT_FOUND,
@@ -60,7 +71,8 @@ impl Problem {
     pub fn of(error: &dyn Diagnose) -> Self {
         let code = error.code();
         let status = status(code);
-        let is_inside = status.is_server_error() && code == Code::Internal;
+        let is_ours = matches!(code, Code::ServerBusy | Code::ServerEnding);
+        let is_inside = status.is_server_error() && !is_ours;
         Self {
             kind: format!("urn:cleveragents:errors:{}", code.as_str()),
             title: code.title().to_owned(),
@@ -71,7 +83,7 @@ impl Problem {
                 error.to_string()
             },
             code: code.as_str().to_owned(),
-            hint: error.hint(),
+            hint: error.hint().filter(|_| !is_inside),
             details: if is_inside {
                 Value::Null
             } else {
@@ -140,5 +152,28 @@ impl IntoResponse for Problem {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Problem;
+    use cleveragents_domain::Code;
+    use cleveragents_store::Error;
+
+    #[test]
+    fn what_is_wrong_inside_is_not_told() {
+        for error in [
+            Error::Statement("no such table: secrets".to_owned()),
+            Error::Constraint("secrets.id".to_owned()),
+            Error::Internal("secrets".to_owned()),
+        ] {
+            let problem = Problem::of(&error);
+            assert_eq!(problem.status, 500);
+            let told = serde_json::to_string(&problem).expect("JSON");
+            assert!(!told.contains("secrets"), "{told}");
+        }
+        let busy = Problem::new(Code::ServerBusy, "too much waits");
+        assert_eq!((busy.status, busy.detail.as_str()), (503, "too much waits"));
     }
 }

@@ -74,6 +74,8 @@ pub(crate) enum Handler {
     Open(fn(Arc<App>, Request) -> Answer),
     /// Who has a permit.
     Permitted(fn(Arc<App>, Permit, Request) -> Answer),
+    /// Who has a permit; keeps the keys of requests itself, together with what it does.
+    WithKeys(fn(Arc<App>, Permit, Request) -> Answer),
 }
 
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -117,6 +119,16 @@ macro_rules! permitted {
     };
 }
 pub(crate) use permitted;
+
+/// Puts a handler that keeps the keys of requests itself into the table.
+macro_rules! permitted_with_keys {
+    ($handler:path) => {
+        $crate::routes::Handler::WithKeys(|app, permit, request| {
+            Box::pin($handler(app, permit, request))
+        })
+    };
+}
+pub(crate) use permitted_with_keys;
 
 /// Puts a handler that anybody may use into the table.
 macro_rules! open {

@@ -236,10 +236,19 @@ fn a_scope_limits_a_search_to_a_session_or_a_role() {
         ];
         let (first, second) = (add_session(&engine, &mixed), add_session(&engine, &mixed));
         let search = |session, role| {
-            let mut found: Vec<_> = find_in(&engine, "question", &Scope { session, role }, 100)
-                .into_iter()
-                .map(|hit| (hit.session, hit.sequence.0, hit.role))
-                .collect();
+            let mut found: Vec<_> = find_in(
+                &engine,
+                "question",
+                &Scope {
+                    session,
+                    role,
+                    ..Scope::default()
+                },
+                100,
+            )
+            .into_iter()
+            .map(|hit| (hit.session, hit.sequence.0, hit.role))
+            .collect();
             found.sort_unstable_by_key(|(session, sequence, _)| (*session, *sequence));
             found
         };
@@ -389,7 +398,7 @@ fn a_long_history_is_indexed_in_steps_without_a_hole() {
         assert_eq!(find(&engine, "late"), [0]);
         let scope = Scope {
             session: Some(id),
-            role: None,
+            ..Scope::default()
         };
         assert_eq!(
             find_in(&engine, "all", &scope, u64::from(u32::MAX)).len(),

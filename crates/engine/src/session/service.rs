@@ -172,6 +172,18 @@ impl SessionService {
         })?)
     }
 
+    /// Sessions that match, the newest first, from before one on.
+    pub fn page(
+        &self,
+        filter: &SessionFilter,
+        before: Option<SessionId>,
+        limit: u64,
+    ) -> Result<Vec<Session>, SessionError> {
+        Ok(self
+            .engine
+            .read(|reader| sessions::page(reader, filter, before, limit))?)
+    }
+
     /// The shortest prefix of each id that names no other session.
     pub fn shown_ids(&self, ids: &[SessionId]) -> Result<Vec<String>, SessionError> {
         Ok(self
@@ -291,6 +303,25 @@ impl SessionService {
     pub fn delete(&self, id: SessionId) -> Result<Session, SessionError> {
         self.engine
             .write(move |unit| sessions::delete(unit, id)?.ok_or_else(|| not_found(id)))
+    }
+
+    /// Removes a session with its messages if it is as the caller knows it.
+    pub fn delete_expected(&self, id: SessionId, expect: Expect) -> Result<Session, SessionError> {
+        self.engine.write(move |unit| {
+            let session = sessions::delete(unit, id)?.ok_or_else(|| not_found(id))?;
+            match expect {
+                Expect::Exactly(expected) if expected != session.version => {
+                    // The unit is taken back with all that was removed.
+                    Err(cleveragents_store::Error::Conflict {
+                        what: format!("session {id}"),
+                        expected,
+                        actual: session.version,
+                    }
+                    .into())
+                }
+                Expect::Any | Expect::Exactly(_) => Ok(session),
+            }
+        })
     }
 
     /// Adds to what a session used.

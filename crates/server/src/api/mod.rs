@@ -2,9 +2,15 @@
 
 mod append;
 mod events;
+pub(crate) mod keys;
+mod messages;
 mod openapi;
+mod operations;
+mod paging;
+mod plans;
 mod request;
 mod sessions;
+mod turns;
 mod types;
 
 use crate::routes::Route;
@@ -12,4 +18,12 @@ use crate::routes::Route;
 pub(crate) use append::Appender;
 
 /// The tables of routes.
-pub(crate) static TABLES: &[&[Route]] = &[openapi::ROUTES, events::ROUTES, sessions::ROUTES];
+pub(crate) static TABLES: &[&[Route]] = &[
+    openapi::ROUTES,
+    events::ROUTES,
+    sessions::ROUTES,
+    messages::ROUTES,
+    turns::ROUTES,
+    plans::ROUTES,
+    operations::ROUTES,
+];

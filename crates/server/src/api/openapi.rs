@@ -109,8 +109,21 @@ fn operation(route: &Route, problem: &Value, generator: &mut SchemaGenerator) ->
             "x-needs-role".to_owned(),
             json!(route.permission.least_role().as_str()),
         );
+        fields.insert("x-where".to_owned(), json!(where_needed(route.place)));
     }
     described
+}
+
+/// Where the caller needs its role.
+const fn where_needed(place: Place) -> &'static str {
+    match place {
+        Place::Open => "nowhere",
+        Place::Session => "in the namespace of the session",
+        Place::Plan => "in the namespace of the plan",
+        Place::Any => "in any namespace; shown is what may be seen",
+        Place::Body => "in the namespaces that the request names",
+        Place::Everywhere => "in every namespace (`*`)",
+    }
 }
 
 /// A name for programs: the method and the words of the path.

@@ -1,42 +1,43 @@
-//! Conversations and their messages.
+//! Conversations.
 
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use cleveragents_domain::identity::{Permission, Scope};
-use cleveragents_domain::{Code, Role, Sequence};
+use cleveragents_domain::{ActorName, Code, Sequence, Session, SessionId, SessionName};
+use cleveragents_engine::SessionError;
+use cleveragents_store::search;
 use cleveragents_store::sessions::SessionFilter;
 use http::{StatusCode, header};
 use serde::Deserialize;
 
+use super::paging::{CURSOR, LIMIT, Paging};
 use super::request::{self, etag};
 use super::types::{
-    MessageDocument, NewMessageDocument, NewSessionDocument, Page, SessionDocument, StoredDocument,
+    ChangedSessionDocument, ForkDocument, HitDocument, NewSessionDocument, Page, SessionDocument,
 };
 use crate::app::App;
 use crate::gate::Permit;
 use crate::problem::Problem;
 use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
 
-/// How many things a page holds when nothing is said, and at most.
-const PAGE: u64 = 50;
-const PAGE_MAXIMUM: u64 = 500;
+/// How many messages a search finds at most.
+const FOUND: u64 = 100;
 
-static PAGING: &[Parameter] = &[
-    Parameter {
-        name: "limit",
-        place: "query",
-        about: "How many to give, 50 when left out and 500 at most",
-        schema: schema_of::<Option<u64>>,
-    },
-    Parameter {
-        name: "cursor",
-        place: "query",
-        about: "The `next_cursor` of the page before",
-        schema: schema_of::<Option<String>>,
-    },
-];
+const IF_MATCH: Parameter = Parameter {
+    name: "If-Match",
+    place: "header",
+    about: "The `ETag` of the conversation as it was read; with another one nothing is changed (412)",
+    schema: schema_of::<Option<String>>,
+};
+
+const NAMESPACE: Parameter = Parameter {
+    name: "namespace",
+    place: "query",
+    about: "Only those of this namespace",
+    schema: schema_of::<Option<String>>,
+};
 
 pub(crate) static ROUTES: &[Route] = &[
     Route {
@@ -46,7 +47,23 @@ pub(crate) static ROUTES: &[Route] = &[
         permission: Permission::Read,
         place: Place::Any,
         summary: "The conversations that the caller may see, the newest first",
-        parameters: PAGING,
+        parameters: &[
+            LIMIT,
+            CURSOR,
+            NAMESPACE,
+            Parameter {
+                name: "name",
+                place: "query",
+                about: "Only those whose name holds this text, in any case",
+                schema: schema_of::<Option<String>>,
+            },
+            Parameter {
+                name: "actor",
+                place: "query",
+                about: "Only those with this actor",
+                schema: schema_of::<Option<String>>,
+            },
+        ],
         body: None,
         answer: (200, Some(schema_of::<Page<SessionDocument>>)),
         handler: permitted!(list),
@@ -65,6 +82,38 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         verb: Verb::Get,
+        path: "/api/v1/sessions/search",
+        scope: Scope::Sessions,
+        permission: Permission::Read,
+        place: Place::Any,
+        summary: "The messages that hold some words, the best first",
+        parameters: &[
+            Parameter {
+                name: "q",
+                place: "query",
+                about: "The words; `\"…\"` for a phrase, `*` at the end of a word for its beginning",
+                schema: schema_of::<String>,
+            },
+            Parameter {
+                name: "session",
+                place: "query",
+                about: "Only in this conversation",
+                schema: schema_of::<Option<String>>,
+            },
+            Parameter {
+                name: "role",
+                place: "query",
+                about: "Only what was said by `user`, `assistant`, `system` or `tool`",
+                schema: schema_of::<Option<String>>,
+            },
+            LIMIT,
+        ],
+        body: None,
+        answer: (200, Some(schema_of::<Page<HitDocument>>)),
+        handler: permitted!(find),
+    },
+    Route {
+        verb: Verb::Get,
         path: "/api/v1/sessions/{session}",
         scope: Scope::Sessions,
         permission: Permission::Read,
@@ -76,70 +125,86 @@ pub(crate) static ROUTES: &[Route] = &[
         handler: permitted!(show),
     },
     Route {
-        verb: Verb::Get,
-        path: "/api/v1/sessions/{session}/messages",
-        scope: Scope::Sessions,
-        permission: Permission::Read,
-        place: Place::Session,
-        summary: "The messages of a conversation, in order",
-        parameters: PAGING,
-        body: None,
-        answer: (200, Some(schema_of::<Page<MessageDocument>>)),
-        handler: permitted!(messages),
-    },
-    Route {
-        verb: Verb::Post,
-        path: "/api/v1/sessions/{session}/messages",
+        verb: Verb::Patch,
+        path: "/api/v1/sessions/{session}",
         scope: Scope::Sessions,
         permission: Permission::Write,
         place: Place::Session,
-        summary: "Appends a message; it is on disk when the answer comes",
+        summary: "Gives a conversation another name",
+        parameters: &[IF_MATCH],
+        body: Some(schema_of::<ChangedSessionDocument>),
+        answer: (200, Some(schema_of::<SessionDocument>)),
+        handler: permitted!(change),
+    },
+    Route {
+        verb: Verb::Delete,
+        path: "/api/v1/sessions/{session}",
+        scope: Scope::Sessions,
+        permission: Permission::Manage,
+        place: Place::Session,
+        summary: "Removes a conversation with its messages",
+        parameters: &[IF_MATCH],
+        body: None,
+        answer: (204, None),
+        handler: permitted!(delete),
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/api/v1/sessions/{session}/forks",
+        scope: Scope::Sessions,
+        permission: Permission::Write,
+        place: Place::Session,
+        summary: "Makes a conversation from the beginning of this one, in the same namespace",
         parameters: &[],
-        body: Some(schema_of::<NewMessageDocument>),
-        answer: (201, Some(schema_of::<StoredDocument>)),
-        handler: permitted!(append),
+        body: Some(schema_of::<ForkDocument>),
+        answer: (201, Some(schema_of::<SessionDocument>)),
+        handler: permitted!(fork),
     },
 ];
 
 #[derive(Debug, Deserialize)]
-struct Paging {
-    limit: Option<u64>,
-    cursor: Option<u64>,
-}
-
-impl Paging {
-    fn read(request: &Request) -> Result<(u64, u64), Problem> {
-        let paging: Self = request::query(request.uri())?;
-        let limit = paging.limit.unwrap_or(PAGE).clamp(1, PAGE_MAXIMUM);
-        Ok((limit, paging.cursor.unwrap_or_default()))
-    }
+struct Chosen {
+    namespace: Option<String>,
+    name: Option<String>,
+    actor: Option<String>,
 }
 
 async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
-    let (limit, offset) = Paging::read(&request)?;
+    let paging = Paging::<SessionId>::read(&request)?;
+    let chosen: Chosen = request::query(request.uri())?;
     let sessions = app.sessions_of(permit.caller());
     let filter = SessionFilter {
         visible: permit.visible(),
-        limit: Some(limit),
-        offset,
+        namespace: chosen.namespace.map(plain).transpose()?,
+        name_contains: chosen.name.map(plain).transpose()?,
+        actor: chosen.actor.map(actor).transpose()?,
         ..SessionFilter::default()
     };
-    let page = crate::blocking(move || {
-        let (page, _) = sessions.list(&filter)?;
-        page.sessions
-            .iter()
-            .map(|listed| sessions.get(listed.id))
-            .collect::<Result<Vec<_>, _>>()
-            .map(|found| (found, page.matching))
-    })
-    .await?;
-    let (found, matching) = page;
-    let next = offset + found.len() as u64;
-    Ok(axum::Json(Page {
-        items: found.iter().map(SessionDocument::from).collect(),
-        next_cursor: (next < matching && !found.is_empty()).then(|| next.to_string()),
-    })
-    .into_response())
+    let (before, wanted) = (paging.after, paging.wanted());
+    let found = crate::blocking(move || sessions.page(&filter, before, wanted)).await?;
+    let page: Page<SessionDocument> = paging.page(found, |last| last.id);
+    Ok(axum::Json(page).into_response())
+}
+
+/// A text that every database can look for.
+fn plain(text: String) -> Result<String, Problem> {
+    if text.contains('\0') {
+        return Err(Problem::new(
+            Code::MalformedRequest,
+            "a parameter holds a character that cannot be stored",
+        ));
+    }
+    Ok(text)
+}
+
+fn actor(name: String) -> Result<ActorName, Problem> {
+    name.parse::<ActorName>()
+        .map_err(|error| Problem::new(Code::InvalidName, error.to_string()))
+}
+
+fn session_name(name: String) -> Result<SessionName, Problem> {
+    name.parse::<SessionName>()
+        .map_err(|error| SessionError::from(error).into())
 }
 
 async fn create(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
@@ -151,18 +216,10 @@ async fn create(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
                 .with_hint("name the namespace in which the session is made")
         })?,
     };
+    is_namespace(&namespace)?;
     permit.in_namespace(&app, &namespace).await?;
-    let wrong = |error: &dyn cleveragents_domain::Diagnose| Problem::of(error);
-    let name = new
-        .name
-        .map(|name| name.parse::<cleveragents_domain::SessionName>())
-        .transpose()
-        .map_err(|error| Problem::new(Code::MalformedRequest, error.to_string()))?;
-    let actor = new
-        .actor
-        .map(|actor| actor.parse::<cleveragents_domain::ActorName>())
-        .transpose()
-        .map_err(|error| Problem::new(Code::InvalidName, error.to_string()))?;
+    let name = new.name.map(session_name).transpose()?;
+    let actor = new.actor.map(actor).transpose()?;
     let sessions = app.sessions_of(permit.caller());
     let session = crate::blocking(move || {
         sessions.create_in(
@@ -172,63 +229,98 @@ async fn create(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
             cleveragents_domain::DEFAULT_PROFILE,
         )
     })
-    .await
-    .map_err(|error| wrong(&error))?;
+    .await?;
+    Ok(made(&session))
+}
+
+/// Checks that a text can be a namespace, as names have it.
+fn is_namespace(text: &str) -> Result<(), Problem> {
+    let name: Result<cleveragents_domain::Name, _> = format!("{text}/x").parse();
+    match name {
+        Ok(name) if name.namespace() == text && name.server().is_none() => Ok(()),
+        _ => Err(Problem::new(
+            Code::MalformedRequest,
+            "`namespace` must be lower-case letters, digits, `_` or `-`",
+        )),
+    }
+}
+
+fn made(session: &Session) -> Response {
     let place = format!("/api/v1/sessions/{}", session.id);
     let headers = [
         (header::LOCATION, place),
         (header::ETAG, etag(session.version)),
     ];
-    let body = axum::Json(SessionDocument::from(&session));
-    Ok((StatusCode::CREATED, headers, body).into_response())
+    let body = axum::Json(SessionDocument::from(session));
+    (StatusCode::CREATED, headers, body).into_response()
+}
+
+fn shown(session: &Session) -> Response {
+    let headers = [(header::ETAG, etag(session.version))];
+    (headers, axum::Json(SessionDocument::from(session))).into_response()
 }
 
 async fn show(app: Arc<App>, permit: Permit, _request: Request) -> Result<Response, Problem> {
     let (sessions, id) = (app.sessions_of(permit.caller()), permit.session()?);
     let session = crate::blocking(move || sessions.get(id)).await?;
-    let headers = [(header::ETAG, etag(session.version))];
-    Ok((headers, axum::Json(SessionDocument::from(&session))).into_response())
+    Ok(shown(&session))
 }
 
-async fn messages(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
-    let (limit, from) = Paging::read(&request)?;
+async fn change(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
+    let expect = request::expected(request.headers())?;
+    let changed: ChangedSessionDocument = request::json(&app, request).await?;
+    let name = session_name(changed.name)?;
     let (sessions, id) = (app.sessions_of(permit.caller()), permit.session()?);
-    let found = crate::blocking(move || sessions.messages(id, Sequence(from), limit + 1)).await?;
-    let shown = found
-        .len()
-        .min(usize::try_from(limit).unwrap_or(usize::MAX));
-    let next = (found.len() > shown).then(|| from + limit);
+    let session = crate::blocking(move || sessions.rename(id, name, expect))
+        .await
+        .map_err(request::unexpected)?;
+    Ok(shown(&session))
+}
+
+async fn delete(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
+    let expect = request::expected(request.headers())?;
+    let (sessions, id) = (app.sessions_of(permit.caller()), permit.session()?);
+    crate::blocking(move || sessions.delete_expected(id, expect))
+        .await
+        .map_err(request::unexpected)?;
+    app.forget_session(id);
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn fork(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
+    let wanted: ForkDocument = request::json(&app, request).await?;
+    let name = wanted.name.map(session_name).transpose()?;
+    let at = wanted.at.map(Sequence);
+    let (sessions, id) = (app.sessions_of(permit.caller()), permit.session()?);
+    let session = crate::blocking(move || sessions.fork(id, at, name, None)).await?;
+    Ok(made(&session))
+}
+
+#[derive(Debug, Deserialize)]
+struct Sought {
+    q: String,
+    session: Option<String>,
+    role: Option<String>,
+    limit: Option<u64>,
+}
+
+async fn find(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
+    let sought: Sought = request::query(request.uri())?;
+    let session = sought.session.map(|id| id.parse::<SessionId>());
+    let role = sought.role.map(|role| role.parse());
+    let scope = search::Scope {
+        session: session.transpose().map_err(|error| Problem::of(&error))?,
+        role: role
+            .transpose()
+            .map_err(|error: cleveragents_domain::RoleError| SessionError::from(error))?,
+        visible: permit.visible(),
+    };
+    let limit = sought.limit.unwrap_or(FOUND).clamp(1, FOUND);
+    let sessions = app.sessions_of(permit.caller());
+    let hits = crate::blocking(move || sessions.search(&sought.q, &scope, limit, None)).await?;
     Ok(axum::Json(Page {
-        items: found
-            .iter()
-            .take(shown)
-            .map(MessageDocument::from)
-            .collect(),
-        next_cursor: next.map(|next| next.to_string()),
+        items: hits.iter().map(HitDocument::from).collect(),
+        next_cursor: None,
     })
     .into_response())
-}
-
-async fn append(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
-    let new: NewMessageDocument = request::json(&app, request).await?;
-    let role: Role = new
-        .role
-        .parse()
-        .map_err(|error: cleveragents_domain::RoleError| {
-            Problem::new(Code::MalformedRequest, error.to_string())
-        })?;
-    let message = app
-        .sessions_of(permit.caller())
-        .message(role, new.content, new.metadata)?;
-    let id = message.id();
-    let stored = app
-        .appender
-        .append(permit.session()?, vec![message])
-        .await?;
-    let sequence = stored.first().copied().unwrap_or(Sequence(0));
-    let body = axum::Json(StoredDocument {
-        id: id.to_string(),
-        sequence: sequence.0,
-    });
-    Ok((StatusCode::CREATED, body).into_response())
 }

@@ -1,9 +1,13 @@
 //! What the API takes and gives, from which the OpenAPI document is made.
 
 use cleveragents_domain::{Event, Message, Session};
+use cleveragents_store::plans::ListedPlan;
+use cleveragents_store::search::Hit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::program::Operation;
 
 /// A conversation.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -100,6 +104,186 @@ pub(crate) struct NewMessageDocument {
     /// Facts about it.
     #[serde(default)]
     pub(crate) metadata: Map<String, Value>,
+}
+
+/// A conversation as it shall be.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChangedSessionDocument {
+    /// What people call it.
+    pub(crate) name: String,
+}
+
+/// A conversation to be made from another.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ForkDocument {
+    /// The number of the last message that is taken; all of them when left out.
+    #[serde(default)]
+    pub(crate) at: Option<u64>,
+    /// What people call the new one; the name of the first when left out.
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+}
+
+/// A message, or a list of them. Only its schema is used: which of the two it is is seen at the first character.
+#[derive(Debug, JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) enum NewMessagesDocument {
+    /// One.
+    One(NewMessageDocument),
+    /// Several, which are stored together.
+    Many(Vec<NewMessageDocument>),
+}
+
+/// What was stored: one for a message, a list for a list. Only its schema is used.
+#[derive(Debug, JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) enum StoredMessagesDocument {
+    /// One.
+    One(StoredDocument),
+    /// Several, in the order in which they were given.
+    Many(Vec<StoredDocument>),
+}
+
+/// A message that was found.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct HitDocument {
+    /// The conversation it is in.
+    pub(crate) session: String,
+    /// What people call that conversation.
+    pub(crate) session_name: Option<String>,
+    /// Its id.
+    pub(crate) id: String,
+    /// Its number.
+    pub(crate) sequence: u64,
+    /// Who said it.
+    pub(crate) role: String,
+    /// The words around what was found, which is between the characters U+0002 and U+0003.
+    pub(crate) excerpt: String,
+    /// How well it matches; better is greater.
+    pub(crate) score: f64,
+    /// When it was said.
+    pub(crate) created_at: String,
+}
+
+impl From<&Hit> for HitDocument {
+    fn from(hit: &Hit) -> Self {
+        Self {
+            session: hit.session.to_string(),
+            session_name: hit.session_name.as_ref().map(ToString::to_string),
+            id: hit.message.to_string(),
+            sequence: hit.sequence.0,
+            role: hit.role.as_str().to_owned(),
+            excerpt: hit.excerpt.clone(),
+            score: hit.score,
+            created_at: hit.created_at.to_string(),
+        }
+    }
+}
+
+/// A question for the actor of a conversation.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewTurnDocument {
+    /// What is asked; left out to go on with a turn that was cut off.
+    #[serde(default)]
+    pub(crate) prompt: Option<String>,
+    /// The actor that answers; that of the conversation when left out.
+    #[serde(default)]
+    pub(crate) actor: Option<String>,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct TurnDocument {
+    /// `answered`, `waiting` (for a person, who answers with the next turn) or `stopped`.
+    pub(crate) state: &'static str,
+    /// The answer, or what is asked of a person.
+    pub(crate) text: Option<String>,
+}
+
+/// A plan, as a list shows it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct PlanDocument {
+    /// Its id.
+    pub(crate) id: String,
+    /// What people call it.
+    pub(crate) name: Option<String>,
+    /// What it was made from.
+    pub(crate) action: String,
+    /// Where it belongs.
+    pub(crate) namespace: String,
+    /// Its phase and its state, such as `execute/processing`.
+    pub(crate) stage: String,
+    /// Whether it waits for a person.
+    pub(crate) is_waiting: bool,
+    /// When it was made.
+    pub(crate) created_at: String,
+    /// When it last changed.
+    pub(crate) updated_at: String,
+}
+
+impl From<&ListedPlan> for PlanDocument {
+    fn from(plan: &ListedPlan) -> Self {
+        Self {
+            id: plan.id.to_string(),
+            name: plan.name.clone(),
+            action: plan.action.clone(),
+            namespace: plan.namespace.clone(),
+            stage: plan.stage.clone(),
+            is_waiting: plan.is_waiting,
+            created_at: plan.created_at.to_string(),
+            updated_at: plan.updated_at.to_string(),
+        }
+    }
+}
+
+/// Something that can be asked for.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct OperationDocument {
+    /// Its name, to be sent as the end of the path.
+    pub(crate) name: String,
+    /// One sentence about it.
+    pub(crate) summary: String,
+    /// The part of the server it belongs to.
+    pub(crate) scope: String,
+    /// The least role that may ask for it.
+    pub(crate) role: String,
+    /// The JSON schema of its parameters.
+    pub(crate) parameters: Value,
+}
+
+impl From<&Operation> for OperationDocument {
+    fn from(operation: &Operation) -> Self {
+        Self {
+            name: operation.name.clone(),
+            summary: operation.summary.clone(),
+            scope: operation.scope.to_string(),
+            role: operation.permission.least_role().to_string(),
+            parameters: operation.parameters.clone(),
+        }
+    }
+}
+
+/// What came of an operation.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct DoneDocument {
+    /// What it gives, as the command gives it with `--format json`.
+    pub(crate) data: Value,
+    /// The exit code of the command.
+    pub(crate) exit_code: u8,
+}
+
+/// That something is being done.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct AcceptedDocument {
+    /// The plan.
+    pub(crate) id: String,
+    /// Where to look how it goes.
+    pub(crate) status: String,
 }
 
 /// A message that is stored.

@@ -205,6 +205,22 @@ fn nobody_hears_of_what_they_may_not_see() {
 }
 
 #[test]
+fn a_namespace_that_cannot_be_is_denied_and_written_down() {
+    for database in cleveragents_testkit::TestDatabase::each() {
+        let server = Server::on(database, |_| {});
+        let viewer = server.caller(&["acme=viewer"]);
+        for namespace in ["%00", "%0a", &"x".repeat(5_000)] {
+            viewer
+                .get(&format!("/api/v1/events?namespace={namespace}"))
+                .problem(403, "CA-1202");
+        }
+        let longest =
+            "SELECT MAX(LENGTH(namespace)) FROM audit_entries WHERE kind = 'access_denied'";
+        assert_eq!(server.database.count(longest), 128);
+    }
+}
+
+#[test]
 fn what_is_not_told_moves_the_position_on() {
     let server = Server::start();
     let local = server.local();

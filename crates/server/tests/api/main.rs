@@ -3,4 +3,14 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod events;
+mod fuzz;
 mod harness;
+mod keys;
+mod limits;
+mod metrics;
+mod openapi;
+mod operations;
+mod permissions;
+mod plans;
+mod sessions;
+mod turns;

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use cleveragents_domain::identity::LOCAL_NAMESPACE;
+use cleveragents_domain::identity::{LOCAL_NAMESPACE, Namespaces};
 use cleveragents_domain::{
     AutomationProfile, EventKind, MadeWith, MicroUsd, Move, NewEvent, Plan, PlanActors, PlanId,
-    PlanProfile, PlanStage, TokenUsage, Tokens, Version, Waiting,
+    PlanProfile, PlanStage, Timestamp, TokenUsage, Tokens, Version, Waiting,
 };
 use serde_json::{Map, Value, json};
 
-use super::stored_json;
+use super::{stored_json, visible};
 use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Param, Row, params};
@@ -188,6 +188,60 @@ pub fn namespace(reader: &mut dyn Reader, id: PlanId) -> Result<Option<String>, 
         params![id],
     )?;
     row.map(|mut row| row.take()).transpose()
+}
+
+/// What a page of plans shows of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedPlan {
+    /// Which one.
+    pub id: PlanId,
+    /// What people call it.
+    pub name: Option<String>,
+    /// What it was made from.
+    pub action: String,
+    /// Where it belongs.
+    pub namespace: String,
+    /// Its phase and its state, as `phase/state`.
+    pub stage: String,
+    /// Whether it waits for a person.
+    pub is_waiting: bool,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+/// Plans in namespaces that may be seen, the newest first, from before one on. A plan that is made meanwhile changes
+/// nothing about the pages that follow.
+pub fn page(
+    reader: &mut dyn Reader,
+    namespaces: &Namespaces,
+    before: Option<PlanId>,
+    limit: u64,
+) -> Result<Vec<ListedPlan>, Error> {
+    let before = before.map(|id| id.to_string()).unwrap_or_default();
+    reader
+        .query(
+            "SELECT plan_id, name, action, namespace, stage, CASE WHEN waiting IS NULL THEN 0 ELSE 1 END, \
+             created_at, updated_at FROM plans WHERE action <> '' AND (?2 = '' OR plan_id < ?2) \
+             AND (?1 = '*' OR (?1 = '-' AND namespace <> 'local') OR REPLACE(?1, ',' || namespace || ',', '') <> ?1) \
+             ORDER BY plan_id DESC LIMIT ?3",
+            params![visible(namespaces), before, limit],
+        )?
+        .into_iter()
+        .map(|mut row| {
+            Ok(ListedPlan {
+                id: row.take()?,
+                name: row.take()?,
+                action: row.take()?,
+                namespace: row.take()?,
+                stage: row.take()?,
+                is_waiting: row.take::<u64>()? != 0,
+                created_at: row.take()?,
+                updated_at: row.take()?,
+            })
+        })
+        .collect()
 }
 
 fn text(value: &impl serde::Serialize) -> Result<String, Error> {

@@ -5,10 +5,12 @@
 //! of PostgreSQL is of the message as it was said, or without its punctuation where only that shows
 //! the match.
 
+use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{
     MessageId, Role, SearchQuery, Sequence, SessionId, SessionName, Timestamp,
 };
 
+use super::visible;
 use crate::dialect::Dialect;
 use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
@@ -48,6 +50,8 @@ pub struct Scope {
     pub session: Option<SessionId>,
     /// Only this role.
     pub role: Option<Role>,
+    /// Only in namespaces that may be seen.
+    pub visible: Namespaces,
 }
 
 /// How far the index lags behind: messages indexed, and messages in all.
@@ -123,7 +127,13 @@ pub fn find(
     reader
         .query(
             statement(dialect),
-            params![expression(dialect, query), session, role, limit],
+            params![
+                expression(dialect, query),
+                session,
+                role,
+                limit,
+                visible(&scope.visible)
+            ],
         )?
         .into_iter()
         .map(|mut row| {
@@ -152,6 +162,8 @@ const fn statement(dialect: Dialect) -> &'static str {
              JOIN sessions session ON session.session_id = message.session_id \
              WHERE message_search MATCH ?1 AND (?2 = '' OR message.session_id = ?2) \
              AND (?3 = '' OR message.role = ?3) AND session.owner IS NULL \
+             AND (?5 = '*' OR (?5 = '-' AND session.namespace <> 'local') \
+             OR REPLACE(?5, ',' || session.namespace || ',', '') <> ?5) \
              ORDER BY bm25(message_search), message.position LIMIT ?4"
         }
         Dialect::Postgres => {
@@ -167,7 +179,9 @@ const fn statement(dialect: Dialect) -> &'static str {
              JOIN sessions session ON session.session_id = message.session_id \
              WHERE to_tsvector('simple', searchable(message.content)) @@ query \
              AND (?2 = '' OR message.session_id = ?2) AND (?3 = '' OR message.role = ?3) \
-             AND session.owner IS NULL ORDER BY 7 DESC, message.position LIMIT ?4"
+             AND session.owner IS NULL \
+             AND (?5 = '*' OR (?5 = '-' AND session.namespace <> 'local') \
+             OR REPLACE(?5, ',' || session.namespace || ',', '') <> ?5) ORDER BY 7 DESC, message.position LIMIT ?4"
         }
     }
 }

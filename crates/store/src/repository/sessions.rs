@@ -337,6 +337,26 @@ pub fn list(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPa
     Ok(SessionPage { sessions, matching })
 }
 
+/// Sessions that match, the newest first, from before one on; order, offset and limit of the filter do not count. A
+/// session that is made or changed meanwhile changes nothing about the pages that follow.
+pub fn page(
+    reader: &mut dyn Reader,
+    filter: &SessionFilter,
+    before: Option<SessionId>,
+    limit: u64,
+) -> Result<Vec<Session>, Error> {
+    let mut bound = filter_params(filter).to_vec();
+    bound.extend([
+        Param::from(before.map(|id| id.to_string()).unwrap_or_default()),
+        Param::from(limit),
+    ]);
+    let columns = columns!();
+    let sql = format!(
+        "SELECT {columns}{MATCHES} AND (?6 = '' OR session_id < ?6) ORDER BY session_id DESC LIMIT ?7"
+    );
+    reader.query(&sql, &bound)?.into_iter().map(read).collect()
+}
+
 /// Every session that matches, ordered by a number: a third of the time is saved by ordering them
 /// here instead of in SQLite. Names are left to the database, which has its own rules for letters.
 fn list_all(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPage, Error> {

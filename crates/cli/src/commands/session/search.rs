@@ -22,7 +22,11 @@ pub(super) fn run(context: &Context, arguments: &SessionSearch) -> Result<Report
     let progress = context.progress("Indexing messages");
     let hits = sessions.search(
         &query,
-        &Scope { session, role },
+        &Scope {
+            session,
+            role,
+            ..Scope::default()
+        },
         arguments.limit,
         Some(&progress),
     )?;

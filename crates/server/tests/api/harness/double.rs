@@ -1,12 +1,13 @@
 //! [`Double`]: what stands for the front end that starts a server.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use cleveragents_domain::identity::{Caller, Permission, Scope};
 use cleveragents_domain::{Code, PlanId};
 use cleveragents_process::Cancel;
 use cleveragents_server::{Call, Done, Failure, Operation, Program, Tell, Told, Touches};
-use cleveragents_store::Engine;
+use cleveragents_store::{Engine, plans};
 use serde_json::{Value, json};
 
 /// Answers by rule, and remembers what it was asked.
@@ -14,7 +15,13 @@ pub(crate) struct Double {
     operations: Vec<Operation>,
     /// What was run: the name and the parameters.
     pub(crate) ran: Mutex<Vec<(String, Value)>>,
-    _engine: Arc<Engine>,
+    /// Which plans were driven, and by whom.
+    pub(crate) driven: Mutex<Vec<(PlanId, String)>>,
+    /// What was asked.
+    pub(crate) asked: Mutex<Vec<String>>,
+    /// Whoever is told `hold` stays until this is opened, or until it is stopped.
+    held: (Mutex<bool>, Condvar),
+    engine: Arc<Engine>,
 }
 
 fn operation(name: &str, scope: Scope, permission: Permission) -> Operation {
@@ -30,15 +37,40 @@ fn operation(name: &str, scope: Scope, permission: Permission) -> Operation {
 impl Double {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         use Permission::{Manage, Read, Write};
+        let looked = ["status", "show", "tree", "diff", "log", "checkpoint/list"];
+        let done = ["apply", "cancel", "approve", "reject", "prompt"];
+        let plans = looked.into_iter().map(|name| (name, Read));
+        let plans = plans.chain(done.into_iter().map(|name| (name, Write)));
+        let mut operations: Vec<_> = plans
+            .map(|(name, permission)| operation(&format!("plan/{name}"), Scope::Plans, permission))
+            .collect();
+        operations.extend([
+            operation("plan/list", Scope::Plans, Read),
+            operation("plan/use", Scope::Plans, Write),
+            operation("actor/remove", Scope::Registry, Manage),
+            operation("server/state", Scope::Server, Read),
+        ]);
         Self {
-            operations: vec![
-                operation("plan/list", Scope::Plans, Read),
-                operation("plan/use", Scope::Plans, Write),
-                operation("actor/remove", Scope::Registry, Manage),
-                operation("server/state", Scope::Server, Read),
-            ],
+            operations,
             ran: Mutex::default(),
-            _engine: engine,
+            driven: Mutex::default(),
+            asked: Mutex::default(),
+            held: (Mutex::new(true), Condvar::new()),
+            engine,
+        }
+    }
+
+    /// Lets go whoever is held.
+    pub(crate) fn let_go(&self) {
+        *self.held.0.lock().expect("not poisoned") = false;
+        self.held.1.notify_all();
+    }
+
+    fn hold(&self, cancel: &Cancel) {
+        let mut held = self.held.0.lock().expect("not poisoned");
+        while *held && !cancel.is_cancelled() {
+            let waited = self.held.1.wait_timeout(held, Duration::from_millis(5));
+            held = waited.expect("not poisoned").0;
         }
     }
 }
@@ -52,6 +84,15 @@ impl Program for Double {
         Ok(match operation.name.as_str() {
             "plan/list" => Touches::Visible,
             "server/state" => Touches::Everywhere,
+            _ if parameters.get("reference").is_some() => {
+                let id: PlanId = parameters["reference"]
+                    .as_str()
+                    .and_then(|id| id.parse().ok())
+                    .ok_or_else(|| Failure::new(Code::InvalidId, "`reference` is no id"))?;
+                let namespace = self.engine.read(|reader| plans::namespace(reader, id))?;
+                let missing = || Failure::new(Code::PlanNotFound, "there is no such plan");
+                Touches::Namespaces(vec![namespace.ok_or_else(missing)?])
+            }
             _ => {
                 let name = parameters.get("name").and_then(Value::as_str);
                 let name = name.ok_or_else(|| Failure::new(Code::Usage, "`name` is missing"))?;
@@ -77,13 +118,30 @@ impl Program for Double {
 
     fn tell(&self, tell: &Tell<'_>) -> Result<Told, Failure> {
         let prompt = tell.prompt.clone().unwrap_or_default();
+        self.asked
+            .lock()
+            .expect("not poisoned")
+            .push(prompt.clone());
+        match prompt.as_str() {
+            "hold" => self.hold(tell.cancel),
+            "ask" => {
+                return Ok(Told::Waiting {
+                    question: "which?".to_owned(),
+                });
+            }
+            "fail" => return Err(Failure::new(Code::ModelOverloaded, "the model is tired")),
+            _ => {}
+        }
         for word in prompt.split_inclusive(' ') {
             tell.listener.text(word);
         }
         Ok(Told::Answered { text: prompt })
     }
 
-    fn drive(&self, _caller: &Caller, plan: PlanId, _cancel: &Cancel) -> Result<Value, Failure> {
+    fn drive(&self, caller: &Caller, plan: PlanId, cancel: &Cancel) -> Result<Value, Failure> {
+        let who = caller.identity().to_owned();
+        self.driven.lock().expect("not poisoned").push((plan, who));
+        self.hold(cancel);
         Ok(json!({"plan_id": plan}))
     }
 

@@ -4,6 +4,6 @@ mod client;
 mod double;
 mod server;
 
-pub(crate) use client::{Client, Stream};
+pub(crate) use client::{Answer, Client, Stream};
 pub(crate) use double::Double;
-pub(crate) use server::{Server, wait_until};
+pub(crate) use server::{Server, options, wait_until};

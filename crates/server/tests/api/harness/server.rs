@@ -7,10 +7,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cleveragents_domain::identity::{Grant, Scope};
-use cleveragents_domain::{ContentHash, Timestamp, TokenId};
+use cleveragents_domain::{ContentHash, PlanId, Timestamp, TokenId};
 use cleveragents_server::Options;
-use cleveragents_store::{Engine, tokens};
+use cleveragents_store::{Engine, plans, tokens};
 use cleveragents_testkit::TestDatabase;
+use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::{Client, Double};
@@ -120,6 +121,11 @@ impl Server {
         Client::new(self.address, Some(secret))
     }
 
+    /// Somebody without a token who is not taken for the person at the machine: a page in a browser.
+    pub(crate) fn stranger(&self) -> Client {
+        self.local().with("origin", "https://elsewhere.example")
+    }
+
     /// Takes a token back.
     pub(crate) fn revoke(&self, client: &Client) {
         let secret = client.token().expect("a token").to_owned();
@@ -130,6 +136,28 @@ impl Server {
         self.engine
             .write(move |unit| tokens::revoke(unit, id))
             .expect("the token is revoked");
+    }
+
+    /// Makes a conversation and gives its path.
+    pub(crate) fn session(&self, namespace: &str) -> String {
+        let made = self
+            .local()
+            .post("/api/v1/sessions", &json!({"namespace": namespace}))
+            .expect(201);
+        made.header("location").expect("a place").to_owned()
+    }
+
+    /// Makes a plan of a project and gives its id.
+    pub(crate) fn plan(&self, project: &str) -> PlanId {
+        let mut new = cleveragents_testkit::plans::new_plan("a plan");
+        for known in &mut new.made_with.projects {
+            known.name = project.to_owned();
+        }
+        let id = new.id;
+        self.engine
+            .write(move |unit| plans::insert(unit, &new))
+            .expect("the plan is stored");
+        id
     }
 
     /// A number that the server counts about itself.

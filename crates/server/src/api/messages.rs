@@ -1,0 +1,110 @@
+//! The messages of a conversation.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::{IntoResponse as _, Response};
+use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_domain::{Code, NewMessage, Role, Sequence};
+use cleveragents_engine::{SessionError, SessionService};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+
+use super::append::{Append, Outcome};
+use super::paging::{CURSOR, LIMIT, Paging};
+use super::types::{
+    MessageDocument, NewMessageDocument, NewMessagesDocument, Page, StoredMessagesDocument,
+};
+use super::{keys, request};
+use crate::app::App;
+use crate::gate::Permit;
+use crate::problem::Problem;
+use crate::routes::{Place, Route, Verb, permitted, permitted_with_keys, schema_of};
+
+/// How many messages a request may append.
+const MOST: usize = 1_000;
+
+pub(crate) static ROUTES: &[Route] = &[
+    Route {
+        verb: Verb::Get,
+        path: "/api/v1/sessions/{session}/messages",
+        scope: Scope::Sessions,
+        permission: Permission::Read,
+        place: Place::Session,
+        summary: "The messages of a conversation, in order",
+        parameters: &[LIMIT, CURSOR],
+        body: None,
+        answer: (200, Some(schema_of::<Page<MessageDocument>>)),
+        handler: permitted!(list),
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/api/v1/sessions/{session}/messages",
+        scope: Scope::Sessions,
+        permission: Permission::Write,
+        place: Place::Session,
+        summary: "Appends a message, or a list of them; they are on disk when the answer comes",
+        parameters: &[],
+        body: Some(schema_of::<NewMessagesDocument>),
+        answer: (201, Some(schema_of::<StoredMessagesDocument>)),
+        handler: permitted_with_keys!(append),
+    },
+];
+
+async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
+    let paging = Paging::<u64>::read(&request)?;
+    let from = Sequence(paging.after.map_or(0, |last| last.saturating_add(1)));
+    // No message has a number that the databases cannot hold.
+    let from = Sequence(from.0.min(i64::MAX.cast_unsigned()));
+    let (sessions, id) = (app.sessions_of(permit.caller()), permit.session()?);
+    let wanted = paging.wanted();
+    let found = crate::blocking(move || sessions.messages(id, from, wanted)).await?;
+    let page: Page<MessageDocument> = paging.page(found, |last| last.sequence.0);
+    Ok(axum::Json(page).into_response())
+}
+
+async fn append(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let bytes = request::whole(&app, &parts.headers, body).await?;
+    let key = keys::key(permit.caller(), &parts, &bytes)?;
+    let is_list = bytes.trim_ascii_start().starts_with(b"[");
+    let new: Vec<NewMessageDocument> = if is_list {
+        request::parse(&bytes)?
+    } else {
+        vec![request::parse(&bytes)?]
+    };
+    if new.is_empty() || new.len() > MOST {
+        return Err(Problem::new(
+            Code::MalformedRequest,
+            format!("a list must hold 1 to {MOST} messages"),
+        ));
+    }
+    let sessions = app.sessions_of(permit.caller());
+    let messages = new
+        .into_iter()
+        .map(|new| message(&sessions, new))
+        .collect::<Result<_, _>>()?;
+    let session = permit.session()?;
+    let append = Append {
+        session,
+        messages,
+        is_list,
+        key,
+    };
+    match app.appender.append(append).await? {
+        Outcome::Stored(body) => {
+            let kind = [(CONTENT_TYPE, "application/json")];
+            Ok((StatusCode::CREATED, kind, body).into_response())
+        }
+        Outcome::NoSession => Err(SessionError::NotFound(session.to_string()).into()),
+        Outcome::Again(begun) => keys::again(begun),
+    }
+}
+
+fn message(sessions: &SessionService, new: NewMessageDocument) -> Result<NewMessage, Problem> {
+    let role: Role = new
+        .role
+        .parse()
+        .map_err(|error: cleveragents_domain::RoleError| SessionError::from(error))?;
+    Ok(sessions.message(role, new.content, new.metadata)?)
+}

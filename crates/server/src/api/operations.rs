@@ -1,0 +1,193 @@
+//! Operations: everything the command line can do that makes sense from afar, from the one table of the front end.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::{IntoResponse as _, Response};
+use cleveragents_domain::Code;
+use cleveragents_domain::identity::{Permission, Scope};
+use serde_json::{Map, Value};
+
+use super::request;
+use super::types::{DoneDocument, OperationDocument, Page};
+use crate::app::App;
+use crate::gate::Permit;
+use crate::problem::Problem;
+use crate::program::{Call, Done, Operation, Touches};
+use crate::routes::{Place, Route, Verb, permitted, schema_of};
+
+pub(crate) static ROUTES: &[Route] = &[
+    Route {
+        verb: Verb::Get,
+        path: "/api/v1/operations",
+        scope: Scope::Registry,
+        permission: Permission::Read,
+        place: Place::Body,
+        summary: "What can be asked for, as far as the caller may ask for it anywhere",
+        parameters: &[],
+        body: None,
+        answer: (200, Some(schema_of::<Page<OperationDocument>>)),
+        handler: permitted!(list),
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/api/v1/operations/{*name}",
+        scope: Scope::Registry,
+        permission: Permission::Read,
+        place: Place::Body,
+        summary: "Does an operation; what it needs is in the list of operations",
+        parameters: &[],
+        body: Some(schema_of::<Map<String, Value>>),
+        answer: (200, Some(schema_of::<DoneDocument>)),
+        handler: permitted!(run),
+    },
+];
+
+#[expect(clippy::unused_async, reason = "handlers are asynchronous")]
+async fn list(app: Arc<App>, permit: Permit, _request: Request) -> Result<Response, Problem> {
+    let caller = permit.caller();
+    let may = |operation: &&Operation| {
+        !caller
+            .reach(operation.scope, operation.permission)
+            .is_empty()
+    };
+    let operations = app.program.operations().iter().filter(may);
+    Ok(axum::Json(Page {
+        items: operations.map(OperationDocument::from).collect(),
+        next_cursor: None,
+    })
+    .into_response())
+}
+
+async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
+    let name = permit.parameter("name").to_owned();
+    let parameters = parameters(&app, request).await?;
+    let done = perform(&app, &permit, &name, parameters).await?;
+    Ok(axum::Json(DoneDocument::from(done)).into_response())
+}
+
+/// The parameters that a body holds; no body holds none.
+pub(crate) async fn parameters(app: &App, request: Request) -> Result<Map<String, Value>, Problem> {
+    let (parts, body) = request.into_parts();
+    let bytes = request::whole(app, &parts.headers, body).await?;
+    if bytes.trim_ascii().is_empty() {
+        return Ok(Map::new());
+    }
+    request::parse(&bytes)
+}
+
+impl From<Done> for DoneDocument {
+    fn from(done: Done) -> Self {
+        Self {
+            data: done.data,
+            exit_code: done.exit_code,
+        }
+    }
+}
+
+/// Does an operation for a caller who may.
+pub(crate) async fn perform(
+    app: &Arc<App>,
+    permit: &Permit,
+    name: &str,
+    parameters: Map<String, Value>,
+) -> Result<Done, Problem> {
+    let place = app
+        .program
+        .operations()
+        .iter()
+        .position(|operation| operation.name == name)
+        .ok_or_else(|| {
+            Problem::new(
+                Code::UnknownOperation,
+                format!("there is no operation `{name}`"),
+            )
+            .with_hint("GET /api/v1/operations lists those that there are")
+        })?;
+    let parameters = Arc::new(Value::Object(parameters));
+    let (program, given) = (Arc::clone(&app.program), Arc::clone(&parameters));
+    let touches = crate::blocking(move || match program.operations().get(place) {
+        Some(operation) => program.touches(operation, &given),
+        None => Ok(Touches::Everywhere),
+    })
+    .await?;
+    check(app, permit, place, &touches, &parameters).await?;
+    let (program, caller) = (Arc::clone(&app.program), Arc::clone(permit.caller()));
+    app.run(permit.caller(), move |cancel| {
+        let operation = program
+            .operations()
+            .get(place)
+            .ok_or_else(|| Problem::new(Code::Internal, "the operations changed"))?;
+        Ok(program.run(&Call {
+            caller: &caller,
+            operation,
+            parameters: &parameters,
+            visible: caller.reach(operation.scope, Permission::Read),
+            cancel,
+        })?)
+    })
+    .await
+}
+
+/// Checks that the caller may touch what a call would touch.
+async fn check(
+    app: &Arc<App>,
+    permit: &Permit,
+    place: usize,
+    touches: &Touches,
+    parameters: &Value,
+) -> Result<(), Problem> {
+    let Some(operation) = app.program.operations().get(place) else {
+        return Err(Problem::new(Code::Internal, "the operations changed"));
+    };
+    let (scope, permission) = (operation.scope, operation.permission);
+    match touches {
+        Touches::Visible => {
+            if permit.caller().reach(scope, permission).is_empty() {
+                // Whoever may do it nowhere may not do it everywhere either; this writes the denial down.
+                return permit.everywhere(app, scope, permission).await;
+            }
+            Ok(())
+        }
+        Touches::Namespaces(namespaces) if !namespaces.is_empty() => {
+            for namespace in namespaces {
+                let checked = permit.with(app, scope, permission, namespace).await;
+                let is_seen = permit.caller().may(scope, Permission::Read, namespace)
+                    || names(parameters, namespace);
+                checked.map_err(|denied| if is_seen { denied } else { absent(scope) })?;
+            }
+            Ok(())
+        }
+        // What touches nothing that is named must be taken to touch everything.
+        Touches::Namespaces(_) | Touches::Everywhere => {
+            permit.everywhere(app, scope, permission).await
+        }
+    }
+}
+
+/// Whether the caller has named the namespace itself, so that a denial tells it nothing new.
+fn names(parameters: &Value, namespace: &str) -> bool {
+    match parameters {
+        Value::String(text) => {
+            text == namespace
+                || text
+                    .split_once('/')
+                    .is_some_and(|(named, _)| named == namespace)
+        }
+        Value::Array(items) => items.iter().any(|item| names(item, namespace)),
+        Value::Object(fields) => fields.values().any(|field| names(field, namespace)),
+        _ => false,
+    }
+}
+
+/// What the caller is told of what it cannot see.
+fn absent(scope: Scope) -> Problem {
+    let (code, what) = match scope {
+        Scope::Sessions => (Code::SessionNotFound, "session"),
+        Scope::Tasks => (Code::TaskNotFound, "task"),
+        Scope::Plans | Scope::Registry | Scope::Events | Scope::Server => {
+            (Code::PlanNotFound, "plan")
+        }
+    };
+    Problem::new(code, format!("there is no such {what}"))
+}

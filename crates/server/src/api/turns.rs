@@ -1,0 +1,128 @@
+//! Turns: a question that the actor of a conversation answers, in one answer or in pieces while it comes.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_process::Cancel;
+use futures_util::stream;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::request;
+use super::types::{NewTurnDocument, TurnDocument};
+use crate::app::App;
+use crate::gate::Permit;
+use crate::problem::Problem;
+use crate::program::{Listener, Tell, Told};
+use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
+
+pub(crate) static ROUTES: &[Route] = &[Route {
+    verb: Verb::Post,
+    path: "/api/v1/sessions/{session}/turns",
+    scope: Scope::Sessions,
+    permission: Permission::Write,
+    place: Place::Session,
+    summary: "Asks the actor of a conversation; what was begun is finished and stored even when the caller goes away",
+    parameters: &[Parameter {
+        name: "Accept",
+        place: "header",
+        about: "`text/event-stream` for the answer in pieces: events `text`, `tool`, `reset`, at last `end` or `problem`",
+        schema: schema_of::<Option<String>>,
+    }],
+    body: Some(schema_of::<NewTurnDocument>),
+    answer: (200, Some(schema_of::<TurnDocument>)),
+    handler: permitted!(turn),
+}];
+
+async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
+    let wants_pieces = request.headers().get(ACCEPT).is_some_and(|accepted| {
+        let accepted = accepted.to_str().unwrap_or_default();
+        accepted.contains("text/event-stream")
+    });
+    let asked: NewTurnDocument = request::json(&app, request).await?;
+    let session = permit.session()?;
+    let (caller, program) = (Arc::clone(permit.caller()), Arc::clone(&app.program));
+    let tell = move |listener: &dyn Listener, cancel: &Cancel| {
+        let told = program.tell(&Tell {
+            caller: &caller,
+            session,
+            prompt: asked.prompt,
+            actor: asked.actor,
+            listener,
+            cancel,
+        })?;
+        Ok::<_, Problem>(TurnDocument::from(told))
+    };
+    // Who is refused is told so before anything else.
+    let place = app.place(permit.caller()).await?;
+    if !wants_pieces {
+        let ended = app.run_in(place, move |cancel| tell(&Deaf, cancel)).await?;
+        return Ok(axum::Json(ended).into_response());
+    }
+    let (sender, pieces) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let heard = Pieces(sender.clone());
+        let outcome = app.run_in(place, move |cancel| tell(&heard, cancel)).await;
+        let last = match outcome {
+            Ok(ended) => block("end", &ended),
+            Err(problem) => block("problem", &problem),
+        };
+        // The caller may be gone; the turn is stored all the same.
+        let _heard = sender.send(last);
+    });
+    let body = stream::unfold(pieces, |mut pieces| async move {
+        let piece: Bytes = pieces.recv().await?;
+        Some((Ok::<_, Infallible>(piece), pieces))
+    });
+    let headers = [
+        (CONTENT_TYPE, "text/event-stream"),
+        (CACHE_CONTROL, "no-store"),
+    ];
+    Ok((headers, Body::from_stream(body)).into_response())
+}
+
+impl From<Told> for TurnDocument {
+    fn from(told: Told) -> Self {
+        let (state, text) = match told {
+            Told::Answered { text } => ("answered", Some(text)),
+            Told::Waiting { question } => ("waiting", Some(question)),
+            Told::Stopped => ("stopped", None),
+        };
+        Self { state, text }
+    }
+}
+
+/// Who waits for the whole answer.
+struct Deaf;
+
+impl Listener for Deaf {}
+
+/// Who hears each piece. No more is kept for it than the answer is long.
+struct Pieces(mpsc::UnboundedSender<Bytes>);
+
+impl Listener for Pieces {
+    fn text(&self, piece: &str) {
+        let _heard = self.0.send(block("text", &json!({"text": piece})));
+    }
+
+    fn tool(&self, name: &str) {
+        let _heard = self.0.send(block("tool", &json!({"name": name})));
+    }
+
+    fn reset(&self) {
+        let _heard = self.0.send(block("reset", &json!({})));
+    }
+}
+
+/// A server-sent event.
+fn block(event: &str, data: &impl Serialize) -> Bytes {
+    let data = serde_json::to_string(data).unwrap_or_default();
+    Bytes::from(format!("event: {event}\ndata: {data}\n\n"))
+}

@@ -1,0 +1,259 @@
+//! Requests that nobody would make: none of them is a failure of the server.
+
+use cleveragents_testkit::{TestDatabase, proof_size};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Map, Value};
+
+use crate::harness::{Client, Server, wait_until};
+
+/// A path of the API and what it is asked to do.
+#[derive(Debug, Clone)]
+struct Asked {
+    method: String,
+    path: String,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+}
+
+/// Every path of the description, with its method.
+fn paths(server: &Server) -> Vec<(String, String)> {
+    let document = server.local().get("/api/v1/openapi.json").json();
+    let paths = document["paths"].as_object().expect("paths");
+    paths
+        .iter()
+        .flat_map(|(path, operations)| {
+            let methods = operations.as_object().expect("operations").keys();
+            methods.map(|method| (method.to_uppercase(), path.clone()))
+        })
+        .collect()
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just("local".to_owned()),
+        Just("acme/x".to_owned()),
+        Just("\u{0}".to_owned()),
+        Just("-1".to_owned()),
+        Just("18446744073709551616".to_owned()),
+        Just("9223372036854775808".to_owned()),
+        Just("\"*\" AND NEAR( ' %_\\".to_owned()),
+        "\\PC{0,40}",
+        ".{0,20}",
+    ]
+}
+
+fn field() -> impl Strategy<Value = String> {
+    let known = [
+        "role",
+        "content",
+        "metadata",
+        "name",
+        "actor",
+        "namespace",
+        "prompt",
+        "at",
+        "reference",
+    ];
+    prop_oneof![4 => prop::sample::select(known.to_vec()).prop_map(str::to_owned), 1 => text()]
+}
+
+fn json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        text().prop_map(Value::from),
+        Just(Value::from("user")),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::vec((field(), inner), 0..6)
+                .prop_map(|fields| Value::from(fields.into_iter().collect::<Map<_, _>>())),
+        ]
+    })
+}
+
+/// A text as a part of an address. Now and then it is no UTF-8.
+fn encoded(text: &str) -> String {
+    let bytes = text.bytes().map(|byte| format!("%{byte:02x}"));
+    bytes.collect::<String>()
+}
+
+fn query() -> impl Strategy<Value = String> {
+    let names = [
+        "limit",
+        "cursor",
+        "kind",
+        "subject",
+        "namespace",
+        "after",
+        "q",
+        "role",
+        "session",
+        "name",
+        "actor",
+    ];
+    let pair = (prop::sample::select(names.to_vec()), text())
+        .prop_map(|(name, value)| format!("{name}={}", encoded(&value)));
+    prop_oneof![
+        Just(String::new()),
+        prop::collection::vec(pair, 1..4).prop_map(|pairs| format!("?{}", pairs.join("&"))),
+        "[!-~]{0,30}".prop_map(|text| format!("?{}", text.replace(['#', ' '], ""))),
+        Just("?q=%ff&cursor=%00".to_owned()),
+    ]
+}
+
+fn headers() -> impl Strategy<Value = Vec<(&'static str, String)>> {
+    let names = [
+        "if-match",
+        "last-event-id",
+        "idempotency-key",
+        "accept",
+        "authorization",
+        "origin",
+        "x-other",
+        "expect",
+        "range",
+        "if-none-match",
+    ];
+    let value = prop_oneof![
+        "[ -~]{0,40}",
+        Just("text/event-stream".to_owned()),
+        Just("\"1\"".to_owned()),
+        Just("*".to_owned()),
+    ];
+    prop::collection::vec((prop::sample::select(names.to_vec()), value), 0..4)
+}
+
+fn asked(paths: Vec<(String, String)>, known: Vec<String>) -> impl Strategy<Value = Asked> {
+    let part = prop_oneof![
+        3 => prop::sample::select(known),
+        1 => text().prop_map(|text| encoded(&text)),
+        1 => Just("%ff%fe".to_owned()),
+    ];
+    let method = prop_oneof![
+        6 => Just(None),
+        1 => prop::sample::select(vec!["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "QUERY"]).prop_map(Some),
+    ];
+    let body = prop_oneof![
+        4 => json().prop_map(|value| value.to_string().into_bytes()),
+        1 => prop::collection::vec(any::<u8>(), 0..300),
+        1 => Just(b"[".repeat(3_000)),
+    ];
+    let what = (prop::sample::select(paths), part, query());
+    (what, method, headers(), body).prop_map(
+        |(((usual, path), part, query), method, headers, body)| {
+            let path = path.replace("{name}", "plan/use");
+            let parts = path.split('/').map(|known| match known.strip_prefix('{') {
+                Some(_) => part.as_str(),
+                None => known,
+            });
+            let path = parts.collect::<Vec<_>>().join("/");
+            Asked {
+                method: method.map_or(usual, str::to_owned),
+                path: format!("{path}{query}"),
+                headers,
+                body,
+            }
+        },
+    )
+}
+
+/// Makes a request and checks that the server stays one that can be relied on.
+fn check(client: &Client, asked: &Asked) -> Result<(), TestCaseError> {
+    let client = asked
+        .headers
+        .iter()
+        .fold(client.clone(), |client, (name, value)| {
+            client.with(name, value.clone())
+        });
+    let body: &[u8] = if asked.method == "GET" || asked.method == "HEAD" {
+        b""
+    } else {
+        &asked.body
+    };
+    let mut stream = client.send(&asked.method, &asked.path, Some("application/json"), body);
+    let Some((status, headers)) = stream.head() else {
+        return Err(TestCaseError::fail("no answer"));
+    };
+    let kind = headers.iter().find(|(name, _)| name == "content-type");
+    if kind.is_some_and(|(_, kind)| kind.starts_with("text/event-stream")) {
+        // It goes on for as long as one listens.
+        return Ok(());
+    }
+    prop_assert!(status < 500, "{status}");
+    if status >= 400 && kind.is_some_and(|(_, kind)| kind == "application/problem+json") {
+        let body = stream.rest(&headers, &asked.method);
+        if asked.method != "HEAD" {
+            let problem: Value = serde_json::from_str(&body).expect("JSON");
+            prop_assert_eq!(&problem["status"], &Value::from(status));
+        }
+    }
+    Ok(())
+}
+
+fn attack(server: &Server, cases: usize) {
+    let session = server.session("acme");
+    let session = session.rsplit('/').next().expect("an id").to_owned();
+    let plan = server.plan("acme/shop").to_string();
+    let strategy = asked(paths(server), vec![session, plan]);
+    let clients = [server.local(), server.caller(&["acme=editor"])];
+    let mut runner = TestRunner::new(Config {
+        cases: u32::try_from(cases).expect("fits"),
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..Config::default()
+    });
+    server.double.let_go();
+    runner
+        .run(&(0..clients.len(), strategy), |(who, asked)| {
+            check(&clients[who], &asked)
+        })
+        .unwrap_or_else(|failure| panic!("{failure}"));
+    server.local().get("/readyz").expect(200);
+    wait_until("nothing is left", || {
+        server.gauge("running") == 0
+            && server.gauge("waiting") == 0
+            && server.gauge("event_listeners") == 0
+    });
+}
+
+#[test]
+fn no_request_is_a_failure_of_the_server() {
+    for database in TestDatabase::each() {
+        let server = Server::on(database, |_| {});
+        attack(&server, proof_size(400, 20_000));
+    }
+}
+
+#[test]
+fn what_is_no_request_at_all_does_no_harm() {
+    let server = Server::with(|options| {
+        options.request_timeout = std::time::Duration::from_millis(50);
+    });
+    let mut runner = TestRunner::new(Config {
+        cases: u32::try_from(proof_size(40, 2_000)).expect("fits"),
+        failure_persistence: None,
+        ..Config::default()
+    });
+    let bytes = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..600),
+        "[A-Z]{1,8} [!-~]{0,40} HTTP/1.[01]\r\n([a-z-]{1,10}: [ -~]{0,20}\r\n){0,5}\r\n?"
+            .prop_map(String::into_bytes),
+    ];
+    runner
+        .run(&bytes, |bytes| {
+            let mut stream = server.local().connect();
+            // The server may hang up at any byte.
+            let _sent = stream.write(&bytes);
+            let status = stream.head().map(|(status, _)| status);
+            prop_assert!(status.is_none_or(|status| status < 500), "{status:?}");
+            Ok(())
+        })
+        .unwrap_or_else(|failure| panic!("{failure}"));
+    server.local().get("/readyz").expect(200);
+}

@@ -1,0 +1,211 @@
+//! Requests that are made again with their key.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use cleveragents_store::{DatabaseUrl, EngineCache};
+use cleveragents_testkit::{Child, TestDatabase, child_input, proof_size, say};
+use serde_json::{Value, json};
+
+use crate::harness::{Client, Double, Server, options, wait_until};
+
+#[test]
+fn a_request_with_a_key_has_its_effect_once() {
+    for database in TestDatabase::each() {
+        let server = Server::on(database, |_| {});
+        let editor = server.caller(&["acme=editor"]);
+        let keyed = editor.with("idempotency-key", "one");
+        let new = json!({"name": "first", "namespace": "acme"});
+        let made = keyed.post("/api/v1/sessions", &new).expect(201);
+        let again = keyed.post("/api/v1/sessions", &new).expect(201);
+        assert_eq!(again.body, made.body);
+        assert_eq!(again.header("location"), made.header("location"));
+        assert_eq!(again.header("etag"), made.header("etag"));
+        assert_eq!(again.header("idempotency-replayed"), Some("true"));
+        assert_eq!(made.header("idempotency-replayed"), None);
+        assert_eq!(server.database.count("SELECT COUNT(*) FROM sessions"), 1);
+        let other = json!({"name": "second", "namespace": "acme"});
+        keyed
+            .post("/api/v1/sessions", &other)
+            .problem(409, "CA-1215");
+        // Other callers have keys of their own.
+        server
+            .caller(&["acme=editor"])
+            .with("idempotency-key", "one")
+            .post("/api/v1/sessions", &other)
+            .expect(201);
+        let long = editor.with("idempotency-key", "k".repeat(201));
+        long.post("/api/v1/sessions", &other)
+            .problem(400, "CA-1213");
+
+        let path = format!("{}/messages", made.header("location").expect("a place"));
+        let said = json!({"role": "user", "content": "once"});
+        let key = editor.with("idempotency-key", "two");
+        let stored = key.post(&path, &said).expect(201);
+        let repeated = key.post(&path, &said).expect(201);
+        assert_eq!(repeated.body, stored.body);
+        assert_eq!(repeated.header("content-type"), Some("application/json"));
+        key.post(&path, &json!({"role": "user", "content": "twice"}))
+            .problem(409, "CA-1215");
+        assert_eq!(server.database.count("SELECT COUNT(*) FROM messages"), 1);
+    }
+}
+
+#[test]
+fn a_refusal_is_repeated_too_and_what_was_never_begun_can_be_made() {
+    let server = Server::with(|options| {
+        options.max_running = 1;
+        options.max_waiting = 0;
+    });
+    let local = server.local();
+    let turns = format!("{}/turns", server.session("acme"));
+    let holding = {
+        let (local, turns) = (local.with("idempotency-key", "held"), turns.clone());
+        std::thread::spawn(move || local.post(&turns, &json!({"prompt": "hold"})).status)
+    };
+    wait_until("it runs", || {
+        server.double.asked.lock().expect("not poisoned").len() == 1
+    });
+    // The same request meanwhile: it was begun, and has no answer.
+    local
+        .with("idempotency-key", "held")
+        .post(&turns, &json!({"prompt": "hold"}))
+        .problem(409, "CA-1216");
+    // What finds no place had no effect, and may be made again.
+    let busy = local.with("idempotency-key", "busy");
+    busy.post(&turns, &json!({"prompt": "go"}))
+        .problem(503, "CA-1219");
+    server.double.let_go();
+    assert_eq!(holding.join().expect("ends"), 200);
+    wait_until("nothing runs", || server.gauge("running") == 0);
+    busy.post(&turns, &json!({"prompt": "go"})).expect(200);
+    busy.post(&turns, &json!({"prompt": "go"})).expect(200);
+    let failing = local.with("idempotency-key", "failing");
+    failing
+        .post(&turns, &json!({"prompt": "fail"}))
+        .problem(422, "CA-0805");
+    failing
+        .post(&turns, &json!({"prompt": "fail"}))
+        .problem(422, "CA-0805");
+    let asked = server.double.asked.lock().expect("not poisoned").clone();
+    assert_eq!(asked, ["hold", "go", "fail"]);
+}
+
+#[test]
+fn of_many_with_one_key_one_has_an_effect() {
+    let server = Server::start();
+    let path = format!("{}/messages", server.session("acme"));
+    let said = json!({"role": "user", "content": "once"});
+    let answers = cleveragents_testkit::at_once(16, |_| {
+        let client = server.local().with("idempotency-key", "same");
+        client.post(&path, &said).expect(201).body
+    });
+    assert!(answers.iter().all(|body| *body == answers[0]));
+    assert_eq!(server.database.count("SELECT COUNT(*) FROM messages"), 1);
+}
+
+/// Serves a database in a process of its own until it is killed.
+fn serve_until_killed(url: &str) {
+    let url = DatabaseUrl::parse(url, Path::new("/")).expect("a URL");
+    let engine = EngineCache::new(cleveragents_store::Options::default())
+        .open(&url)
+        .expect("it opens");
+    let double = Arc::new(Double::new(Arc::clone(&engine)));
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime
+        .block_on(cleveragents_server::serve(
+            engine,
+            double,
+            options(),
+            |address| say(address),
+            std::future::pending(),
+        ))
+        .expect("it serves");
+}
+
+#[test]
+fn a_killed_server_never_keeps_a_message_without_its_key() {
+    if let Some(url) = child_input() {
+        return serve_until_killed(&url);
+    }
+    let test = "keys::a_killed_server_never_keeps_a_message_without_its_key";
+    let database = TestDatabase::sqlite();
+    let start = || {
+        let mut child = Child::start(test, &database.url);
+        let address = child
+            .hear()
+            .expect("it listens")
+            .parse()
+            .expect("an address");
+        (child, Client::new(address, None))
+    };
+    let (child, client) = start();
+    let made = client
+        .post("/api/v1/sessions", &json!({"namespace": "acme"}))
+        .expect(201);
+    let path = format!("{}/messages", made.header("location").expect("a place"));
+    let mut running = Some((child, client));
+    // What was acknowledged: the answer of each key.
+    let acknowledged: Mutex<BTreeMap<String, Value>> = Mutex::default();
+    for round in 0..proof_size(3, 20) {
+        let (child, client) = running.take().expect("a server");
+        let (is_over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let (client, path, acknowledged) = (&client, &path, &acknowledged);
+                let (is_over, count) = (&is_over, &count);
+                scope.spawn(move || {
+                    for number in 0.. {
+                        let key = format!("{round}-{writer}-{number}");
+                        let Some(answer) = append(client, path, &key) else {
+                            break;
+                        };
+                        acknowledged
+                            .lock()
+                            .expect("not poisoned")
+                            .insert(key, answer);
+                        count.fetch_add(1, Ordering::SeqCst);
+                        if is_over.load(Ordering::SeqCst) {
+                            break;
+                        }
+                    }
+                });
+            }
+            wait_until("some are stored", || count.load(Ordering::SeqCst) >= 40);
+            child.kill();
+            is_over.store(true, Ordering::SeqCst);
+        });
+        let messages = database.count("SELECT COUNT(*) FROM messages");
+        assert_eq!(
+            database.count("SELECT COUNT(*) FROM request_keys WHERE status = 201"),
+            messages,
+            "each message has its key"
+        );
+        assert_eq!(
+            database.count("SELECT COUNT(*) FROM request_keys WHERE status IS NULL"),
+            0
+        );
+        // Whoever got no answer asks again, and whoever got one gets the same.
+        let (child, client) = start();
+        let known = acknowledged.lock().expect("not poisoned").clone();
+        for (key, answer) in known {
+            assert_eq!(
+                append(&client, &path, &key).expect("an answer"),
+                answer,
+                "{key}"
+            );
+        }
+        assert_eq!(database.count("SELECT COUNT(*) FROM messages"), messages);
+        running = Some((child, client));
+    }
+    drop(running);
+}
+
+/// Appends a message with its key; `None` when the server is gone.
+fn append(client: &Client, path: &str, key: &str) -> Option<Value> {
+    let client = client.with("idempotency-key", key);
+    let answer = client.try_post(path, &json!({"role": "user", "content": key}))?;
+    Some(answer.expect(201).json())
+}

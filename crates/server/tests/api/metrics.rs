@@ -1,0 +1,81 @@
+//! What is counted.
+
+use cleveragents_domain::{Move, PlanStage};
+use cleveragents_store::plans::{self, Along};
+use cleveragents_testkit::TestDatabase;
+
+use crate::harness::{Server, wait_until};
+
+/// The value of a line of the metrics.
+fn value(text: &str, line: &str) -> Option<f64> {
+    let found = text.lines().find_map(|known| known.strip_prefix(line));
+    found.and_then(|rest| rest.trim().parse().ok())
+}
+
+#[test]
+fn what_was_done_is_counted_from_what_is_stored() {
+    for database in TestDatabase::each() {
+        let server = Server::on(database, |_| {});
+        let plan = server.plan("acme/shop");
+        server.plan("acme/shop");
+        // What another process wrote.
+        let other = server.database.open();
+        other
+            .write(move |unit| {
+                let begun = plans::advance(unit, plan, Move::StartStrategize, &Along::default())?;
+                assert_eq!(
+                    begun.expect("a plan").stage,
+                    PlanStage::StrategizeProcessing
+                );
+                plans::advance(unit, plan, Move::CompleteStrategize, &Along::default())
+            })
+            .expect("it is moved");
+        server.database.meddle(
+            "UPDATE plans SET cost_micro_usd = 1500000; \
+             INSERT INTO tool_invocations (invocation_id, tool, arguments, outcome, started_at, finished_at) VALUES \
+             ('a', 'say \"hi\"', '{}', 'succeeded', 0, 5000), ('b', 'say \"hi\"', '{}', 'failed', 0, 2000000), \
+             ('c', 'other', '{}', 'refused', 0, 1);",
+        );
+        let viewer = server.caller(&["*=viewer"]);
+        let mut text = String::new();
+        wait_until("the figures are counted anew", || {
+            text = viewer.get("/metrics").expect(200).text();
+            value(&text, "cleveragents_plan_cost_usd_total") == Some(3.0)
+        });
+        let expect = |line: &str, expected: f64| {
+            assert_eq!(value(&text, line), Some(expected), "{line}\n{text}");
+        };
+        expect(
+            "cleveragents_plan_duration_seconds_count{phase=\"strategize\"}",
+            1.0,
+        );
+        let tool = "cleveragents_tool_invocation_duration_ms";
+        expect(
+            &format!("{tool}_bucket{{tool=\"say \\\"hi\\\"\",le=\"1.0\"}}"),
+            0.0,
+        );
+        expect(
+            &format!("{tool}_bucket{{tool=\"say \\\"hi\\\"\",le=\"10.0\"}}"),
+            1.0,
+        );
+        expect(
+            &format!("{tool}_bucket{{tool=\"say \\\"hi\\\"\",le=\"+Inf\"}}"),
+            2.0,
+        );
+        expect(&format!("{tool}_sum{{tool=\"say \\\"hi\\\"\"}}"), 2_005.0);
+        expect(
+            "cleveragents_tool_errors_total{tool=\"say \\\"hi\\\"\"}",
+            1.0,
+        );
+        assert!(
+            !text.contains("tool=\"other\""),
+            "what was refused took no time"
+        );
+        assert!(text.ends_with("# EOF\n"));
+        // What belongs to no namespace is not for those of one.
+        server
+            .caller(&["acme=owner"])
+            .get("/metrics")
+            .problem(403, "CA-1202");
+    }
+}

@@ -1,0 +1,353 @@
+//! Who may do what: every route, asked for by every role, in a namespace of its own, in a foreign one and in `local`.
+//! What was seen is `docs/permissions.md`; `CLEVERAGENTS_WRITE_DOCS=1` writes it anew.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use cleveragents_domain::identity::{Role, Scope};
+use serde_json::{Value, json};
+
+use crate::harness::{Client, Server};
+
+const NAMESPACES: [&str; 3] = ["acme", "other", "local"];
+
+/// A route, as the description has it.
+struct Route {
+    method: String,
+    path: String,
+    /// The least role, and where it is needed; nothing for what anybody may.
+    needs: Option<(Role, String)>,
+    scope: Scope,
+}
+
+fn routes(server: &Server) -> Vec<Route> {
+    let document = server
+        .local()
+        .get("/api/v1/openapi.json")
+        .expect(200)
+        .json();
+    let paths = document["paths"].as_object().expect("paths");
+    let mut all = Vec::new();
+    for (path, operations) in paths {
+        for (method, operation) in operations.as_object().expect("operations") {
+            let text = |key: &str| operation[key].as_str().map(str::to_owned);
+            let role = text("x-needs-role").map(|role| role.parse().expect("a role"));
+            let scope = operation["tags"][0].as_str().expect("a scope");
+            all.push(Route {
+                method: method.to_uppercase(),
+                path: path.clone(),
+                needs: role.zip(text("x-where")),
+                scope: scope.parse().expect("a scope"),
+            });
+        }
+    }
+    all.sort_by(|one, other| (&one.path, &one.method).cmp(&(&other.path, &other.method)));
+    all
+}
+
+impl Route {
+    /// Whether this test knows what a good request is. What other protocols ask for, their own tests check.
+    fn is_ours(&self) -> bool {
+        let watched = ["/healthz", "/readyz", "/metrics"];
+        let needs_body = self.method == "POST" && self.body("x").is_none();
+        watched.contains(&self.path.as_str()) || (self.path.starts_with("/api/v1/") && !needs_body)
+    }
+
+    /// Whether what is asked for depends on a namespace.
+    fn is_in_a_namespace(&self) -> bool {
+        let names = ["{session}", "{plan}", "{name}"];
+        names.iter().any(|name| self.path.contains(name)) || self.body("x").is_some()
+    }
+
+    /// What a good request says beside its path.
+    fn body(&self, namespace: &str) -> Option<Value> {
+        let name = format!("{namespace}/x");
+        match (self.method.as_str(), self.path.as_str()) {
+            ("POST", "/api/v1/sessions") => Some(json!({"namespace": namespace})),
+            ("POST", "/api/v1/plans" | "/api/v1/operations/{name}") => Some(json!({"name": name})),
+            ("POST", path) if path.ends_with("/messages") => {
+                Some(json!({"role": "user", "content": "x"}))
+            }
+            ("POST", path) if path.ends_with("/turns") => Some(json!({"prompt": "x"})),
+            ("POST", path) if path.contains('{') => Some(json!({})),
+            ("PATCH", _) => Some(json!({"name": "x"})),
+            _ => None,
+        }
+    }
+
+    /// A good request, on things that were made for it.
+    fn ask(&self, server: &Server, client: &Client, namespace: &str) -> u16 {
+        let mut path = self.path.clone();
+        if path.contains("{session}") {
+            let session = server.session(namespace);
+            path = path.replace("/api/v1/sessions/{session}", &session);
+        }
+        if path.contains("{plan}") {
+            let plan = server.plan(&format!("{namespace}/shop"));
+            path = path.replace("{plan}", &plan.to_string());
+        }
+        path = path.replace("{name}", "plan/use");
+        if path.ends_with("/search") {
+            path.push_str("?q=x");
+        }
+        let before = Effects::of(server);
+        let body = self.body(namespace).map(|body| body.to_string());
+        let kind = body.as_ref().map(|_| "application/json");
+        let bytes = body.unwrap_or_default().into_bytes();
+        // Of a stream only the beginning is read.
+        let mut stream = client.send(&self.method, &path, kind, &bytes);
+        let (status, _) = stream.head().expect("an answer");
+        if status >= 400 {
+            let after = Effects::of(server);
+            assert_eq!(
+                after.done, before.done,
+                "{} {path}: a denial had an effect",
+                self.method
+            );
+            assert!(
+                after.audited > before.audited,
+                "{} {path}: nothing was written down",
+                self.method
+            );
+        }
+        status
+    }
+}
+
+/// What requests change.
+struct Effects {
+    done: Vec<u64>,
+    audited: u64,
+}
+
+impl Effects {
+    fn of(server: &Server) -> Self {
+        let count = |table: &str| {
+            server
+                .database
+                .count(&format!("SELECT COUNT(*) FROM {table}"))
+        };
+        let double = &server.double;
+        let ran = double.ran.lock().expect("not poisoned").len()
+            + double.driven.lock().expect("not poisoned").len()
+            + double.asked.lock().expect("not poisoned").len();
+        Self {
+            done: vec![
+                count("sessions"),
+                count("messages"),
+                count("plans"),
+                count("events"),
+                ran as u64,
+            ],
+            audited: count("audit_entries WHERE kind IN ('access_denied', 'auth_failure')"),
+        }
+    }
+}
+
+/// Checks what was seen of a route against the rule.
+fn check(route: &Route, role: Option<Role>, namespace: &str, status: u16) {
+    let Some((least, place)) = &route.needs else {
+        assert_eq!(status, 200, "{} {}", route.method, route.path);
+        return;
+    };
+    let suffices = role.is_some_and(|role| role >= *least);
+    let is_own = namespace == "acme";
+    let what = format!("{} {} as {role:?} in {namespace}", route.method, route.path);
+    let named = place.contains("request names");
+    if route.path == "/api/v1/operations" {
+        // A list of what may be done, which is empty for who may do nothing.
+        return assert_eq!(status, 200, "{what}");
+    }
+    if route.path == "/api/v1/operations/{name}" {
+        // The operation that is asked for needs an editor.
+        let may = is_own && role >= Some(Role::Editor);
+        return assert_eq!(status, if may { 200 } else { 403 }, "{what}");
+    }
+    if place.contains("every namespace") {
+        return assert_eq!(status, 403, "{what}");
+    }
+    if place.contains("any namespace") {
+        let expected = if suffices { 200 } else { 403 };
+        return assert_eq!(status, expected, "{what}");
+    }
+    if is_own && suffices {
+        assert!((200..300).contains(&status), "{what}: {status}");
+    } else if named || (is_own && role.is_some()) {
+        assert_eq!(status, 403, "{what}");
+    } else {
+        assert_eq!(status, 404, "{what}: what cannot be seen does not exist");
+    }
+}
+
+/// How a status is shown.
+fn shown(status: u16) -> String {
+    if status < 400 {
+        "yes".to_owned()
+    } else {
+        status.to_string()
+    }
+}
+
+#[test]
+fn every_role_may_do_what_the_table_says_and_nothing_else() {
+    let server = Server::with(|options| options.requests_per_second = 0);
+    server.double.let_go();
+    let roles: Vec<Option<Role>> = std::iter::once(None)
+        .chain(Role::ALL.iter().copied().map(Some))
+        .collect();
+    let clients: Vec<Client> = roles
+        .iter()
+        .map(|role| match role {
+            Some(role) => server.caller(&[&format!("acme={role}")]),
+            None => server.caller(&["elsewhere=owner"]),
+        })
+        .collect();
+    let everywhere: Vec<Client> = roles
+        .iter()
+        .map(|role| match role {
+            Some(role) => server.caller(&[&format!("*={role}")]),
+            None => server.caller(&[]),
+        })
+        .collect();
+    let mut rows = String::new();
+    for route in routes(&server) {
+        let Some((least, place)) = &route.needs else {
+            if route.is_ours() {
+                check(
+                    &route,
+                    None,
+                    "acme",
+                    server.stranger().get(&route.path).status,
+                );
+            }
+            let _written = writeln!(
+                rows,
+                "| {} | `{}` | anybody | | yes | yes | yes | yes | yes | | |",
+                route.method, route.path
+            );
+            continue;
+        };
+        assert_eq!(
+            route.ask(&server, &server.stranger(), "acme"),
+            401,
+            "{} {} without a token",
+            route.method,
+            route.path
+        );
+        if !route.is_ours() {
+            let _written = writeln!(
+                rows,
+                "| {} | `{}` | {place} | as its methods say | | | | | | | |",
+                route.method, route.path
+            );
+            continue;
+        }
+        let is_everywhere = place.contains("every namespace");
+        let asking = if is_everywhere { &everywhere } else { &clients };
+        let mut own = Vec::new();
+        for (role, client) in roles.iter().zip(asking) {
+            let role = if place.contains("any namespace") && role.is_none() {
+                // Whoever has a role somewhere sees a list, which may be empty.
+                Some(Role::Owner)
+            } else {
+                *role
+            };
+            let status = route.ask(&server, client, "acme");
+            if is_everywhere {
+                let may = role.is_some_and(|role| role >= *least);
+                assert_eq!(status < 400, may, "{} {}", route.method, route.path);
+            } else {
+                check(&route, role, "acme", status);
+            }
+            own.push(shown(status));
+        }
+        let mut elsewhere = Vec::new();
+        for namespace in &NAMESPACES[1..] {
+            let owner = clients.last().expect("an owner");
+            if !route.is_in_a_namespace() {
+                elsewhere.push(String::new());
+                continue;
+            }
+            for (role, client) in roles.iter().zip(&clients) {
+                check(
+                    &route,
+                    *role,
+                    namespace,
+                    route.ask(&server, client, namespace),
+                );
+            }
+            elsewhere.push(shown(route.ask(&server, owner, namespace)));
+            if *namespace == "local" {
+                // Not even who may do everything everywhere.
+                let status = route.ask(&server, everywhere.last().expect("an owner"), "local");
+                assert!(
+                    matches!(status, 403 | 404),
+                    "{} {}",
+                    route.method,
+                    route.path
+                );
+                let here = route.ask(&server, &server.local(), "local");
+                assert!(here < 400, "{} {}: {here}", route.method, route.path);
+            }
+        }
+        other_scopes(&server, &route);
+        let least = match route.path.as_str() {
+            "/api/v1/operations/{name}" => "that of the operation",
+            _ => least.as_str(),
+        };
+        let _written = writeln!(
+            rows,
+            "| {} | `{}` | {place} | {least} | {} | {} |",
+            route.method,
+            route.path,
+            own.join(" | "),
+            elsewhere.join(" | ")
+        );
+    }
+    same_as_documented(&rows);
+}
+
+/// A token that is good for other things only is good for nothing here.
+fn other_scopes(server: &Server, route: &Route) {
+    if route.path.starts_with("/api/v1/operations") {
+        // The operation has a scope of its own.
+        return;
+    }
+    let others: Vec<Scope> = Scope::ALL
+        .iter()
+        .copied()
+        .filter(|scope| *scope != route.scope)
+        .collect();
+    let client = server.caller_with(&["*=owner", "acme=owner"], &others);
+    let status = route.ask(server, &client, "acme");
+    assert!(
+        matches!(status, 403 | 404),
+        "{} {} without its scope: {status}",
+        route.method,
+        route.path
+    );
+}
+
+fn same_as_documented(rows: &str) {
+    let text = format!(
+        "# Who may do what\n\n\
+         This table is written by a test that asks for every route as every role (`CLEVERAGENTS_WRITE_DOCS=1 cargo \
+         test -p cleveragents-server --test api permissions`). A role counts in the namespace it was given for, `*` is \
+         every namespace but `local`. A number is the status of the refusal: 403 for what may not be done, 404 for what \
+         may not even be seen. Every refusal is in the audit. Without a token the answer is 401. A token also needs the \
+         scope of the route.\n\n\
+         What an operation (`/api/v1/operations/…`) needs is in the list of operations; the row shows `plan/use`, which \
+         needs an editor.\n\n\
+         | Method | Path | Where the role is needed | Least role | no role there | viewer | editor | admin | owner | owner \
+         elsewhere | in `local` |\n|---|---|---|---|---|---|---|---|---|---|---|\n{rows}"
+    );
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/permissions.md");
+    if std::env::var_os("CLEVERAGENTS_WRITE_DOCS").is_some() {
+        std::fs::write(&file, &text).expect("the file is written");
+    }
+    let documented = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        documented == text,
+        "docs/permissions.md is out of date; CLEVERAGENTS_WRITE_DOCS=1 writes it anew:\n{text}"
+    );
+}

@@ -1,0 +1,119 @@
+//! Plans.
+
+use serde_json::json;
+
+use crate::harness::{Server, wait_until};
+
+#[test]
+fn plans_are_listed_in_pages_to_those_who_may_see_them() {
+    let server = Server::start();
+    let mut acme: Vec<_> = (0..5)
+        .map(|_| server.plan("acme/shop").to_string())
+        .collect();
+    server.plan("other/shop");
+    server.plan("local/shop");
+    acme.reverse();
+    let viewer = server.caller(&["acme=viewer"]);
+    let mut seen = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = viewer
+            .get(&format!("/api/v1/plans?limit=2{cursor}"))
+            .expect(200)
+            .json();
+        for plan in page["items"].as_array().expect("items") {
+            seen.push(plan["id"].as_str().expect("an id").to_owned());
+            assert_eq!(plan["namespace"], "acme");
+            assert_eq!(plan["stage"], "strategize/queued");
+        }
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+        server.plan("acme/shop");
+    }
+    assert_eq!(seen, acme);
+}
+
+#[test]
+fn each_path_of_a_plan_is_an_operation_of_the_same_plan() {
+    let server = Server::start();
+    let id = server.plan("acme/shop");
+    let other = server.plan("other/shop");
+    let editor = server.caller(&["acme=editor"]);
+    for (verb, path, operation) in [
+        ("GET", "", "plan/status"),
+        ("GET", "/strategy", "plan/show"),
+        ("GET", "/tree?depth=2", "plan/tree"),
+        ("GET", "/diff", "plan/diff"),
+        ("GET", "/log", "plan/log"),
+        ("GET", "/checkpoints", "plan/checkpoint/list"),
+        ("POST", "/apply", "plan/apply"),
+        ("POST", "/cancel", "plan/cancel"),
+        ("POST", "/approve", "plan/approve"),
+        ("POST", "/reject", "plan/reject"),
+        ("POST", "/prompt", "plan/prompt"),
+    ] {
+        // Another plan in the body does not count.
+        let body = (verb == "POST").then(|| json!({"reference": other}));
+        let path = |plan| format!("/api/v1/plans/{plan}{path}");
+        let done = editor
+            .ask(verb, &path(id), body.as_ref())
+            .expect(200)
+            .json();
+        assert_eq!(done["data"]["ran"], operation);
+        let (name, parameters) = server
+            .double
+            .ran
+            .lock()
+            .expect("not poisoned")
+            .pop()
+            .expect("it ran");
+        assert_eq!(name, operation);
+        assert_eq!(parameters["reference"], json!(id));
+        editor
+            .ask(verb, &path(other), body.as_ref())
+            .problem(404, "CA-0404");
+    }
+    let made = editor
+        .post("/api/v1/plans", &json!({"name": "acme/fix"}))
+        .expect(201);
+    assert_eq!(made.json()["data"]["ran"], "plan/use");
+    editor
+        .post("/api/v1/plans", &json!({"name": "other/fix"}))
+        .problem(403, "CA-1202");
+    assert_eq!(server.double.ran.lock().expect("not poisoned").len(), 1);
+}
+
+#[test]
+fn a_plan_is_driven_by_the_server_while_its_caller_goes_on() {
+    let server = Server::with(|options| {
+        options.max_running = 1;
+        options.max_waiting = 1;
+    });
+    let (one, two) = (server.plan("acme/shop"), server.plan("acme/shop"));
+    let editor = server.caller(&["acme=editor"]);
+    let execute = |plan| editor.post(&format!("/api/v1/plans/{plan}/execute"), &json!({}));
+    let accepted = execute(one).expect(202);
+    assert_eq!(
+        accepted.header("location"),
+        Some(&*format!("/api/v1/plans/{one}"))
+    );
+    wait_until("it runs", || server.gauge("running") == 1);
+    execute(two).expect(202);
+    wait_until("the second waits", || server.gauge("waiting") == 1);
+    execute(two).problem(503, "CA-1219");
+    server.double.let_go();
+    wait_until("both were driven", || {
+        server.double.driven.lock().expect("not poisoned").len() == 2
+    });
+    wait_until("nothing runs", || server.gauge("running") == 0);
+    let driven = server.double.driven.lock().expect("not poisoned").clone();
+    let plans: Vec<_> = driven.iter().map(|(plan, _)| *plan).collect();
+    assert_eq!(plans, [one, two]);
+    assert!(driven.iter().all(|(_, who)| who.starts_with("caller ")));
+    server
+        .caller(&["acme=viewer"])
+        .post(&format!("/api/v1/plans/{one}/execute"), &json!({}))
+        .problem(403, "CA-1202");
+}

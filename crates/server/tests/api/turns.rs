@@ -1,0 +1,118 @@
+//! Questions and their answers.
+
+use serde_json::json;
+
+use crate::harness::{Server, wait_until};
+
+#[test]
+fn a_question_is_answered_in_one_answer_or_in_pieces() {
+    let server = Server::start();
+    let editor = server.caller(&["acme=editor"]);
+    let path = format!("{}/turns", server.session("acme"));
+    let whole = editor
+        .post(&path, &json!({"prompt": "one two three"}))
+        .expect(200);
+    assert_eq!(
+        whole.json(),
+        json!({"state": "answered", "text": "one two three"})
+    );
+    let waiting = editor.post(&path, &json!({"prompt": "ask"})).expect(200);
+    assert_eq!(
+        waiting.json(),
+        json!({"state": "waiting", "text": "which?"})
+    );
+    editor
+        .post(&path, &json!({"prompt": "fail"}))
+        .problem(422, "CA-0805");
+
+    let body = json!({"prompt": "one two three"}).to_string();
+    let streaming = editor.with("accept", "text/event-stream");
+    let mut stream = streaming.send("POST", &path, Some("application/json"), body.as_bytes());
+    assert_eq!(stream.head().expect("an answer").0, 200);
+    let heard: Vec<_> = std::iter::from_fn(|| stream.block())
+        .map(|sent| (sent.event.expect("a name"), sent.data.expect("data")))
+        .collect();
+    let text = |text: &str| ("text".to_owned(), json!({"text": text}));
+    let end = json!({"state": "answered", "text": "one two three"});
+    assert_eq!(
+        heard,
+        [
+            text("one "),
+            text("two "),
+            text("three"),
+            ("end".to_owned(), end)
+        ]
+    );
+    let body = json!({"prompt": "fail"}).to_string();
+    let mut stream = streaming.send("POST", &path, Some("application/json"), body.as_bytes());
+    assert_eq!(stream.head().expect("an answer").0, 200);
+    let last = stream.block().expect("a problem");
+    assert_eq!(last.event.as_deref(), Some("problem"));
+    assert_eq!(last.data.expect("data")["code"], "CA-0805");
+}
+
+#[test]
+fn who_goes_away_leaves_a_turn_that_ends_and_nothing_else() {
+    let server = Server::start();
+    let path = format!("{}/turns", server.session("acme"));
+    let body = json!({"prompt": "hold"}).to_string();
+    let client = server.local();
+    let plain = client.send("POST", &path, Some("application/json"), body.as_bytes());
+    let streamed = client.with("accept", "text/event-stream").send(
+        "POST",
+        &path,
+        Some("application/json"),
+        body.as_bytes(),
+    );
+    wait_until("both run", || server.gauge("running") == 2);
+    drop((plain, streamed));
+    server.double.let_go();
+    wait_until("nothing runs", || server.gauge("running") == 0);
+}
+
+#[test]
+fn too_much_at_once_is_refused_and_the_rest_runs() {
+    let server = Server::with(|options| {
+        options.max_running = 1;
+        options.max_waiting = 1;
+    });
+    let path = format!("{}/turns", server.session("acme"));
+    let hold = json!({"prompt": "hold"});
+    let ask = || {
+        let (client, path, hold) = (server.local(), path.clone(), hold.clone());
+        std::thread::spawn(move || client.post(&path, &hold).status)
+    };
+    let first = ask();
+    wait_until("one runs", || server.gauge("running") == 1);
+    let second = ask();
+    wait_until("one waits", || server.gauge("waiting") == 1);
+    let refused = server.local().post(&path, &hold);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    refused.problem(503, "CA-1219");
+    server.double.let_go();
+    assert_eq!(first.join().expect("ends"), 200);
+    assert_eq!(second.join().expect("ends"), 200);
+}
+
+#[test]
+fn the_end_of_the_server_waits_for_what_runs_and_takes_nothing_new() {
+    let mut server = Server::start();
+    let path = format!("{}/turns", server.session("acme"));
+    let client = server.local();
+    let running = {
+        let (client, path) = (client.clone(), path.clone());
+        std::thread::spawn(move || client.post(&path, &json!({"prompt": "hold"})))
+    };
+    wait_until("it runs", || server.gauge("running") == 1);
+    // A connection from before the end is still answered.
+    let mut kept = client.connect();
+    server.announce_end();
+    wait_until("the end is near", || {
+        let sent = kept.write(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        sent.is_err() || kept.answer("GET").status == 503
+    });
+    server.double.let_go();
+    let answer = running.join().expect("ends").expect(200);
+    assert_eq!(answer.json()["text"], "hold");
+    server.ended();
+}

@@ -1,0 +1,102 @@
+//! Keys of requests: a request that is repeated with its key gets the answer of the first one.
+
+use cleveragents_domain::Timestamp;
+
+use crate::error::Error;
+use crate::transaction::{Reader as _, UnitOfWork};
+use crate::value::params;
+
+/// A request that its caller gave a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestKey {
+    /// Who asks. Callers do not see each other's keys.
+    pub identity: String,
+    /// The key.
+    pub key: String,
+    /// SHA-256 of what is asked for, in hexadecimal.
+    pub hash: String,
+}
+
+/// What is known of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Begun {
+    /// Nothing: this is the first request with it, and it has begun.
+    First,
+    /// The request was answered with this.
+    Answered {
+        /// The status.
+        status: u16,
+        /// What else the answer was.
+        body: String,
+    },
+    /// The request was begun and has no answer.
+    Unanswered,
+    /// Another request has the key.
+    Other,
+}
+
+/// Begins a request, unless one with its key was begun before. Who begins at the same time waits for the unit that
+/// came first.
+pub fn begin(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<Begun, Error> {
+    let now = unit.now();
+    let inserted = unit.execute_unsettled(
+        "INSERT INTO request_keys (identity, request_key, request_hash, created_at) VALUES (?1, ?2, ?3, ?4) \
+         ON CONFLICT (identity, request_key) DO NOTHING",
+        params![&request.identity, &request.key, &request.hash, now],
+    )?;
+    if inserted == 1 {
+        return Ok(Begun::First);
+    }
+    let known = unit.query_first(
+        "SELECT request_hash, status, body FROM request_keys WHERE identity = ?1 AND request_key = ?2",
+        params![&request.identity, &request.key],
+    )?;
+    let Some(mut row) = known else {
+        // Forgotten in this moment by who had begun it.
+        return Ok(Begun::Unanswered);
+    };
+    if row.take::<String>()? != request.hash {
+        return Ok(Begun::Other);
+    }
+    let (status, body): (Option<u64>, Option<String>) = (row.take()?, row.take()?);
+    Ok(match (status, body) {
+        (Some(status), Some(body)) => Begun::Answered {
+            status: u16::try_from(status)
+                .map_err(|_| Error::stored("the status of an answer", "is too large"))?,
+            body,
+        },
+        _ => Begun::Unanswered,
+    })
+}
+
+/// Keeps the answer of a request that was begun.
+pub fn answer(
+    unit: &mut UnitOfWork<'_>,
+    request: &RequestKey,
+    status: u16,
+    body: &str,
+) -> Result<(), Error> {
+    unit.execute_unsettled(
+        "UPDATE request_keys SET status = ?3, body = ?4 \
+         WHERE identity = ?1 AND request_key = ?2 AND status IS NULL",
+        params![&request.identity, &request.key, u64::from(status), body],
+    )?;
+    Ok(())
+}
+
+/// Forgets a request that was begun and had no effect, so that it can be made again.
+pub fn forget(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<(), Error> {
+    unit.execute_unsettled(
+        "DELETE FROM request_keys WHERE identity = ?1 AND request_key = ?2 AND status IS NULL",
+        params![&request.identity, &request.key],
+    )?;
+    Ok(())
+}
+
+/// Forgets requests that were begun before a moment.
+pub fn prune(unit: &mut UnitOfWork<'_>, moment: Timestamp) -> Result<u64, Error> {
+    unit.execute_unsettled(
+        "DELETE FROM request_keys WHERE created_at < ?1",
+        params![moment],
+    )
+}
