@@ -388,6 +388,9 @@ pub(crate) struct SessionCreate {
     /// The actor that answers in it, such as local/orchestrator or openai/gpt-5
     #[arg(long)]
     pub(crate) actor: Option<String>,
+    /// The namespace it belongs to, `local` when not given
+    #[arg(long)]
+    pub(crate) namespace: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_domain::identity::{Caller, Namespaces};
+use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces};
 use cleveragents_engine::{
     PlanBook, ProjectService, ResourceService, SandboxService, SessionService,
 };
@@ -79,6 +79,17 @@ impl Context {
     pub(crate) fn visible(&self) -> Namespaces {
         let served = self.served.as_ref();
         served.map_or(Namespaces::All, |served| served.visible.clone())
+    }
+
+    /// Whether something of this name may be shown.
+    pub(crate) fn sees(&self, name: &str) -> bool {
+        self.served.as_ref().is_none_or(|served| {
+            let (prefix, _) = name.split_once('/').unwrap_or((LOCAL_NAMESPACE, name));
+            let namespace = prefix
+                .split_once(':')
+                .map_or(prefix, |(_, namespace)| namespace);
+            served.visible.contains(namespace)
+        })
     }
 
     /// Who is at the terminal or called the server, for what is written down.

@@ -48,6 +48,25 @@ pub struct Call<'a> {
     pub cancel: &'a Cancel,
 }
 
+/// A command of another machine's command line.
+#[derive(Debug)]
+pub struct Line<'a> {
+    /// Who calls.
+    pub caller: &'a Caller,
+    /// What is called.
+    pub operation: &'a Operation,
+    /// With what.
+    pub parameters: &'a Value,
+    /// The namespace of names without one; the caller's own when not given.
+    pub namespace: Option<&'a str>,
+    /// Whether people read what comes of it.
+    pub is_for_people: bool,
+    /// What may be seen.
+    pub visible: Namespaces,
+    /// What stops it.
+    pub cancel: &'a Cancel,
+}
+
 /// What came of a call.
 #[derive(Debug, Clone)]
 pub struct Done {
@@ -179,6 +198,18 @@ pub trait Program: Send + Sync + 'static {
 
     /// Does it, as the caller.
     fn run(&self, call: &Call<'_>) -> Result<Done, Failure>;
+
+    /// Runs a command for another machine's command line, which prints what is given back: `report` or `error`.
+    /// Everything that the command touches is checked by it.
+    fn run_line(&self, line: &Line<'_>) -> Result<Value, Failure> {
+        Err(Failure::new(
+            Code::UnknownOperation,
+            format!(
+                "`{}` cannot be run from another machine",
+                line.operation.name
+            ),
+        ))
+    }
 
     /// Answers a message in a conversation.
     fn tell(&self, tell: &Tell<'_>) -> Result<Told, Failure>;

@@ -252,7 +252,8 @@ fn list(
     actions: &ActionService,
     filter: &ActionFilter,
 ) -> Result<Report, CommandError> {
-    let all = actions.list(filter, &context.variables())?;
+    let mut all = actions.list(filter, &context.variables())?;
+    all.retain(|action| context.sees(&action.stored.name));
     let table = Table::new("Actions")
         .column("Name", Align::Left)
         .column("State", Align::Left)
@@ -323,7 +324,11 @@ fn archive(
 ) -> Result<Report, CommandError> {
     let variables = context.variables();
     let found = actions.get(name, &variables)?;
-    confirm(&format!("Archive action {}?", found.stored.name), yes)?;
+    confirm(
+        context,
+        &format!("Archive action {}?", found.stored.name),
+        yes,
+    )?;
     let stored = actions.archive(&found.stored.name)?;
     let found = actions.get(&stored.name, &variables)?;
     Ok(Report::new("action archive")

@@ -198,7 +198,7 @@ fn list(
         entries.push(entry(&profile, "builtin"));
     }
     for registered in service.list(&context.variables())? {
-        if !fits(&registered.stored.name) {
+        if !fits(&registered.stored.name) || !context.sees(&registered.stored.name) {
             continue;
         }
         match registered.profile {
@@ -320,7 +320,11 @@ fn remove(
                 "choose another with `agents config set {key} NAME`"
             )));
         }
-        confirm(&format!("Remove automation profile {}?", stored.name), yes)?;
+        confirm(
+            context,
+            &format!("Remove automation profile {}?", stored.name),
+            yes,
+        )?;
     }
     let removed = service.remove(name)?;
     Ok(Report::new("automation-profile remove")

@@ -31,6 +31,7 @@ pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Report, Command
             .collect();
         if !present.is_empty() {
             confirm(
+                context,
                 &format!(
                     "Move the data in {} to a backup and start anew?",
                     context.home.path().display()

@@ -42,8 +42,8 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
         } => effective(context, &service, &places, pattern.as_deref()),
         Command::List {
             places, pattern, ..
-        } => list(&service, &places, pattern),
-        Command::Remove { id, yes } => remove(&service, &id, yes),
+        } => list(context, &service, &places, pattern),
+        Command::Remove { id, yes } => remove(context, &service, &id, yes),
     }
 }
 
@@ -144,6 +144,7 @@ fn source_cell(scope: InvariantScope, name: Option<&str>, is_fixed: bool) -> Cel
 }
 
 fn list(
+    context: &Context,
     service: &InvariantService,
     places: &InvariantPlaces,
     pattern: Option<String>,
@@ -153,7 +154,15 @@ fn list(
         targets: places.targets(),
         pattern,
     };
-    let found = service.list(&query)?;
+    let mut found = service.list(&query)?;
+    found.retain(|invariant| match invariant.scope {
+        InvariantScope::Global => true,
+        InvariantScope::Project | InvariantScope::Action => {
+            context.sees(invariant.source_name.as_deref().unwrap_or_default())
+        }
+        // Whoever may see the plan named it.
+        InvariantScope::Plan => context.served.is_none() || !places.plan.is_empty(),
+    });
     let table = Table::with_columns("Invariants", ["ID", "Source", "Text", "Added"])
         .empty("No invariant was added. Add one with `agents invariant add`")
         .rows(found.iter().map(|invariant| {
@@ -294,9 +303,18 @@ fn effective_json(found: &Reconciled, places: &InvariantPlaces, plan: Option<Pla
     })
 }
 
-fn remove(service: &InvariantService, id: &str, yes: bool) -> Result<Report, CommandError> {
+fn remove(
+    context: &Context,
+    service: &InvariantService,
+    id: &str,
+    yes: bool,
+) -> Result<Report, CommandError> {
     let found = service.get(id)?;
-    confirm(&format!("Remove invariant \"{}\"?", found.text), yes)?;
+    confirm(
+        context,
+        &format!("Remove invariant \"{}\"?", found.text),
+        yes,
+    )?;
     let removed = service.remove(&found.id.to_string())?;
     Ok(Report::new("invariant remove")
         .data(json!({"removed": invariant_json(&removed)}))

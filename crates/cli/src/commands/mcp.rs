@@ -20,7 +20,7 @@ pub(super) fn run(context: &Context, command: Mcp) -> Result<Report, CommandErro
         Mcp::Show { server, offline } => show::show(context, &service, &server.name, offline),
         Mcp::Test { server } => show::test(context, &service, &server.name),
         Mcp::Login { server } => login(context, &service, &server.name),
-        Mcp::Remove { server, yes } => remove(&service, &server.name, yes),
+        Mcp::Remove { server, yes } => remove(context, &service, &server.name, yes),
     }
 }
 
@@ -60,9 +60,18 @@ fn list(service: &McpService) -> Result<Report, CommandError> {
         .ok(format!("{} listed", counted(all.len(), "server"))))
 }
 
-fn remove(service: &McpService, name: &str, yes: bool) -> Result<Report, CommandError> {
+fn remove(
+    context: &Context,
+    service: &McpService,
+    name: &str,
+    yes: bool,
+) -> Result<Report, CommandError> {
     let found = service.get(name)?;
-    confirm(&format!("Remove server {}?", found.stored.name), yes)?;
+    confirm(
+        context,
+        &format!("Remove server {}?", found.stored.name),
+        yes,
+    )?;
     let removed = service.remove(name)?;
     Ok(Report::new("mcp remove")
         .data(json!({"removed": removed.name}))

@@ -324,7 +324,7 @@ pub(crate) const fn yes_no(answer: bool) -> &'static str {
 }
 
 /// Asks a person, unless `yes` answers for them.
-pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), CommandError> {
+pub(crate) fn confirm(context: &Context, question: &str, yes: bool) -> Result<(), CommandError> {
     let refused = |message: &str| {
         Err(
             CommandError::new(Code::ConfirmationNeeded, message.to_owned())
@@ -334,7 +334,7 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), CommandError> {
     if yes {
         return Ok(());
     }
-    if !std::io::stdin().is_terminal() {
+    if context.served.is_some() || !std::io::stdin().is_terminal() {
         return refused("nobody is there to confirm this");
     }
     let mut err = std::io::stderr().lock();

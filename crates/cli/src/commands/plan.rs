@@ -41,7 +41,7 @@ pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Option<Repo
     let book = context.plans()?;
     let plan = |reference: Option<String>| book.find(reference.as_deref());
     let report = match command {
-        PlanCommand::List(arguments) => list::run(&book, &arguments)?,
+        PlanCommand::List(arguments) => list::run(&book, context.visible(), &arguments)?,
         PlanCommand::Show {
             plan: choice,
             document,
@@ -73,7 +73,13 @@ pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Option<Repo
             plan,
             checkpoints,
             yes,
-        }) => checkpoint::delete(&book, &book.resolve(&plan.reference)?, &checkpoints, yes)?,
+        }) => checkpoint::delete(
+            context,
+            &book,
+            &book.resolve(&plan.reference)?,
+            &checkpoints,
+            yes,
+        )?,
     };
     Ok(Some(report))
 }

@@ -169,7 +169,8 @@ fn create(context: &Context, arguments: ProjectCreate) -> Result<Report, Command
 }
 
 fn list(context: &Context) -> Result<Report, CommandError> {
-    let projects = context.projects()?.list()?;
+    let mut projects = context.projects()?.list()?;
+    projects.retain(|project| context.sees(&project.name.to_string()));
     let mut table = Table::new("Projects")
         .column("Name", Align::Left)
         .column("Resources", Align::Right)
@@ -202,6 +203,7 @@ fn delete(context: &Context, reference: &str, yes: bool) -> Result<Report, Comma
     let projects = context.projects()?;
     let present = projects.resolve(reference)?;
     confirm(
+        context,
         &format!(
             "Delete project {}? The {} it links stay.",
             present.name,

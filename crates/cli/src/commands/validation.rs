@@ -170,7 +170,7 @@ fn list(
     let fits = name_filter(pattern)?;
     let secrets = Secrets::of(&context.models(None)?);
     let mut all = service.list(&context.variables())?;
-    all.retain(|registered| fits(&registered.stored.name));
+    all.retain(|registered| fits(&registered.stored.name) && context.sees(&registered.stored.name));
     let table = Table::with_columns("Validations", ["Name", "Mode", "Runs", "Description"])
         .empty("None. Register one with `agents validation add`")
         .rows(all.iter().map(|registered| match &registered.validation {
@@ -235,7 +235,7 @@ fn remove(
     yes: bool,
 ) -> Result<Report, CommandError> {
     let found = service.get(name, &context.variables())?.stored;
-    confirm(&format!("Remove validation {}?", found.name), yes)?;
+    confirm(context, &format!("Remove validation {}?", found.name), yes)?;
     let removed = service.remove(name)?;
     Ok(Report::new("validation remove")
         .data(json!({"removed": removed.name, "config": removed.source}))

@@ -1,9 +1,11 @@
 //! The blocks a report is made of: panels of labelled values, tables, transcripts and texts.
 
+use serde::{Deserialize, Serialize};
+
 use super::cell::Cell;
 
 /// How the values of a column stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Align {
     /// At the left, for text.
     Left,
@@ -12,7 +14,7 @@ pub enum Align {
 }
 
 /// A titled list of labelled values.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Panel {
     pub(crate) title: String,
     pub(crate) rows: Vec<(String, Cell)>,
@@ -36,7 +38,7 @@ impl Panel {
 }
 
 /// A titled table.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Table {
     pub(crate) title: String,
     pub(crate) columns: Vec<(String, Align)>,
@@ -94,7 +96,7 @@ impl Table {
 }
 
 /// One contribution to a transcript: who, some facts about it, and what was said.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Entry {
     pub(crate) heading: String,
     pub(crate) facts: Vec<Cell>,
@@ -120,7 +122,7 @@ impl Entry {
 }
 
 /// A part of a report, as shown to people.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Block {
     Panel(Panel),
     Table(Table),

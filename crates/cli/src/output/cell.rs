@@ -5,11 +5,13 @@
 
 use cleveragents_domain::{MicroUsd, Timestamp};
 
+use serde::{Deserialize, Serialize};
+
 use super::paint::Tone;
 use super::visible::visible;
 
 /// A value shown to people.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Cell {
     /// Ordinary text.
     Text(String),

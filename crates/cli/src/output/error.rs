@@ -89,6 +89,45 @@ impl CommandError {
         &self.0.message
     }
 
+    /// Everything that an error says, as it was put in.
+    pub(super) fn parts(&self) -> (Code, &str, Option<&str>, &Value, &[String]) {
+        let Failure {
+            code,
+            message,
+            hint,
+            details,
+            causes,
+        } = &*self.0;
+        (*code, message, hint.as_deref(), details, causes)
+    }
+
+    /// The error of these parts.
+    pub(super) fn from_parts(
+        code: Code,
+        message: String,
+        hint: Option<String>,
+        details: Value,
+        causes: Vec<String>,
+    ) -> Self {
+        Self(Box::new(Failure {
+            code,
+            message,
+            hint,
+            details,
+            causes,
+        }))
+    }
+
+    /// The error without a text that it must not tell.
+    #[must_use]
+    pub(crate) fn without(mut self, text: &str) -> Self {
+        self.0.message = self.0.message.replace(text, "");
+        for cause in &mut self.0.causes {
+            *cause = cause.replace(text, "");
+        }
+        self
+    }
+
     /// Facts for programs; the causes are among them.
     pub(crate) fn details(&self) -> Value {
         self.to_value()["details"].take()

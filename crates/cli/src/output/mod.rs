@@ -24,6 +24,7 @@ mod sequential;
 mod surface;
 mod timing;
 mod visible;
+mod wire;
 
 #[cfg(test)]
 mod samples;
@@ -33,6 +34,7 @@ mod snapshots;
 pub(crate) use layout::{truncate, width};
 pub(crate) use markdown::Markdown;
 pub(crate) use paint::{Paint, Tone};
+pub(crate) use wire::{WireError, WireReport};
 
 pub use block::{Align, Entry, Panel, Table};
 pub use cell::Cell;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cleveragents_domain::Code;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::block::{Block, Entry, Panel, Table};
@@ -12,7 +12,7 @@ use super::cell::Cell;
 use super::error::CommandError;
 
 /// How important a message is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Something to know.
@@ -38,7 +38,7 @@ pub enum Status {
 }
 
 /// A sentence for the person or program that ran the command.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Message {
     pub(crate) level: Level,
     pub(crate) text: String,

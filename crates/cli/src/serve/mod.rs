@@ -1,9 +1,14 @@
 //! `serve`: this program as a server. What commands there are, and what turns and plans run with, is lent to the
 //! server as a [`Commands`]; protocols, callers and limits are the server's own.
 
+mod operations;
 mod program;
+mod settle;
 mod setup;
+mod table;
 mod tell;
+#[cfg(test)]
+mod tests;
 
 use std::io::Write as _;
 use std::net::SocketAddr;

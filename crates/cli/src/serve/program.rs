@@ -1,19 +1,26 @@
 //! [`Commands`]: what this program lends a server. Each call runs as its caller, in a context of its own; the
 //! database, models and configuration are those of the process.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use clap::Parser as _;
 use cleveragents_domain::identity::{Caller, Namespaces, Permission, Scope};
 use cleveragents_domain::{Code, PlanId};
 use cleveragents_process::Cancel;
-use cleveragents_server::{Call, Done, Failure, Operation, Program, Tell, Told, Touches};
+use cleveragents_server::{Call, Done, Failure, Line, Operation, Program, Tell, Told, Touches};
 use cleveragents_store::EngineCache;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::operations::{self, Given, Offered};
+use super::settle::{self, failure};
+use super::table::Part;
+use crate::app::usage_error;
+use crate::arguments::Arguments;
 use crate::commands;
 use crate::config::{Configuration, Environment, Home, Settings};
 use crate::context::{Context, Served};
-use crate::output::{CommandError, Format, Printer, Surface};
+use crate::output::{CommandError, Format, Printer, Report, Surface, WireError, WireReport};
 
 /// What this program lends a server.
 pub(crate) struct Commands {
@@ -23,18 +30,33 @@ pub(crate) struct Commands {
     settings: Settings,
     engines: Arc<EngineCache>,
     operations: Vec<Operation>,
+    offered: Vec<Offered>,
+}
+
+/// Something to be run for a caller.
+struct Asked<'a> {
+    caller: &'a Caller,
+    visible: Namespaces,
+    operation: &'a Operation,
+    parameters: &'a Value,
+    /// The namespace of names without one; the caller's home when not given.
+    namespace: Option<&'a str>,
+    format: Format,
+    cancel: &'a Cancel,
 }
 
 impl Commands {
     /// The commands, with the configuration of the process that serves.
     pub(crate) fn new(context: &Context) -> Self {
+        let offered = operations::all();
         Self {
+            operations: offered.iter().map(|one| one.operation.clone()).collect(),
+            offered,
             environment: context.environment.clone(),
             home: context.home.clone(),
             configuration: context.configuration.clone(),
             settings: context.settings.clone(),
             engines: Arc::clone(&context.engines),
-            operations: Vec::new(),
         }
     }
 
@@ -69,15 +91,74 @@ impl Commands {
             }),
         }
     }
+
+    fn offered(&self, operation: &Operation) -> Result<&Offered, Failure> {
+        let mut all = self.offered.iter();
+        all.find(|offered| offered.row.name == operation.name)
+            .ok_or_else(|| unknown(&operation.name))
+    }
+
+    /// Runs a command for a caller: what it names is made whole and checked, and then run as it was checked.
+    fn carry_out(&self, asked: &Asked<'_>) -> Result<Report, CommandError> {
+        let offered = self.offered(asked.operation)?;
+        let mut given = offered.read(asked.parameters)?;
+        let context = self.context(
+            asked.caller,
+            asked.visible.clone(),
+            asked.format,
+            asked.cancel,
+        );
+        if !asked.caller.is_local() {
+            let home = asked.caller.home(offered.row.scope);
+            let home = asked.namespace.map(str::to_owned).or(home);
+            let touched = settle::settle(&context, offered, &mut given, home.as_deref())?;
+            settle::check(&context, asked.caller, offered, &given, &touched)?;
+        }
+        let file = definition_file(offered, &mut given)?;
+        let line = offered.line(&given)?;
+        let parsed = Arguments::try_parse_from(line)
+            .and_then(Arguments::gather)
+            .map_err(|error| usage_error(&error))?;
+        let outcome = commands::run(&context, parsed.command, false);
+        let path = file.as_ref().map(|file| file.path().display().to_string());
+        match outcome {
+            Ok(Some(report)) => Ok(report),
+            Ok(None) => Err(CommandError::internal(
+                "the command wrote a document of its own",
+            )),
+            // Where a text was kept meanwhile is nobody's business.
+            Err(error) => Err(match path {
+                Some(path) => error.without(&format!("`{path}`: ")).without(&path),
+                None => error,
+            }),
+        }
+    }
 }
 
-/// A failure of a command, as protocols tell it.
-pub(super) fn failure(error: &CommandError) -> Failure {
-    let failure = Failure::new(error.code(), error.to_string()).with_details(error.details());
-    match error.hint() {
-        Some(hint) => failure.with_hint(hint),
-        None => failure,
-    }
+/// The text of a definition as a file, which only this process can read and which goes with it.
+fn definition_file(
+    offered: &Offered,
+    given: &mut Given,
+) -> Result<Option<tempfile::NamedTempFile>, CommandError> {
+    use std::io::Write as _;
+    let parts = offered.row.parts.iter();
+    let Some(parameter) = parts
+        .filter(|part| matches!(part, Part::Definition(_)))
+        .map(|part| part.parameter())
+        .next()
+    else {
+        return Ok(None);
+    };
+    let Some(text) = given.of(parameter).first().cloned() else {
+        return Ok(None);
+    };
+    let failed = |error: std::io::Error| {
+        CommandError::new(Code::FileAccess, "the definition cannot be kept").caused_by(&error)
+    };
+    let mut file = tempfile::NamedTempFile::with_suffix(".yaml").map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    given.set(parameter, vec![file.path().display().to_string()]);
+    Ok(Some(file))
 }
 
 impl Program for Commands {
@@ -85,12 +166,70 @@ impl Program for Commands {
         &self.operations
     }
 
-    fn touches(&self, operation: &Operation, _parameters: &Value) -> Result<Touches, Failure> {
-        Err(unknown(&operation.name))
+    /// What names say by themselves. Names without a namespace are checked when the call is run, as is all of this
+    /// again: then the caller is known.
+    fn touches(&self, operation: &Operation, parameters: &Value) -> Result<Touches, Failure> {
+        let offered = self.offered(operation)?;
+        if offered.row.is_everywhere {
+            return Ok(Touches::Everywhere);
+        }
+        let mut given = offered.read(parameters)?;
+        let nobody = Caller::with_token("", Vec::new(), BTreeSet::new());
+        let context = self.context(&nobody, Namespaces::All, Format::Json, &Cancel::new());
+        let mut touched =
+            settle::settle(&context, offered, &mut given, None).map_err(|error| failure(&error))?;
+        touched.retain(|touch| {
+            touch.permission == operation.permission && touch.scope == operation.scope
+        });
+        let mut namespaces: Vec<String> =
+            touched.into_iter().map(|touch| touch.namespace).collect();
+        namespaces.sort();
+        namespaces.dedup();
+        Ok(if namespaces.is_empty() {
+            Touches::Visible
+        } else {
+            Touches::Namespaces(namespaces)
+        })
     }
 
     fn run(&self, call: &Call<'_>) -> Result<Done, Failure> {
-        Err(unknown(&call.operation.name))
+        let report = self
+            .carry_out(&Asked {
+                caller: call.caller,
+                visible: call.visible.clone(),
+                operation: call.operation,
+                parameters: call.parameters,
+                namespace: None,
+                format: Format::Json,
+                cancel: call.cancel,
+            })
+            .map_err(|error| failure(&error))?;
+        Ok(Done {
+            data: report.data.to_tree(),
+            report: json!(WireReport::from(&report)),
+            exit_code: report.exit_code(),
+        })
+    }
+
+    fn run_line(&self, line: &Line<'_>) -> Result<Value, Failure> {
+        let format = if line.is_for_people {
+            Format::Plain
+        } else {
+            Format::Json
+        };
+        let done = self.carry_out(&Asked {
+            caller: line.caller,
+            visible: line.visible.clone(),
+            operation: line.operation,
+            parameters: line.parameters,
+            namespace: line.namespace,
+            format,
+            cancel: line.cancel,
+        });
+        Ok(match done {
+            Ok(report) => json!({"report": WireReport::from(&report)}),
+            Err(error) => json!({"error": WireError::from(&error)}),
+        })
     }
 
     fn tell(&self, tell: &Tell<'_>) -> Result<Told, Failure> {

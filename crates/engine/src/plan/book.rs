@@ -57,6 +57,8 @@ pub struct PlanQuery {
     pub action: Option<String>,
     /// Only those whose name, action or description it matches.
     pub pattern: Option<String>,
+    /// Only those in namespaces that may be seen.
+    pub visible: cleveragents_domain::identity::Namespaces,
 }
 
 impl PlanQuery {
@@ -234,6 +236,7 @@ impl PlanBook {
             return Ok(Vec::new());
         };
         let mut found = self.engine.read(|reader| plans::list(reader, &filter))?;
+        found.retain(|plan| query.visible.contains(plans::belongs_to(plan)));
         if let Some(pattern) = pattern {
             found.retain(|plan| {
                 let name = plan.name.as_deref().unwrap_or_default();

@@ -136,12 +136,21 @@ impl NewPlan {
 
     /// Where it belongs: with its first project, or with its action.
     fn namespace(&self) -> &str {
-        let first = self.made_with.projects.first();
-        let name = first.map_or(self.action.as_str(), |project| project.name.as_str());
-        match name.split_once('/') {
-            Some((namespace, _)) if !namespace.is_empty() => namespace,
-            _ => LOCAL_NAMESPACE,
-        }
+        place(&self.action, &self.made_with)
+    }
+}
+
+/// The namespace of a plan: that of its first project, or of its action.
+pub fn belongs_to(plan: &Plan) -> &str {
+    place(&plan.action, &plan.made_with)
+}
+
+fn place<'a>(action: &'a str, made_with: &'a MadeWith) -> &'a str {
+    let first = made_with.projects.first();
+    let name = first.map_or(action, |project| project.name.as_str());
+    match name.split_once('/') {
+        Some((namespace, _)) if !namespace.is_empty() => namespace,
+        _ => LOCAL_NAMESPACE,
     }
 }
 

@@ -21,8 +21,8 @@ pub(super) fn run(
     let report = match command {
         ActorContext::List => list(&contexts)?,
         ActorContext::Show { name } => show(&contexts, &name)?,
-        ActorContext::Clear { which } => clear(&contexts, &which)?,
-        ActorContext::Remove { which } => remove(&contexts, &which)?,
+        ActorContext::Clear { which } => clear(context, &contexts, &which)?,
+        ActorContext::Remove { which } => remove(context, &contexts, &which)?,
         ActorContext::Export { name, output } => {
             return export(&contexts, &name, output.as_deref());
         }
@@ -106,9 +106,14 @@ fn meant(contexts: &ContextService, which: &WhichContext) -> Result<Vec<String>,
     })
 }
 
-fn clear(contexts: &ContextService, which: &WhichContext) -> Result<Report, CommandError> {
+fn clear(
+    context: &Context,
+    contexts: &ContextService,
+    which: &WhichContext,
+) -> Result<Report, CommandError> {
     let names = meant(contexts, which)?;
     confirm(
+        context,
         &format!("Take all messages out of {}?", names.join(", ")),
         which.yes || names.is_empty(),
     )?;
@@ -123,9 +128,14 @@ fn clear(contexts: &ContextService, which: &WhichContext) -> Result<Report, Comm
         .ok(format!("{} cleared", counted(count, "context"))))
 }
 
-fn remove(contexts: &ContextService, which: &WhichContext) -> Result<Report, CommandError> {
+fn remove(
+    context: &Context,
+    contexts: &ContextService,
+    which: &WhichContext,
+) -> Result<Report, CommandError> {
     let names = meant(contexts, which)?;
     confirm(
+        context,
         &format!("Remove {} with all that was said?", names.join(", ")),
         which.yes || names.is_empty(),
     )?;

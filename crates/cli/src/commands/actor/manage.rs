@@ -116,6 +116,9 @@ pub(super) fn list(
     let mut broken = 0_usize;
     for registered in actors.registered(toolbox.world(&variables))? {
         let name = registered.stored.name.clone();
+        if !context.sees(&name) {
+            continue;
+        }
         let is_default = default == Some(name.as_str());
         match &registered.actor {
             Ok(actor) => {
@@ -220,7 +223,7 @@ pub(super) fn remove(
                 key.name
             )));
         }
-        confirm(&format!("Remove actor {whole}?"), yes)?;
+        confirm(context, &format!("Remove actor {whole}?"), yes)?;
     }
     let removed = actors.remove(name, world)?;
     Ok(Report::new("actor remove")

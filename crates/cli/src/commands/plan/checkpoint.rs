@@ -5,6 +5,7 @@ use cleveragents_engine::{PlanBook, checkpoint_name};
 use serde_json::{Value, json};
 
 use crate::commands::{confirm, counted};
+use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Report, Table};
 
 pub(super) fn list(book: &PlanBook, plan: &Plan) -> Result<Report, CommandError> {
@@ -24,6 +25,7 @@ pub(super) fn list(book: &PlanBook, plan: &Plan) -> Result<Report, CommandError>
 }
 
 pub(super) fn delete(
+    context: &Context,
     book: &PlanBook,
     plan: &Plan,
     references: &[String],
@@ -37,7 +39,7 @@ pub(super) fn delete(
         }
     }
     let question = format!("Remove {} of plan {}?", names.join(", "), plan.id);
-    confirm(&question, yes)?;
+    confirm(context, &question, yes)?;
     let left = book.delete_checkpoints(plan, &names)?;
     Ok(Report::new("plan checkpoint delete")
         .data(json!({

@@ -1,5 +1,6 @@
 //! `plan list`.
 
+use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{Plan, shortest_prefix};
 use cleveragents_engine::{PlanBook, PlanQuery};
 use serde_json::{Value, json};
@@ -9,13 +10,18 @@ use crate::arguments::{PhaseName, PlanList};
 use crate::commands::counted;
 use crate::output::{Align, Cell, CommandError, Report, Table};
 
-pub(super) fn run(book: &PlanBook, arguments: &PlanList) -> Result<Report, CommandError> {
+pub(super) fn run(
+    book: &PlanBook,
+    visible: Namespaces,
+    arguments: &PlanList,
+) -> Result<Report, CommandError> {
     let query = PlanQuery {
         phase: arguments.phase.map(PhaseName::phase),
         state: arguments.state.map(|state| state.as_str().to_owned()),
         project: arguments.project.clone(),
         action: arguments.action.clone(),
         pattern: arguments.pattern.clone(),
+        visible,
     };
     let plans = book.list(&query)?;
     let ids: Vec<String> = plans.iter().map(|plan| plan.id.to_string()).collect();

@@ -47,7 +47,7 @@ pub(crate) fn run(context: &Context, arguments: &Do) -> Result<Report, CommandEr
                 )
             }
         };
-        if let Err(error) = confirm(&question, arguments.yes) {
+        if let Err(error) = confirm(desk.context, &question, arguments.yes) {
             if error.code() == Code::ConfirmationNeeded {
                 return Ok(report(&plan)
                     .warn(format!(

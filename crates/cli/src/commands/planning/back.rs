@@ -50,6 +50,7 @@ pub(super) fn rollback(
             .ok("Nothing was changed"));
     }
     confirm(
+        desk.context,
         &format!(
             "Take plan {} back to {name}: {} files, {} steps, {} decisions, {} calls?",
             plan.id,

@@ -364,6 +364,7 @@ pub(super) fn apply(desk: &Desk<'_>, arguments: &PlanApply) -> Result<Report, Co
         .into());
     }
     confirm(
+        desk.context,
         &format!("Apply changes for plan {}?", plan.id),
         arguments.yes,
     )?;

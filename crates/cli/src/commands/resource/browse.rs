@@ -17,7 +17,8 @@ pub(super) fn list(
 ) -> Result<Report, CommandError> {
     let is_filtered = type_name.is_some() || project.is_some();
     let filter = ResourceFilter { type_name, project };
-    let resources = context.resources()?.list(&filter)?;
+    let mut resources = context.resources()?.list(&filter)?;
+    resources.retain(|(resource, _)| context.sees(&resource.name.to_string()));
     let listed: Vec<Value> = resources.iter().map(listed).collect();
     let mut table = Table::new("Resources")
         .column("Name", Align::Left)

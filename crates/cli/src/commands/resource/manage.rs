@@ -14,6 +14,7 @@ pub(super) fn remove(
     let resources = context.resources()?;
     let resource = resources.resolve(reference)?;
     confirm(
+        context,
         &format!("Remove resource {}? Its files stay.", resource.name),
         yes,
     )?;

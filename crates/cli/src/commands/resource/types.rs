@@ -201,7 +201,11 @@ fn list(context: &Context) -> Result<Report, CommandError> {
 fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
     let resources = context.resources()?;
     let kind = resources.show_type(name)?;
-    confirm(&format!("Remove resource type {}?", kind.whole.name), yes)?;
+    confirm(
+        context,
+        &format!("Remove resource type {}?", kind.whole.name),
+        yes,
+    )?;
     let removed = resources.remove_type(kind.whole.name.as_str())?;
     Ok(Report::new("resource type remove")
         .data(json!({"removed": removed.name}))

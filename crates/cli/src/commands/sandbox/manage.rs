@@ -206,6 +206,7 @@ fn with_script_notes(report: Report, view: &SandboxView) -> Report {
 }
 
 pub(super) fn discard(
+    context: &Context,
     service: &SandboxService,
     reference: &str,
     yes: bool,
@@ -216,6 +217,7 @@ pub(super) fn discard(
         open(service, reference)?;
     }
     confirm(
+        context,
         &format!("Throw sandbox {} and its changes away?", found.sandbox.name),
         yes,
     )?;

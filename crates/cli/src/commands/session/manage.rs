@@ -1,6 +1,6 @@
 //! Creating, renaming, forking and deleting sessions.
 
-use cleveragents_domain::{ActorName, Sequence, Session, SessionName, Version};
+use cleveragents_domain::{ActorName, Code, Name, Sequence, Session, SessionName, Version};
 use cleveragents_engine::SessionError;
 use cleveragents_store::sessions::Expect;
 use serde_json::{Value, json};
@@ -44,9 +44,17 @@ fn session_panel(title: &'static str, session: &Session) -> Panel {
 pub(super) fn create(context: &Context, arguments: &SessionCreate) -> Result<Report, CommandError> {
     let name = arguments.name.as_deref().map(parse_name).transpose()?;
     let actor = arguments.actor.as_deref().map(parse_actor).transpose()?;
-    let session = context
-        .sessions()?
-        .create(name, actor, context.settings.automation_profile())?;
+    let sessions = context.sessions()?;
+    let automation = context.settings.automation_profile();
+    let session = match arguments.namespace.as_deref() {
+        None => sessions.create(name, actor, automation)?,
+        Some(namespace) => {
+            let whole = format!("{namespace}/session").parse::<Name>();
+            let whole =
+                whole.map_err(|error| CommandError::new(Code::InvalidName, error.to_string()))?;
+            sessions.create_in(whole.namespace(), name, actor, automation)?
+        }
+    };
     Ok(Report::new("session create")
         .data(json!({
             "session": session_json(&session),
@@ -119,6 +127,7 @@ pub(super) fn delete(
         .as_ref()
         .map_or_else(|| id.to_string(), ToString::to_string);
     confirm(
+        context,
         &format!(
             "Delete session {called} with {} messages?",
             present.session.message_count

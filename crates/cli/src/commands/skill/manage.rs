@@ -101,7 +101,8 @@ fn offered(context: &Context) -> Vec<PathBuf> {
 pub(super) fn list(context: &Context, skills: &SkillService) -> Result<Report, CommandError> {
     let variables = context.variables();
     let secrets = Secrets::of(&context.models(None)?);
-    let known = skills.known(&variables)?;
+    let mut known = skills.known(&variables)?;
+    known.retain(|skill| context.sees(&skill.name.to_string()));
     let flat = skills.flat_of_all(&known, &variables)?;
     let mut table = ["Name", "Kind", "Tools", "Includes", "Sources"]
         .into_iter()
@@ -283,7 +284,7 @@ pub(super) fn remove(
 ) -> Result<Report, CommandError> {
     let variables = context.variables();
     let found = skills.find(name, &variables)?;
-    confirm(&format!("Remove skill {}?", found.name), yes)?;
+    confirm(context, &format!("Remove skill {}?", found.name), yes)?;
     let removed = skills.remove(&found.name, &variables)?;
     let place = removed.place();
     Ok(Report::new("skill remove")

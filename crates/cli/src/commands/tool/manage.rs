@@ -181,6 +181,7 @@ pub(super) fn list(
         .chain(
             registered
                 .into_iter()
+                .filter(|tool| context.sees(&tool.stored.name))
                 .map(|tool| Listed::registered(tool, &secrets)),
         )
         .filter(|tool| tool.fits(filter))
@@ -219,9 +220,14 @@ pub(super) fn list(
     })
 }
 
-pub(super) fn remove(tools: &ToolService, name: &str, yes: bool) -> Result<Report, CommandError> {
+pub(super) fn remove(
+    context: &Context,
+    tools: &ToolService,
+    name: &str,
+    yes: bool,
+) -> Result<Report, CommandError> {
     let found = tools.find_stored(name)?;
-    confirm(&format!("Remove tool {}?", found.name), yes)?;
+    confirm(context, &format!("Remove tool {}?", found.name), yes)?;
     let removed = tools.remove(&found.name)?;
     Ok(Report::new("tool remove")
         .data(json!({"removed": removed.name, "config": removed.source}))

@@ -24,7 +24,7 @@ pub(super) fn run(context: &Context, command: Tool) -> Result<Report, CommandErr
         Tool::Add { config, update } => manage::add(context, &tools, &config, update),
         Tool::List(filter) => manage::list(context, &tools, &filter),
         Tool::Show { tool } => show::run(context, &tools, &tool.name),
-        Tool::Remove { tool, yes } => manage::remove(&tools, &tool.name, yes),
+        Tool::Remove { tool, yes } => manage::remove(context, &tools, &tool.name, yes),
         Tool::Calls(filter) => calls::list(context, &tools, &filter),
         Tool::Call(arguments) => calls::show(&tools, &arguments),
         Tool::Run(arguments) => run::run(context, engine, tools, &arguments),

@@ -1,0 +1,357 @@
+//! What a call names, made whole: names get the caller's namespace, references become ids, and who may not do it
+//! there is refused. What is checked is what is run.
+
+use cleveragents_domain::identity::{Caller, EVERY_NAMESPACE, LOCAL_NAMESPACE, Permission, Scope};
+use cleveragents_domain::{AutomationProfile, Code, Kind, Name, NewAuditEntry, PlanId};
+use cleveragents_engine::RunService;
+use cleveragents_server::Failure;
+use cleveragents_store::{audit, plans};
+use serde_json::{Value, json};
+
+use super::operations::{Given, Offered};
+use super::table::Part;
+use crate::context::Context;
+use crate::output::CommandError;
+
+/// Something that a call touches, and what that needs.
+#[derive(Debug, Clone)]
+pub(super) struct Touched {
+    pub(super) namespace: String,
+    pub(super) scope: Scope,
+    pub(super) permission: Permission,
+    /// What those are told who cannot even look at it.
+    pub(super) absent: Option<CommandError>,
+}
+
+/// Makes whole what a call names, and gives what it touches. `home` is the namespace of names without one; without a
+/// home they stay as they are and touch nothing that is known.
+pub(super) fn settle(
+    context: &Context,
+    offered: &Offered,
+    given: &mut Given,
+    home: Option<&str>,
+) -> Result<Vec<Touched>, CommandError> {
+    let mut touched = Vec::new();
+    for part in offered.row.parts {
+        let parameter = part.parameter();
+        let values = given.of(parameter).to_vec();
+        if matches!(part, Part::Made(_)) && values.is_empty() {
+            if let Some(home) = home {
+                given.set(parameter, vec![home.to_owned()]);
+                touched.push(here(offered, home));
+            }
+            continue;
+        }
+        let mut whole = Vec::new();
+        for value in values {
+            let (text, touch) = one(context, offered, *part, value, home)?;
+            whole.push(text);
+            touched.extend(touch);
+        }
+        if !whole.is_empty() {
+            given.set(parameter, whole);
+        }
+    }
+    Ok(touched)
+}
+
+fn here(offered: &Offered, namespace: &str) -> Touched {
+    Touched {
+        namespace: namespace.to_owned(),
+        scope: offered.row.scope,
+        permission: offered.row.permission,
+        absent: None,
+    }
+}
+
+fn one(
+    context: &Context,
+    offered: &Offered,
+    part: Part,
+    value: String,
+    home: Option<&str>,
+) -> Result<(String, Option<Touched>), CommandError> {
+    let not_here = |code: Code, noun: &str| {
+        // Nothing of what others have is told.
+        CommandError::new(code, format!("the {noun} `{value}` does not exist"))
+            .with_hint(format!("give the whole id of the {noun}"))
+    };
+    let (id, namespace, absent) = match part {
+        Part::Session(_) => {
+            let sessions = context.sessions()?;
+            let found = sessions.resolve(&value).and_then(|id| sessions.get(id));
+            let absent = not_here(Code::SessionNotFound, "session");
+            let session = found.map_err(|error| told(error.into(), &absent))?;
+            (session.id.to_string(), session.namespace, absent)
+        }
+        Part::Plan(_) => {
+            let absent = not_here(Code::PlanNotFound, "plan");
+            let plan = context.plans()?.resolve(&value);
+            let plan = plan.map_err(|error| told(error.into(), &absent))?;
+            (plan.id.to_string(), of_plan(context, plan.id)?, absent)
+        }
+        Part::Decision(_) => {
+            let absent = not_here(Code::DecisionNotFound, "decision");
+            let decision = context.plans()?.resolve_decision(&value);
+            let decision = decision.map_err(|error| told(error.into(), &absent))?;
+            let namespace = of_plan(context, decision.plan)?;
+            (decision.said.id.to_string(), namespace, absent)
+        }
+        Part::Run(_) => {
+            let absent = not_here(Code::RunNotFound, "run");
+            let runs = RunService::new(context.engine()?, context.sessions()?);
+            let run = runs.resolve(&value);
+            let run = run.map_err(|error| told(error.into(), &absent))?;
+            let namespace = namespace_of(&run.actor).to_owned();
+            (run.id.to_string(), namespace, absent)
+        }
+        Part::Name(_) | Part::Read(_) | Part::Made(_) | Part::Definition(_) => {
+            return by_name(context, offered, part, value, home);
+        }
+    };
+    let touch = Touched {
+        absent: Some(absent),
+        ..here(offered, &namespace)
+    };
+    Ok((id, Some(touch)))
+}
+
+/// What is told of something that cannot be found: nothing of what others have.
+fn told(error: CommandError, absent: &CommandError) -> CommandError {
+    match error.code().kind() {
+        Kind::NotFound | Kind::Usage => absent.clone(),
+        _ => error,
+    }
+}
+
+fn of_plan(context: &Context, plan: PlanId) -> Result<String, CommandError> {
+    let engine = context.engine()?;
+    let namespace = engine.read(|reader| plans::namespace(reader, plan))?;
+    Ok(namespace.unwrap_or_else(|| LOCAL_NAMESPACE.to_owned()))
+}
+
+fn by_name(
+    context: &Context,
+    offered: &Offered,
+    part: Part,
+    value: String,
+    home: Option<&str>,
+) -> Result<(String, Option<Touched>), CommandError> {
+    match part {
+        Part::Made(_) => {
+            let namespace = value.to_lowercase();
+            let name = format!("{namespace}/x").parse::<Name>();
+            name.map_err(|error| CommandError::new(Code::InvalidName, error.to_string()))?;
+            let touch = here(offered, &namespace);
+            Ok((namespace, Some(touch)))
+        }
+        Part::Definition(_) => {
+            let (text, name) = definition(context, value, home)?;
+            let touch = here(offered, namespace_of(&name));
+            Ok((text, Some(touch)))
+        }
+        Part::Name(parameter) => {
+            let name = named(context, parameter, value, home)?;
+            let touch = name
+                .contains('/')
+                .then(|| here(offered, namespace_of(&name)));
+            Ok((name, touch))
+        }
+        other => {
+            let parameter = other.parameter();
+            let name = named(context, parameter, value, home)?;
+            let touch = name.contains('/').then(|| Touched {
+                namespace: namespace_of(&name).to_owned(),
+                scope: offered.row.scope,
+                permission: Permission::Read,
+                absent: None,
+            });
+            Ok((name, touch))
+        }
+    }
+}
+
+/// A name with its namespace. Projects and resources may be meant by their ids.
+fn named(
+    context: &Context,
+    parameter: &str,
+    value: String,
+    home: Option<&str>,
+) -> Result<String, CommandError> {
+    if value.contains('/') || AutomationProfile::find_built_in(&value).is_some() {
+        return Ok(value);
+    }
+    let is_id = value.len() == 26 && value.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if is_id
+        && matches!(
+            parameter,
+            "reference" | "project" | "projects" | "more_projects"
+        )
+    {
+        if let Ok((project, _)) = context.projects()?.view(&value) {
+            return Ok(project.name.to_string());
+        }
+    }
+    if is_id && matches!(parameter, "reference" | "resource" | "resources") {
+        if let Ok(details) = context.resources()?.show(&value) {
+            return Ok(details.resource.name.to_string());
+        }
+    }
+    Ok(home.map_or_else(|| value.clone(), |home| format!("{home}/{value}")))
+}
+
+/// The namespace of a name.
+pub(super) fn namespace_of(name: &str) -> &str {
+    let (prefix, _) = name.split_once('/').unwrap_or((LOCAL_NAMESPACE, name));
+    prefix
+        .split_once(':')
+        .map_or(prefix, |(_, namespace)| namespace)
+}
+
+/// The text of a definition and the name in it. Callers from elsewhere cannot name variables of the server, nor what
+/// is only on its machine.
+fn definition(
+    context: &Context,
+    text: String,
+    home: Option<&str>,
+) -> Result<(String, String), CommandError> {
+    let wrong = |message: &str| CommandError::new(Code::MalformedRequest, message);
+    let tree: Value = serde_saphyr::from_str(&text)
+        .map_err(|error| wrong("the definition is not valid YAML").caused_by(&error))?;
+    let name = tree["name"]
+        .as_str()
+        .ok_or_else(|| wrong("the definition has no `name`"))?
+        .to_owned();
+    let is_local = context
+        .served
+        .as_ref()
+        .is_none_or(|served| served.caller.is_local());
+    if is_local {
+        return Ok((text, name));
+    }
+    if text.contains("${") {
+        return Err(wrong(
+            "a definition that comes from elsewhere cannot name variables (`${…}`) of the server",
+        ));
+    }
+    if names_local(&tree) {
+        return Err(CommandError::new(
+            Code::LocalOnly,
+            "the definition names something in `local/`, which never leaves its machine",
+        ));
+    }
+    if name.contains('/') {
+        return Ok((text, name));
+    }
+    let home = home.ok_or_else(|| no_home(&name))?;
+    let line = regex::Regex::new(&format!(
+        r#"(?m)^name:[ \t]*["']?{}["']?[ \t]*(#.*)?$"#,
+        regex::escape(&name)
+    ))
+    .map_err(|error| CommandError::internal("the name cannot be sought").caused_by(&error))?;
+    let whole = format!("{home}/{name}");
+    let placed = line
+        .replace(&text, format!("name: {whole}").as_str())
+        .into_owned();
+    if placed == text {
+        return Err(no_home(&name));
+    }
+    Ok((placed, whole))
+}
+
+fn names_local(tree: &Value) -> bool {
+    match tree {
+        Value::String(text) => text.trim().to_lowercase().starts_with("local/"),
+        Value::Array(items) => items.iter().any(names_local),
+        Value::Object(fields) => fields.values().any(names_local),
+        _ => false,
+    }
+}
+
+fn no_home(name: &str) -> CommandError {
+    CommandError::usage(format!("`{name}` is in no namespace"))
+        .with_hint(format!("write it with one: NAMESPACE/{name}"))
+}
+
+/// Refuses who may not do what a call touches, and writes the refusal down.
+pub(super) fn check(
+    context: &Context,
+    caller: &Caller,
+    offered: &Offered,
+    given: &Given,
+    touched: &[Touched],
+) -> Result<(), CommandError> {
+    if caller.is_local() {
+        return Ok(());
+    }
+    for part in offered.row.parts {
+        let bare = given.of(part.parameter()).iter().find(|value| {
+            matches!(part, Part::Name(_) | Part::Read(_))
+                && !value.contains('/')
+                && AutomationProfile::find_built_in(value).is_none()
+        });
+        if let Some(bare) = bare {
+            return Err(no_home(bare));
+        }
+        if matches!(part, Part::Made(_)) && given.of(part.parameter()).is_empty() {
+            return Err(
+                CommandError::usage("it is not said in which namespace this is made")
+                    .with_hint("name one with the parameter `namespace`"),
+            );
+        }
+    }
+    if offered.row.is_everywhere
+        && !caller.may_everywhere(offered.row.scope, offered.row.permission)
+    {
+        let everywhere = here(offered, EVERY_NAMESPACE);
+        return Err(denied(context, caller, offered, &everywhere)?);
+    }
+    for touch in touched {
+        // What comes with the program belongs to everybody, to be looked at.
+        let is_common = is_common(&touch.namespace) && touch.permission == Permission::Read;
+        if !is_common && !caller.may(touch.scope, touch.permission, &touch.namespace) {
+            let sees = caller.may(touch.scope, Permission::Read, &touch.namespace);
+            if let Some(absent) = touch.absent.as_ref().filter(|_| !sees) {
+                return Err(absent.clone());
+            }
+            return Err(denied(context, caller, offered, touch)?);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a namespace is the program's own, or holds models.
+fn is_common(namespace: &str) -> bool {
+    let name = format!("{namespace}/x").parse::<Name>();
+    namespace == "builtin" || name.is_ok_and(|name| name.require_free_namespace().is_err())
+}
+
+fn denied(
+    context: &Context,
+    caller: &Caller,
+    offered: &Offered,
+    touch: &Touched,
+) -> Result<CommandError, CommandError> {
+    let role = touch.permission.least_role();
+    let entry = NewAuditEntry {
+        kind: "access_denied",
+        identity: caller.identity().to_owned(),
+        namespace: Some(touch.namespace.clone()),
+        subject: Some(offered.row.name.to_owned()),
+        details: json!({"needs": role.as_str()}),
+    };
+    let engine = context.engine()?;
+    engine.write(move |unit| audit::record(unit, entry.clone()))?;
+    let message = format!("this needs the role {role} on `{}`", touch.namespace);
+    Ok(CommandError::new(Code::Forbidden, message)
+        .with_hint("ask an owner of the namespace for a token with that role"))
+}
+
+/// A failure of a command, as protocols tell it.
+pub(super) fn failure(error: &CommandError) -> Failure {
+    let failure = Failure::new(error.code(), error.to_string()).with_details(error.details());
+    match error.hint() {
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
+    }
+}

@@ -1,0 +1,625 @@
+//! The table of operations: which commands a server offers, what they need, and which of their parameters name
+//! things. What is not in it cannot be called; nothing is in it that reads or writes files of the server, asks at a
+//! terminal, or changes the configuration.
+
+use cleveragents_domain::identity::{Permission, Scope};
+
+use Part::{Decision, Definition, Made, Name, Plan, Read, Run, Session};
+use Permission::{Manage, Read as Look, Write};
+use Scope::{Plans, Registry, Server, Sessions};
+
+/// What a parameter names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Something by its name, in whose namespace the operation is done.
+    Name(&'static str),
+    /// Something by its name that is only looked at, or run.
+    Read(&'static str),
+    /// A session.
+    Session(&'static str),
+    /// A plan.
+    Plan(&'static str),
+    /// A decision of a plan.
+    Decision(&'static str),
+    /// A run of an actor.
+    Run(&'static str),
+    /// The file of a definition, which is given as a text; its `name` says where it belongs.
+    Definition(&'static str),
+    /// Something new, in the namespace that this parameter names.
+    Made(&'static str),
+}
+
+impl Part {
+    /// The parameter.
+    pub(super) const fn parameter(self) -> &'static str {
+        match self {
+            Name(parameter)
+            | Read(parameter)
+            | Session(parameter)
+            | Plan(parameter)
+            | Decision(parameter)
+            | Run(parameter)
+            | Definition(parameter)
+            | Made(parameter) => parameter,
+        }
+    }
+}
+
+/// One operation: a command, and what a server must know of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    /// The name of the operation.
+    pub(super) name: &'static str,
+    /// The command.
+    pub(super) command: &'static str,
+    pub(super) scope: Scope,
+    pub(super) permission: Permission,
+    /// What its parameters name. Without any that decides, it is a list.
+    pub(super) parts: &'static [Part],
+    /// Parameters that must be given though the command can do without.
+    pub(super) required: &'static [&'static str],
+    /// Parameters of the command that are not offered.
+    pub(super) without: &'static [&'static str],
+    /// Whether it belongs to no namespace.
+    pub(super) is_everywhere: bool,
+}
+
+const fn row(
+    name: &'static str,
+    command: &'static str,
+    scope: Scope,
+    permission: Permission,
+    parts: &'static [Part],
+) -> Row {
+    Row {
+        name,
+        command,
+        scope,
+        permission,
+        parts,
+        required: &[],
+        without: &[],
+        is_everywhere: false,
+    }
+}
+
+impl Row {
+    const fn without(mut self, parameters: &'static [&'static str]) -> Self {
+        self.without = parameters;
+        self
+    }
+
+    const fn require(mut self, parameters: &'static [&'static str]) -> Self {
+        self.required = parameters;
+        self
+    }
+
+    const fn everywhere(mut self) -> Self {
+        self.is_everywhere = true;
+        self
+    }
+}
+
+/// Parameters of turns and runs that name files or sandboxes, or allow what nobody was asked about.
+const UNBOUND: &[&str] = &[
+    "stream",
+    "record",
+    "sandbox",
+    "safety",
+    "rule",
+    "config",
+    "input",
+    "load_context",
+    "output",
+    "context",
+    "allow_unsafe",
+    "asked",
+];
+
+/// Every operation.
+pub(super) static ROWS: &[Row] = &[
+    row(
+        "session/create",
+        "session create",
+        Sessions,
+        Write,
+        &[Made("namespace"), Read("actor")],
+    ),
+    row("session/list", "session list", Sessions, Look, &[]),
+    row(
+        "session/show",
+        "session show",
+        Sessions,
+        Look,
+        &[Session("reference")],
+    ),
+    row(
+        "session/append",
+        "session append",
+        Sessions,
+        Write,
+        &[Session("reference")],
+    )
+    .without(&["jsonl"])
+    .require(&["text"]),
+    row(
+        "session/messages",
+        "session messages",
+        Sessions,
+        Look,
+        &[Session("reference")],
+    ),
+    row(
+        "session/rename",
+        "session rename",
+        Sessions,
+        Write,
+        &[Session("reference")],
+    ),
+    row(
+        "session/delete",
+        "session delete",
+        Sessions,
+        Manage,
+        &[Session("reference")],
+    ),
+    row(
+        "session/fork",
+        "session fork",
+        Sessions,
+        Write,
+        &[Session("reference")],
+    ),
+    row(
+        "session/search",
+        "session search",
+        Sessions,
+        Look,
+        &[Session("session")],
+    )
+    .require(&["session"]),
+    row(
+        "session/tell",
+        "session tell",
+        Sessions,
+        Write,
+        &[
+            Session("session"),
+            Name("project"),
+            Read("actor"),
+            Read("skill"),
+            Read("mcp"),
+        ],
+    )
+    .without(UNBOUND),
+    row(
+        "plan/use",
+        "plan use",
+        Plans,
+        Write,
+        &[
+            Name("projects"),
+            Name("more_projects"),
+            Read("action"),
+            Read("automation_profile"),
+            Read("strategy_actor"),
+            Read("execution_actor"),
+            Read("estimation_actor"),
+            Read("review_actor"),
+            Read("invariant_actor"),
+        ],
+    )
+    .without(&["stream"]),
+    row(
+        "plan/list",
+        "plan list",
+        Plans,
+        Look,
+        &[Read("project"), Read("action")],
+    ),
+    row("plan/show", "plan show", Plans, Look, &[Plan("reference")])
+        .without(&["document"])
+        .require(&["reference"]),
+    row(
+        "plan/status",
+        "plan status",
+        Plans,
+        Look,
+        &[Plan("reference")],
+    )
+    .require(&["reference"]),
+    row("plan/tree", "plan tree", Plans, Look, &[Plan("reference")])
+        .without(&["drawing", "output"])
+        .require(&["reference"]),
+    row(
+        "plan/explain",
+        "plan explain",
+        Plans,
+        Look,
+        &[Decision("reference")],
+    ),
+    row("plan/diff", "plan diff", Plans, Look, &[Plan("reference")]).require(&["reference"]),
+    row(
+        "plan/artifacts",
+        "plan artifacts",
+        Plans,
+        Look,
+        &[Plan("reference")],
+    )
+    .require(&["reference"]),
+    row(
+        "plan/errors",
+        "plan errors",
+        Plans,
+        Look,
+        &[Plan("reference")],
+    )
+    .require(&["reference"]),
+    row("plan/log", "plan log", Plans, Look, &[Plan("reference")])
+        .without(&["follow"])
+        .require(&["reference"]),
+    row(
+        "plan/guard",
+        "plan guard",
+        Plans,
+        Look,
+        &[Plan("reference")],
+    )
+    .require(&["reference"]),
+    row(
+        "plan/checkpoint/list",
+        "plan checkpoint list",
+        Plans,
+        Look,
+        &[Plan("reference")],
+    )
+    .require(&["reference"]),
+    row(
+        "plan/checkpoint/delete",
+        "plan checkpoint delete",
+        Plans,
+        Manage,
+        &[Plan("reference")],
+    ),
+    row(
+        "plan/execute",
+        "plan execute",
+        Plans,
+        Write,
+        &[Plan("reference")],
+    )
+    .without(&["stream", "background"])
+    .require(&["reference"]),
+    row(
+        "plan/apply",
+        "plan apply",
+        Plans,
+        Write,
+        &[Plan("reference")],
+    )
+    .require(&["reference"]),
+    row(
+        "plan/cancel",
+        "plan cancel",
+        Plans,
+        Write,
+        &[Plan("reference")],
+    ),
+    row(
+        "plan/approve",
+        "plan approve",
+        Plans,
+        Write,
+        &[Plan("reference")],
+    )
+    .require(&["reference"]),
+    row(
+        "plan/reject",
+        "plan reject",
+        Plans,
+        Write,
+        &[Plan("reference")],
+    )
+    .require(&["reference"]),
+    row(
+        "plan/prompt",
+        "plan prompt",
+        Plans,
+        Write,
+        &[Plan("reference")],
+    ),
+    row(
+        "plan/rollback",
+        "plan rollback",
+        Plans,
+        Write,
+        &[Plan("reference")],
+    ),
+    row("plan/redo", "plan redo", Plans, Write, &[Plan("reference")]),
+    row(
+        "plan/revert",
+        "plan revert",
+        Plans,
+        Write,
+        &[Plan("reference")],
+    ),
+    row(
+        "plan/resume",
+        "plan resume",
+        Plans,
+        Write,
+        &[Plan("reference")],
+    )
+    .without(&["stream"]),
+    row(
+        "registry/action/create",
+        "action create",
+        Registry,
+        Manage,
+        &[Definition("config")],
+    ),
+    row("registry/action/list", "action list", Registry, Look, &[]),
+    row(
+        "registry/action/show",
+        "action show",
+        Registry,
+        Look,
+        &[Name("name")],
+    ),
+    row(
+        "registry/action/archive",
+        "action archive",
+        Registry,
+        Manage,
+        &[Name("name")],
+    ),
+    row(
+        "registry/actor/add",
+        "actor add",
+        Registry,
+        Manage,
+        &[Definition("config")],
+    ),
+    row(
+        "registry/actor/update",
+        "actor update",
+        Registry,
+        Manage,
+        &[Definition("config")],
+    ),
+    row("registry/actor/list", "actor list", Registry, Look, &[]),
+    row(
+        "registry/actor/show",
+        "actor show",
+        Registry,
+        Look,
+        &[Name("name")],
+    ),
+    row(
+        "registry/actor/remove",
+        "actor remove",
+        Registry,
+        Manage,
+        &[Name("name")],
+    ),
+    row(
+        "actor/run",
+        "actor run",
+        Registry,
+        Write,
+        &[
+            Name("name"),
+            Name("project"),
+            Read("skill"),
+            Read("mcp"),
+            Read("tool"),
+        ],
+    )
+    .without(UNBOUND)
+    .require(&["name", "prompt"]),
+    row("run/list", "run list", Registry, Look, &[Name("actor")]).require(&["actor"]),
+    row("run/show", "run show", Registry, Look, &[Run("run")]).require(&["run"]),
+    row("run/cancel", "run cancel", Registry, Write, &[Run("run")]),
+    row(
+        "registry/project/create",
+        "project create",
+        Registry,
+        Write,
+        &[
+            Name("name"),
+            Name("resources"),
+            Read("invariant_actor"),
+            Read("automation_profile"),
+        ],
+    ),
+    row("registry/project/list", "project list", Registry, Look, &[]),
+    row(
+        "registry/project/show",
+        "project show",
+        Registry,
+        Look,
+        &[Name("reference")],
+    ),
+    row(
+        "registry/project/delete",
+        "project delete",
+        Registry,
+        Manage,
+        &[Name("reference")],
+    ),
+    row(
+        "registry/project/link-resource",
+        "project link-resource",
+        Registry,
+        Manage,
+        &[Name("reference"), Name("resource")],
+    ),
+    row(
+        "registry/project/unlink-resource",
+        "project unlink-resource",
+        Registry,
+        Manage,
+        &[Name("reference"), Name("resource")],
+    ),
+    row(
+        "registry/resource/list",
+        "resource list",
+        Registry,
+        Look,
+        &[Read("project")],
+    ),
+    row(
+        "registry/resource/show",
+        "resource show",
+        Registry,
+        Look,
+        &[Name("reference")],
+    ),
+    row(
+        "registry/resource/remove",
+        "resource remove",
+        Registry,
+        Manage,
+        &[Name("reference")],
+    ),
+    row(
+        "registry/tool/add",
+        "tool add",
+        Registry,
+        Manage,
+        &[Definition("config")],
+    ),
+    row("registry/tool/list", "tool list", Registry, Look, &[]),
+    row(
+        "registry/tool/show",
+        "tool show",
+        Registry,
+        Look,
+        &[Read("name")],
+    )
+    .require(&["name"]),
+    row(
+        "registry/tool/remove",
+        "tool remove",
+        Registry,
+        Manage,
+        &[Name("name")],
+    ),
+    row("registry/skill/list", "skill list", Registry, Look, &[]),
+    row(
+        "registry/skill/show",
+        "skill show",
+        Registry,
+        Look,
+        &[Name("name")],
+    ),
+    row(
+        "registry/skill/tools",
+        "skill tools",
+        Registry,
+        Look,
+        &[Name("name")],
+    ),
+    row(
+        "registry/skill/remove",
+        "skill remove",
+        Registry,
+        Manage,
+        &[Name("name")],
+    ),
+    row(
+        "registry/validation/add",
+        "validation add",
+        Registry,
+        Manage,
+        &[Definition("config")],
+    ),
+    row(
+        "registry/validation/list",
+        "validation list",
+        Registry,
+        Look,
+        &[],
+    ),
+    row(
+        "registry/validation/show",
+        "validation show",
+        Registry,
+        Look,
+        &[Name("name")],
+    ),
+    row(
+        "registry/validation/remove",
+        "validation remove",
+        Registry,
+        Manage,
+        &[Name("name")],
+    ),
+    row(
+        "registry/automation-profile/add",
+        "automation-profile add",
+        Registry,
+        Manage,
+        &[Definition("config")],
+    ),
+    row(
+        "registry/automation-profile/list",
+        "automation-profile list",
+        Registry,
+        Look,
+        &[],
+    ),
+    row(
+        "registry/automation-profile/show",
+        "automation-profile show",
+        Registry,
+        Look,
+        &[Read("name")],
+    )
+    .require(&["name"]),
+    row(
+        "registry/automation-profile/remove",
+        "automation-profile remove",
+        Registry,
+        Manage,
+        &[Name("name")],
+    ),
+    row(
+        "registry/invariant/add",
+        "invariant add",
+        Registry,
+        Manage,
+        &[Name("project"), Name("action"), Plan("plan")],
+    )
+    .without(&["global"]),
+    row(
+        "registry/invariant/list",
+        "invariant list",
+        Registry,
+        Look,
+        &[Read("project"), Read("action"), Plan("plan")],
+    )
+    .without(&["effective"]),
+    row("registry/model/list", "model list", Registry, Look, &[]),
+    row("registry/model/show", "model show", Registry, Look, &[]),
+    row(
+        "registry/resource-type/list",
+        "resource type list",
+        Registry,
+        Look,
+        &[],
+    ),
+    row(
+        "registry/resource-type/show",
+        "resource type show",
+        Registry,
+        Look,
+        &[],
+    ),
+    row("health/check", "version", Server, Look, &[]),
+    row("diagnostics/run", "diagnostics", Server, Look, &[])
+        .without(&["repair"])
+        .everywhere(),
+    row("db/status", "db status", Server, Look, &[]).everywhere(),
+    row("cleanup/status", "cleanup status", Server, Look, &[]).everywhere(),
+];

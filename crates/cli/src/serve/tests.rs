@@ -1,0 +1,349 @@
+//! The table of operations: everything in it can be called, and nothing is called past its checks.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cleveragents_domain::identity::{Caller, Namespaces, Scope};
+use cleveragents_domain::{Code, Diagnose as _, Kind};
+use cleveragents_process::Cancel;
+use cleveragents_server::{Call, Done, Failure, Operation, Program as _, Touches};
+use cleveragents_store::{Engine, EngineCache, audit};
+use serde_json::{Value, json};
+
+use super::operations;
+use super::program::Commands;
+use super::table::ROWS;
+use crate::config::{Configuration, Environment, Flags, Home};
+use crate::context::Context;
+use crate::output::{Format, Printer, Surface};
+
+struct Served {
+    commands: Commands,
+    /// Kept open for as long as the test.
+    engine: Arc<Engine>,
+    _folder: tempfile::TempDir,
+}
+
+fn served() -> Served {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_str().expect("a path").to_owned();
+    let environment = Environment::from_pairs(&path, &[("CLEVERAGENTS_HOME", &path)]);
+    let home = Home::find(&environment).expect("a home");
+    let configuration = Configuration::load(&environment, &home, Flags::none()).expect("loads");
+    let settings = configuration.settings().expect("settings");
+    let surface = Surface::from_environment(&environment, false, false, None);
+    let printer = Printer::new(Format::Json, &surface);
+    let context = Context {
+        engines: Arc::new(EngineCache::new(Context::store_options(&settings, printer))),
+        environment,
+        home,
+        configuration,
+        settings,
+        printer,
+        served: None,
+    };
+    Served {
+        commands: Commands::new(&context),
+        engine: context.engine().expect("a database"),
+        _folder: folder,
+    }
+}
+
+impl Served {
+    fn operation(&self, name: &str) -> &Operation {
+        let mut all = self.commands.operations().iter();
+        all.find(|operation| operation.name == name).expect(name)
+    }
+
+    fn run(&self, caller: &Caller, name: &str, parameters: &Value) -> Result<Done, Failure> {
+        let operation = self.operation(name);
+        self.commands.run(&Call {
+            caller,
+            operation,
+            parameters,
+            visible: caller.reach(
+                operation.scope,
+                cleveragents_domain::identity::Permission::Read,
+            ),
+            cancel: &Cancel::new(),
+        })
+    }
+}
+
+fn caller(grants: &[&str]) -> Caller {
+    let grants = grants.iter().map(|grant| grant.parse().expect("a grant"));
+    Caller::with_token("ci", grants.collect(), Scope::ALL.iter().copied().collect())
+}
+
+/// Parameters that an operation must have, of the right form.
+fn least(operation: &Operation) -> Value {
+    let required = operation.parameters["required"].as_array().expect("a list");
+    let value = |name: &str| {
+        let property = &operation.parameters["properties"][name];
+        let one = |property: &Value| match property["type"].as_str() {
+            Some("integer") => json!(1),
+            _ => property["enum"]
+                .get(0)
+                .cloned()
+                .unwrap_or(json!("acme/thing")),
+        };
+        match name {
+            "text" if operation.name.ends_with("/add") || operation.name.ends_with("create") => {
+                json!("name: acme/thing\n")
+            }
+            _ if property["type"] == "array" => json!([one(&property["items"])]),
+            _ => one(property),
+        }
+    };
+    let pairs = required.iter().map(|name| {
+        let name = name.as_str().expect("a name");
+        (name.to_owned(), value(name))
+    });
+    let mut all = Value::Object(pairs.collect());
+    // What the parser cannot say of one parameter alone.
+    match operation.name.as_str() {
+        "session/tell" => all["prompt"] = json!("Hello"),
+        "plan/use" => all["projects"] = json!(["acme/thing"]),
+        "registry/invariant/add" => all["project"] = json!(["acme/thing"]),
+        _ => {}
+    }
+    all
+}
+
+#[test]
+fn defect_4849_3117_9090_every_operation_that_is_advertised_can_be_dispatched() {
+    let served = served();
+    assert_eq!(
+        served.commands.operations().len(),
+        ROWS.len(),
+        "each row names a command"
+    );
+    let person = Caller::local("ada");
+    let mut names = BTreeSet::new();
+    for operation in served.commands.operations() {
+        assert!(
+            names.insert(operation.name.clone()),
+            "{} twice",
+            operation.name
+        );
+        assert!(!operation.summary.is_empty(), "{}", operation.name);
+        let parameters = least(operation);
+        let outcome = served.run(&person, &operation.name, &parameters);
+        if let Err(error) = outcome {
+            let refused = [
+                Code::UnknownOperation,
+                Code::Internal,
+                Code::Usage,
+                Code::MalformedRequest,
+            ];
+            assert!(
+                !refused.contains(&error.code()),
+                "{}: {error}",
+                operation.name
+            );
+        }
+        if !matches!(
+            served.commands.touches(operation, &parameters),
+            Ok(_) | Err(_)
+        ) {
+            unreachable!();
+        }
+    }
+}
+
+/// Each part of the table names a parameter that the operation has.
+#[test]
+fn what_the_table_names_is_there() {
+    for offered in operations::all() {
+        let properties = offered.operation.parameters["properties"]
+            .as_object()
+            .expect("an object");
+        for part in offered.row.parts {
+            let is_text = matches!(part, super::table::Part::Definition(_))
+                && properties.contains_key("text");
+            assert!(
+                is_text || properties.contains_key(part.parameter()),
+                "{}: {part:?}",
+                offered.row.name
+            );
+        }
+        for hidden in [
+            "format",
+            "database_url",
+            "config",
+            "output",
+            "record",
+            "safety",
+            "stream",
+            "help",
+        ] {
+            assert!(
+                !properties.contains_key(hidden),
+                "{}: {hidden}",
+                offered.row.name
+            );
+        }
+    }
+}
+
+#[test]
+fn a_caller_sees_and_changes_its_own_namespaces_only() {
+    let served = served();
+    let (person, editor) = (Caller::local("ada"), caller(&["acme=admin"]));
+    let other = caller(&["other=owner"]);
+    let made = served
+        .run(&editor, "session/create", &json!({"name": "mine"}))
+        .expect("made");
+    assert_eq!(made.data["session"]["namespace"], "acme");
+    let secret = served
+        .run(&person, "session/create", &json!({"name": "secret"}))
+        .expect("made");
+    assert_eq!(secret.data["session"]["namespace"], "local");
+
+    let listed = |caller: &Caller| {
+        let listed = served
+            .run(caller, "session/list", &json!({}))
+            .expect("listed");
+        listed.data["sessions"].as_array().expect("a list").len()
+    };
+    assert_eq!(
+        [listed(&editor), listed(&other), listed(&person)],
+        [1, 0, 2]
+    );
+
+    // What cannot be seen does not exist, by its id or by its name.
+    let id = secret.data["session"]["id"].as_str().expect("an id");
+    for reference in [id, "secret", "mine"] {
+        let error = served
+            .run(&other, "session/show", &json!({"reference": reference}))
+            .expect_err("not theirs");
+        assert_eq!(error.code(), Code::SessionNotFound, "{reference}");
+        assert!(!format!("{error} {}", error.details()).contains("acme"));
+    }
+    let shown = served.run(&editor, "session/show", &json!({"reference": "mine"}));
+    assert_eq!(shown.expect("theirs").exit_code, 0);
+
+    // What can be seen and not done is refused, and written down.
+    let viewer = caller(&["acme=viewer"]);
+    let error = served
+        .run(
+            &viewer,
+            "session/delete",
+            &json!({"reference": "mine", "yes": true}),
+        )
+        .expect_err("only looks");
+    assert_eq!(error.code(), Code::Forbidden);
+    let filter = audit::AuditFilter {
+        limit: 10,
+        kind: Some("access_denied".to_owned()),
+        ..Default::default()
+    };
+    let denials = served
+        .engine
+        .read(|reader| audit::list(reader, &filter))
+        .expect("read");
+    assert_eq!(denials.len(), 1);
+    assert_eq!(denials[0].subject.as_deref(), Some("session/delete"));
+    assert_eq!(listed(&editor), 1, "nothing was deleted");
+}
+
+#[test]
+fn names_without_a_namespace_are_the_callers_own_and_never_local() {
+    let served = served();
+    let (admin, many) = (
+        caller(&["acme=admin"]),
+        caller(&["acme=admin", "other=admin"]),
+    );
+    let made = served
+        .run(&admin, "registry/project/create", &json!({"name": "shop"}))
+        .expect("made");
+    assert_eq!(made.data["project"]["name"], "acme/shop");
+    for name in ["local/shop", "LOCAL/shop", "other/shop"] {
+        let error = served
+            .run(&admin, "registry/project/create", &json!({"name": name}))
+            .expect_err(name);
+        assert_eq!(error.code(), Code::Forbidden, "{name}");
+    }
+    let error = served.run(&many, "registry/project/create", &json!({"name": "shop"}));
+    assert_eq!(error.expect_err("which one?").code(), Code::Usage);
+    let everything = served.run(&Caller::local("ada"), "registry/project/list", &json!({}));
+    assert_eq!(
+        everything.expect("listed").data["projects"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
+}
+
+#[test]
+fn definitions_from_elsewhere_stay_in_their_namespace_and_name_nothing_of_the_server() {
+    let served = served();
+    let admin = caller(&["acme=admin"]);
+    let add = |text: &str| served.run(&admin, "registry/actor/add", &json!({"text": text}));
+    let actor = "type: llm\nprovider: scripted\nmodel: x\ndescription: d\n";
+    let code = |text: String| add(&text).expect_err("refused").code();
+    assert_eq!(code(format!("name: local/x\n{actor}")), Code::LocalOnly);
+    assert_eq!(code(format!("name: other/x\n{actor}")), Code::Forbidden);
+    assert_eq!(
+        code(format!("name: x\nsystem_prompt: ${{HOME}}\n{actor}")),
+        Code::MalformedRequest
+    );
+    assert_eq!(
+        code(format!("name: x\ntools: [local/secret]\n{actor}")),
+        Code::LocalOnly
+    );
+    assert_eq!(code("[".to_owned()), Code::MalformedRequest);
+}
+
+#[test]
+fn parameters_are_read_strictly_and_never_as_options() {
+    let served = served();
+    let person = Caller::local("ada");
+    let refused = |parameters: Value| {
+        let error = served.run(&person, "session/create", &parameters);
+        error.expect_err("refused").code()
+    };
+    assert_eq!(refused(json!([])), Code::MalformedRequest);
+    assert_eq!(refused(json!({"name": {"a": 1}})), Code::MalformedRequest);
+    assert_eq!(refused(json!({"name": "-"})), Code::MalformedRequest);
+    assert_eq!(refused(json!({"format": "json"})), Code::MalformedRequest);
+    assert_eq!(
+        refused(json!({"database_url": "sqlite::memory:"})),
+        Code::MalformedRequest
+    );
+    served
+        .run(&person, "session/create", &json!({"name": "--help"}))
+        .expect("only a name");
+    let text = json!({"reference": "--help", "text": "--role=system"});
+    served
+        .run(&person, "session/append", &text)
+        .expect("only a text");
+}
+
+#[test]
+fn what_a_call_touches_is_known_before_it_runs() {
+    let served = served();
+    let touches = |name: &str, parameters: Value| {
+        served.commands.touches(served.operation(name), &parameters)
+    };
+    let of = |name: &str| Touches::Namespaces(vec![name.to_owned()]);
+    let projects = touches("registry/project/show", json!({"reference": "acme/shop"}));
+    assert_eq!(projects.expect("known"), of("acme"));
+    assert_eq!(
+        touches("session/list", json!({})).expect("known"),
+        Touches::Visible
+    );
+    assert_eq!(
+        touches("db/status", json!({})).expect("known"),
+        Touches::Everywhere
+    );
+    let absent = touches(
+        "plan/show",
+        json!({"reference": "01J00000000000000000000000"}),
+    );
+    assert_eq!(absent.expect_err("no such plan").code(), Code::PlanNotFound);
+    assert_eq!(
+        Namespaces::All,
+        Caller::local("x").reach(Scope::Plans, cleveragents_domain::identity::Permission::Own)
+    );
+}
