@@ -118,11 +118,24 @@ impl World {
         }
         answers.push(json!({"text": "It is done."}));
         let strategy = json!({"summary": "step by step", "steps": steps}).to_string();
-        let script = json!({"at_end": "repeat_last", "answers": answers}).to_string();
-        self.file("executor.yaml", &script);
-        let script = json!({"at_end": "repeat_last", "answers": [{"text": strategy}]}).to_string();
-        self.file("strategist.yaml", &script);
-        for role in ["strategist", "executor"] {
+        self.scripted_action(
+            name,
+            &json!({"at_end": "repeat_last", "answers": [{"text": strategy}]}),
+            &json!({"at_end": "repeat_last", "answers": answers}),
+            "- check `test -f w5.txt`",
+        );
+    }
+
+    /// An action whose strategist and executor answer from scripts.
+    pub(crate) fn scripted_action(
+        &self,
+        name: &str,
+        strategist: &Value,
+        executor: &Value,
+        definition_of_done: &str,
+    ) {
+        for (role, script) in [("strategist", strategist), ("executor", executor)] {
+            self.file(&format!("{role}.yaml"), &script.to_string());
             let actor = json!({
                 "name": format!("local/{role}"), "type": "llm", "description": role,
                 "model": format!("scripted/{role}.yaml"), "system_prompt": "Work.",
@@ -134,7 +147,7 @@ impl World {
         let action = json!({
             "name": name, "description": "steps", "reusable": true,
             "strategy_actor": "local/strategist", "execution_actor": "local/executor",
-            "definition_of_done": "- check `test -f w5.txt`",
+            "definition_of_done": definition_of_done,
         });
         let file = self.file("action.yaml", &action.to_string());
         self.agents.data(&["action", "create", "--config", &file]);

@@ -387,9 +387,11 @@ impl Drive<'_> {
         let mut decision = None;
         if let Some(root) = plan.decision_root {
             let first = said.lines().find(|line| !line.trim().is_empty());
+            let key = run_key(&piece.path, number);
             decision = Some(NewDecision {
                 artifacts: changed.clone(),
-                snapshot: self.snapshot(plan, &run_key(&piece.path, number))?,
+                snapshot: self.snapshot(plan, &key)?,
+                reasoning: self.reasoning(plan, &key)?,
                 ..decided(
                     root,
                     piece.kind,

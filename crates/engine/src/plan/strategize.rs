@@ -18,7 +18,7 @@ use super::error::PlanError;
 use super::ground::sandbox_name;
 use super::rules::PathRule;
 use super::told::{Told, read_told, violations};
-use crate::run::RunServiceError;
+use crate::run::{RunServiceError, bounded};
 
 /// A decision of the program itself.
 pub(super) fn decided(
@@ -102,7 +102,11 @@ impl Drive<'_> {
             Err(stop) => return self.halt(&plan, Move::FailStrategize, stop),
         }
         let snapshot = self.snapshot(&plan, &key)?;
-        let all = Self::decisions(root, &told, &strategy, &snapshot);
+        let mut all = Self::decisions(root, &told, &strategy, &snapshot);
+        let reasoning = self.reasoning(&plan, &key)?;
+        for decision in &mut all {
+            decision.reasoning.clone_from(&reasoning);
+        }
         let id = plan.id;
         let stored = strategy.clone();
         let summary = strategy.summary.clone();
@@ -491,6 +495,14 @@ impl Drive<'_> {
                 .collect(),
             actor_state_ref: steps.map(|run| format!("run {}", run.id)),
         })
+    }
+
+    /// What the actor of a run said and thought on the way to a decision, as far as it is kept.
+    pub(super) fn reasoning(&self, plan: &Plan, key: &str) -> Result<Option<String>, PlanError> {
+        let trace = self.service.runs.trace(plan.id.run(key));
+        let trace = trace.map_err(PlanError::of)?;
+        // Redacted first: a cut could leave a piece of a secret that is not recognised.
+        Ok(trace.map(|trace| bounded(&self.world.redactor().text(&trace))))
     }
 
     /// Has it estimated what the plan will take. Nothing depends on it.

@@ -12,8 +12,10 @@ mod means;
 mod service;
 mod taken;
 mod tool;
+mod trace;
 mod work;
 
 pub use error::{RunServiceError, StoppedRun};
 pub use means::{Doubt, ModelSource, RunMeans, RunWatcher, ToolSources, Unheard};
 pub use service::{RunReport, RunService, RunStart, RunView, StepView};
+pub(crate) use trace::bounded;

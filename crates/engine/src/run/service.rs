@@ -85,7 +85,7 @@ pub struct StepView {
 /// Runs actors.
 #[derive(Clone)]
 pub struct RunService {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     sessions: SessionService,
     turns: TurnService,
     leases: LeaseService,

@@ -1,0 +1,97 @@
+//! What an actor said and thought stays with what was decided because of it.
+
+use serde_json::{Value, json};
+
+use super::world::World;
+
+const KEY: &str = "sk-planted-0123456789abcdef";
+
+/// A strategy of one step, with one choice.
+fn strategy() -> String {
+    json!({
+        "summary": "Write it at once",
+        "decisions": [{"question": "Which file?", "chosen": "one.txt", "rationale": "it is the first"}],
+        "steps": [{"title": "Write one.txt", "description": "Write it."}],
+    })
+    .to_string()
+}
+
+/// A world with a plan that was carried out by models that think.
+fn carried_out(world: &World, thought: &str) -> String {
+    world.scripted_action(
+        "local/thinks",
+        &json!({"at_end": "repeat_last", "answers": [{"reasoning": thought, "text": strategy()}]}),
+        &json!({"at_end": "repeat_last", "answers": [
+            {"reasoning": "A file is best written whole.", "calls": [
+                {"name": "builtin/file-write", "arguments": {"path": "one.txt", "content": "one\n"}},
+            ]},
+            {"text": "It is written."},
+        ]}),
+        "one.txt is there",
+    );
+    world.executed("local/thinks")
+}
+
+/// The decision that chose this.
+fn decision(world: &World, plan: &str, chosen: &str) -> String {
+    let rows = world.ask(&format!(
+        "SELECT decision_id FROM plan_decisions WHERE plan_id = '{plan}' AND chosen = '{chosen}'"
+    ));
+    assert_eq!(rows.len(), 1, "decisions that chose {chosen}");
+    rows[0][0].clone()
+}
+
+fn explained(world: &World, id: &str) -> Value {
+    world
+        .agents
+        .data(&["plan", "explain", id, "--show-reasoning"])
+}
+
+#[test]
+fn what_an_actor_said_and_thought_is_shown_when_it_is_asked_for() {
+    let mut world = World::new();
+    world.agents = world.agents.with("OPENAI_API_KEY", KEY);
+    let plan = carried_out(&world, &format!("Two ways; {KEY} helps with neither."));
+    for chosen in ["Write it at once", "one.txt", "Write one.txt"] {
+        let id = decision(&world, &plan, chosen);
+        let told = explained(&world, &id);
+        let reasoning = told["reasoning"].as_str().expect("a text");
+        assert!(reasoning.starts_with("Thought:\nTwo ways; "), "{reasoning}");
+        assert!(reasoning.ends_with(&strategy()), "{reasoning}");
+        assert!(!reasoning.contains(KEY), "{reasoning}");
+        let silent = world.agents.data(&["plan", "explain", &id]);
+        assert!(silent.get("reasoning").is_none(), "{silent:#}");
+    }
+    let id = decision(&world, &plan, "It is written.");
+    assert_eq!(
+        explained(&world, &id)["reasoning"],
+        "Thought:\nA file is best written whole.\n\nSaid:\nIt is written."
+    );
+    for (flag, is_shown) in [(Some("--show-reasoning"), true), (None, false)] {
+        let mut arguments = vec!["--format", "plain", "plan", "explain", &id];
+        arguments.extend(flag);
+        let answer = world.agents.run(&arguments);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        let text = "A file is best written whole.";
+        assert_eq!(answer.out.contains(text), is_shown, "{answer:?}");
+    }
+    // What the program decided itself nobody thought.
+    let root = explained(&world, &plan);
+    assert_eq!(root["type"], "prompt_definition");
+    assert_eq!(root["reasoning"], Value::Null);
+}
+
+#[test]
+fn of_much_that_was_thought_the_end_is_kept() {
+    let world = World::new();
+    let plan = carried_out(&world, &"very long ".repeat(20_000));
+    let told = explained(&world, &decision(&world, &plan, "Write it at once"));
+    let reasoning = told["reasoning"].as_str().expect("a text");
+    assert!(reasoning.starts_with("[the first "), "{reasoning:.80}");
+    assert!(reasoning.ends_with(&strategy()));
+    assert!(
+        (64_000..66_000).contains(&reasoning.len()),
+        "{}",
+        reasoning.len()
+    );
+}
