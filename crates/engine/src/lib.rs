@@ -53,6 +53,7 @@ pub use plan::{
     PlanGuard, PlanQuery, PlanStatus, PlanTrouble, ProgressState, Spent, TreeOptions, TreeSummary,
     Trouble, TroubleKind, checkpoint_name, told, waiting_commands,
 };
+pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use plan::{
     ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, KeptVariables,
     OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext, PlanJob,

@@ -57,7 +57,8 @@ impl<'a> Desk<'a> {
                 context.sessions()?,
                 context.sandboxes()?,
                 Arc::new(context.variables()),
-            ),
+            )
+            .with_policy(context.settings.sandbox_policy().clone()),
             book: context.plans()?,
         })
     }

@@ -37,6 +37,8 @@ pub enum Kind {
     Namespace,
     /// Yes or no.
     Flag,
+    /// Some of a list of words with commas between them, or `none`.
+    Words(&'static [&'static str]),
     /// One of a list of words.
     Choice(&'static [&'static str]),
     /// A whole number within bounds, both included.
@@ -90,7 +92,7 @@ pub struct Key {
 pub mod keys;
 
 /// Every key, in the order shown to people.
-pub static KEYS: [&Key; 42] = [
+pub static KEYS: [&Key; 44] = [
     &keys::FORMAT,
     &keys::DATABASE_URL,
     &keys::AUTOMATION_PROFILE,
@@ -106,6 +108,8 @@ pub static KEYS: [&Key; 42] = [
     &keys::SAFETY_MAX_CALLS,
     &keys::SAFETY_APPROVE_WRITES,
     &keys::PLAN_CONCURRENCY,
+    &keys::SANDBOX_CLEANUP,
+    &keys::CHECKPOINT_AUTO_CREATE_ON,
     &keys::ACTOR_GENERAL,
     &keys::ACTOR_STRATEGY,
     &keys::ACTOR_EXECUTION,
@@ -157,6 +161,21 @@ pub(crate) fn tools(text: &str) -> Option<Vec<ToolPattern>> {
     let patterns = text.split(',').map(str::trim).map(str::parse);
     patterns.collect::<Result<_, _>>().ok()
 }
+
+/// The words of a list, of which there may be none; nothing when one of them is not known.
+pub(crate) fn words<'t>(text: &'t str, known: &[&str]) -> Option<Vec<&'t str>> {
+    if text.trim() == NO_WORDS {
+        return Some(Vec::new());
+    }
+    let words: Vec<&str> = text.split(',').map(str::trim).collect();
+    words
+        .iter()
+        .all(|word| known.contains(word))
+        .then_some(words)
+}
+
+/// How a list without a word is written: an empty text is no value at all.
+const NO_WORDS: &str = "none";
 
 /// The key of a name; an unknown name is answered with the nearest known one.
 pub fn find(name: &str) -> Result<&'static Key, Error> {
@@ -215,6 +234,7 @@ impl Key {
             }
             Kind::Model => text.parse::<ModelName>().is_ok(),
             Kind::Models => models(text).is_some(),
+            Kind::Words(known) => words(text, known).is_some(),
             Kind::Choice(words) => words.contains(&text),
             Kind::Integer { minimum, maximum } => {
                 if let Ok(number) = text.parse::<u64>()
@@ -245,6 +265,14 @@ impl Key {
                 return Err(self.refuse(value.to_string().trim(), origin));
             }
             (_, toml_edit::Value::String(text)) => text.value().clone(),
+            (Kind::Words(_), toml_edit::Value::Array(list)) => {
+                let words: Option<Vec<&str>> = list.iter().map(|word| word.as_str()).collect();
+                match words {
+                    Some(words) if words.is_empty() => NO_WORDS.to_owned(),
+                    Some(words) => words.join(","),
+                    None => return Err(self.refuse(value.to_string().trim(), origin)),
+                }
+            }
             _ => return Err(self.refuse(value.to_string().trim(), origin)),
         };
         self.parse_from(&text, origin)
@@ -276,6 +304,10 @@ impl Key {
                 "a namespace such as acme; `local` never leaves the machine".to_owned()
             }
             Kind::Flag => "true or false".to_owned(),
+            Kind::Words(known) => format!(
+                "some of {} with commas between them, or {NO_WORDS}",
+                known.join(", ")
+            ),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::Integer { minimum, maximum } => {
                 format!("a whole number from {minimum} to {maximum}")
@@ -295,7 +327,9 @@ impl Key {
                     return 500.clamp(minimum, maximum).to_string();
                 }
                 Kind::Flag => return "false".to_owned(),
-                Kind::Choice(words) => words.first().copied().unwrap_or_default(),
+                Kind::Words(words) | Kind::Choice(words) => {
+                    words.first().copied().unwrap_or_default()
+                }
                 Kind::Url => "sqlite:///path/to/cleveragents.db",
                 Kind::Profile => "team/careful",
                 Kind::Actor => "local/helper",

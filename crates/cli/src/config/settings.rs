@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use cleveragents_domain::MicroUsd;
+use cleveragents_engine::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 use cleveragents_models::{Limits, ModelName};
 
 use super::error::Error;
-use super::key::{Key, keys, models};
+use super::key::{Key, keys, models, words};
 use super::resolve::Configuration;
 use crate::output::Format;
 
@@ -24,6 +25,7 @@ pub struct Settings {
     budget_per_day: Option<MicroUsd>,
     actor_defaults: Vec<(&'static Key, String)>,
     plan_concurrency: u64,
+    sandbox_policy: SandboxPolicy,
     model_default: Option<ModelName>,
     model_fallback: Vec<ModelName>,
     model_retries: u32,
@@ -66,6 +68,17 @@ impl Settings {
                 .filter_map(|key| Some(text(key).transpose()?.map(|name| (key, name))))
                 .collect::<Result<_, _>>()?,
             plan_concurrency: number(&keys::PLAN_CONCURRENCY)?,
+            sandbox_policy: SandboxPolicy {
+                cleanup: text(&keys::SANDBOX_CLEANUP)?
+                    .and_then(|word| SandboxCleanup::named(&word))
+                    .unwrap_or(SandboxCleanup::OnApply),
+                checkpoints: text(&keys::CHECKPOINT_AUTO_CREATE_ON)?
+                    .and_then(|list| {
+                        let list = words(&list, CheckpointTrigger::WORDS)?;
+                        list.into_iter().map(CheckpointTrigger::named).collect()
+                    })
+                    .unwrap_or_default(),
+            },
             model_default: text(&keys::MODEL_DEFAULT)?.and_then(|name| name.parse().ok()),
             model_fallback: text(&keys::MODEL_FALLBACK)?
                 .and_then(|list| models(&list))
@@ -147,6 +160,11 @@ impl Settings {
     /// The most plans that are driven at the same time.
     pub const fn plan_concurrency(&self) -> u64 {
         self.plan_concurrency
+    }
+
+    /// What plans do about their sandboxes.
+    pub const fn sandbox_policy(&self) -> &SandboxPolicy {
+        &self.sandbox_policy
     }
 
     /// The key that makes an actor a default, of all or of a role.

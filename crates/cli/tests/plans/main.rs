@@ -2,6 +2,7 @@
 
 mod faults;
 mod kill;
+mod policy;
 mod reasoning;
 mod terminals;
 mod together;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::drive::Drive;
 use super::error::PlanError;
+use super::policy::SandboxCleanup;
 use super::service::{PlanService, over};
 use crate::lease::HeldLease;
 use crate::sandbox::{ApplyRequest, OpenSandbox, SandboxError};
@@ -197,6 +198,7 @@ impl Drive<'_> {
                     .clone()
                     .unwrap_or_else(|| message(&plan)),
             ),
+            keeps_files: self.service.policy.cleanup == SandboxCleanup::Manual,
         };
         let applied = match self.service.sandboxes.apply(open, &request) {
             Ok(applied) => applied,

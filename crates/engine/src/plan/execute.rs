@@ -17,6 +17,7 @@ use super::built_in::DETERMINISTIC;
 use super::drive::{Drive, Stop, Task, Who};
 use super::error::PlanError;
 use super::gates::Passage;
+use super::policy::CheckpointTrigger;
 use super::rules::PathRule;
 use super::service::over;
 use super::strategize::decided;
@@ -232,12 +233,16 @@ impl Drive<'_> {
                 call.finished_at
                     .is_some_and(|finished| finished <= cut_off.started_at)
             });
-        if is_alone && workspace.take_back(cut_off)? {
-            self.watcher.note(&format!(
-                "what the call of `{}` that was cut off had changed is taken back; it is made again",
-                cut_off.tool
-            ));
-        }
+        let is_taken_back = is_alone && workspace.take_back(cut_off, &calls)?;
+        let what = if is_taken_back {
+            "is taken back"
+        } else {
+            "stays, for there is no checkpoint of its own before it"
+        };
+        self.watcher.note(&format!(
+            "what the call of `{}` that was cut off had changed {what}; it is made again",
+            cut_off.tool
+        ));
         Ok(())
     }
 
@@ -342,7 +347,11 @@ impl Drive<'_> {
         message: &str,
         more: Value,
     ) -> Result<T, PlanError> {
-        let checkpoint = workspace.mark("on_error").ok().map(|number| number.0);
+        let checkpoint = if self.service.policy.marks(CheckpointTrigger::Error) {
+            workspace.mark("on_error").ok().map(|number| number.0)
+        } else {
+            None
+        };
         let (id, number) = (plan.id, record.number);
         let end = StepEnd {
             state: StepState::Failed,

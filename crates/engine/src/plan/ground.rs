@@ -7,6 +7,7 @@ use cleveragents_process::WhenMissing;
 
 use super::built_in::DETERMINISTIC;
 use super::error::PlanError;
+use super::policy::CheckpointTrigger;
 use super::service::PlanService;
 use crate::sandbox::SandboxError;
 use crate::tool::SandboxWorkspace;
@@ -116,11 +117,12 @@ impl PlanService {
                 .create_for(Some(plan.id), &name, &origin, &targets)?;
         }
         let open = self.sandboxes.open(&name)?;
-        Ok(SandboxWorkspace::new(
-            self.sandboxes.clone(),
-            open,
-            WhenMissing::Warn,
-        )?)
+        Ok(
+            SandboxWorkspace::new(self.sandboxes.clone(), open, WhenMissing::Warn)?.marking(
+                self.policy.marks(CheckpointTrigger::ToolWrite),
+                self.policy.marks(CheckpointTrigger::ToolWriteComplete),
+            ),
+        )
     }
 }
 

@@ -17,6 +17,7 @@ mod execute;
 mod gates;
 mod ground;
 mod make;
+mod policy;
 mod registry;
 mod rollback;
 mod rules;
@@ -38,6 +39,7 @@ pub use built_in::{
 };
 pub use context::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use error::PlanError;
+pub use policy::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use rollback::{PlanRollbackPreview, PlanRolledBack};
 pub use service::{
     DefaultActors, DriveOptions, KeptVariables, PlanDefaults, PlanService, UseAction,

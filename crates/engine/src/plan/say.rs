@@ -41,7 +41,10 @@ impl PlanService {
                     plans::advance(unit, id, Move::Cancel, &along)
                 })?;
                 match moved {
-                    Some(_) => Ok(true),
+                    Some(plan) => {
+                        self.clean_up(&plan)?;
+                        Ok(true)
+                    }
                     None => Err(over(&self.get(id)?)),
                 }
             }

@@ -13,6 +13,7 @@ use cleveragents_tools::{AllowList, Guards, SafetyProfile, ToolPattern};
 
 use super::drive::Drive;
 use super::error::PlanError;
+use super::policy::SandboxPolicy;
 use super::world::{PlanWatcher, PlanWorld};
 use crate::action::ActionService;
 use crate::automation::AutomationService;
@@ -102,6 +103,7 @@ pub struct PlanService {
     pub(super) invariants: InvariantService,
     pub(super) automation: AutomationService,
     pub(super) validations: ValidationService,
+    pub(super) policy: SandboxPolicy,
     variables: KeptVariables,
 }
 
@@ -118,6 +120,7 @@ impl PlanService {
     ) -> Self {
         Self {
             variables,
+            policy: SandboxPolicy::default(),
             runs: RunService::new(Arc::clone(&engine), sessions),
             leases: LeaseService::new(Arc::clone(&engine)),
             projects: ProjectService::new(Arc::clone(&engine)),
@@ -202,7 +205,11 @@ impl PlanService {
         if let Some(consent) = options.consent {
             plan = drive.make_ready(plan, consent)?;
         }
-        drive.go(plan, options.consent)
+        let driven = drive.go(plan, options.consent);
+        if matches!(driven, Err(PlanError::Stopped { is_over: true, .. })) {
+            self.clean_up(&self.get(id)?)?;
+        }
+        driven
     }
 
     /// The invariants that hold for a plan, brought together.

@@ -19,6 +19,8 @@ pub struct ApplyRequest {
     pub landing: Landing,
     /// The message of the commit; one that names the sandbox when not given.
     pub message: Option<String>,
+    /// Whether the copies stay until somebody discards them.
+    pub keeps_files: bool,
 }
 
 /// What an apply did, or would do.
@@ -101,7 +103,7 @@ impl SandboxService {
         let resources = self.lease_resources(&open)?;
         self.check_unfinished(&open)?;
         let (planned, scratch) = self.plan_apply(&mut open, request, false)?;
-        let stored = report_of(&planned.previews);
+        let stored = report_of(&planned.previews, request.keeps_files);
         let id = open.view.sandbox.id;
         self.engine.write(move |unit| {
             sandboxes::transition(
@@ -115,7 +117,8 @@ impl SandboxService {
         let journal = journal_place(&open.view.folders().state());
         match planned.carry_out(&journal, &self.servers(&open.view)) {
             Ok(parts) => {
-                self.complete(&open, Some(&report_of(&parts)))?;
+                let report = report_of(&parts, request.keeps_files);
+                self.complete(&open, Some(&report))?;
                 drop(resources);
                 Ok(Applied { parts })
             }
@@ -136,15 +139,27 @@ impl SandboxService {
         }
     }
 
-    /// After the last change is in place: the copies go, then the sandbox is over.
+    /// After the last change is in place: the copies go, unless they are to be kept, then the sandbox is over.
     pub(super) fn complete(
         &self,
         open: &OpenSandbox,
         report: Option<&Value>,
     ) -> Result<(), SandboxError> {
-        Self::remove_files(&open.view)?;
         let id = open.view.sandbox.id;
         let report = report.cloned();
+        // Whoever ends what another began finds in the row what that one wanted.
+        let keeps_files = match &report {
+            Some(report) => keeps_files(report),
+            None => self
+                .view(id)?
+                .sandbox
+                .result
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .is_some_and(|report| keeps_files(&report)),
+        };
+        if !keeps_files {
+            Self::remove_files(&open.view)?;
+        }
         self.engine.write(move |unit| {
             sandboxes::transition(
                 unit,
@@ -202,6 +217,17 @@ impl SandboxService {
     }
 }
 
-fn report_of(previews: &[MemberPreview]) -> Value {
-    json!({"parts": previews})
+fn report_of(previews: &[MemberPreview], keeps_files: bool) -> Value {
+    let mut report = json!({"parts": previews});
+    if keeps_files {
+        report[KEEPS_FILES] = true.into();
+    }
+    report
+}
+
+/// The field of a report that says that the copies stay.
+const KEEPS_FILES: &str = "keeps_files";
+
+fn keeps_files(report: &Value) -> bool {
+    report[KEEPS_FILES] == true
 }

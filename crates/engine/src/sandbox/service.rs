@@ -339,9 +339,31 @@ impl SandboxService {
         }
     }
 
+    /// Whether a sandbox that was applied still has its copies here.
+    pub fn has_kept_files(sandbox: &Sandbox) -> bool {
+        sandbox.state == SandboxState::Applied
+            && sandbox.machine == machine()
+            && path_from(&sandbox.folder).exists()
+    }
+
+    /// Every sandbox that was applied and still has its copies here, newest first.
+    pub fn kept(&self) -> Result<Vec<SandboxView>, SandboxError> {
+        let all = self.engine.read(|reader| sandboxes::list(reader, true))?;
+        all.into_iter()
+            .filter(Self::has_kept_files)
+            .map(|sandbox| self.view(sandbox.id))
+            .collect()
+    }
+
     /// Throws a sandbox and all its work away, also one that is damaged. An apply that was interrupted
-    /// is ended first, as long as that is possible.
+    /// is ended first, as long as that is possible. Of one that was applied the copies go that were kept.
     pub fn discard(&self, reference: &str) -> Result<SandboxView, SandboxError> {
+        let found = self.find(reference)?;
+        if Self::has_kept_files(&found.sandbox) {
+            let _alone = self.lease(found.sandbox.id)?;
+            Self::remove_files(&found)?;
+            return Ok(found);
+        }
         let mut open = self.take(reference)?;
         let id = open.view.sandbox.id;
         if open.view.sandbox.state == SandboxState::Applying {

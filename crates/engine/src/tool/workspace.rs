@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cleveragents_domain::{CheckpointNumber, CheckpointReason, ToolInvocation, TreePath};
+use cleveragents_domain::{
+    Checkpoint, CheckpointNumber, CheckpointReason, ToolInvocation, TreePath,
+};
 use cleveragents_process::{
     Cancel, Finished, Input, Limits, Output, ProcessError, Stream, WhenMissing, run_tapped,
 };
@@ -30,6 +32,8 @@ pub struct SandboxWorkspace {
     when_missing: WhenMissing,
     /// Trials are made one after the other.
     trial: Mutex<()>,
+    marks_before: bool,
+    marks_after: bool,
 }
 
 impl SandboxWorkspace {
@@ -74,7 +78,19 @@ impl SandboxWorkspace {
             parts,
             when_missing,
             trial: Mutex::new(()),
+            marks_before: true,
+            marks_after: false,
         })
+    }
+
+    /// The same with checkpoints before calls that may change something, and after those that did, or without.
+    #[must_use]
+    pub(crate) fn marking(self, before: bool, after: bool) -> Self {
+        Self {
+            marks_before: before,
+            marks_after: after,
+            ..self
+        }
     }
 
     /// The part that holds a resource, by the name of the resource. What lies inside another resource
@@ -147,14 +163,26 @@ impl SandboxWorkspace {
 
     /// Takes the files back to what they were before a call, and says whether it could: the checkpoint that
     /// was made for it must be there. Only right when nothing else changed them since.
-    pub(crate) fn take_back(&self, call: &ToolInvocation) -> Result<bool, SandboxError> {
+    pub(crate) fn take_back(
+        &self,
+        call: &ToolInvocation,
+        all: &[ToolInvocation],
+    ) -> Result<bool, SandboxError> {
         let mut open = self.open();
         let made = open.view.checkpoints.iter().rev().find(|checkpoint| {
             checkpoint.reason == CheckpointReason::BeforeExec
                 && checkpoint.label.as_deref() == Some(call.tool.as_str())
                 && checkpoint.created_at <= call.started_at
         });
-        let Some(number) = made.map(|checkpoint| checkpoint.number) else {
+        // Calls may have no checkpoint: then the last one was made for an earlier call of the tool.
+        let is_its_own = |checkpoint: &&Checkpoint| {
+            !all.iter().any(|other| {
+                other.id != call.id
+                    && other.tool == call.tool
+                    && (checkpoint.created_at..=call.started_at).contains(&other.started_at)
+            })
+        };
+        let Some(number) = made.filter(is_its_own).map(|checkpoint| checkpoint.number) else {
             return Ok(false);
         };
         let target = RollbackTarget::Checkpoint(number.to_string());
@@ -206,6 +234,19 @@ impl Workspace for SandboxWorkspace {
 
     fn has_checkpoints(&self) -> bool {
         true
+    }
+
+    fn marks_before(&self) -> bool {
+        self.marks_before
+    }
+
+    fn mark_after(&self, tool: &str) -> Result<(), PortError> {
+        if self.marks_after {
+            // Another label than before the call, by which that one is found.
+            self.mark(&format!("after {tool}"))
+                .map_err(PortError::new)?;
+        }
+        Ok(())
     }
 
     fn checkpoint(&self, reason: &str) -> Result<CheckpointNumber, PortError> {

@@ -230,6 +230,13 @@ fn conclude(
         .ledger
         .finish(&mut ended)
         .map_err(|source| after(id, spec, "storing what came of it", source))?;
+    if let Some(workspace) = context.workspace
+        && !captured.changes.is_empty()
+    {
+        workspace
+            .mark_after(&spec.name.to_string())
+            .map_err(|source| after(id, spec, "making a checkpoint", source))?;
+    }
     let tool = spec.name.clone();
     let shown = spool.shown();
     Ok(match answer {
@@ -318,7 +325,8 @@ fn checkpoint(
     let Some(workspace) = context.workspace else {
         return Ok(None);
     };
-    if !spec.capability.is_writing() || !workspace.has_checkpoints() {
+    let is_wanted = workspace.has_checkpoints() && workspace.marks_before();
+    if !spec.capability.is_writing() || !is_wanted {
         return Ok(None);
     }
     match workspace.checkpoint(&spec.name.to_string()) {

@@ -95,6 +95,16 @@ pub trait Workspace: Send + Sync {
     /// Whether [`checkpoint`](Self::checkpoint) can work here.
     fn has_checkpoints(&self) -> bool;
 
+    /// Whether a checkpoint is to be made before every call that may change something.
+    fn marks_before(&self) -> bool {
+        true
+    }
+
+    /// Told after every call that changed something: where that is wanted, a checkpoint is made.
+    fn mark_after(&self, _tool: &str) -> Result<(), PortError> {
+        Ok(())
+    }
+
     /// Makes a state to which the sandbox can be taken back.
     fn checkpoint(&self, reason: &str) -> Result<CheckpointNumber, PortError>;
 

@@ -28,6 +28,7 @@ pub(super) fn run(
             ApplyAs::Merge => Landing::Merge,
         },
         message: arguments.message.clone(),
+        keeps_files: false,
     };
     let outcome = if arguments.dry_run {
         service.preview(&mut sandbox, &request)

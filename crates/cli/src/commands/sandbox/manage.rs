@@ -138,7 +138,10 @@ pub(super) fn create(
 }
 
 pub(super) fn list(service: &SandboxService, all: bool) -> Result<Report, CommandError> {
-    let views = service.list(all)?;
+    let mut views = service.list(all)?;
+    if !all {
+        views.extend(service.kept()?);
+    }
     let mut table =
         Table::with_columns("Sandboxes", ["Name", "State", "From", "Changes", "Updated"]);
     for view in &views {
@@ -211,7 +214,7 @@ pub(super) fn discard(
     yes: bool,
 ) -> Result<Report, CommandError> {
     let found = service.find(reference)?;
-    if found.sandbox.state.is_over() {
+    if found.sandbox.state.is_over() && !SandboxService::has_kept_files(&found.sandbox) {
         // Says why.
         open(service, reference)?;
     }

@@ -56,7 +56,7 @@ fn legal(kind: Kind) -> &'static str {
         Kind::File => "server.pem",
         Kind::Namespace => "acme",
         Kind::Flag => "true",
-        Kind::Choice(words) => words[0],
+        Kind::Words(words) | Kind::Choice(words) => words[0],
         Kind::Integer { .. } => "7",
     }
 }

@@ -2,6 +2,8 @@
 
 mod server;
 
+use cleveragents_engine::{CheckpointTrigger, SandboxCleanup};
+
 use super::{Fallback, Format, Key, Kind, Scope};
 
 pub use self::server::*;
@@ -178,6 +180,26 @@ pub static PLAN_CONCURRENCY: Key = Key {
     variable: "CLEVERAGENTS_PLAN_CONCURRENCY",
     scope: Scope::Person,
     description: "The most plans that are driven at the same time with one database; others wait",
+};
+
+/// When sandboxes of plans go.
+pub static SANDBOX_CLEANUP: Key = Key {
+    name: "sandbox.cleanup",
+    kind: Kind::Choice(SandboxCleanup::WORDS),
+    default: Fallback::Text("on_apply"),
+    variable: "CLEVERAGENTS_SANDBOX_CLEANUP",
+    scope: Scope::Person,
+    description: "When the sandbox of a plan is removed",
+};
+
+/// Upon what plans make checkpoints.
+pub static CHECKPOINT_AUTO_CREATE_ON: Key = Key {
+    name: "sandbox.checkpoint.auto-create-on",
+    kind: Kind::Words(CheckpointTrigger::WORDS),
+    default: Fallback::Text("on_tool_write,on_tool_write_complete,on_subplan_spawn,on_error"),
+    variable: "CLEVERAGENTS_CHECKPOINT_AUTO_CREATE_ON",
+    scope: Scope::Project,
+    description: "Upon what a plan makes a checkpoint by itself, beside the beginning of each step",
 };
 
 /// The model that answers when none is named.
