@@ -237,35 +237,40 @@ impl InvariantService {
     /// Which invariants hold for a plan, an action or projects: what people set, what the projects say
     /// and what the action says, reconciled.
     pub fn effective(&self, query: &EffectiveQuery) -> Result<Reconciled, InvariantError> {
-        let all = self.engine.read(|reader| {
-            let mut places: Vec<Place> = vec![(InvariantScope::Global, None)];
-            let mut all: Vec<SourcedInvariant> = Vec::new();
-            let said = |scope, name: &str, text: &String| SourcedInvariant {
-                id: None,
-                text: text.clone(),
-                source: scope,
-                source_name: Some(name.to_owned()),
-                non_overridable: false,
-            };
-            for reference in &query.projects {
-                let found = find_project(reader, reference)?;
-                let name = found.name.to_string();
-                let own = found.rules.invariants.iter();
-                all.extend(own.map(|text| said(InvariantScope::Project, &name, text)));
-                places.push((InvariantScope::Project, Some(name)));
-            }
-            if let Some(action) = &query.action {
-                let own = action.invariants.iter();
-                all.extend(own.map(|text| said(InvariantScope::Action, &action.name, text)));
-                places.push((InvariantScope::Action, Some(action.name.clone())));
-            }
-            if let Some(plan) = query.plan {
-                places.push((InvariantScope::Plan, Some(plan.to_string())));
-            }
-            let set = invariants::list(reader, &InvariantFilter { places })?;
-            all.extend(set.into_iter().map(SourcedInvariant::from));
-            Ok::<_, InvariantError>(all)
-        })?;
+        self.engine.read(|reader| Self::effective_in(reader, query))
+    }
+
+    /// The same within a unit of work.
+    pub(crate) fn effective_in(
+        reader: &mut dyn Reader,
+        query: &EffectiveQuery,
+    ) -> Result<Reconciled, InvariantError> {
+        let mut places: Vec<Place> = vec![(InvariantScope::Global, None)];
+        let mut all: Vec<SourcedInvariant> = Vec::new();
+        let said = |scope, name: &str, text: &String| SourcedInvariant {
+            id: None,
+            text: text.clone(),
+            source: scope,
+            source_name: Some(name.to_owned()),
+            non_overridable: false,
+        };
+        for reference in &query.projects {
+            let found = find_project(reader, reference)?;
+            let name = found.name.to_string();
+            let own = found.rules.invariants.iter();
+            all.extend(own.map(|text| said(InvariantScope::Project, &name, text)));
+            places.push((InvariantScope::Project, Some(name)));
+        }
+        if let Some(action) = &query.action {
+            let own = action.invariants.iter();
+            all.extend(own.map(|text| said(InvariantScope::Action, &action.name, text)));
+            places.push((InvariantScope::Action, Some(action.name.clone())));
+        }
+        if let Some(plan) = query.plan {
+            places.push((InvariantScope::Plan, Some(plan.to_string())));
+        }
+        let set = invariants::list(reader, &InvariantFilter { places })?;
+        all.extend(set.into_iter().map(SourcedInvariant::from));
         Ok(reconcile(all))
     }
 

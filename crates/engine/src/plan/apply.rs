@@ -93,8 +93,8 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 enum Once {
     /// It is applied.
     Done(Box<Plan>),
-    /// Somebody else applies something to the same resources.
-    Busy(Box<Plan>),
+    /// Somebody else applies something to the same resources, or what it is judged by has changed.
+    Again(Box<Plan>),
 }
 
 fn done(plan: Plan) -> Once {
@@ -119,9 +119,9 @@ impl Drive<'_> {
         loop {
             plan = match self.apply_once(plan, &sandbox)? {
                 Once::Done(applied) => return Ok(*applied),
-                Once::Busy(plan) => *plan,
+                Once::Again(plan) => *plan,
             };
-            // Another plan is being applied to the same resources, which takes a moment.
+            // When another plan is being applied to the same resources, that takes a moment.
             if self.cancel.is_cancelled() {
                 return Err(self.stopped(&plan)?);
             }
@@ -149,6 +149,8 @@ impl Drive<'_> {
             }
             Err(error) => return Err(error.into()),
         };
+        // Before anything is judged: what comes after this is found when the apply begins.
+        let standing = self.service.standing(&plan)?;
         let diff = self.service.sandboxes.diff(&mut open)?;
         let changed: Vec<String> = diff
             .parts
@@ -189,7 +191,15 @@ impl Drive<'_> {
             return Err(PlanError::NothingToApply(plan.id));
         }
         let counted = super::book::counted(&open.view, &diff).map_err(PlanError::of)?;
-        let plan = self.processing(plan)?;
+        let plan = if plan.stage == PlanStage::ApplyProcessing {
+            plan
+        } else {
+            match self.service.begin_apply(&plan, &standing, self.lease)? {
+                Some(begun) => begun,
+                None => return Ok(Once::Again(Box::new(plan))),
+            }
+        };
+        self.watcher.stage(&plan);
         let request = ApplyRequest {
             landing: self.options.landing,
             message: Some(
@@ -202,7 +212,7 @@ impl Drive<'_> {
         };
         let applied = match self.service.sandboxes.apply(open, &request) {
             Ok(applied) => applied,
-            Err(error) if error.is_held() => return Ok(Once::Busy(Box::new(plan))),
+            Err(error) if error.is_held() => return Ok(Once::Again(Box::new(plan))),
             Err(error) => return self.not_applied(&plan, error).map(done),
         };
         let report = json!({

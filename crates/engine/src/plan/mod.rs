@@ -23,6 +23,7 @@ mod rollback;
 mod rules;
 mod say;
 mod service;
+mod standing;
 mod strategize;
 mod told;
 mod validate;

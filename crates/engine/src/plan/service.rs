@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    AutomationGuard, AutomationProfile, LeaseSubject, MicroUsd, Plan, PlanId, PlanPhase,
-    Reconciled, Ttl,
+    AutomationGuard, AutomationProfile, LeaseSubject, MicroUsd, Plan, PlanId, PlanPhase, ProjectId,
+    Reconciled, ResourceId, Ttl,
 };
 use cleveragents_process::Cancel;
 use cleveragents_sandbox::Landing;
@@ -214,19 +214,20 @@ impl PlanService {
 
     /// The invariants that hold for a plan, brought together.
     pub fn reconciled(&self, plan: &Plan) -> Result<Reconciled, PlanError> {
-        let action = plan.made_with.action.as_ref();
         self.invariants
-            .effective(&EffectiveQuery {
-                plan: Some(plan.id),
-                action: action.map(ActionRules::from),
-                projects: plan
-                    .made_with
-                    .projects
-                    .iter()
-                    .map(|project| project.name.clone())
-                    .collect(),
-            })
+            .effective(&Self::invariants_of(plan))
             .map_err(PlanError::of)
+    }
+
+    /// By what the invariants of a plan are found.
+    pub(super) fn invariants_of(plan: &Plan) -> EffectiveQuery {
+        let action = plan.made_with.action.as_ref();
+        let projects = plan.made_with.projects.iter();
+        EffectiveQuery {
+            plan: Some(plan.id),
+            action: action.map(ActionRules::from),
+            projects: projects.map(|project| project.name.clone()).collect(),
+        }
     }
 
     /// Refuses to go on while invariants contradict each other.
@@ -267,6 +268,17 @@ impl PlanService {
 
     /// The validations that hold for a plan.
     pub fn validations_in_effect(&self, plan: &Plan) -> Result<Vec<InEffect>, PlanError> {
+        let (projects, resources) = self.worked_on(plan)?;
+        self.validations
+            .for_plan(plan.id, &projects, &resources, &*self.variables)
+            .map_err(PlanError::of)
+    }
+
+    /// The projects of a plan, and the resources that are linked to them.
+    pub(super) fn worked_on(
+        &self,
+        plan: &Plan,
+    ) -> Result<(Vec<ProjectId>, Vec<ResourceId>), PlanError> {
         let mut projects = Vec::new();
         let mut resources = Vec::new();
         for project in &plan.made_with.projects {
@@ -274,9 +286,7 @@ impl PlanService {
             projects.push(project.id);
             resources.extend(links.into_iter().map(|link| link.resource.id));
         }
-        self.validations
-            .for_plan(plan.id, &projects, &resources, &*self.variables)
-            .map_err(PlanError::of)
+        Ok((projects, resources))
     }
 
     /// What the profile of a plan demands of calls.

@@ -355,37 +355,9 @@ impl ValidationService {
         resources: &[ResourceId],
         variables: Variables<'_>,
     ) -> Result<Vec<InEffect>, ValidationError> {
-        let mut found = self.engine.read(|reader| {
-            let mut found = Vec::new();
-            for attachment in validations::attachments(reader, &AttachmentFilter::default())? {
-                let holds = match (attachment.plan, attachment.project) {
-                    (Some(one), _) => one == plan,
-                    (None, Some(project)) => projects.contains(&project),
-                    (None, None) => true,
-                };
-                if holds && resources.contains(&attachment.resource) {
-                    let stored = find(reader, &attachment.validation)?;
-                    let resource = find_resource(reader, &attachment.resource.to_string())?;
-                    found.push((stored, resource, view(reader, attachment)?));
-                }
-            }
-            Ok::<_, ValidationError>(found)
-        })?;
-        found.sort_by_key(|(_, _, view)| {
-            (
-                std::cmp::Reverse(view.attachment.scope()),
-                view.attachment.id,
-            )
-        });
-        let mut seen = BTreeSet::new();
-        found.retain(|(_, _, AttachmentView { attachment, .. })| {
-            seen.insert((
-                attachment.validation.clone(),
-                attachment.resource,
-                attachment.arguments.to_string(),
-            ))
-        });
-        found.sort_by_key(|(_, _, view)| view.attachment.id);
+        let found = self
+            .engine
+            .read(|reader| in_effect(reader, plan, projects, resources))?;
         found
             .into_iter()
             .map(|(stored, resource, view)| {
@@ -401,6 +373,59 @@ impl ValidationService {
             })
             .collect()
     }
+
+    /// The attachments of [`Self::for_plan`], each with the hash of what it does, within a unit of work.
+    pub(crate) fn judging(
+        reader: &mut dyn Reader,
+        plan: PlanId,
+        projects: &[ProjectId],
+        resources: &[ResourceId],
+    ) -> Result<Vec<(AttachmentId, String)>, ValidationError> {
+        let found = in_effect(reader, plan, projects, resources)?;
+        let judging = found.into_iter().map(|(stored, _, view)| {
+            let hash = hash(&stored.definition, &view.attachment.arguments);
+            (view.attachment.id, hash)
+        });
+        Ok(judging.collect())
+    }
+}
+
+/// What judges a plan, as it is stored.
+fn in_effect(
+    reader: &mut dyn Reader,
+    plan: PlanId,
+    projects: &[ProjectId],
+    resources: &[ResourceId],
+) -> Result<Vec<(StoredTool, Resource, AttachmentView)>, ValidationError> {
+    let mut found = Vec::new();
+    for attachment in validations::attachments(reader, &AttachmentFilter::default())? {
+        let holds = match (attachment.plan, attachment.project) {
+            (Some(one), _) => one == plan,
+            (None, Some(project)) => projects.contains(&project),
+            (None, None) => true,
+        };
+        if holds && resources.contains(&attachment.resource) {
+            let stored = find(reader, &attachment.validation)?;
+            let resource = find_resource(reader, &attachment.resource.to_string())?;
+            found.push((stored, resource, view(reader, attachment)?));
+        }
+    }
+    found.sort_by_key(|(_, _, view)| {
+        (
+            std::cmp::Reverse(view.attachment.scope()),
+            view.attachment.id,
+        )
+    });
+    let mut seen = BTreeSet::new();
+    found.retain(|(_, _, AttachmentView { attachment, .. })| {
+        seen.insert((
+            attachment.validation.clone(),
+            attachment.resource,
+            attachment.arguments.to_string(),
+        ))
+    });
+    found.sort_by_key(|(_, _, view)| view.attachment.id);
+    Ok(found)
 }
 
 fn of_validation(reader: &mut dyn Reader, name: &str) -> Result<Vec<Attachment>, ValidationError> {
