@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use cleveragents_domain::{LeaseSubject, Ttl};
+use cleveragents_engine::{HeldLease, LeaseService};
+use cleveragents_store::{DatabaseUrl, EngineCache, Options};
 use cleveragents_testkit::{Answer, Gate};
 use rustix::process::Signal;
 
@@ -71,12 +74,13 @@ fn rows(world: &World) -> Vec<Vec<Vec<String>>> {
 
 fn assert_busy(answer: &Answer, owner: u32) {
     assert_eq!(answer.code, Some(4), "{answer:?}");
+    assert_eq!(error(answer)["code"], "CA-1143", "{answer:?}");
     let told = error(answer)["message"]
         .as_str()
         .expect("a message")
         .to_owned();
     assert!(
-        told.contains(&owner.to_string()),
+        told.contains(&format!("process {owner} (")),
         "{told} does not name {owner}"
     );
 }
@@ -108,6 +112,50 @@ fn one_terminal_works_and_the_others_are_told_who() {
     assert_eq!(tree["two.txt"], "two\n");
 }
 
+/// Keeps everybody from applying to the repository until it is dropped.
+fn hold_repository(world: &World, plan: &str) -> HeldLease {
+    let rows = world.ask(&format!(
+        "SELECT machine, location FROM sandboxes JOIN sandbox_members USING (sandbox_id) \
+         WHERE origin = 'plan {plan}'"
+    ));
+    let url = DatabaseUrl::file(&world.agents.database(), &world.agents.work());
+    let engine = EngineCache::new(Options::default()).open(&url);
+    let place = format!("{} {}", rows[0][0], rows[0][1]);
+    LeaseService::new(engine.expect("the database opens"))
+        .acquire(LeaseSubject::new("apply", place), Ttl::default())
+        .expect("nobody applies")
+}
+
+#[test]
+fn who_applies_a_plan_that_another_applies_is_told_who() {
+    let world = World::new();
+    world.action("local/one", &["write `one` to `one.txt`"]);
+    let plan = world.executed("local/one");
+    let held = hold_repository(&world, &plan);
+    let mut first = world.start(&["plan", "apply", &plan, "--yes"]);
+    let owner = first.id();
+    World::wait_until("an apply that waits", || {
+        world.stage(&plan) == "apply/processing"
+    });
+    for command in [
+        &["plan", "apply", &plan, "--yes"][..],
+        &["plan", "execute", &plan],
+    ] {
+        assert_busy(&world.run(command), owner);
+    }
+    held.release().expect("given back");
+    let answer = first.answer();
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert_eq!(world.stage(&plan), "apply/applied");
+    let repository = world.repository();
+    assert_eq!(git(&repository, &["rev-list", "--count", "HEAD"]), "2");
+    // Whoever comes later is told that it is over.
+    let late = world.run(&["plan", "apply", &plan, "--yes"]);
+    assert_eq!(late.code, Some(4), "{late:?}");
+    assert_eq!(error(&late)["code"], "CA-1142", "{late:?}");
+    assert_eq!(git(&repository, &["rev-list", "--count", "HEAD"]), "2");
+}
+
 #[test]
 fn of_many_that_apply_a_plan_one_does() {
     let world = World::new();
@@ -120,17 +168,31 @@ fn of_many_that_apply_a_plan_one_does() {
         let racing: Vec<_> = (0..4)
             .map(|_| world.agents.behind(&gate, &arguments))
             .collect();
+        let ids: Vec<u32> = racing.iter().map(std::process::Child::id).collect();
         gate.open();
-        let codes: Vec<Option<i32>> = racing
+        let answers: Vec<(u32, Answer)> = ids
             .into_iter()
-            .map(|child| {
-                let answer = Answer::of(&child.wait_with_output().expect("it ends"));
-                assert!(matches!(answer.code, Some(0 | 4)), "{answer:?}");
-                answer.code
+            .zip(racing)
+            .map(|(id, child)| {
+                let output = child.wait_with_output().expect("it ends");
+                (id, Answer::of(&output))
             })
             .collect();
-        let applied = codes.iter().filter(|code| **code == Some(0)).count();
-        assert_eq!(applied, 1, "{codes:?}");
+        let (applied, refused): (Vec<_>, Vec<_>) = answers
+            .iter()
+            .partition(|(_, answer)| answer.code == Some(0));
+        assert_eq!(applied.len(), 1, "{answers:?}");
+        for (_, answer) in refused {
+            // Told who applies it, or that it is over when it came too late for that.
+            if error(answer)["code"] == "CA-1142" {
+                assert_eq!(answer.code, Some(4), "{answer:?}");
+            } else {
+                let names =
+                    |(id, _): &(u32, Answer)| answer.out.contains(&format!("process {id} ("));
+                assert_eq!(answer.code, Some(4), "{answer:?}");
+                assert!(answers.iter().any(names), "{answer:?}");
+            }
+        }
         let repository = world.repository();
         assert_eq!(git(&repository, &["rev-list", "--count", "HEAD"]), "2");
         assert_eq!(git(&repository, &["status", "--porcelain"]), "");
