@@ -87,10 +87,13 @@ Example:
         #[arg(long, value_name = "S")]
         timeout: Option<u64>,
     },
-    /// Show what limits a plan, and how much of it is used up
+    /// Show what limits a plan, and how much of it is used up, or set what it may cost
     Guard {
         #[command(flatten)]
         plan: PlanChoice,
+        /// The most the plan may cost from now on, in US dollars
+        #[arg(long, value_name = "USD")]
+        max_cost: Option<String>,
     },
     /// States of a plan that can be returned to
     #[command(subcommand)]

@@ -65,7 +65,10 @@ pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Option<Repo
             plan: choice,
             timeout,
         } => wait::run(context, &book, &plan(choice.reference)?, timeout)?,
-        PlanCommand::Guard { plan: choice } => guard::run(&book, plan(choice.reference)?)?,
+        PlanCommand::Guard {
+            plan: choice,
+            max_cost,
+        } => guard::run(context, &book, plan(choice.reference)?, max_cost.as_deref())?,
         PlanCommand::Checkpoint(PlanCheckpoint::List { plan: choice }) => {
             checkpoint::list(&book, &plan(choice.reference)?)?
         }

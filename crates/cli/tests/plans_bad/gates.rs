@@ -131,13 +131,42 @@ fn a_tool_on_the_denylist_is_not_called() {
     assert_eq!(world.every_byte(), before);
 }
 
+/// A script whose answers cost something.
+fn priced(text: &str) -> String {
+    format!(
+        "price: {{input: 100, output: 100}}\ncapabilities: {{context_window: 20000, max_output: 1000}}{text}"
+    )
+}
+
+#[test]
+fn a_plan_whose_money_is_spent_goes_on_when_it_may_cost_more() {
+    let world = World::new();
+    world.file("strategist.yaml", &priced(crate::world::ONE_STEP));
+    world.file("executor.yaml", &priced(GOOD_EDIT));
+    let mut arguments = vec!["plan", "use", "local/fix", "local/shop"];
+    arguments.extend(["--automation-profile", "trusted", "--max-cost", "0.000001"]);
+    world.fails(&arguments, 1, "CA-1145");
+    let plan = world.plan();
+    world.fails(&["plan", "execute", &plan], 1, "CA-1145");
+    for wrong in ["-1", "much", ""] {
+        let refused = world.run(&["plan", "guard", &plan, "--max-cost", wrong]);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+    }
+    let raised = world.ok(&["plan", "guard", &plan, "--max-cost", "1000"]);
+    assert_eq!(raised["guards"]["max_cost_per_plan"], 1000.0, "{raised:#}");
+    world.ok(&["plan", "execute", &plan]);
+    assert_eq!(world.stage(), "execute/awaiting_input");
+    // Lowered to less than it took: what is done stays, and nothing more is asked of models.
+    world.ok(&["plan", "guard", &plan, "--max-cost", "0.000001"]);
+    world.ok(&["plan", "prompt", &plan, "once more"]);
+    let error = world.fails(&["plan", "execute", &plan], 1, "CA-1145");
+    assert!(error["message"].to_string().contains("budget"), "{error}");
+    world.ok(&["plan", "cancel", &plan]);
+    world.is_refused(&["plan", "guard", &plan, "--max-cost", "5"], 4, "CA-1142");
+}
+
 #[test]
 fn a_plan_stops_when_its_money_is_spent() {
-    let priced = |text: &str| {
-        format!(
-            "price: {{input: 100, output: 100}}\ncapabilities: {{context_window: 20000, max_output: 1000}}{text}"
-        )
-    };
     for (profile, guards, more) in [
         ("local/guarded", "{max_total_cost: 0.000001}", None),
         ("full-auto", "{}", Some("0.000001")),

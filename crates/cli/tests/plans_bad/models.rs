@@ -24,6 +24,11 @@ fn a_strategy_that_cannot_be_used_is_asked_for_anew() {
         (r#"{"summary": "cut", "steps": [{"title": "#, "JSON"),
         (r#"{"summary": "nothing", "steps": []}"#, "no steps"),
         (r#"{"song": "la la"}"#, "JSON"),
+        ("I would rather sing.", "no steps"),
+        (
+            "1 song or 2 would be better.\n-- The strategist",
+            "no steps",
+        ),
     ];
     let world = World::new();
     let before = world.every_byte();
@@ -62,6 +67,19 @@ fn a_strategy_in_a_block_of_code_is_read() {
     let shown = world.ok(&["plan", "show", &world.plan()]);
     assert!(shown.to_string().contains("Fenced"), "{shown:#}");
     assert!(!shown.to_string().contains("json"), "{shown:#}");
+}
+
+#[test]
+fn a_list_is_a_strategy() {
+    let world = World::new();
+    world.file(
+        "strategist.yaml",
+        &strategy("This is how:\n\n1. Edit it\n2) Look\n   at it again\n"),
+    );
+    world.ok(&["plan", "use", "local/fix", "local/shop"]);
+    let shown = world.ok(&["plan", "show", &world.plan()]).to_string();
+    assert!(shown.contains("Edit it"), "{shown}");
+    assert!(shown.contains("Look at it again"), "{shown}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
 
 pub use decision::{ContextSnapshot, Decision, DecisionType, NewDecision};
 pub use stage::{Move, PlanPhase, PlanStage};
-pub use strategy::{PlanStep, PlanStrategy, StepCall, StrategyFault, criteria};
+pub use strategy::{PlanStep, PlanStrategy, StepCall, StrategyFault, criteria, list_items};
 
 /// How often a plan goes back to its strategy at most.
 pub const REVERSION_LIMIT: u64 = 3;

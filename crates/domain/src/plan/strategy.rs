@@ -152,6 +152,23 @@ fn order(steps: &[PlanStep]) -> Option<Vec<usize>> {
 
 /// The single criteria of a definition of done: its list items, or its lines when it has none.
 pub fn criteria(definition_of_done: &str) -> Vec<String> {
+    items(definition_of_done).unwrap_or_else(|| {
+        definition_of_done
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect()
+    })
+}
+
+/// The items of the lists in a text; none when it has no list.
+pub fn list_items(text: &str) -> Vec<String> {
+    items(text).unwrap_or_default()
+}
+
+/// The items of the lists in a text; nothing when it has no list.
+fn items(text: &str) -> Option<Vec<String>> {
     let item = |line: &str| {
         let line = line.trim_start();
         let number = line.find(|letter: char| !letter.is_ascii_digit())?;
@@ -167,32 +184,27 @@ pub fn criteria(definition_of_done: &str) -> Vec<String> {
             .unwrap_or(rest);
         Some(rest.trim().to_owned())
     };
-    let lines = || definition_of_done.lines();
-    if lines().any(|line| item(line).is_some()) {
-        let mut found: Vec<String> = Vec::new();
-        let mut is_in_item = false;
-        for line in lines() {
-            if let Some(text) = item(line) {
-                found.push(text);
-                is_in_item = true;
-            } else if is_in_item && line.starts_with(' ') && !line.trim().is_empty() {
-                // A criterion may go on in the next line.
-                if let Some(last) = found.last_mut() {
-                    last.push(' ');
-                    last.push_str(line.trim());
-                }
-            } else {
-                is_in_item = false;
-            }
-        }
-        found.retain(|text| !text.is_empty());
-        return found;
+    if !text.lines().any(|line| item(line).is_some()) {
+        return None;
     }
-    lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .map(str::to_owned)
-        .collect()
+    let mut found: Vec<String> = Vec::new();
+    let mut is_in_item = false;
+    for line in text.lines() {
+        if let Some(text) = item(line) {
+            found.push(text);
+            is_in_item = true;
+        } else if is_in_item && line.starts_with(' ') && !line.trim().is_empty() {
+            // An item may go on in the next line.
+            if let Some(last) = found.last_mut() {
+                last.push(' ');
+                last.push_str(line.trim());
+            }
+        } else {
+            is_in_item = false;
+        }
+    }
+    found.retain(|text| !text.is_empty());
+    Some(found)
 }
 
 #[cfg(test)]

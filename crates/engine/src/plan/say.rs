@@ -1,7 +1,7 @@
 //! What people say to plans: go on, stop, otherwise, back to the strategy, leave it to a worker.
 
 use cleveragents_domain::{
-    DecisionId, DecisionType, Move, NewDecision, Plan, PlanId, PlanStage, PlanStrategy,
+    DecisionId, DecisionType, MicroUsd, Move, NewDecision, Plan, PlanId, PlanStage, PlanStrategy,
     REVERSION_LIMIT, Waiting,
 };
 use cleveragents_store::plans::Along;
@@ -299,6 +299,15 @@ impl PlanService {
             Ok::<_, cleveragents_store::Error>(moved)
         })?;
         moved.ok_or_else(|| over(plan))
+    }
+
+    /// Sets the most that a plan may cost, for whatever it does from its next `execute` on.
+    pub fn limit_cost(&self, id: PlanId, most: MicroUsd) -> Result<Plan, PlanError> {
+        self.engine.write(move |unit| {
+            going_on(unit, id)?;
+            Ok::<_, PlanError>(plans::set_max_cost(unit, id, Some(most))?)
+        })?;
+        self.get(id)
     }
 
     /// Leaves a plan to a worker.

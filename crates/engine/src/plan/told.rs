@@ -1,8 +1,10 @@
 //! What strategists and invariant actors say, read in the forms in which they say it.
 
-use cleveragents_domain::{PlanStep, PlanStrategy, criteria};
+use cleveragents_domain::{PlanStep, PlanStrategy, list_items};
 use serde::Deserialize;
 use serde_json::Value;
+
+use super::execute::shortened;
 
 /// A decision, as a strategist tells it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -42,8 +44,8 @@ fn unfenced(text: &str) -> &str {
     inside.map_or(text, |(_, inside)| inside.trim())
 }
 
-/// Reads a strategy in any of the forms in which actors give one: the object that is asked for, a document,
-/// a list, or a text that is one step.
+/// Reads a strategy in any of the forms in which actors give one: the object that is asked for, a document, or
+/// a list. Other words are no strategy, whoever says them: an apology is no step.
 pub(super) fn read_told(value: &Value) -> Result<Told, String> {
     if let Value::Object(_) = value
         && let Ok(told) = Told::deserialize(value)
@@ -78,26 +80,20 @@ pub(super) fn read_told(value: &Value) -> Result<Told, String> {
             decisions: Vec::new(),
         });
     }
-    let items = criteria(text);
-    let is_list = text
-        .lines()
-        .any(|line| line.trim_start().starts_with(['-', '*', '1']));
-    let steps = if is_list && !items.is_empty() {
-        items
-            .into_iter()
-            .map(|title| PlanStep {
-                title,
-                ..PlanStep::default()
-            })
-            .collect()
-    } else {
-        let title = text.lines().next().unwrap_or(text);
-        vec![PlanStep {
-            title: title.chars().take(120).collect(),
-            description: text.to_owned(),
+    let steps: Vec<PlanStep> = list_items(text)
+        .into_iter()
+        .map(|title| PlanStep {
+            title,
             ..PlanStep::default()
-        }]
-    };
+        })
+        .collect();
+    if steps.is_empty() {
+        return Err(format!(
+            "the strategist answered with words that name no steps: \"{}\". A strategy is an object with `steps`, \
+             a document whose steps are headings, or a list",
+            shortened(text, 200)
+        ));
+    }
     Ok(Told {
         strategy: PlanStrategy {
             summary: text.to_owned(),

@@ -494,6 +494,26 @@ pub fn set_estimate(unit: &mut UnitOfWork<'_>, id: PlanId, estimate: &Value) -> 
     set_text(unit, id, "estimate", Some(estimate.to_string()))
 }
 
+/// Sets the most that a plan may cost; nothing takes the limit away. `false` when it is not there.
+pub fn set_max_cost(
+    unit: &mut UnitOfWork<'_>,
+    id: PlanId,
+    most: Option<MicroUsd>,
+) -> Result<bool, Error> {
+    let Some(plan) = locked(unit, id)? else {
+        return Ok(false);
+    };
+    let before = plan.made_with.max_cost_micro_usd;
+    let made_with = MadeWith {
+        max_cost_micro_usd: most.map(|most| most.0),
+        ..plan.made_with
+    };
+    set_text(unit, id, "made_with", Some(text(&made_with)?))?;
+    let payload = json!({"max_cost_micro_usd": most.map(|most| most.0), "before": before});
+    emit(unit, EventKind::PlanEdited, id, payload);
+    Ok(true)
+}
+
 /// Says which sandbox a plan works in.
 pub fn set_sandbox(unit: &mut UnitOfWork<'_>, id: PlanId, sandbox: &str) -> Result<(), Error> {
     set_text(unit, id, "sandbox", Some(sandbox.to_owned()))

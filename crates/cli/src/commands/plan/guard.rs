@@ -4,10 +4,23 @@ use cleveragents_domain::{AutomationProfile, Plan};
 use cleveragents_engine::{PlanBook, PlanGuard};
 use serde_json::{Value, json};
 
+use crate::commands::conversation::amount;
+use crate::commands::planning::Desk;
 use crate::commands::yes_no;
+use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-pub(super) fn run(book: &PlanBook, plan: Plan) -> Result<Report, CommandError> {
+pub(super) fn run(
+    context: &Context,
+    book: &PlanBook,
+    plan: Plan,
+    max_cost: Option<&str>,
+) -> Result<Report, CommandError> {
+    let most = max_cost.map(amount).transpose()?;
+    let plan = match most {
+        Some(most) => Desk::new(context)?.service.limit_cost(plan.id, most)?,
+        None => plan,
+    };
     let guard = book.guard(plan)?;
     let mut report = Report::new("plan guard")
         .data(data(&guard))
@@ -17,7 +30,19 @@ pub(super) fn run(book: &PlanBook, plan: Plan) -> Result<Report, CommandError> {
     } else {
         report = report.info("what its automation profile was is not known");
     }
-    Ok(report.ok("Guards shown"))
+    let Some(most) = most else {
+        return Ok(report.ok("Guards shown"));
+    };
+    if guard.max_cost.is_some_and(|tighter| tighter < most) {
+        report = report.warn("the guards of its automation profile allow less, and hold too");
+    }
+    let most = Cell::Money(most).text();
+    Ok(report
+        .info(format!(
+            "go on with `agents plan execute {}`",
+            guard.plan.id
+        ))
+        .ok(format!("The plan may cost {most}")))
 }
 
 fn limits(guard: &PlanGuard) -> Panel {
