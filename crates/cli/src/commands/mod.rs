@@ -35,15 +35,15 @@ use std::io::{IsTerminal, Read as _, Write};
 use std::path::Path;
 
 use clap::CommandFactory;
-use cleveragents_domain::Code;
-use serde_json::json;
+use cleveragents_domain::{Code, MicroUsd};
+use serde_json::{Value, json};
 
 use crate::arguments::{
     Actor, ActorContext, Arguments, AutomationProfile, Cleanup, Command, Config, Db, Mcp, Model,
     ModelKey, Permission, Plan, Project, Resource, ResourceType, Run, Safety, Session, Tool,
 };
 use crate::context::Context;
-use crate::output::{CommandError, Report};
+use crate::output::{Cell, CommandError, Report};
 
 /// The short name of a command, as the envelope carries it.
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -347,5 +347,23 @@ pub(crate) fn confirm(context: &Context, question: &str, yes: bool) -> Result<()
         Ok(())
     } else {
         refused("it was not confirmed; nothing was changed")
+    }
+}
+
+/// Money as people see it: not all of it when a model was asked whose price is not known.
+pub(crate) fn cost_cell(cost: MicroUsd, is_known: bool) -> Cell {
+    match (is_known, cost) {
+        (true, cost) => cost.into(),
+        (false, MicroUsd(0)) => Cell::Muted("unknown".to_owned()),
+        (false, cost) => Cell::Text(format!("{} and an unknown part", Cell::Money(cost).text())),
+    }
+}
+
+/// Puts money into a field of data. What is not known is `null`, with what is known of it beside it.
+pub(crate) fn put_cost(data: &mut Value, field: &str, cost: MicroUsd, is_known: bool) {
+    data[field] = is_known.then(|| cost.as_usd()).into();
+    if !is_known {
+        data["cost_known"] = false.into();
+        data["cost_known_part"] = cost.as_usd().into();
     }
 }

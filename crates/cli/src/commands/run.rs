@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{Run, RunList, RunStateName};
 use crate::commands::actor::launch;
-use crate::commands::counted;
+use crate::commands::{cost_cell, counted, put_cost};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
@@ -32,6 +32,11 @@ fn list(runs: &RunService, arguments: &RunList) -> Result<Report, CommandError> 
         limit: arguments.limit,
     })?;
     let (count, matching) = (page.runs.len(), page.matching);
+    let known: Vec<bool> = page
+        .runs
+        .iter()
+        .map(|(run, _)| runs.is_cost_known(run.id))
+        .collect::<Result<_, _>>()?;
     let table = Table::new("Runs")
         .column("Id", Align::Left)
         .column("Actor", Align::Left)
@@ -40,21 +45,24 @@ fn list(runs: &RunService, arguments: &RunList) -> Result<Report, CommandError> 
         .column("Cost", Align::Right)
         .column("Began", Align::Left)
         .empty("No run matches")
-        .rows(page.runs.iter().map(|(run, steps)| {
+        .rows(page.runs.iter().zip(&known).map(|((run, steps), known)| {
             vec![
                 Cell::Id(run.id.to_string()),
                 run.actor.as_str().into(),
                 state_cell(run.state),
                 (*steps).into(),
-                run.usage.cost_micro_usd.into(),
+                cost_cell(run.usage.cost_micro_usd, *known),
                 run.started_at.into(),
             ]
         }));
     let entries: Vec<Value> = page
         .runs
         .iter()
-        .map(|(run, steps)| {
+        .zip(&known)
+        .map(|((run, steps), known)| {
             let mut entry = summary(run);
+            let cost = run.usage.cost_micro_usd;
+            put_cost(&mut entry["usage"], "cost_usd", cost, *known);
             entry["steps"] = json!(steps);
             entry
         })

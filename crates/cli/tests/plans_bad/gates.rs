@@ -1,6 +1,6 @@
 //! How far plans go by themselves under each automation profile, and what guards stop on the way.
 
-use crate::world::{GOOD_EDIT, World};
+use crate::world::{GOOD_EDIT, ONE_STEP, World};
 
 /// Profile, and where a plan stands after `plan use` when nobody says anything.
 const STANDS: [(&str, &str); 8] = [
@@ -136,6 +136,50 @@ fn priced(text: &str) -> String {
     format!(
         "price: {{input: 100, output: 100}}\ncapabilities: {{context_window: 20000, max_output: 1000}}{text}"
     )
+}
+
+#[test]
+fn a_cost_that_nobody_knows_is_not_shown_as_nothing() {
+    let all = [ONE_STEP.to_owned(), priced(ONE_STEP)];
+    let both = [GOOD_EDIT.to_owned(), priced(GOOD_EDIT)];
+    for (strategist, executor, is_known, has_known_part) in [
+        (&all[0], &both[0], false, false),
+        (&all[1], &both[0], false, true),
+        (&all[1], &both[1], true, true),
+    ] {
+        let world = World::new();
+        world.file("strategist.yaml", strategist);
+        world.file("executor.yaml", executor);
+        let begun = world.begin("trusted");
+        assert_eq!(begun.code, Some(0), "{begun:?}");
+        let plan = world.plan();
+        let check = |told: &serde_json::Value, field: &str| {
+            assert_eq!(told[field].is_number(), is_known, "{field}: {told:#}");
+            assert_eq!(told.get("cost_known").is_none(), is_known, "{told:#}");
+            if !is_known {
+                assert_eq!(told["cost_known"], false, "{told:#}");
+                let part = told["cost_known_part"].as_f64().expect("a number");
+                assert_eq!(part > 0.0, has_known_part, "{told:#}");
+            }
+        };
+        check(&world.status()["cost"], "cost_so_far");
+        check(&world.ok(&["plan", "list"])["plans"][0], "cost_usd");
+        check(&world.ok(&["plan", "guard", &plan])["spent"], "cost_usd");
+        let shown = world
+            .agents
+            .run(&["--format", "plain", "plan", "status", &plan]);
+        assert_eq!(shown.out.contains("unknown"), !is_known, "{shown:?}");
+        let runs = world.ok(&["run", "list"]);
+        let of_executor = runs["runs"].as_array().into_iter().flatten();
+        let mut of_executor = of_executor.filter(|run| run["actor"] == "local/executor");
+        let run = of_executor.next().expect("a run of the executor");
+        assert_eq!(run["usage"]["cost_usd"].is_null(), !is_known, "{run:#}");
+        let id = run["id"].as_str().expect("an id");
+        let run = world.ok(&["run", "show", id])["run"].clone();
+        assert_eq!(run["usage"]["cost_usd"].is_null(), !is_known, "{run:#}");
+        let applied = world.ok(&["plan", "apply", &plan, "--yes"]);
+        check(&applied["lifecycle"], "total_cost");
+    }
 }
 
 #[test]

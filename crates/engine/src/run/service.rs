@@ -69,6 +69,8 @@ pub struct RunView {
     pub owner: Option<String>,
     /// Its finished steps, in the order in which they were finished.
     pub steps: Vec<StepView>,
+    /// Whether the price of every model that it asked is known.
+    pub is_cost_known: bool,
 }
 
 /// A finished step.
@@ -333,6 +335,12 @@ impl RunService {
         Ok(self.engine.read(|reader| runs::list(reader, filter))?)
     }
 
+    /// Whether the price of every model that a run asked is known.
+    pub fn is_cost_known(&self, id: RunId) -> Result<bool, RunServiceError> {
+        let is_unknown = self.engine.read(|reader| runs::has_unpriced(reader, id))?;
+        Ok(!is_unknown)
+    }
+
     /// A run step by step.
     pub fn view(&self, id: RunId) -> Result<RunView, RunServiceError> {
         let run = self.get(id)?;
@@ -352,6 +360,7 @@ impl RunService {
             run,
             owner: owner.map(|lease| lease.owner.to_string()),
             steps,
+            is_cost_known: self.is_cost_known(id)?,
         })
     }
 

@@ -15,7 +15,7 @@ use super::error::TurnError;
 use super::history;
 use super::request::{TurnReport, TurnRequest};
 use super::secrets;
-use super::service::{Running, TurnService, chat_value};
+use super::service::{Running, StepCost, TurnService, chat_value};
 use crate::tool::{Shortage, StoreBudget};
 
 /// So often somebody who listens to a model looks whether the turn is to end.
@@ -72,7 +72,12 @@ impl TurnService {
             && bound == MicroUsd(0)
             && request.scopes.iter().any(|scope| scope.limit.is_some());
         let step = ChatMessage::Assistant(completion.message.clone());
-        self.add_step(running, step, Some((usage, settlement)))?;
+        let cost = StepCost {
+            usage,
+            settlement,
+            is_known: completion.cost_micro_usd.is_some(),
+        };
+        self.add_step(running, step, Some(cost))?;
         Ok(completion)
     }
 

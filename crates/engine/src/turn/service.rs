@@ -61,6 +61,14 @@ impl Running {
     }
 }
 
+/// What an answer of the model cost.
+pub(super) struct StepCost {
+    pub(super) usage: TokenUsage,
+    pub(super) settlement: Settlement,
+    /// Whether the price of the model is known.
+    pub(super) is_known: bool,
+}
+
 impl TurnService {
     /// A service over a store.
     pub fn new(engine: Arc<Engine>, sessions: SessionService) -> Self {
@@ -310,19 +318,28 @@ impl TurnService {
         &self,
         running: &mut Running,
         step: ChatMessage,
-        cost: Option<(TokenUsage, Settlement)>,
+        cost: Option<StepCost>,
     ) -> Result<(), TurnError> {
         running.steps.push(step);
         let (id, session) = (running.turn.id, running.turn.session);
-        let (open, fence) = (running.open_steps(), running.fence.clone());
+        let (mut open, fence) = (running.open_steps(), running.fence.clone());
+        if let (
+            Some(StepCost {
+                is_known: false, ..
+            }),
+            Some((_, step)),
+        ) = (&cost, open.last_mut())
+        {
+            turns::mark_unpriced(step);
+        }
         let outcome = self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
             for (number, step) in &open {
                 turns::add_step(unit, id, *number, step)?;
             }
-            if let Some((usage, settlement)) = &cost {
-                sessions::add_usage(unit, session, *usage)?;
-                settlement.write(unit)?;
+            if let Some(cost) = &cost {
+                sessions::add_usage(unit, session, cost.usage)?;
+                cost.settlement.write(unit)?;
             }
             Ok::<(), cleveragents_store::Error>(())
         });

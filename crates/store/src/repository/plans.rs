@@ -11,7 +11,7 @@ use cleveragents_domain::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{stored_json, visible};
+use super::{runs, stored_json, visible};
 use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Param, Row, params};
@@ -636,6 +636,20 @@ pub fn count_taken(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error> {
         params![id],
     )?;
     Ok(())
+}
+
+/// Whether a run of a plan asked a model of which nobody knows what it costs.
+pub fn has_unpriced(reader: &mut dyn Reader, id: PlanId) -> Result<bool, Error> {
+    let all = reader.query(
+        "SELECT run_id FROM plan_steps WHERE plan_id = ?1 AND run_id IS NOT NULL",
+        params![id],
+    )?;
+    for mut row in all {
+        if runs::has_unpriced(reader, row.take()?)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Asks whoever works on a plan to stop. `false` when it is over.

@@ -7,7 +7,7 @@ use cleveragents_domain::{
 };
 use serde_json::{Value, json};
 
-use super::{json_text, stored_json};
+use super::{json_text, stored_json, turns};
 use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
@@ -388,6 +388,16 @@ pub fn sessions(reader: &mut dyn Reader, id: RunId) -> Result<Vec<SessionId>, Er
         .into_iter()
         .map(|mut row| row.take())
         .collect()
+}
+
+/// Whether a run asked a model of which nobody knows what it costs.
+pub fn has_unpriced(reader: &mut dyn Reader, id: RunId) -> Result<bool, Error> {
+    for session in sessions(reader, id)? {
+        if turns::has_unpriced(reader, session)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The owner of the conversations of a run.

@@ -56,6 +56,22 @@ pub fn begin(
     Ok(())
 }
 
+/// Marks a step of which nobody knows what it cost.
+pub fn mark_unpriced(step: &mut Value) {
+    step["cost_known"] = false.into();
+}
+
+/// Whether a conversation has an answer of which nobody knows what it cost.
+pub fn has_unpriced(reader: &mut dyn Reader, session: SessionId) -> Result<bool, Error> {
+    // In a text a quote has a backslash before it, so this is found only where it is a field.
+    let found = reader.query_first(
+        "SELECT turn_steps.number FROM turn_steps JOIN turns ON turns.turn_id = turn_steps.turn_id \
+         WHERE turns.session_id = ?1 AND turn_steps.message LIKE '%\"cost_known\":false%' LIMIT 1",
+        params![session],
+    )?;
+    Ok(found.is_some())
+}
+
 /// Adds the next step of a running turn.
 pub fn add_step(
     unit: &mut UnitOfWork<'_>,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::commands::conversation::amount;
 use crate::commands::planning::Desk;
-use crate::commands::yes_no;
+use crate::commands::{cost_cell, put_cost, yes_no};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
@@ -78,7 +78,7 @@ fn limits(guard: &PlanGuard) -> Panel {
         .row(
             "Cost",
             guard.max_cost.map_or_else(unlimited, |most| {
-                let used = Cell::Money(guard.spent.cost).text();
+                let used = cost_cell(guard.spent.cost, guard.spent.is_cost_known).text();
                 Cell::Text(format!("{used} of {}", Cell::Money(most).text()))
             }),
         )
@@ -130,7 +130,7 @@ fn data(guard: &PlanGuard) -> Value {
     let plan = &guard.plan;
     let guards = &guard.guards;
     let profile = guard.profile.as_ref();
-    json!({
+    let mut data = json!({
         "plan_id": plan.id,
         "profile": {"name": plan.made_with.profile.name, "source": plan.made_with.profile.source},
         "read_only": plan.made_with.read_only,
@@ -157,5 +157,8 @@ fn data(guard: &PlanGuard) -> Value {
             "tool_calls": guard.spent.tool_calls,
             "tool_calls_in_step": guard.spent.tool_calls_in_step,
         },
-    })
+    });
+    let (cost, is_known) = (guard.spent.cost, guard.spent.is_cost_known);
+    put_cost(&mut data["spent"], "cost_usd", cost, is_known);
+    data
 }

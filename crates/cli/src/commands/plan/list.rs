@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{clock, elapsed, projects, state_cell};
 use crate::arguments::{PhaseName, PlanList};
-use crate::commands::counted;
+use crate::commands::{counted, put_cost};
 use crate::output::{Align, Cell, CommandError, Report, Table};
 
 pub(super) fn run(
@@ -52,8 +52,13 @@ pub(super) fn run(
     let entries: Vec<Value> = plans
         .iter()
         .enumerate()
-        .map(|(at, plan)| entry(&short(at), plan))
-        .collect();
+        .map(|(at, plan)| {
+            let mut entry = entry(&short(at), plan);
+            let is_known = book.is_cost_known(plan.id)?;
+            put_cost(&mut entry, "cost_usd", plan.usage.cost_micro_usd, is_known);
+            Ok(entry)
+        })
+        .collect::<Result<_, CommandError>>()?;
     let count = |is_such: &dyn Fn(&Plan) -> bool| plans.iter().filter(|plan| is_such(plan)).count();
     let summary = json!({
         "total": plans.len(),
@@ -90,7 +95,6 @@ fn entry(short: &str, plan: &Plan) -> Value {
         "waiting_for": plan.waiting.as_ref().map(cleveragents_domain::Waiting::sentence),
         "elapsed": took.map(clock),
         "elapsed_s": took,
-        "cost_usd": plan.usage.cost_micro_usd.as_usd(),
         "created": plan.created_at,
         "updated": plan.updated_at,
     })

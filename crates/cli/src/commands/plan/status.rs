@@ -5,6 +5,7 @@ use cleveragents_engine::{PlanBook, PlanStatus, ProgressState};
 use serde_json::{Map, Value, json};
 
 use super::{clock, projects, state_cell};
+use crate::commands::{cost_cell, put_cost};
 use crate::output::{Cell, CommandError, Panel, Report};
 
 pub(super) fn run(
@@ -157,7 +158,10 @@ fn cost(status: &PlanStatus) -> Panel {
     let usage = &status.plan.usage;
     Panel::new("Cost")
         .row("Tokens used", usage.input_tokens.0 + usage.output_tokens.0)
-        .row("Cost so far", usage.cost_micro_usd)
+        .row(
+            "Cost so far",
+            cost_cell(usage.cost_micro_usd, status.is_cost_known),
+        )
         .row("Estimated", estimated_text(status.plan.estimate.as_ref()))
         .row("Model calls", status.plan.model_calls)
 }
@@ -324,6 +328,13 @@ fn data(status: &PlanStatus) -> Value {
         "report": plan.report,
         "next_steps": status.next,
     });
+    let known = status.is_cost_known;
+    put_cost(
+        &mut data["cost"],
+        "cost_so_far",
+        usage.cost_micro_usd,
+        known,
+    );
     if let Some(error) = plan.error.as_ref().filter(|_| stands(plan.stage)) {
         data["error"] = error_json(status, error);
     }

@@ -13,7 +13,7 @@ use super::watcher::Watcher;
 use super::worker;
 use super::world::World;
 use crate::arguments::{PlanApply, PlanExecute, Queued};
-use crate::commands::{confirm, tooling};
+use crate::commands::{confirm, cost_cell, put_cost, tooling};
 use crate::output::{Cell, CommandError, Panel, Report};
 
 /// Where `plan execute` has something to do.
@@ -204,6 +204,7 @@ fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Repor
         .iter()
         .filter(|stored| !stored.result.passed && stored.result.mode == ValidationMode::Required)
         .count();
+    let is_cost_known = desk.book.is_cost_known(plan.id)?;
     let report = Report::new(command)
         .data(json!({
             "plan_id": plan.id,
@@ -257,7 +258,7 @@ fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Repor
                     "Tokens",
                     plan.usage.input_tokens.0 + plan.usage.output_tokens.0,
                 )
-                .row("Cost", plan.usage.cost_micro_usd),
+                .row("Cost", cost_cell(plan.usage.cost_micro_usd, is_cost_known)),
         );
     let report = if results.is_empty() {
         report
@@ -421,26 +422,29 @@ pub(super) fn applied(desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandErr
         .iter()
         .map(|project| project.name.as_str())
         .collect();
+    let is_cost_known = desk.book.is_cost_known(plan.id)?;
+    let mut data = json!({
+        "plan_id": plan.id,
+        "artifacts": changed,
+        "changes": {"insertions": insertions, "deletions": deletions},
+        "project": projects.join(", "),
+        "applied_at": plan.completed_at,
+        "parts": report["parts"],
+        "validation": {
+            "ran": results.len(), "passed": passed, "results": told,
+            "duration_s": duration,
+        },
+        "sandbox_cleanup": {"worktree": state, "branch": null, "checkpoint": state},
+        "lifecycle": {
+            "phase": plan.stage.phase(), "state": plan.stage.state(),
+            "total_duration": total,
+            "decisions_made": decisions, "child_plans": 0,
+        },
+    });
+    let cost = plan.usage.cost_micro_usd;
+    put_cost(&mut data["lifecycle"], "total_cost", cost, is_cost_known);
     Ok(Report::new("plan apply")
-        .data(json!({
-            "plan_id": plan.id,
-            "artifacts": changed,
-            "changes": {"insertions": insertions, "deletions": deletions},
-            "project": projects.join(", "),
-            "applied_at": plan.completed_at,
-            "parts": report["parts"],
-            "validation": {
-                "ran": results.len(), "passed": passed, "results": told,
-                "duration_s": duration,
-            },
-            "sandbox_cleanup": {"worktree": state, "branch": null, "checkpoint": state},
-            "lifecycle": {
-                "phase": plan.stage.phase(), "state": plan.stage.state(),
-                "total_duration": total,
-                "total_cost": plan.usage.cost_micro_usd.as_usd(),
-                "decisions_made": decisions, "child_plans": 0,
-            },
-        }))
+        .data(data)
         .panel(
             Panel::new("Apply Summary")
                 .row("Plan", Cell::Id(plan.id.to_string()))
@@ -466,7 +470,10 @@ pub(super) fn applied(desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandErr
                 .row("Phase", plan.stage.phase().as_str())
                 .row("State", plan.stage.state())
                 .row("Total duration", format!("{total:.1} s"))
-                .row("Total cost", plan.usage.cost_micro_usd)
+                .row(
+                    "Total cost",
+                    cost_cell(plan.usage.cost_micro_usd, is_cost_known),
+                )
                 .row("Decisions made", decisions),
         )
         .ok("Changes applied"))

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cleveragents_actors::ports::{RunObserver, Step, StepPath};
-use cleveragents_domain::{Plan, PlanPhase};
+use cleveragents_domain::{MicroUsd, Plan, PlanPhase};
 use cleveragents_engine::{PlanWatcher, RunWatcher};
 use cleveragents_models::ToolCall;
 use cleveragents_tools::CallOutcome;
@@ -191,10 +191,11 @@ impl PlanWatcher for Watcher {
     fn taken(&self, plan: &Plan) {
         let tokens = plan.usage.input_tokens.0 + plan.usage.output_tokens.0;
         self.show(|state| {
-            state.took = format!(
-                "{tokens} tokens · ${:.4}",
-                plan.usage.cost_micro_usd.as_usd()
-            );
+            state.took = match plan.usage.cost_micro_usd {
+                // Nothing, or nobody knows: the report of the plan says which.
+                MicroUsd(0) => format!("{tokens} tokens"),
+                cost => format!("{tokens} tokens · ${:.4}", cost.as_usd()),
+            };
         });
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{state_cell, summary};
 use crate::commands::conversation::short;
+use crate::commands::{cost_cell, put_cost};
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
 /// So much of what a step changed is shown on a line.
@@ -28,7 +29,10 @@ pub(super) fn run(runs: &RunService, reference: Option<&str>) -> Result<Report, 
         .row("Attempts", run.attempts)
         .row("Began", run.started_at)
         .row("Ended", run.ended_at)
-        .row("Cost", run.usage.cost_micro_usd)
+        .row(
+            "Cost",
+            cost_cell(run.usage.cost_micro_usd, view.is_cost_known),
+        )
         .row("Model calls", run.model_calls)
         .row("Tool calls", run.tool_calls);
     if let Some(error) = &run.error {
@@ -123,8 +127,12 @@ fn seconds(started: u64, ended: u64) -> f64 {
 
 fn data(view: &RunView) -> Value {
     let run = &view.run;
+    let mut told = summary(run);
+    let cost = run.usage.cost_micro_usd;
+    put_cost(&mut told["usage"], "cost_usd", cost, view.is_cost_known);
+    let is_cost_known = view.is_cost_known;
     json!({
-        "run": summary(run),
+        "run": told,
         "owner": view.owner,
         "input": run.input,
         "options": run.options,
@@ -141,7 +149,8 @@ fn data(view: &RunView) -> Value {
                 "duration_s": seconds(step.started_ms, step.ended_ms),
                 "usage": {
                     "tokens": step.taken.usage.input_tokens.0 + step.taken.usage.output_tokens.0,
-                    "cost_usd": step.taken.usage.cost_micro_usd.as_usd(),
+                    "cost_usd": (is_cost_known || step.taken.model_calls == 0)
+                        .then(|| step.taken.usage.cost_micro_usd.as_usd()),
                     "model_calls": step.taken.model_calls,
                     "tool_calls": step.taken.tool_calls,
                 },

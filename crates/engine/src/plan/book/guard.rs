@@ -1,14 +1,17 @@
 //! [`PlanGuard`]: what limits a plan, and how much of it is used up.
 
-use cleveragents_domain::{AutomationGuard, AutomationProfile, MicroUsd, Plan, StepState};
+use cleveragents_domain::{AutomationGuard, AutomationProfile, MicroUsd, Plan, PlanId, StepState};
+use cleveragents_store::plans;
 
 use super::{BookError, PlanBook};
 
 /// How much of its limits a plan has used up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Money.
+    /// Money, as far as it is known.
     pub cost: MicroUsd,
+    /// Whether the price of every model that was asked is known.
+    pub is_cost_known: bool,
     /// Calls of tools, in all.
     pub tool_calls: u64,
     /// Calls of tools since the step that is being done began; nothing when none is.
@@ -31,6 +34,12 @@ pub struct PlanGuard {
 }
 
 impl PlanBook {
+    /// Whether the price of every model that a plan asked is known.
+    pub fn is_cost_known(&self, id: PlanId) -> Result<bool, BookError> {
+        let is_unknown = self.engine.read(|reader| plans::has_unpriced(reader, id))?;
+        Ok(!is_unknown)
+    }
+
     /// What limits a plan.
     pub fn guard(&self, plan: Plan) -> Result<PlanGuard, BookError> {
         let profile: Option<AutomationProfile> = plan
@@ -63,6 +72,7 @@ impl PlanBook {
         };
         let spent = Spent {
             cost: plan.usage.cost_micro_usd,
+            is_cost_known: self.is_cost_known(plan.id)?,
             tool_calls: plan.tool_calls,
             tool_calls_in_step,
         };

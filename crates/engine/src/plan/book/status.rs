@@ -83,6 +83,8 @@ pub struct PlanStatus {
     pub children: (usize, usize),
     /// What to run next, the likeliest first.
     pub next: Vec<String>,
+    /// Whether the price of every model that it asked is known.
+    pub is_cost_known: bool,
 }
 
 impl PlanStatus {
@@ -126,6 +128,7 @@ impl PlanBook {
         let steps_done = steps.iter().filter(is_done).count();
         let end = plan.completed_at.unwrap_or_else(Timestamp::now);
         Ok(PlanStatus {
+            is_cost_known: self.is_cost_known(plan.id)?,
             progress: progress(&plan, owner.is_some()),
             elapsed: plan
                 .started_at
