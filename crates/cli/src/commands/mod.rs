@@ -36,6 +36,8 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use cleveragents_domain::Code;
+use cleveragents_models::CancellationToken;
+use cleveragents_process::Cancel;
 use serde_json::json;
 
 use crate::arguments::{
@@ -337,15 +339,15 @@ pub(crate) fn confirm(context: &Context, question: &str, yes: bool) -> Result<()
     if context.served.is_some() || !std::io::stdin().is_terminal() {
         return refused("nobody is there to confirm this");
     }
-    let mut err = std::io::stderr().lock();
-    let mut answer = String::new();
-    write!(err, "{question} [y/N]: ")
-        .and_then(|()| err.flush())
-        .and_then(|()| std::io::stdin().read_line(&mut answer))
-        .map_err(|error| unwritable(&error))?;
-    if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+    // Signals do not end the program any more once something heeded them.
+    let cancel = Cancel::new();
+    let signals = tooling::heed_signals(&cancel, &CancellationToken::new())?;
+    let answer = tooling::ask(&format!("{question} [y/N]: "), &cancel);
+    let is_agreed =
+        answer.is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "y" | "yes"));
+    signals.conclude(if is_agreed {
         Ok(())
     } else {
         refused("it was not confirmed; nothing was changed")
-    }
+    })
 }

@@ -141,6 +141,8 @@ struct Tally {
     done: u64,
     failed: u64,
     waiting: u64,
+    /// Stopped by a signal; they stay queued.
+    stopped: u64,
 }
 
 pub(crate) fn run(context: &Context, arguments: &Worker) -> Result<Report, CommandError> {
@@ -217,21 +219,30 @@ pub(crate) fn run(context: &Context, arguments: &Worker) -> Result<Report, Comma
         }
         Ok(())
     })?;
-    signals.close();
+    signals.end();
     presence.release()?;
     let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Report::new("worker")
+    let report = Report::new("worker")
         .data(json!({
             "worker": id, "processed": tally.done, "failed": tally.failed,
-            "waiting": tally.waiting, "duration_s": started.elapsed().as_secs_f64(),
+            "waiting": tally.waiting, "stopped": tally.stopped, "duration_s": started.elapsed().as_secs_f64(),
         }))
         .panel(
             Panel::new("Worker")
                 .row("Done", tally.done)
                 .row("Failed", tally.failed)
-                .row("Wait for a person", tally.waiting),
-        )
-        .ok("Worker ended"))
+                .row("Wait for a person", tally.waiting)
+                .row("Stopped", tally.stopped),
+        );
+    // Ending a worker that has nothing to do is what signals are for.
+    if tally.stopped == 0 {
+        return Ok(report.ok("Worker ended"));
+    }
+    let message = format!("{} plans were stopped; they stay queued", tally.stopped);
+    let hint = "the next worker goes on with them: `agents worker`";
+    Ok(report
+        .failed(Code::PlanCancelled, message, hint)
+        .interrupted())
 }
 
 /// Drives one plan and says what came of it.
@@ -246,6 +257,10 @@ fn work(context: &Context, plan: &Plan, cancel: &Cancel, tally: &Mutex<Tally>) -
         }
         Err(error) if error.exit_code() == 5 => {
             tally.waiting += 1;
+            format!("plan {id}: {}", error.message())
+        }
+        Err(error) if cancel.is_cancelled() && error.code() == Code::PlanCancelled => {
+            tally.stopped += 1;
             format!("plan {id}: {}", error.message())
         }
         Err(error) => {
