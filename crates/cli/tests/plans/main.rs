@@ -1,6 +1,7 @@
 //! Plans through the program: crashes, many at once, two terminals, and things that break behind them.
 
 mod faults;
+mod full_disk;
 mod kill;
 mod terminals;
 mod together;
