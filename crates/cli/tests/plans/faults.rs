@@ -6,7 +6,7 @@ use cleveragents_testkit::{Answer, TestDatabase};
 use super::world::{World, git};
 
 /// Breaks a table: nothing can be written to it, or only not what the condition says.
-fn break_table(world: &World, table: &str, condition: &str) {
+pub(crate) fn break_table(world: &World, table: &str, condition: &str) {
     let when = if condition.is_empty() {
         String::new()
     } else {
@@ -26,7 +26,7 @@ fn break_table(world: &World, table: &str, condition: &str) {
     }
 }
 
-fn mend(world: &World) {
+pub(crate) fn mend(world: &World) {
     TestDatabase::write_file(
         &world.agents.database(),
         "DROP TRIGGER IF EXISTS broken_INSERT; DROP TRIGGER IF EXISTS broken_UPDATE; \
