@@ -45,7 +45,7 @@ use crate::arguments::{
     ModelKey, Permission, Plan, Project, Resource, ResourceType, Run, Safety, Session, Tool,
 };
 use crate::context::Context;
-use crate::output::{CommandError, Report};
+use crate::output::{CommandError, Panel, Report};
 
 /// The short name of a command, as the envelope carries it.
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -300,6 +300,18 @@ pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
         (_, false) => "s",
     };
     format!("{count} {noun}{ending}")
+}
+
+/// The report of a definition that is removed; `noun` says what it was.
+pub(crate) fn removal(command: &'static str, noun: &str, name: String, source: String) -> Report {
+    Report::new(command)
+        .data(json!({"removed": name, "config": source}))
+        .panel(
+            Panel::new("Removal Summary")
+                .row(noun, name)
+                .row("Config", source),
+        )
+        .ok(format!("{noun} removed"))
 }
 
 /// Which names a list shows: those that match the regular expression of the command line.
