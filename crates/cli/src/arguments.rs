@@ -90,7 +90,8 @@ fn formats() -> PossibleValuesParser {
   agents actor run --config review.yaml Hello  run a graph of models and tools, step by step
   agents --format json session list            one JSON document for programs
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 a person is needed"
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 a person is needed,
+130 interrupted"
 )]
 pub(crate) struct Arguments {
     /// How to print: rich, color, table, plain, json or yaml

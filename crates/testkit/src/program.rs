@@ -103,6 +103,19 @@ impl Agents {
             .expect("a shell starts")
     }
 
+    /// A command for which the disk is full: neither it nor what it starts can make a file larger than
+    /// so many blocks of 512 bytes. Unlike a small file system this needs no rights.
+    pub fn on_full_disk(&self, blocks: u32, arguments: &[&str]) -> Command {
+        // Without the trap a signal would end the program where it should see an error.
+        let limited = "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"";
+        let mut command = self.clean(OsStr::new("sh"));
+        command
+            .args(["-c", limited, &blocks.to_string()])
+            .arg(&self.program)
+            .args(arguments);
+        command
+    }
+
     /// Runs a command to its end.
     pub fn run(&self, arguments: &[&str]) -> Answer {
         let output = self.command(arguments).output();

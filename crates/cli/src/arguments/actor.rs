@@ -140,8 +140,8 @@ pub(crate) enum Drawing {
     after_help = "The run is stored step by step. When it is cut off, by Ctrl-C, a crash or a failing model, `agents
 run resume RUN` goes on after the last finished step; `agents run show RUN` shows the steps.
 
-Exit codes: 0 it came to its end, 1 it failed or was stopped, 3 there is no such actor, 5 a person
-is needed
+Exit codes: 0 it came to its end, 1 it failed or was cancelled, 3 there is no such actor, 5 a person
+is needed, 130 interrupted
 
 Examples:
   agents actor run local/review 'Look at the last commit' --project local/shop

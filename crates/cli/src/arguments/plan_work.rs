@@ -27,7 +27,8 @@ pub(crate) enum PlanWork {
         after_help = "The automation profile decides what runs by itself: with `supervised`, the usual one, the plan is
 thought out at once, and waits for `agents plan execute` and `agents plan apply`.
 
-Exit codes: 0 made, 1 thinking it out failed, 2 a wrong argument, 3 no such action or project, 5 a person is needed
+Exit codes: 0 made, 1 thinking it out failed, 2 a wrong argument, 3 no such action or project, 5 a person is needed,
+130 interrupted
 
 Examples:
   agents plan use local/fix-bug local/shop --arg issue=17
@@ -40,7 +41,7 @@ Examples:
         after_help = "Does the next phase: thinks a plan out that is not yet, carries one out that is. What was done before is not
 done again, whatever stopped it.
 
-Exit codes: 0 done, 1 failed, 4 somebody else works on it or it is over, 5 a person is needed
+Exit codes: 0 done, 1 failed, 4 somebody else works on it or it is over, 5 a person is needed, 130 interrupted
 
 Examples:
   agents plan execute
@@ -54,7 +55,7 @@ Examples:
         after_help = "Refused while a required validation failed or did not run on what is in the sandbox now. On conflict
 your files stay as they are.
 
-Exit codes: 0 applied, 1 validations stand in the way, 4 conflict, 5 it was not confirmed
+Exit codes: 0 applied, 1 validations stand in the way, 4 conflict, 5 it was not confirmed, 130 interrupted
 
 Examples:
   agents plan apply

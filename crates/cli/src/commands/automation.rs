@@ -8,7 +8,7 @@ use cleveragents_tools::ports::Redact as _;
 use serde_json::{Map, Value, json};
 
 use super::tooling::Secrets;
-use super::{confirm, counted, name_filter, read_definition, yes_no};
+use super::{confirm, counted, name_filter, read_definition, removal, yes_no};
 use crate::arguments::AutomationProfile as Command;
 use crate::config::keys;
 use crate::context::Context;
@@ -327,12 +327,10 @@ fn remove(
         )?;
     }
     let removed = service.remove(name)?;
-    Ok(Report::new("automation-profile remove")
-        .data(json!({"removed": removed.name, "config": removed.source}))
-        .panel(
-            Panel::new("Removal Summary")
-                .row("Automation profile", removed.name)
-                .row("Config", removed.source),
-        )
-        .ok("Automation profile removed"))
+    Ok(removal(
+        "automation-profile remove",
+        "Automation profile",
+        removed.name,
+        removed.source,
+    ))
 }

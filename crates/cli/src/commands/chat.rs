@@ -213,6 +213,7 @@ impl Chat<'_> {
                     .note("stopped; the session and what was done until then are kept");
                 return Ok(());
             }
+            Err(error) if self.stopper.is_leaving() => return Err(error.interrupted()),
             Err(error) => return Err(error),
         };
         self.last.answer = Some(report.answer.clone());

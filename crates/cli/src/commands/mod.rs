@@ -36,6 +36,8 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use cleveragents_domain::{Code, MicroUsd};
+use cleveragents_models::CancellationToken;
+use cleveragents_process::Cancel;
 use serde_json::{Value, json};
 
 use crate::arguments::{
@@ -43,7 +45,7 @@ use crate::arguments::{
     ModelKey, Permission, Plan, Project, Resource, ResourceType, Run, Safety, Session, Tool,
 };
 use crate::context::Context;
-use crate::output::{Cell, CommandError, Report};
+use crate::output::{Cell, CommandError, Panel, Report};
 
 /// The short name of a command, as the envelope carries it.
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -300,6 +302,18 @@ pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
     format!("{count} {noun}{ending}")
 }
 
+/// The report of a definition that is removed; `noun` says what it was.
+pub(crate) fn removal(command: &'static str, noun: &str, name: String, source: String) -> Report {
+    Report::new(command)
+        .data(json!({"removed": name, "config": source}))
+        .panel(
+            Panel::new("Removal Summary")
+                .row(noun, name)
+                .row("Config", source),
+        )
+        .ok(format!("{noun} removed"))
+}
+
 /// Which names a list shows: those that match the regular expression of the command line.
 pub(crate) fn name_filter(
     pattern: Option<&str>,
@@ -337,17 +351,17 @@ pub(crate) fn confirm(context: &Context, question: &str, yes: bool) -> Result<()
     if context.served.is_some() || !std::io::stdin().is_terminal() {
         return refused("nobody is there to confirm this");
     }
-    let mut err = std::io::stderr().lock();
-    let mut answer = String::new();
-    write!(err, "{question} [y/N]: ")
-        .and_then(|()| err.flush())
-        .and_then(|()| std::io::stdin().read_line(&mut answer))
-        .map_err(|error| unwritable(&error))?;
-    if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+    // Signals do not end the program any more once something heeded them.
+    let cancel = Cancel::new();
+    let signals = tooling::heed_signals(&cancel, &CancellationToken::new())?;
+    let answer = tooling::ask(&format!("{question} [y/N]: "), &cancel);
+    let is_agreed =
+        answer.is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "y" | "yes"));
+    signals.conclude(if is_agreed {
         Ok(())
     } else {
         refused("it was not confirmed; nothing was changed")
-    }
+    })
 }
 
 /// Money as people see it: not all of it when a model was asked whose price is not known.

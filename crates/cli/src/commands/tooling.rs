@@ -3,6 +3,7 @@
 
 mod person;
 mod safety;
+mod signals;
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -12,19 +13,18 @@ use cleveragents_domain::{Code, Timestamp};
 use cleveragents_engine::{
     LeftOut, SandboxError, SandboxWorkspace, SpendScope, Target, ToolError, ToolService,
 };
-use cleveragents_models::{CancellationToken, Catalogue, Redactor};
-use cleveragents_process::{Cancel, WhenMissing};
+use cleveragents_models::{Catalogue, Redactor};
+use cleveragents_process::WhenMissing;
 use cleveragents_tools::ports::Redact;
 use cleveragents_tools::{CallOutcome, Effect, PermissionRules, Phase, PlanMode, Registry};
 use serde_json::Value;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::context::Context;
 use crate::output::{CommandError, visible_lines};
 
 pub(crate) use person::{Terminal, ask};
 pub(crate) use safety::{InForce, in_force, listed, named};
+pub(crate) use signals::{heed_signals, stop_on_signals};
 
 /// Takes out the keys of the environment, and what looks like one.
 pub(crate) struct Secrets(Redactor);
@@ -116,44 +116,6 @@ pub(crate) fn workspace(
         open,
         WhenMissing::Warn,
     )?))
-}
-
-/// What stops a command; over when it is closed or dropped.
-pub(crate) struct Stopping(Option<signal_hook::iterator::Handle>);
-
-impl Stopping {
-    /// From now on signals end the program again.
-    pub(crate) fn close(&self) {
-        if let Some(handle) = &self.0 {
-            handle.close();
-        }
-    }
-}
-
-/// The first Ctrl-C stops what is going on; what was done is kept. In a server its caller or its end does.
-pub(crate) fn stop_on_signals(
-    context: &Context,
-    cancel: &Cancel,
-    stop: &CancellationToken,
-) -> Result<Stopping, CommandError> {
-    let (cancel, stop) = (cancel.clone(), stop.clone());
-    if let Some(served) = &context.served {
-        served.cancel.when_cancelled(move || {
-            cancel.cancel();
-            stop.cancel();
-        });
-        return Ok(Stopping(None));
-    }
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
-    let handle = signals.handle();
-    std::thread::spawn(move || {
-        for _ in signals.forever() {
-            cancel.cancel();
-            stop.cancel();
-        }
-    });
-    Ok(Stopping(Some(handle)))
 }
 
 /// The paths that calls changed, each once.

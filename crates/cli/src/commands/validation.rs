@@ -12,7 +12,7 @@ use cleveragents_engine::{
 };
 use serde_json::{Value, json};
 
-use super::{confirm, counted, name_filter, read_definition, yes_no};
+use super::{confirm, counted, name_filter, read_definition, removal, yes_no};
 use crate::arguments::{Validation, ValidationAttach, ValidationAttachments};
 use crate::commands::tooling::Secrets;
 use crate::context::Context;
@@ -237,14 +237,12 @@ fn remove(
     let found = service.get(name, &context.variables())?.stored;
     confirm(context, &format!("Remove validation {}?", found.name), yes)?;
     let removed = service.remove(name)?;
-    Ok(Report::new("validation remove")
-        .data(json!({"removed": removed.name, "config": removed.source}))
-        .panel(
-            Panel::new("Removal Summary")
-                .row("Validation", removed.name)
-                .row("Config", removed.source),
-        )
-        .ok("Validation removed"))
+    Ok(removal(
+        "validation remove",
+        "Validation",
+        removed.name,
+        removed.source,
+    ))
 }
 
 fn attach(

@@ -7,6 +7,9 @@ use std::path::Path;
 use cleveragents_domain::{Code, Diagnose};
 use serde_json::{Map, Value, json};
 
+/// The exit code of a command that a signal stopped, whatever code it has.
+const INTERRUPTED: u8 = 130;
+
 /// Why a command failed: a stable code, a message, the causes beneath it, and what to do.
 ///
 /// Every error that implements [`Diagnose`] becomes one with `?`.
@@ -17,6 +20,8 @@ pub struct CommandError(Box<Failure>);
 #[derive(Debug, Clone, PartialEq)]
 struct Failure {
     code: Code,
+    /// Whether a signal stopped the command, whatever it was doing.
+    is_interrupted: bool,
     message: String,
     hint: Option<String>,
     details: Value,
@@ -28,6 +33,7 @@ impl CommandError {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self(Box::new(Failure {
             code,
+            is_interrupted: false,
             message: message.into(),
             hint: None,
             details: Value::Null,
@@ -49,6 +55,13 @@ impl CommandError {
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Tells it as the work of a signal, which decides the exit code.
+    #[must_use]
+    pub(crate) fn interrupted(mut self) -> Self {
+        self.0.is_interrupted = true;
         self
     }
 
@@ -145,6 +158,9 @@ impl CommandError {
 
     /// The exit code of the process.
     pub const fn exit_code(&self) -> u8 {
+        if self.0.is_interrupted {
+            return INTERRUPTED;
+        }
         self.0.code.kind().exit_code()
     }
 
@@ -185,6 +201,7 @@ impl<E: Diagnose + 'static> From<E> for CommandError {
     fn from(error: E) -> Self {
         let found = Self(Box::new(Failure {
             code: error.code(),
+            is_interrupted: false,
             message: error.to_string(),
             hint: error.hint(),
             details: error.details(),
@@ -246,5 +263,11 @@ mod tests {
     #[test]
     fn a_usage_error_exits_with_two() {
         assert_eq!(CommandError::usage("no such flag").exit_code(), 2);
+    }
+
+    #[test]
+    fn an_interrupted_command_keeps_its_code_and_exits_with_130() {
+        let error = CommandError::new(Code::TurnStopped, "stopped").interrupted();
+        assert_eq!((error.code(), error.exit_code()), (Code::TurnStopped, 130));
     }
 }

@@ -200,6 +200,14 @@ impl Report {
         self
     }
 
+    /// Tells a failure as the work of a signal; a command that came to its end all the same stays
+    /// as it is.
+    #[must_use]
+    pub(crate) fn interrupted(mut self) -> Self {
+        self.failure = self.failure.map(CommandError::interrupted);
+        self
+    }
+
     /// Makes this the report of a command that was run for the user: standard output is that
     /// command's alone, messages are talk, and the exit code is passed on.
     #[must_use]

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use cleveragents_testkit::Answer;
 use serde_json::Value;
 
 use super::world::World;
 
-fn error(answer: &cleveragents_testkit::Answer) -> Value {
+fn error(answer: &Answer) -> Value {
     answer.json()["data"]["error"].clone()
 }
 
@@ -55,9 +56,8 @@ nodes:
   last: {set: {output: done}}
 ";
 
-#[test]
-fn a_run_is_cancelled_from_another_terminal_with_all_it_started() {
-    let world = World::new();
+/// Starts the slow run and waits for its first step; the run's id.
+fn start_slow(world: &World) -> (std::process::Child, String) {
     world.add(SLOW);
     let (name, _) = world.sandbox();
     let arguments = [
@@ -71,12 +71,28 @@ fn a_run_is_cancelled_from_another_terminal_with_all_it_started() {
         &name,
     ];
     let child = world.start(&arguments.map(str::to_owned));
-    let shown = wait_for(&world, "the first step", |shown| {
+    let shown = wait_for(world, "the first step", |shown| {
         shown["steps"]
             .as_array()
             .is_some_and(|steps| !steps.is_empty())
     });
-    let run = shown["run"]["id"].as_str().expect("an id").to_owned();
+    (
+        child,
+        shown["run"]["id"].as_str().expect("an id").to_owned(),
+    )
+}
+
+fn assert_cancelled(world: &World, run: &str) {
+    let shown = world.show(run);
+    assert_eq!(shown["run"]["state"], "cancelled");
+    assert_eq!(shown["run"]["error_code"], "CA-1024");
+    assert_eq!(shown["owner"], Value::Null);
+}
+
+#[test]
+fn a_run_is_cancelled_from_another_terminal_with_all_it_started() {
+    let world = World::new();
+    let (child, run) = start_slow(&world);
     let busy = world.run(&["run", "resume", &run]);
     assert_eq!(busy.code, Some(4), "{busy:?}");
     assert_eq!(error(&busy)["code"], "CA-1026");
@@ -84,10 +100,22 @@ fn a_run_is_cancelled_from_another_terminal_with_all_it_started() {
     assert_eq!(cancelled["is_over"], false);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1));
-    let shown = world.show(&run);
-    assert_eq!(shown["run"]["state"], "cancelled");
-    assert_eq!(shown["run"]["error_code"], "CA-1024");
-    assert_eq!(shown["owner"], Value::Null);
+    assert_cancelled(&world, &run);
+}
+
+#[test]
+fn a_run_that_a_signal_stops_exits_with_130() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let world = World::new();
+    let (child, run) = start_slow(&world);
+    let number = i32::try_from(child.id()).expect("a number");
+    let process = Pid::from_raw(number).expect("a process");
+    kill_process(process, Signal::INT).expect("a process that is not reaped");
+    let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+    assert_eq!(answer.code, Some(130), "{answer:?}");
+    assert_eq!(answer.json()["exit_code"], 130, "{answer:?}");
+    assert_eq!(error(&answer)["code"], "CA-1024", "{answer:?}");
+    assert_cancelled(&world, &run);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use cleveragents_testkit::{Answer, TestDatabase};
 use super::world::{World, git};
 
 /// Breaks a table: nothing can be written to it, or only not what the condition says.
-fn break_table(world: &World, table: &str, condition: &str) {
+pub(crate) fn break_table(world: &World, table: &str, condition: &str) {
     let when = if condition.is_empty() {
         String::new()
     } else {
@@ -26,7 +26,7 @@ fn break_table(world: &World, table: &str, condition: &str) {
     }
 }
 
-fn mend(world: &World) {
+pub(crate) fn mend(world: &World) {
     TestDatabase::write_file(
         &world.agents.database(),
         "DROP TRIGGER IF EXISTS broken_INSERT; DROP TRIGGER IF EXISTS broken_UPDATE; \
@@ -35,7 +35,7 @@ fn mend(world: &World) {
 }
 
 /// Everything that commands leave in the database.
-fn rows(world: &World) -> Vec<(String, Vec<Vec<String>>)> {
+pub(crate) fn rows(world: &World) -> Vec<(String, Vec<Vec<String>>)> {
     [
         "plans",
         "plan_projects",
@@ -59,7 +59,7 @@ fn rows(world: &World) -> Vec<(String, Vec<Vec<String>>)> {
     .into()
 }
 
-fn assert_no_claim(answer: &Answer, here: &str) {
+pub(crate) fn assert_no_claim(answer: &Answer, here: &str) {
     assert_ne!(answer.code, Some(0), "{here} claims success: {answer:?}");
     let told = answer.json();
     assert_eq!(told["status"], "error", "{here}: {answer:?}");
@@ -84,7 +84,7 @@ fn all_or_nothing(world: &World, tables: &[&str], arguments: &[&str]) {
     assert_ne!(rows(world), before, "{arguments:?} does nothing");
 }
 
-const STEPS: [&str; 3] = [
+pub(crate) const STEPS: [&str; 3] = [
     "write `one` to `one.txt`",
     "run `echo line >> log.txt`",
     "call `local/note` with `{\"n\": 1}`",

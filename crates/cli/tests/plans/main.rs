@@ -1,6 +1,8 @@
 //! Plans through the program: crashes, many at once, two terminals, and things that break behind them.
 
+mod defects;
 mod faults;
+mod full_disk;
 mod kill;
 mod policy;
 mod reasoning;

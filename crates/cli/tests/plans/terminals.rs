@@ -248,17 +248,27 @@ fn cancelling_stops_the_terminal_that_works_with_all_it_started() {
     assert!(!world.repository().join("one.txt").exists());
 }
 
+/// A command that a signal stopped in the middle of a plan says so.
+fn assert_interrupted(world: &World, plan: &str, folder: &std::path::Path, answer: &Answer) {
+    assert_eq!(answer.code, Some(130), "{answer:?}");
+    assert_eq!(answer.json()["exit_code"], 130, "{answer:?}");
+    assert_eq!(error(answer)["code"], "CA-1152", "{answer:?}");
+    assert_eq!(working_in(folder), Vec::<PathBuf>::new());
+    assert_eq!(world.stage(plan), "execute/processing");
+}
+
 #[test]
 fn ctrl_c_leaves_a_plan_that_can_be_gone_on_with() {
     let world = World::new();
     let plan = waiting_plan(&world);
-    let mut first = world.start(&["plan", "execute", &plan]);
-    let folder = wait_for_work(&world, &plan);
-    first.signal(Signal::INT);
-    let answer = first.answer();
-    assert_ne!(answer.code, Some(0), "{answer:?}");
-    assert_eq!(working_in(&folder), Vec::<PathBuf>::new());
-    assert_eq!(world.stage(&plan), "execute/processing");
+    let mut folder = PathBuf::new();
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut first = world.start(&["plan", "execute", &plan, "--redo"]);
+        folder = wait_for_work(&world, &plan);
+        first.signal(signal);
+        assert_interrupted(&world, &plan, &folder, &first.answer());
+        let _unless_done = std::fs::remove_file(folder.join("started"));
+    }
     std::fs::write(folder.join("go"), "").expect("a file");
     world.agents.data(&["plan", "execute", &plan]);
     let tree = world.tree(&plan);
@@ -268,4 +278,63 @@ fn ctrl_c_leaves_a_plan_that_can_be_gone_on_with() {
         "SELECT count(*) FROM tool_invocations WHERE plan_id = '{plan}' AND tool = 'builtin/file-write'"
     ));
     assert_eq!(written[0][0], "2", "finished steps are not done again");
+}
+
+#[test]
+fn a_worker_that_a_signal_stops_in_the_middle_of_a_plan_says_so() {
+    let world = World::new();
+    let plan = waiting_plan(&world);
+    let mut worker = world.start(&["worker"]);
+    world
+        .agents
+        .data(&["plan", "execute", &plan, "--background"]);
+    let folder = wait_for_work(&world, &plan);
+    worker.signal(Signal::TERM);
+    let answer = worker.answer();
+    assert_interrupted(&world, &plan, &folder, &answer);
+    let told = answer.json()["data"].clone();
+    assert_eq!((&told["failed"], &told["stopped"]), (&0.into(), &1.into()));
+    std::fs::write(folder.join("go"), "").expect("a file");
+    let next = world.run(&["worker", "--until-idle"]);
+    assert_eq!(next.code, Some(0), "{next:?}");
+    assert_eq!(world.stage(&plan), "execute/complete", "it stayed queued");
+}
+
+#[test]
+fn ctrl_c_ends_a_command_that_waits_for_its_turn() {
+    let mut world = World::new();
+    world.agents = world.agents.with("CLEVERAGENTS_PLAN_CONCURRENCY", "1");
+    let plan = waiting_plan(&world);
+    let other = world.plan("local/waits", &[]);
+    let before = world.stage(&other);
+    let first = world.start(&["plan", "execute", &plan]);
+    wait_for_work(&world, &plan);
+    let arguments = ["--format", "plain", "plan", "execute", &other];
+    let (code, seen) = world.agents.play(&[("this one waits", "\x03")], &arguments);
+    assert_eq!(code, Some(130), "{seen}");
+    assert!(seen.contains("CA-1152"), "{seen}");
+    assert_eq!(world.stage(&other), before);
+    drop(first);
+}
+
+#[test]
+fn ctrl_c_ends_a_question_between_phases() {
+    let world = World::new();
+    let arguments = [
+        "--format",
+        "plain",
+        "do",
+        "write `one` to `one.txt`",
+        "--folder",
+        "repo",
+        "--strategy-actor",
+        "builtin/deterministic",
+        "--execution-actor",
+        "builtin/deterministic",
+    ];
+    let steps = [("Carry it out? [y/N]", "\x03")];
+    let (code, seen) = world.agents.play(&steps, &arguments);
+    assert_eq!(code, Some(130), "{seen}");
+    let stages = world.ask("SELECT stage FROM plans");
+    assert_eq!(stages, [["strategize/complete"]], "{seen}");
 }

@@ -305,7 +305,7 @@ fn a_validation_whose_command_is_missing_has_not_passed() {
     world.fails(&["plan", "execute", &plan], 5, "CA-1144");
     world.is_refused(&["plan", "apply", &plan, "--yes"], 4, "CA-1142");
     assert_eq!(world.every_byte(), before);
-    // Detached, it stands in nobody's way.
+    // It stays attached: what cannot run is mended, not forgotten.
     let attached = world.ok(&["validation", "list"]).to_string();
     assert!(attached.contains("local/tests"), "{attached}");
 }

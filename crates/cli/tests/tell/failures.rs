@@ -184,7 +184,7 @@ fn ctrl_c_stops_an_answer_without_end_and_keeps_the_session() {
         out.read_to_string(&mut rest).expect("text");
         drop(out);
         let answer = Answer::of(&child.wait_with_output().expect("it ends"));
-        assert_eq!(answer.code, Some(1), "{answer:?}");
+        assert_eq!(answer.code, Some(130), "{answer:?}");
         assert!(answer.err.contains("CA-0911"), "{answer:?}");
         assert!(talk.server().wait_for_closed(1), "the connection is closed");
         assert_eq!(talk.messages()[0]["state"], "failed");
@@ -210,6 +210,7 @@ fn ctrl_c_stops_a_tool_with_everything_it_started() {
     interrupt(child.id());
     let answer = Answer::of(&child.wait_with_output().expect("it ends"));
     assert_eq!(error_of(&answer)["code"], "CA-0911", "{answer:?}");
+    assert_eq!(answer.json()["exit_code"], 130, "{answer:?}");
     assert_eq!(talk.rows(), [("failed".to_owned(), String::new())]);
     assert_eq!(talk.roles(), ["user", "assistant", "tool"]);
     assert_eq!(talk.told(&["two"])["response"], "All well.");

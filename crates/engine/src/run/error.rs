@@ -5,7 +5,6 @@ use cleveragents_domain::{Code, Diagnose, RunId};
 use serde_json::{Value, json};
 
 use crate::lease::LeaseError;
-use crate::session::SessionError;
 
 /// A run that stopped before its end.
 #[derive(Debug)]
@@ -54,9 +53,6 @@ pub enum RunServiceError {
         /// The first key that differs.
         key: String,
     },
-    /// A conversation of the run cannot be used.
-    #[error(transparent)]
-    Session(#[from] Box<SessionError>),
     /// The lease failed.
     #[error(transparent)]
     Lease(Box<LeaseError>),
@@ -85,7 +81,6 @@ impl Diagnose for RunServiceError {
             Self::Busy { .. } => Code::RunBusy,
             Self::Stopped(stopped) => stopped.why.code(),
             Self::ReplayDiffers { .. } => Code::ReplayDiffers,
-            Self::Session(error) => error.code(),
             Self::Lease(error) => error.code(),
             Self::Store(error) => error.code(),
         }
@@ -124,7 +119,6 @@ impl Diagnose for RunServiceError {
                 "the actor or the program is not what it was: `agents run show {run}` tells the \
                  hash of the actor's file"
             )),
-            Self::Session(error) => error.hint(),
             Self::Lease(error) => error.hint(),
             Self::Store(error) => error.hint(),
         }
@@ -144,7 +138,6 @@ impl Diagnose for RunServiceError {
                 Value::Object(details)
             }
             Self::ReplayDiffers { run, key } => json!({"run": run, "key": key}),
-            Self::Session(error) => error.details(),
             Self::Lease(error) => error.details(),
             Self::Store(error) => error.details(),
         }

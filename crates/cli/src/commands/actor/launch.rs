@@ -394,9 +394,8 @@ impl Launch<'_> {
         };
         let signals = tooling::stop_on_signals(context, &cancel, &stop)?;
         let driven = drive(&means);
-        signals.close();
         watcher.end();
-        let report = driven?;
+        let report = signals.conclude(driven)?;
         self.remember(&report)?;
         Ok(Done {
             report,

@@ -72,7 +72,7 @@ fn read(context: &Context, provider: &str) -> Result<Secret, CommandError> {
         let quiet = Quiet::begin()?;
         let answer = tooling::ask(&format!("Key of {provider} (not shown): "), &cancel);
         drop(quiet);
-        signals.close();
+        signals.end();
         answer.unwrap_or_default()
     } else {
         let mut text = String::new();

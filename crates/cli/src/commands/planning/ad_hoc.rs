@@ -54,7 +54,7 @@ pub(crate) fn run(context: &Context, arguments: &Do) -> Result<Report, CommandEr
                         "the plan waits: go on with `{}`",
                         next_steps(&plan)[0]
                     ))
-                    .exit_with(5));
+                    .exit_with(error.exit_code()));
             }
             return Err(error);
         }

@@ -48,15 +48,16 @@ pub(super) fn drive(
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());
     let world = World::new(desk.context, &cancel)?;
     let watcher = Watcher::new(desk.context.printer, is_stream);
-    let slot = worker::slot(desk, &watcher, &cancel)?;
     let signals = tooling::stop_on_signals(desk.context, &cancel, &stop)?;
-    let driven = desk
-        .service
-        .drive(plan.id, options, &world, &watcher, &cancel);
-    signals.close();
+    let driven = worker::slot(desk, &watcher, &cancel).and_then(|slot| {
+        let driven = desk
+            .service
+            .drive(plan.id, options, &world, &watcher, &cancel);
+        drop(slot);
+        Ok(driven?)
+    });
     watcher.end();
-    drop(slot);
-    Ok(driven?)
+    signals.conclude(driven)
 }
 
 /// The phase that `plan execute` asks for.

@@ -6,9 +6,7 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cleveragents_domain::{
-    Code, Diagnose as _, LeaseSubject, Plan, PlanId, PlanPhase, PlanStage, Ttl,
-};
+use cleveragents_domain::{Code, LeaseSubject, Plan, PlanId, PlanPhase, PlanStage, Ttl};
 use cleveragents_engine::{DriveOptions, HeldLease, LeaseError, LeaseService};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
@@ -21,7 +19,7 @@ use super::run::{doubt, next_steps};
 use super::watcher::Watcher;
 use super::world::World;
 use crate::arguments::{Queued, Worker};
-use crate::commands::tooling;
+use crate::commands::{counted, tooling};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, visible_lines};
 
@@ -141,6 +139,10 @@ struct Tally {
     done: u64,
     failed: u64,
     waiting: u64,
+    /// Stopped by a signal; they stay queued.
+    stopped: u64,
+    /// What keeps the worker itself from going on.
+    trouble: Option<CommandError>,
 }
 
 pub(crate) fn run(context: &Context, arguments: &Worker) -> Result<Report, CommandError> {
@@ -158,7 +160,7 @@ pub(crate) fn run(context: &Context, arguments: &Worker) -> Result<Report, Comma
     let busy: Mutex<BTreeSet<PlanId>> = Mutex::default();
     let started = Instant::now();
     std::thread::scope(|scope| -> Result<(), CommandError> {
-        while !cancel.is_cancelled() {
+        while !cancel.is_cancelled() && !is_troubled(&tally) {
             let wanted = engine.read(|reader| {
                 plans::list(
                     reader,
@@ -217,28 +219,61 @@ pub(crate) fn run(context: &Context, arguments: &Worker) -> Result<Report, Comma
         }
         Ok(())
     })?;
-    signals.close();
-    presence.release()?;
+    signals.end();
     let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Report::new("worker")
+    if let Some(trouble) = tally.trouble {
+        return Err(trouble);
+    }
+    presence.release()?;
+    Ok(told(id, &tally, started.elapsed()))
+}
+
+/// What a worker did, and whether all of it came to its end.
+fn told(id: cleveragents_domain::ProcessId, tally: &Tally, elapsed: Duration) -> Report {
+    let report = Report::new("worker")
         .data(json!({
             "worker": id, "processed": tally.done, "failed": tally.failed,
-            "waiting": tally.waiting, "duration_s": started.elapsed().as_secs_f64(),
+            "waiting": tally.waiting, "stopped": tally.stopped, "duration_s": elapsed.as_secs_f64(),
         }))
         .panel(
             Panel::new("Worker")
                 .row("Done", tally.done)
                 .row("Failed", tally.failed)
-                .row("Wait for a person", tally.waiting),
-        )
-        .ok("Worker ended"))
+                .row("Wait for a person", tally.waiting)
+                .row("Stopped", tally.stopped),
+        );
+    if tally.stopped > 0 {
+        let message = format!(
+            "{} stopped; the next worker goes on",
+            counted(tally.stopped, "plan")
+        );
+        let hint = "begin one: `agents worker`";
+        report
+            .failed(Code::PlanCancelled, message, hint)
+            .interrupted()
+    } else if tally.failed > 0 {
+        let message = format!("{} failed", counted(tally.failed, "plan"));
+        let hint = "see which: `agents plan list --state errored`";
+        report.failed(Code::PlanFailed, message, hint)
+    } else {
+        // Ending a worker that has nothing to do is what signals are for.
+        report.ok("Worker ended")
+    }
+}
+
+fn is_troubled(tally: &Mutex<Tally>) -> bool {
+    let tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+    tally.trouble.is_some()
 }
 
 /// Drives one plan and says what came of it.
 fn work(context: &Context, plan: &Plan, cancel: &Cancel, tally: &Mutex<Tally>) -> String {
     let id = plan.id;
     let driven = drive_one(context, plan, cancel);
+    let kept = keep(context, plan, &driven);
     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+    // It would be driven again and again.
+    tally.trouble = tally.trouble.take().or_else(|| kept.err());
     match driven {
         Ok(plan) => {
             tally.done += 1;
@@ -246,6 +281,14 @@ fn work(context: &Context, plan: &Plan, cancel: &Cancel, tally: &Mutex<Tally>) -
         }
         Err(error) if error.exit_code() == 5 => {
             tally.waiting += 1;
+            format!("plan {id}: {}", error.message())
+        }
+        // Another worker was faster.
+        Err(error) if error.code() == Code::PlanBusy => {
+            format!("plan {id}: {}", error.message())
+        }
+        Err(error) if cancel.is_cancelled() && error.code() == Code::PlanCancelled => {
+            tally.stopped += 1;
             format!("plan {id}: {}", error.message())
         }
         Err(error) => {
@@ -275,16 +318,23 @@ fn drive_one(context: &Context, plan: &Plan, cancel: &Cancel) -> Result<Plan, Co
     };
     let world = World::new(context, cancel)?;
     let watcher = cleveragents_engine::Unheard;
-    let driven = desk
+    Ok(desk
         .service
-        .drive(plan.id, &options, &world, &watcher, cancel);
-    match &driven {
+        .drive(plan.id, &options, &world, &watcher, cancel)?)
+}
+
+/// Leaves a plan to workers, or no longer.
+fn keep(
+    context: &Context,
+    plan: &Plan,
+    driven: &Result<Plan, CommandError>,
+) -> Result<(), CommandError> {
+    match driven {
         // Somebody else has it, or it was interrupted: it stays queued.
-        Err(error) if matches!(error.code(), Code::PlanBusy | Code::PlanCancelled) => {}
+        Err(error) if matches!(error.code(), Code::PlanBusy | Code::PlanCancelled) => Ok(()),
         // It waits for a person, whose answer brings it back to a worker.
-        Err(error) if matches!(error.code(), Code::PlanWaiting) => {}
-        Ok(plan) if plan.waiting.is_some() && !plan.stage.is_terminal() => {}
-        _ => desk.service.unqueue(plan.id)?,
+        Err(error) if matches!(error.code(), Code::PlanWaiting) => Ok(()),
+        Ok(plan) if plan.waiting.is_some() && !plan.stage.is_terminal() => Ok(()),
+        _ => Ok(Desk::new(context)?.service.unqueue(plan.id)?),
     }
-    Ok(driven?)
 }

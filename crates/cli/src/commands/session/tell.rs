@@ -33,9 +33,8 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
         cancel: &cancel,
         stop: &stop,
     });
-    signals.close();
     watcher.end();
-    let answered = answered?;
+    let answered = signals.conclude(answered)?;
     Ok(shown::report(
         &Told {
             session: &session,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{capability_json, capability_panel};
 use crate::arguments::{ToolKind, ToolList, ToolSource};
 use crate::commands::tooling::Secrets;
-use crate::commands::{confirm, counted, read_definition};
+use crate::commands::{confirm, counted, read_definition, removal};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
@@ -229,12 +229,5 @@ pub(super) fn remove(
     let found = tools.find_stored(name)?;
     confirm(context, &format!("Remove tool {}?", found.name), yes)?;
     let removed = tools.remove(&found.name)?;
-    Ok(Report::new("tool remove")
-        .data(json!({"removed": removed.name, "config": removed.source}))
-        .panel(
-            Panel::new("Removal Summary")
-                .row("Tool", removed.name)
-                .row("Config", removed.source),
-        )
-        .ok("Tool removed"))
+    Ok(removal("tool remove", "Tool", removed.name, removed.source))
 }

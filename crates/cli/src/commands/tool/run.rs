@@ -83,11 +83,16 @@ pub(super) fn run(
             shown_bytes: SHOWN_BYTES,
         },
     );
-    signals.close();
+    let is_stopped = signals.end();
     let outcome = outcome?;
     let spec = gate.registry().get(&request.tool).ok();
     let sandbox = workspace.as_ref().map(SandboxWorkspace::name);
-    Ok(report(&outcome, spec, sandbox))
+    let report = report(&outcome, spec, sandbox);
+    Ok(if is_stopped {
+        report.interrupted()
+    } else {
+        report
+    })
 }
 
 fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>) -> Report {

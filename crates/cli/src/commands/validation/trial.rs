@@ -58,8 +58,7 @@ pub(super) fn run(
         })
     };
     let judged = ValidationRunner.try_out(&validation, &given, &workspace, &cancel, &wrapped);
-    signals.close();
-    let judgement = judged?;
+    let judgement = signals.conclude(judged)?;
     if let Some(error) = trouble.into_inner() {
         return Err(error);
     }

@@ -1,0 +1,275 @@
+//! A disk that is full, behind every command of plans and of what they are made from: the command does not
+//! claim success, leaves nothing half done, and does its work once there is room.
+//!
+//! Each command is run again and again, each time with a little more room, until it succeeds. So the disk is
+//! full behind each of its effects once, whatever the size of the files that it writes.
+
+use cleveragents_testkit::{Answer, TestDatabase};
+
+use super::faults::{STEPS, assert_no_claim, rows};
+use super::world::{World, files, git};
+
+/// How much more room there is at first each time, in blocks of 512 bytes; later half as much again.
+const MORE: u32 = 64;
+
+/// Where there is room for everything.
+const ROOMY: u32 = 1 << 13;
+
+/// What a command that failed may leave.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    /// Nothing: it is one unit of work.
+    Nothing,
+    /// What the same command goes on with.
+    Work,
+}
+
+/// Runs a command with so much room.
+fn squeezed(world: &World, room: u32, arguments: &[&str]) -> Answer {
+    let arguments = [&["--format", "json"], arguments].concat();
+    let output = world.agents.on_full_disk(room, &arguments).output();
+    Answer::of(&output.expect("the program starts"))
+}
+
+/// Runs a command with no room and then a little more, until it succeeds.
+fn squeeze(world: &World, leaves: Leaves, arguments: &[&str]) -> Answer {
+    let mut arguments = arguments.to_vec();
+    let mut room = 0;
+    loop {
+        let here = format!("{arguments:?} with room for {room} blocks");
+        let before = (leaves == Leaves::Nothing).then(|| rows(world));
+        let seen = files(&world.repository());
+        let answer = squeezed(world, room, &arguments);
+        if answer.code == Some(0) {
+            assert!(room > 0, "{here}: nothing was broken");
+            return answer;
+        }
+        assert_no_claim(&answer, &here);
+        if let Some(before) = before {
+            assert_eq!(rows(world), before, "{here}");
+        }
+        if arguments[1] != "apply" {
+            assert_eq!(files(&world.repository()), seen, "{here}");
+        }
+        // A call that was cut off may have taken effect: a person says what became of it.
+        if answer.code == Some(5) && !arguments.contains(&"--redo") {
+            arguments.push("--redo");
+        }
+        room += MORE.max(room / 2);
+        assert!(room < ROOMY, "{here}: {answer:?}");
+    }
+}
+
+#[test]
+fn definitions() {
+    let world = World::new();
+    let action = world.file(
+        "a.yaml",
+        "name: local/a\ndescription: d\ndefinition_of_done: done\n",
+    );
+    let profile = world.file("p.yaml", "name: local/careful\nextends: supervised\n");
+    let validation = world.file(
+        "v.yaml",
+        "name: local/passes\ndescription: d\ncommand: [\"true\"]\n",
+    );
+    for arguments in [
+        &["action", "create", "--config", &action][..],
+        &["action", "archive", "local/a", "--yes"],
+        &["automation-profile", "add", "--config", &profile],
+        &["invariant", "add", "--global", "Change no test"],
+        &["validation", "add", "--config", &validation],
+        &["validation", "attach", "local/repo", "local/passes"],
+    ] {
+        let before = rows(&world);
+        squeeze(&world, Leaves::Nothing, arguments);
+        assert_ne!(rows(&world), before, "{arguments:?} does nothing");
+    }
+    let id = world.ask("SELECT invariant_id FROM invariants")[0][0].clone();
+    squeeze(
+        &world,
+        Leaves::Nothing,
+        &["invariant", "remove", &id, "--yes"],
+    );
+}
+
+/// The checkpoint that a step of a plan made.
+fn checkpoint(world: &World, plan: &str, step: &str) -> String {
+    let rows = world.ask(&format!(
+        "SELECT checkpoint FROM plan_steps WHERE plan_id = '{plan}' AND path = '{step}'"
+    ));
+    format!("cp_{}", rows[0][0])
+}
+
+/// Each step took effect once.
+fn assert_carried_out(world: &World, plan: &str) {
+    assert_eq!(world.stage(plan), "execute/complete");
+    let tree = world.tree(plan);
+    for (name, content) in [
+        ("one.txt", "one\n"),
+        ("log.txt", "line\n"),
+        ("notes.log", "note 1\n"),
+    ] {
+        assert_eq!(tree[name], content, "{name}");
+    }
+}
+
+#[test]
+fn making_plans_and_talking_to_them() {
+    let world = World::new();
+    world.action("local/steps", &STEPS);
+    let made = squeeze(
+        &world,
+        Leaves::Work,
+        &["plan", "use", "local/steps", "local/p"],
+    );
+    let data = made.json()["data"].clone();
+    let plan = data["plan_id"].as_str().expect("an id");
+    assert_eq!(world.stage(plan), "strategize/complete");
+    // Those that were made and not thought out can be gone on with.
+    for left in world.ask("SELECT plan_id FROM plans WHERE stage LIKE 'strategize/%ed' LIMIT 2") {
+        world.agents.data(&["plan", "execute", &left[0]]);
+        assert_eq!(world.stage(&left[0]), "strategize/complete");
+    }
+    let document = world.run(&["plan", "show", plan, "--as", "markdown"]).out;
+    let document = world.file(
+        "s.md",
+        &document.replace("in their order", "one after the other"),
+    );
+    let other = world.plan("local/steps", &[]);
+    for arguments in [
+        &["plan", "edit", plan, "--file", &document][..],
+        &["plan", "prompt", plan, "be careful"],
+        &["plan", "approve", &other],
+    ] {
+        let before = rows(&world);
+        squeeze(&world, Leaves::Nothing, arguments);
+        assert_ne!(rows(&world), before, "{arguments:?} does nothing");
+    }
+}
+
+#[test]
+fn carrying_out_taking_back_and_applying() {
+    let world = World::new();
+    world.action("local/steps", &STEPS);
+    let plan = world.plan("local/steps", &[]);
+    squeeze(&world, Leaves::Work, &["plan", "execute", &plan]);
+    assert_carried_out(&world, &plan);
+    let mark = checkpoint(&world, &plan, "step/1/2");
+    let back = ["plan", "rollback", &plan, &mark, "--yes"];
+    squeeze(&world, Leaves::Work, &back);
+    assert!(!world.tree(&plan).contains_key("log.txt"));
+    squeeze(&world, Leaves::Work, &["plan", "redo", &plan]);
+    assert_carried_out(&world, &plan);
+    let last = checkpoint(&world, &plan, "step/1/3");
+    let delete = ["plan", "checkpoint", "delete", &plan, &last, "--yes"];
+    let count = format!(
+        "SELECT count(*) FROM sandbox_checkpoints WHERE number = {}",
+        &last[3..]
+    );
+    let mut room = 0;
+    // It may have been removed by one that could not say so any more; the next is told that it is not there.
+    while !matches!(squeezed(&world, room, &delete).code, Some(0 | 3)) {
+        room += MORE.max(room / 2);
+        assert!(room < ROOMY, "there is room for {room} blocks");
+    }
+    assert_ne!(room, 0);
+    assert_eq!(world.ask(&count)[0][0], "0");
+    squeeze(&world, Leaves::Work, &["plan", "apply", &plan, "--yes"]);
+    assert_eq!(world.stage(&plan), "apply/applied");
+    assert_eq!(world.seen().0["log.txt"], "line\n");
+    let repository = world.repository();
+    assert_eq!(git(&repository, &["rev-list", "--count", "HEAD"]), "2");
+    assert_eq!(git(&repository, &["status", "--porcelain"]), "");
+}
+
+/// Leaves a plan to workers without beginning one.
+fn queue(world: &World, plan: &str) {
+    TestDatabase::write_file(
+        &world.agents.database(),
+        &format!(
+            "UPDATE plans SET queued_for = '{{\"redo\": true}}', waiting = NULL WHERE plan_id = '{plan}'"
+        ),
+    );
+}
+
+#[test]
+fn a_worker() {
+    let world = World::new();
+    world.action("local/steps", &STEPS);
+    let plan = world.plan("local/steps", &[]);
+    let mut room = 0;
+    loop {
+        queue(&world, &plan);
+        let answer = squeezed(&world, room, &["worker", "--until-idle"]);
+        if answer.code == Some(0) {
+            break;
+        }
+        assert_no_claim(&answer, &format!("a worker with room for {room} blocks"));
+        room += MORE.max(room / 2);
+        assert!(room < ROOMY, "{answer:?}");
+    }
+    assert_ne!(room, 0);
+    assert_carried_out(&world, &plan);
+}
+
+#[test]
+fn leaving_a_plan_to_a_worker() {
+    let world = World::new();
+    world.action("local/steps", &STEPS);
+    let plan = world.plan("local/steps", &[]);
+    squeeze(
+        &world,
+        Leaves::Work,
+        &["plan", "execute", &plan, "--background"],
+    );
+    // The worker that was begun has as little room. What it leaves another one ends.
+    World::wait_until("a plan that is carried out", || {
+        queue(&world, &plan);
+        world.run(&["worker", "--until-idle"]);
+        world.stage(&plan) == "execute/complete"
+    });
+    assert_carried_out(&world, &plan);
+}
+
+#[test]
+fn from_words_to_files() {
+    let world = World::new();
+    let task = [
+        "do",
+        "write `one` to `one.txt`",
+        "--folder",
+        "repo",
+        "--strategy-actor",
+        "builtin/deterministic",
+        "--execution-actor",
+        "builtin/deterministic",
+        "--yes",
+    ];
+    let seen = world.seen();
+    for room in [0, 96, 320, 640, 960] {
+        let answer = squeezed(&world, room, &task);
+        if answer.code == Some(0) {
+            assert_eq!(world.seen().0["one.txt"], "one\n", "{answer:?}");
+            break;
+        }
+        assert_no_claim(&answer, &format!("do with room for {room} blocks"));
+        assert_eq!(world.seen(), seen, "do with room for {room} blocks");
+    }
+    world.agents.data(&task);
+    assert_eq!(world.seen().0["one.txt"], "one\n");
+}
+
+#[test]
+fn the_tour() {
+    let mut world = World::new();
+    let folder = world.agents.work().join("tmp");
+    std::fs::create_dir(&folder).expect("a folder");
+    let path = folder.to_str().expect("a path").to_owned();
+    world.agents = world.agents.with("TMPDIR", path);
+    for room in [0, 64, 160, 320, 640] {
+        let answer = squeezed(&world, room, &["demo"]);
+        assert_no_claim(&answer, &format!("demo with room for {room} blocks"));
+        let left = std::fs::read_dir(&folder).expect("a folder").count();
+        assert_eq!(left, 0, "demo with room for {room} blocks leaves something");
+    }
+}
