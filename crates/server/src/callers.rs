@@ -24,7 +24,7 @@ const BELIEVED: Duration = Duration::from_secs(1);
 /// How many tokens are remembered at most.
 const REMEMBERED: usize = 10_000;
 
-/// How often in a second, and at once, an address may send a token that is not known.
+/// How often in a second, and at once, an address may come without a token that is known.
 const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
 /// How often the use of a token is written down.
@@ -73,7 +73,7 @@ impl Callers {
         let caller = match secret(headers) {
             Some(secret) => self.with_token(&secret, peer.ip()).await?,
             None if self.insecure_local && is_local(headers, peer) => Arc::clone(&self.local),
-            None => return Err(nobody()),
+            None => return Err(self.refused(peer.ip())),
         };
         if let Some(rate) = &self.rate
             && let Err(wait) = rate.check_key(&caller.identity().to_owned())
@@ -93,10 +93,18 @@ impl Callers {
             Some(known) if known.since.elapsed() < BELIEVED => known.caller,
             _ => self.look_up(hash).await?,
         };
-        found.ok_or_else(|| match self.wrong.check_key(&address) {
+        found.ok_or_else(|| self.refused(address))
+    }
+
+    /// What somebody is told who is not known. Each refusal is written down, so there may not be any number of them.
+    fn refused(&self, address: IpAddr) -> Problem {
+        if self.wrong.len() > REMEMBERED {
+            self.wrong.retain_recent();
+        }
+        match self.wrong.check_key(&address) {
             Ok(()) => nobody(),
             Err(wait) => too_many(wait.wait_time_from(DefaultClock::default().now())),
-        })
+        }
     }
 
     async fn look_up(&self, hash: Hash) -> Result<Option<Arc<Caller>>, Problem> {

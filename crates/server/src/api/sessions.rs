@@ -177,7 +177,7 @@ async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
         visible: permit.visible(),
         namespace: chosen.namespace.map(plain).transpose()?,
         name_contains: chosen.name.map(plain).transpose()?,
-        actor: chosen.actor.map(actor).transpose()?,
+        actor: chosen.actor.as_deref().map(actor).transpose()?,
         ..SessionFilter::default()
     };
     let (before, wanted) = (paging.after, paging.wanted());
@@ -197,12 +197,12 @@ fn plain(text: String) -> Result<String, Problem> {
     Ok(text)
 }
 
-fn actor(name: String) -> Result<ActorName, Problem> {
+fn actor(name: &str) -> Result<ActorName, Problem> {
     name.parse::<ActorName>()
         .map_err(|error| Problem::new(Code::InvalidName, error.to_string()))
 }
 
-fn session_name(name: String) -> Result<SessionName, Problem> {
+fn session_name(name: &str) -> Result<SessionName, Problem> {
     name.parse::<SessionName>()
         .map_err(|error| SessionError::from(error).into())
 }
@@ -218,8 +218,8 @@ async fn create(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
     };
     is_namespace(&namespace)?;
     permit.in_namespace(&app, &namespace).await?;
-    let name = new.name.map(session_name).transpose()?;
-    let actor = new.actor.map(actor).transpose()?;
+    let name = new.name.as_deref().map(session_name).transpose()?;
+    let actor = new.actor.as_deref().map(actor).transpose()?;
     let sessions = app.sessions_of(permit.caller());
     let session = crate::blocking(move || {
         sessions.create_in(
@@ -269,7 +269,7 @@ async fn show(app: Arc<App>, permit: Permit, _request: Request) -> Result<Respon
 async fn change(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let expect = request::expected(request.headers())?;
     let changed: ChangedSessionDocument = request::json(&app, request).await?;
-    let name = session_name(changed.name)?;
+    let name = session_name(&changed.name)?;
     let (sessions, id) = (app.sessions_of(permit.caller()), permit.session()?);
     let session = crate::blocking(move || sessions.rename(id, name, expect))
         .await
@@ -289,7 +289,7 @@ async fn delete(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
 
 async fn fork(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let wanted: ForkDocument = request::json(&app, request).await?;
-    let name = wanted.name.map(session_name).transpose()?;
+    let name = wanted.name.as_deref().map(session_name).transpose()?;
     let at = wanted.at.map(Sequence);
     let (sessions, id) = (app.sessions_of(permit.caller()), permit.session()?);
     let session = crate::blocking(move || sessions.fork(id, at, name, None)).await?;

@@ -139,14 +139,15 @@ fn range_index(range: u64) -> usize {
 /// A statement that counts durations by a label and by range.
 fn by_range(label: &str, from: &str, end: &str) -> String {
     let took = format!("({end} - started_at)");
-    let ranges: String = RANGES
+    let ranges: Vec<String> = RANGES
         .iter()
         .enumerate()
-        .map(|(number, range)| format!("WHEN {took} <= {range} THEN {number} "))
+        .map(|(number, range)| format!("WHEN {took} <= {range} THEN {number}"))
         .collect();
+    let ranges = ranges.join(" ");
     let beyond = RANGES.len();
     format!(
-        "SELECT {label}, CAST(CASE {ranges}ELSE {beyond} END AS BIGINT), COUNT(*), \
+        "SELECT {label}, CAST(CASE {ranges} ELSE {beyond} END AS BIGINT), COUNT(*), \
          CAST(SUM(CASE WHEN {took} > 0 THEN {took} ELSE 0 END) AS BIGINT) FROM {from} GROUP BY 1, 2"
     )
 }
