@@ -23,6 +23,13 @@ pub(super) struct Touched {
     pub(super) absent: Option<CommandError>,
 }
 
+impl Touched {
+    /// Whether it comes with the program, and is only looked at: it belongs to everybody.
+    pub(super) fn is_common(&self) -> bool {
+        self.permission == Permission::Read && is_common(&self.namespace)
+    }
+}
+
 /// Makes whole what a call names, and gives what it touches. `home` is the namespace of names without one; without a
 /// home they stay as they are and touch nothing that is known.
 pub(super) fn settle(
@@ -307,9 +314,7 @@ pub(super) fn check(
         return Err(denied(context, caller, offered, &everywhere)?);
     }
     for touch in touched {
-        // What comes with the program belongs to everybody, to be looked at.
-        let is_common = is_common(&touch.namespace) && touch.permission == Permission::Read;
-        if !is_common && !caller.may(touch.scope, touch.permission, &touch.namespace) {
+        if !touch.is_common() && !caller.may(touch.scope, touch.permission, &touch.namespace) {
             let sees = caller.may(touch.scope, Permission::Read, &touch.namespace);
             if let Some(absent) = touch.absent.as_ref().filter(|_| !sees) {
                 return Err(absent.clone());
