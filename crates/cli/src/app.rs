@@ -36,12 +36,13 @@ pub fn run(arguments: &[OsString]) -> u8 {
         early.unwrap_or_else(|_| Format::automatic(&surface)),
         &surface,
     );
-    let outcome = execute(parsed, environment, &surface, &mut printer);
+    let outcome = execute(parsed, arguments, environment, &surface, &mut printer);
     finish(&printer, command, outcome, timing)
 }
 
 fn execute(
     parsed: Arguments,
+    arguments: &[OsString],
     environment: Environment,
     surface: &Surface,
     printer: &mut Printer,
@@ -70,7 +71,7 @@ fn execute(
             surface,
         );
         *printer = Printer::new(format?, surface);
-        return Ok(Some(report));
+        return Ok(Some(noted(report, environment, home, *printer)));
     }
     let flags = Flags::none()
         .with(
@@ -129,7 +130,37 @@ fn execute(
         engines: Arc::new(engines),
         served: None,
     };
+    if !parsed.local
+        && let Some(report) =
+            crate::remote::run(&context, arguments, commands::name(&parsed.command))?
+    {
+        return Ok(Some(report));
+    }
     commands::run(&context, parsed.command, is_markdown)
+}
+
+/// Writes down in the audit that the configuration was changed. What is in the file holds whether or not that is
+/// possible.
+fn noted(report: Report, environment: Environment, home: Home, printer: Printer) -> Report {
+    let loaded = Configuration::load(&environment, &home, Flags::none())
+        .and_then(|configuration| Ok((configuration.settings()?, configuration)));
+    let Ok((settings, configuration)) = loaded else {
+        return report;
+    };
+    let engines = EngineCache::new(Context::store_options(&settings, printer));
+    let context = Context {
+        environment,
+        home,
+        configuration,
+        settings,
+        printer,
+        engines: Arc::new(engines),
+        served: None,
+    };
+    match commands::config::note(&context, &report) {
+        Ok(()) => report,
+        Err(error) => report.warn(format!("The change is not in the audit: {error}")),
+    }
 }
 
 fn finish(

@@ -14,6 +14,7 @@ mod run;
 mod safety;
 mod sandbox;
 mod serve;
+mod server;
 mod skill;
 mod tool;
 mod turn;
@@ -45,6 +46,7 @@ pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 pub(crate) use self::run::{Run, RunList, RunResume, RunStateName};
 pub(crate) use self::safety::{Safety, SafetyOptions};
 pub(crate) use self::serve::Serve;
+pub(crate) use self::server::{Audit, AuditList, Server, ServerConnect, Token, TokenCreate};
 pub(crate) use self::skill::{Skill, SkillAdd};
 pub(crate) use self::tool::{
     CallOutcomeName, Permission, SchemaOf, Tool, ToolCallShow, ToolCalls, ToolKind, ToolList,
@@ -102,6 +104,10 @@ pub(crate) struct Arguments {
     /// The database to use instead of the configured one
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) database_url: Option<String>,
+
+    /// Run the command on this machine, though a server is connected
+    #[arg(long, global = true)]
+    pub(crate) local: bool,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -221,6 +227,15 @@ With the YAML language server, write this as the first line of the file of a too
     Cleanup(Cleanup),
     /// Let others call this program over HTTP: its API, agents that speak A2A, other command lines
     Serve(Serve),
+    /// Choose the server that commands are sent to
+    #[command(subcommand)]
+    Server(Server),
+    /// Say who may call a server, and what they may do
+    #[command(subcommand)]
+    Token(Token),
+    /// See who did what, and that nobody changed the account of it
+    #[command(subcommand)]
+    Audit(Audit),
     /// Print a completion script for a shell
     #[command(after_help = "Example:
   agents completion bash > ~/.local/share/bash-completion/completions/agents")]

@@ -75,6 +75,11 @@ impl Context {
         Ok(engine.acting_as(&self.person()))
     }
 
+    /// Whether the database in the home folder is there. Others are not waited for.
+    pub(crate) fn has_database(&self) -> bool {
+        self.uses_own_database().unwrap_or(false) && self.home.database_file().exists()
+    }
+
     /// What may be shown.
     pub(crate) fn visible(&self) -> Namespaces {
         let served = self.served.as_ref();

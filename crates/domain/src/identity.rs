@@ -261,6 +261,25 @@ impl Caller {
         &self.identity
     }
 
+    /// The roles of a token; none of the person at the machine, who needs none.
+    pub fn grants(&self) -> &[Grant] {
+        match &self.reach {
+            Reach::Everything => &[],
+            Reach::Granted { grants, .. } => grants,
+        }
+    }
+
+    /// What it may use.
+    pub fn scopes(&self) -> impl Iterator<Item = Scope> + '_ {
+        Scope::ALL
+            .iter()
+            .copied()
+            .filter(|scope| match &self.reach {
+                Reach::Everything => true,
+                Reach::Granted { scopes, .. } => scopes.contains(scope),
+            })
+    }
+
     /// Whether it is the person at the machine.
     pub const fn is_local(&self) -> bool {
         matches!(self.reach, Reach::Everything)

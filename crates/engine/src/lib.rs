@@ -21,6 +21,7 @@ mod project;
 mod resource;
 mod run;
 mod sandbox;
+mod server;
 mod session;
 mod skill;
 mod sync;
@@ -75,6 +76,10 @@ pub use sandbox::{
     Applied, ApplyRequest, CaptureReport, Doer, ExecReport, ExecRequest, MemberChanges,
     OpenSandbox, QueryReport, QueryRequest, Recording, Recovered, RollbackTarget, RolledBack,
     SandboxDiff, SandboxError, SandboxService, SandboxView, Target,
+};
+pub use server::{
+    AuditCheck, AuditError, AuditService, MadeToken, NewToken, Secret as TokenSecret, TokenError,
+    TokenService,
 };
 pub use session::{
     Answer, EXPORT_SCHEMA, ExportSummary, Failure, ImportCheck, ImportSummary, Question,

@@ -1,5 +1,6 @@
 //! `config`: reading and changing the configuration.
 
+use cleveragents_engine::AuditService;
 use serde_json::json;
 
 use crate::arguments::Config;
@@ -64,6 +65,25 @@ fn changed(command: &'static str, file: &ConfigFile, changes: &[Change]) -> Repo
         };
     }
     report
+}
+
+/// Writes a change down in the audit, if there is a database to write it to.
+pub(crate) fn note(context: &Context, report: &Report) -> Result<(), CommandError> {
+    let data = report.data.to_tree();
+    let Some(key) = data["key"].as_str().filter(|_| context.has_database()) else {
+        return Ok(());
+    };
+    let text = |value: &serde_json::Value| match value {
+        serde_json::Value::Null => None,
+        serde_json::Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    };
+    let (before, after) = (text(&data["previous"]), text(&data["value"]));
+    if before == after {
+        return Ok(());
+    }
+    let audit = AuditService::new(context.engine()?);
+    Ok(audit.configuration_changed(key, before.as_deref(), after.as_deref())?)
 }
 
 pub(crate) fn show(context: &Context, command: &Config) -> Result<Report, CommandError> {

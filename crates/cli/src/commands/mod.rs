@@ -2,6 +2,7 @@
 
 pub(crate) mod action;
 pub(crate) mod actor;
+pub(crate) mod audit;
 pub(crate) mod automation;
 pub(crate) mod chat;
 pub(crate) mod cleanup;
@@ -23,9 +24,11 @@ pub(crate) mod run;
 pub(crate) mod safety;
 pub(crate) mod sandbox;
 pub(crate) mod schema;
+pub(crate) mod server;
 pub(crate) mod session;
 pub(crate) mod skill;
 pub(crate) mod system;
+pub(crate) mod token;
 pub(crate) mod tool;
 pub(crate) mod toolbox;
 pub(crate) mod tooling;
@@ -41,8 +44,9 @@ use cleveragents_process::Cancel;
 use serde_json::{Value, json};
 
 use crate::arguments::{
-    Actor, ActorContext, Arguments, AutomationProfile, Cleanup, Command, Config, Db, Mcp, Model,
-    ModelKey, Permission, Plan, Project, Resource, ResourceType, Run, Safety, Session, Tool,
+    Actor, ActorContext, Arguments, Audit, AutomationProfile, Cleanup, Command, Config, Db, Mcp,
+    Model, ModelKey, Permission, Plan, Project, Resource, ResourceType, Run, Safety, Server,
+    Session, Token, Tool,
 };
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
@@ -150,6 +154,14 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::AutomationProfile(AutomationProfile::Remove { .. }) => "automation-profile remove",
         Command::Schema { .. } => "schema",
         Command::Serve(_) => "serve",
+        Command::Server(Server::Connect(_)) => "server connect",
+        Command::Server(Server::Disconnect) => "server disconnect",
+        Command::Server(Server::Status) => "server status",
+        Command::Token(Token::Create(_)) => "token create",
+        Command::Token(Token::List { .. }) => "token list",
+        Command::Token(Token::Revoke { .. }) => "token revoke",
+        Command::Audit(Audit::List(_)) => "audit list",
+        Command::Audit(Audit::Verify { .. }) => "audit verify",
         Command::Db(Db::Status) => "db status",
         Command::Db(Db::Upgrade) => "db upgrade",
         Command::Db(Db::Check) => "db check",
@@ -194,6 +206,9 @@ pub(crate) fn run(
         Command::Validation(command) => validation::run(context, &command)?,
         Command::AutomationProfile(command) => automation::run(context, &command)?,
         Command::Schema { of } => return schema::run(of).map(|()| None),
+        Command::Server(command) => server::run(context, &command)?,
+        Command::Token(command) => token::run(context, command)?,
+        Command::Audit(command) => audit::run(context, command)?,
         Command::Serve(arguments) => crate::serve::run(context, &arguments)?,
         Command::Db(command) => db::run(context, &command)?,
         Command::Cleanup(command) => cleanup::run(context, &command)?,

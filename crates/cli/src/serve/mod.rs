@@ -26,6 +26,9 @@ use tokio::sync::Notify;
 use crate::arguments::Serve;
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Printer, Report, Timing};
+pub(crate) use operations::{Offered, TEXT, all as operations, is_flag, is_many};
+pub(crate) use table::Part;
+
 use program::Commands;
 
 const COMMAND: &str = "serve";

@@ -12,17 +12,17 @@ use super::table::{Part, ROWS, Row};
 use crate::arguments::Arguments;
 
 /// What a definition is called that was given as a text.
-pub(super) const TEXT: &str = "text";
+pub(crate) const TEXT: &str = "text";
 
 /// One operation: its row in the table, and its command.
-pub(super) struct Offered {
-    pub(super) row: &'static Row,
+pub(crate) struct Offered {
+    pub(crate) row: &'static Row,
     pub(super) operation: Operation,
     arguments: Vec<Arg>,
 }
 
 /// Every operation that is offered.
-pub(super) fn all() -> Vec<Offered> {
+pub(crate) fn all() -> Vec<Offered> {
     let mut root = Arguments::command();
     root.build();
     ROWS.iter()
@@ -72,11 +72,13 @@ fn leaked(row: &Row, id: &str) -> &'static str {
     parts.find(|known| *known == id).unwrap_or_default()
 }
 
-fn is_flag(argument: &Arg) -> bool {
+/// Whether an argument is given or not, without a value.
+pub(crate) fn is_flag(argument: &Arg) -> bool {
     matches!(argument.get_action(), ArgAction::SetTrue)
 }
 
-fn is_many(argument: &Arg) -> bool {
+/// Whether an argument may have several values.
+pub(crate) fn is_many(argument: &Arg) -> bool {
     let more_than_one = argument
         .get_num_args()
         .is_some_and(|count| count.max_values() > 1);
@@ -159,6 +161,11 @@ impl Given {
 }
 
 impl Offered {
+    /// The arguments of its command that are offered.
+    pub(crate) fn arguments(&self) -> &[Arg] {
+        &self.arguments
+    }
+
     /// Reads parameters. What is not known, missing or of the wrong kind is refused.
     pub(super) fn read(&self, parameters: &Value) -> Result<Given, Failure> {
         let nothing = Map::new();

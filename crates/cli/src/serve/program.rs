@@ -179,7 +179,9 @@ impl Program for Commands {
         let mut touched =
             settle::settle(&context, offered, &mut given, None).map_err(|error| failure(&error))?;
         touched.retain(|touch| {
-            touch.permission == operation.permission && touch.scope == operation.scope
+            let is_its_own =
+                touch.permission == operation.permission && touch.scope == operation.scope;
+            is_its_own && !touch.is_common()
         });
         let mut namespaces: Vec<String> =
             touched.into_iter().map(|touch| touch.namespace).collect();

@@ -3,7 +3,7 @@
 
 use cleveragents_domain::identity::{Caller, EVERY_NAMESPACE, LOCAL_NAMESPACE, Permission, Scope};
 use cleveragents_domain::{AutomationProfile, Code, Kind, Name, NewAuditEntry, PlanId};
-use cleveragents_engine::RunService;
+use cleveragents_engine::{BookError, RunService, RunServiceError, SessionError};
 use cleveragents_server::Failure;
 use cleveragents_store::{audit, plans};
 use serde_json::{Value, json};
@@ -21,6 +21,13 @@ pub(super) struct Touched {
     pub(super) permission: Permission,
     /// What those are told who cannot even look at it.
     pub(super) absent: Option<CommandError>,
+}
+
+impl Touched {
+    /// Whether it comes with the program, and is only looked at: it belongs to everybody.
+    pub(super) fn is_common(&self) -> bool {
+        self.permission == Permission::Read && is_common(&self.namespace)
+    }
 }
 
 /// Makes whole what a call names, and gives what it touches. `home` is the namespace of names without one; without a
@@ -71,34 +78,41 @@ fn one(
     value: String,
     home: Option<&str>,
 ) -> Result<(String, Option<Touched>), CommandError> {
-    let not_here = |code: Code, noun: &str| {
-        // Nothing of what others have is told.
-        CommandError::new(code, format!("the {noun} `{value}` does not exist"))
-            .with_hint(format!("give the whole id of the {noun}"))
-    };
     let (id, namespace, absent) = match part {
         Part::Session(_) => {
             let sessions = context.sessions()?;
             let found = sessions.resolve(&value).and_then(|id| sessions.get(id));
-            let absent = not_here(Code::SessionNotFound, "session");
+            let absent = SessionError::NotFound(value.clone()).into();
             let session = found.map_err(|error| told(error.into(), &absent))?;
             (session.id.to_string(), session.namespace, absent)
         }
         Part::Plan(_) => {
-            let absent = not_here(Code::PlanNotFound, "plan");
+            let absent = BookError::NotFound {
+                reference: value.clone(),
+                nearest: Vec::new(),
+            };
+            let absent = absent.into();
             let plan = context.plans()?.resolve(&value);
             let plan = plan.map_err(|error| told(error.into(), &absent))?;
             (plan.id.to_string(), of_plan(context, plan.id)?, absent)
         }
         Part::Decision(_) => {
-            let absent = not_here(Code::DecisionNotFound, "decision");
+            let absent = BookError::DecisionNotFound {
+                reference: value.clone(),
+                candidates: Vec::new(),
+            };
+            let absent = absent.into();
             let decision = context.plans()?.resolve_decision(&value);
             let decision = decision.map_err(|error| told(error.into(), &absent))?;
             let namespace = of_plan(context, decision.plan)?;
             (decision.said.id.to_string(), namespace, absent)
         }
         Part::Run(_) => {
-            let absent = not_here(Code::RunNotFound, "run");
+            let absent = RunServiceError::NotFound {
+                reference: value.clone(),
+                candidates: Vec::new(),
+            };
+            let absent = absent.into();
             let runs = RunService::new(context.engine()?, context.sessions()?);
             let run = runs.resolve(&value);
             let run = run.map_err(|error| told(error.into(), &absent))?;
@@ -307,9 +321,7 @@ pub(super) fn check(
         return Err(denied(context, caller, offered, &everywhere)?);
     }
     for touch in touched {
-        // What comes with the program belongs to everybody, to be looked at.
-        let is_common = is_common(&touch.namespace) && touch.permission == Permission::Read;
-        if !is_common && !caller.may(touch.scope, touch.permission, &touch.namespace) {
+        if !touch.is_common() && !caller.may(touch.scope, touch.permission, &touch.namespace) {
             let sees = caller.may(touch.scope, Permission::Read, &touch.namespace);
             if let Some(absent) = touch.absent.as_ref().filter(|_| !sees) {
                 return Err(absent.clone());

@@ -10,7 +10,7 @@ use Scope::{Plans, Registry, Server, Sessions};
 
 /// What a parameter names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// Something by its name, in whose namespace the operation is done.
     Name(&'static str),
     /// Something by its name that is only looked at, or run.
@@ -31,7 +31,7 @@ pub(super) enum Part {
 
 impl Part {
     /// The parameter.
-    pub(super) const fn parameter(self) -> &'static str {
+    pub(crate) const fn parameter(self) -> &'static str {
         match self {
             Name(parameter)
             | Read(parameter)
@@ -47,21 +47,21 @@ impl Part {
 
 /// One operation: a command, and what a server must know of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row {
+pub(crate) struct Row {
     /// The name of the operation.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// The command.
-    pub(super) command: &'static str,
-    pub(super) scope: Scope,
-    pub(super) permission: Permission,
+    pub(crate) command: &'static str,
+    pub(crate) scope: Scope,
+    pub(crate) permission: Permission,
     /// What its parameters name. Without any that decides, it is a list.
-    pub(super) parts: &'static [Part],
+    pub(crate) parts: &'static [Part],
     /// Parameters that must be given though the command can do without.
-    pub(super) required: &'static [&'static str],
+    pub(crate) required: &'static [&'static str],
     /// Parameters of the command that are not offered.
-    pub(super) without: &'static [&'static str],
+    pub(crate) without: &'static [&'static str],
     /// Whether it belongs to no namespace.
-    pub(super) is_everywhere: bool,
+    pub(crate) is_everywhere: bool,
 }
 
 const fn row(
@@ -117,7 +117,7 @@ const UNBOUND: &[&str] = &[
 ];
 
 /// Every operation.
-pub(super) static ROWS: &[Row] = &[
+pub(crate) static ROWS: &[Row] = &[
     row(
         "session/create",
         "session create",

@@ -1,6 +1,7 @@
 //! The HTTP API below `/api/v1`: one file for each kind of thing, its routes at the top.
 
 mod append;
+mod cli;
 mod events;
 pub(crate) mod keys;
 mod messages;
@@ -26,4 +27,5 @@ pub(crate) static TABLES: &[&[Route]] = &[
     turns::ROUTES,
     plans::ROUTES,
     operations::ROUTES,
+    cli::ROUTES,
 ];

@@ -1,0 +1,216 @@
+//! `server`: the server that commands are sent to.
+
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+
+use cleveragents_domain::Code;
+use serde_json::{Value, json};
+
+use crate::arguments::{Server, ServerConnect};
+use crate::config::{ConfigFile, Key, keys};
+use crate::context::Context;
+use crate::output::{Cell, CommandError, Panel, Report};
+use crate::remote::{Connection, token_file};
+
+/// The keys of a connection, which come and go together.
+const KEYS: [&Key; 3] = [
+    &keys::SERVER_URL,
+    &keys::SERVER_NAMESPACE,
+    &keys::SERVER_TLS_VERIFY,
+];
+
+pub(super) fn run(context: &Context, command: &Server) -> Result<Report, CommandError> {
+    match command {
+        Server::Connect(arguments) => connect(context, arguments),
+        Server::Disconnect => disconnect(context),
+        Server::Status => status(context),
+    }
+}
+
+fn connect(context: &Context, arguments: &ServerConnect) -> Result<Report, CommandError> {
+    let url = arguments.url.trim_end_matches('/');
+    keys::SERVER_URL.parse(url)?;
+    if let Some(namespace) = &arguments.namespace {
+        keys::SERVER_NAMESPACE.parse(namespace)?;
+    }
+    let variable = context.environment.text("CLEVERAGENTS_SERVER_TOKEN");
+    let token = arguments.token.clone().or(variable);
+    let connection = Connection::new(url, token.clone(), !arguments.no_tls_verify);
+    // Nothing is stored that does not work.
+    let caller = connection.get("/api/v1/caller")?;
+    let grants = texts(&caller["grants"]);
+    let sees = |namespace: &str| {
+        caller["is_local"] == true
+            || grants.iter().any(|grant| {
+                let place = grant.split('=').next().unwrap_or_default();
+                place == "*" || place == namespace
+            })
+    };
+    if let Some(namespace) = arguments.namespace.as_deref().filter(|name| !sees(name)) {
+        let message = format!("the token has no role on `{namespace}`");
+        return Err(CommandError::new(Code::Forbidden, message)
+            .with_hint("name a namespace that it has a role on, or leave --namespace away"));
+    }
+    context.home.create()?;
+    let before = keep_token(context, token.as_deref())?;
+    let file = ConfigFile::of_home(&context.home);
+    let mut pairs = vec![(keys::SERVER_URL.name, url)];
+    if let Some(namespace) = &arguments.namespace {
+        pairs.push((keys::SERVER_NAMESPACE.name, namespace));
+    }
+    if arguments.no_tls_verify {
+        pairs.push((keys::SERVER_TLS_VERIFY.name, "false"));
+    }
+    let given: Vec<&str> = pairs.iter().map(|(name, _)| *name).collect();
+    let gone: Vec<&str> = KEYS
+        .iter()
+        .map(|key| key.name)
+        .filter(|name| !given.contains(name))
+        .collect();
+    let stored = file.unset(&gone).and_then(|_| file.set(&pairs));
+    if let Err(error) = stored {
+        // All or nothing: the token goes back to what it was.
+        restore_token(context, before.as_deref())?;
+        return Err(error.into());
+    }
+    let report = Report::new("server connect")
+        .data(json!({
+            "url": url, "namespace": arguments.namespace, "tls_verify": !arguments.no_tls_verify,
+            "identity": caller["identity"], "grants": grants, "version": caller["version"],
+        }))
+        .panel(panel(url, arguments.namespace.as_deref(), &caller))
+        .ok("Commands are sent to this server from now on; --local runs one here");
+    Ok(if arguments.no_tls_verify {
+        report.warn(
+            "The certificate of the server is not checked: others can read and change what is sent",
+        )
+    } else {
+        report
+    })
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let all = value.as_array().into_iter().flatten();
+    all.filter_map(|text| text.as_str().map(str::to_owned))
+        .collect()
+}
+
+fn panel(url: &str, namespace: Option<&str>, caller: &Value) -> Panel {
+    let grants = texts(&caller["grants"]);
+    Panel::new("Server")
+        .row("Address", url)
+        .row("Namespace", namespace.map(str::to_owned))
+        .row("You are", caller["identity"].as_str().unwrap_or_default())
+        .row("Roles", (!grants.is_empty()).then(|| grants.join(", ")))
+        .row("Version", caller["version"].as_str().unwrap_or_default())
+}
+
+fn unkept(error: &std::io::Error) -> CommandError {
+    CommandError::new(Code::FileAccess, "the token cannot be kept").caused_by(error)
+}
+
+/// Keeps the token in a file that only its owner can read, and gives what was in it before.
+fn keep_token(context: &Context, token: Option<&str>) -> Result<Option<String>, CommandError> {
+    let before = std::fs::read_to_string(token_file(context)).ok();
+    restore_token(context, token)?;
+    Ok(before)
+}
+
+fn restore_token(context: &Context, token: Option<&str>) -> Result<(), CommandError> {
+    let path = token_file(context);
+    let Some(token) = token else {
+        return match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unkept(&error)),
+            _ => Ok(()),
+        };
+    };
+    let fresh = path.with_extension("new");
+    let write = || {
+        match std::fs::remove_file(&fresh) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&fresh)?;
+        file.write_all(token.trim().as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, &path)
+    };
+    write().map_err(|error| unkept(&error))
+}
+
+fn disconnect(context: &Context) -> Result<Report, CommandError> {
+    let names = KEYS.map(|key| key.name);
+    let changes = ConfigFile::of_home(&context.home).unset(&names)?;
+    restore_token(context, None)?;
+    let was = changes.iter().any(|change| change.before.is_some());
+    let report = Report::new("server disconnect").data(json!({"was_connected": was}));
+    Ok(if was {
+        report.ok("Commands run on this machine again")
+    } else {
+        report.info("No server was connected")
+    })
+}
+
+fn status(context: &Context) -> Result<Report, CommandError> {
+    let report = Report::new("server status");
+    let Some(connection) = Connection::configured(context)? else {
+        return Ok(report
+            .data(json!({"mode": "disabled", "client_version": env!("CARGO_PKG_VERSION")}))
+            .panel(Panel::new("Server").row("Mode", "disabled"))
+            .info("`agents server connect URL --token TOKEN` sends commands to a server"));
+    };
+    let namespace = context
+        .configuration
+        .resolve_key(&keys::SERVER_NAMESPACE)?
+        .value;
+    let namespace = namespace.and_then(|value| value.as_text().map(str::to_owned));
+    let base = |mode: &str| {
+        json!({
+            "mode": mode, "url": connection.url, "namespace": namespace,
+            "client_version": env!("CARGO_PKG_VERSION"),
+        })
+    };
+    match connection.get("/api/v1/caller") {
+        Ok(caller) => {
+            let mut data = base("connected");
+            for (name, field) in [
+                ("identity", "identity"),
+                ("grants", "grants"),
+                ("scopes", "scopes"),
+                ("server_version", "version"),
+            ] {
+                data[name] = caller[field].clone();
+            }
+            let report = report.data(data).panel(
+                panel(&connection.url, namespace.as_deref(), &caller)
+                    .row("Mode", Cell::Good("connected".to_owned())),
+            );
+            Ok(if caller["version"] == env!("CARGO_PKG_VERSION") {
+                report.ok("The server answers")
+            } else {
+                report.warn("The server has another version than this program")
+            })
+        }
+        Err(error) if error.code() == Code::ServerUnreachable => {
+            let mut data = base("unreachable");
+            data["problem"] = json!(error.to_string());
+            Ok(report
+                .data(data)
+                .panel(
+                    Panel::new("Server")
+                        .row("Address", connection.url.clone())
+                        .row("Mode", Cell::Bad("unreachable".to_owned())),
+                )
+                .failed(
+                    Code::ServerUnreachable,
+                    error.message(),
+                    "check that it runs, or `agents server disconnect`",
+                ))
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,203 @@
+//! [`TokenService`]: tokens with which a server is called.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use cleveragents_domain::identity::{Grant, Scope};
+use cleveragents_domain::{ContentHash, EventKind, NewEvent, Timestamp, TokenId};
+use cleveragents_store::Engine;
+use cleveragents_store::tokens::{self, Token};
+use serde_json::json;
+
+use super::error::TokenError;
+
+/// With what every secret begins, so that it can be found where it should not be.
+const PREFIX: &str = "ca_";
+
+/// The digits of a secret.
+const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// The longest name.
+const LONGEST: usize = 64;
+
+/// The secret of a token. Shown once, to who made it, and stored nowhere.
+pub struct Secret(String);
+
+impl Secret {
+    /// A new one, of 256 random bits.
+    fn generate() -> Result<Self, TokenError> {
+        let mut random = [0_u8; 32];
+        getrandom::fill(&mut random).map_err(|_| TokenError::Randomness)?;
+        let mut text = String::from(PREFIX);
+        let (mut bits, mut count) = (0_u32, 0_u32);
+        for byte in random {
+            bits = (bits << 8) | u32::from(byte);
+            count += 8;
+            while count >= 5 {
+                count -= 5;
+                text.push(digit(bits >> count));
+            }
+        }
+        text.push(digit(bits << (5 - count)));
+        Ok(Self(text))
+    }
+
+    /// The text, to be shown to who made the token.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+fn digit(bits: u32) -> char {
+    let index = usize::try_from(bits & 31).unwrap_or_default();
+    char::from(DIGITS.get(index).copied().unwrap_or(b'0'))
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret")
+    }
+}
+
+/// A token to be made.
+#[derive(Debug, Clone, Default)]
+pub struct NewToken {
+    /// What it is called, and who its caller is in what is written down.
+    pub name: String,
+    /// The roles it has.
+    pub grants: Vec<Grant>,
+    /// What it may be used for; everything when empty.
+    pub scopes: BTreeSet<Scope>,
+    /// From when on it is not taken any more.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A token that was made, with its secret.
+#[derive(Debug)]
+pub struct MadeToken {
+    /// The token.
+    pub token: Token,
+    /// Its secret.
+    pub secret: Secret,
+}
+
+/// Makes, lists and revokes tokens.
+#[derive(Clone)]
+pub struct TokenService {
+    engine: Arc<Engine>,
+}
+
+impl TokenService {
+    /// A service over a store. Who uses the engine makes the tokens.
+    pub const fn new(engine: Arc<Engine>) -> Self {
+        Self { engine }
+    }
+
+    /// Makes a token.
+    pub fn create(&self, new: NewToken) -> Result<MadeToken, TokenError> {
+        let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
+        if new.name.is_empty() || new.name.len() > LONGEST || !new.name.bytes().all(is_legal) {
+            return Err(TokenError::Name(new.name));
+        }
+        if new.grants.is_empty() {
+            return Err(TokenError::NoGrant);
+        }
+        let now = Timestamp::now();
+        if let Some(end) = new.expires_at.filter(|end| *end <= now) {
+            return Err(TokenError::Expired(end));
+        }
+        let secret = Secret::generate()?;
+        let mut grants = new.grants;
+        // Of several roles on one namespace the greatest is meant.
+        grants.sort_by(|left, right| {
+            let by_place = left.namespace().cmp(right.namespace());
+            by_place.then(right.role().cmp(&left.role()))
+        });
+        grants.dedup_by(|later, kept| later.namespace() == kept.namespace());
+        let token = Token {
+            id: TokenId::generate(),
+            name: new.name,
+            secret_hash: ContentHash::of(secret.reveal().as_bytes()).hex(),
+            scopes: if new.scopes.is_empty() {
+                Scope::ALL.iter().copied().collect()
+            } else {
+                new.scopes
+            },
+            grants,
+            created_by: self.engine.identity().to_owned(),
+            created_at: now,
+            expires_at: new.expires_at,
+            revoked_at: None,
+            last_used_at: None,
+        };
+        let stored = token.clone();
+        self.engine.write(move |unit| {
+            if !tokens::insert(unit, &stored)? {
+                return Err(TokenError::Exists(stored.name.clone()));
+            }
+            unit.emit(event(EventKind::TokenCreated, &stored));
+            Ok(())
+        })?;
+        Ok(MadeToken { token, secret })
+    }
+
+    /// All tokens, the newest first, those that were revoked too if asked for.
+    pub fn list(&self, with_revoked: bool) -> Result<Vec<Token>, TokenError> {
+        Ok(self
+            .engine
+            .read(|reader| tokens::list(reader, with_revoked))?)
+    }
+
+    /// Revokes a token, by its name or its id, for ever.
+    pub fn revoke(&self, reference: &str) -> Result<Token, TokenError> {
+        let reference = reference.to_owned();
+        self.engine.write(move |unit| {
+            let known = tokens::list(unit, false)?;
+            let mut meant = known.into_iter();
+            let token = meant
+                .find(|token| token.name == reference || token.id.to_string() == reference)
+                .ok_or_else(|| TokenError::NotFound(reference.clone()))?;
+            if !tokens::revoke(unit, token.id)? {
+                return Err(TokenError::NotFound(reference.clone()));
+            }
+            unit.emit(event(EventKind::TokenRevoked, &token));
+            Ok(token)
+        })
+    }
+}
+
+/// What is told of a token: nothing of its secret.
+fn event(kind: EventKind, token: &Token) -> NewEvent {
+    let grants: Vec<String> = token.grants.iter().map(Grant::to_string).collect();
+    NewEvent {
+        kind,
+        subject: token.id.to_string(),
+        payload: json!({
+            "name": token.name, "grants": grants, "scopes": token.scopes, "expires_at": token.expires_at,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Secret;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn secrets_have_256_bits_and_are_not_shown_by_accident() {
+        let secrets: BTreeSet<String> = (0..100)
+            .map(|_| Secret::generate().expect("randomness").reveal().to_owned())
+            .collect();
+        assert_eq!(secrets.len(), 100);
+        for secret in &secrets {
+            // 256 bits in digits of 5.
+            assert!(
+                secret.starts_with("ca_") && secret.len() == 3 + 52,
+                "{secret}"
+            );
+        }
+        let secret = Secret::generate().expect("randomness");
+        assert!(!format!("{secret:?}").contains("ca_"));
+    }
+}
