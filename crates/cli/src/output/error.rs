@@ -106,6 +106,8 @@ impl CommandError {
     pub(super) fn parts(&self) -> (Code, &str, Option<&str>, &Value, &[String]) {
         let Failure {
             code,
+            // A server is not interrupted by the signals of who asks it.
+            is_interrupted: _,
             message,
             hint,
             details,
@@ -124,6 +126,7 @@ impl CommandError {
     ) -> Self {
         Self(Box::new(Failure {
             code,
+            is_interrupted: false,
             message,
             hint,
             details,
