@@ -215,7 +215,9 @@ mod tests {
         let (parent, calls) = (Cancel::new(), Arc::new(AtomicU32::new(0)));
         let count = |calls: &Arc<AtomicU32>| {
             let calls = Arc::clone(calls);
-            move || drop(calls.fetch_add(1, Ordering::SeqCst))
+            move || {
+                calls.fetch_add(1, Ordering::SeqCst);
+            }
         };
         let child = parent.child();
         child.when_cancelled(count(&calls));

@@ -179,7 +179,7 @@ impl Engine {
     {
         let _inside = Inside::enter()?;
         let mut unit: Box<dyn Unit> = Box::new(Work {
-            work,
+            closure: work,
             identity: Arc::clone(&self.identity),
             outcome: None,
         });
@@ -245,7 +245,7 @@ impl Drop for Inside {
 
 /// A closure with the place where its caller finds the outcome.
 struct Work<T, E, F> {
-    work: F,
+    closure: F,
     identity: Arc<str>,
     outcome: Option<Result<T, E>>,
 }
@@ -258,7 +258,7 @@ where
 {
     fn run(&mut self, transaction: &mut dyn Transaction) -> Verdict {
         let mut unit = UnitOfWork::new(transaction, Arc::clone(&self.identity));
-        let outcome = (self.work)(&mut unit).and_then(|value| {
+        let outcome = (self.closure)(&mut unit).and_then(|value| {
             unit.finish()?;
             Ok(value)
         });

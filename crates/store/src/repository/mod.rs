@@ -41,7 +41,10 @@ fn visible(namespaces: &Namespaces) -> String {
     match namespaces {
         Namespaces::All => "*".to_owned(),
         Namespaces::AllButLocal => "-".to_owned(),
-        Namespaces::Only(names) => names.iter().map(|name| format!(",{name},")).collect(),
+        Namespaces::Only(names) => names
+            .iter()
+            .flat_map(|name| [",", name.as_str(), ","])
+            .collect(),
     }
 }
 

@@ -64,11 +64,11 @@ fn read(mut row: Row) -> Result<Token, Error> {
 }
 
 fn with_grants(reader: &mut dyn Reader, mut token: Token) -> Result<Token, Error> {
-    let rows = reader.query(
+    let granted = reader.query(
         "SELECT namespace, role FROM token_grants WHERE token_id = ?1 ORDER BY namespace",
         params![token.id],
     )?;
-    for mut row in rows {
+    for mut row in granted {
         let (namespace, role): (String, String) = (row.take()?, row.take()?);
         let grant = role
             .parse()
@@ -81,11 +81,11 @@ fn with_grants(reader: &mut dyn Reader, mut token: Token) -> Result<Token, Error
 
 /// Stores a new token. Gives `false` when a token that is not revoked has its name.
 pub fn insert(unit: &mut UnitOfWork<'_>, token: &Token) -> Result<bool, Error> {
-    let taken = unit.query_first(
+    let other = unit.query_first(
         "SELECT 1 FROM tokens WHERE name = ?1 AND revoked_at IS NULL",
         params![&token.name],
     )?;
-    if taken.is_some() {
+    if other.is_some() {
         return Ok(false);
     }
     let scopes = serde_json::to_string(&token.scopes)
