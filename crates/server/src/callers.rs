@@ -28,7 +28,7 @@ const REMEMBERED: usize = 10_000;
 const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
 /// How often the use of a token is written down.
-const NOTED: Duration = Duration::from_secs(60);
+const NOTED: Duration = Duration::from_mins(1);
 
 type Hash = String;
 

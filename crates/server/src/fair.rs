@@ -162,7 +162,7 @@ mod tests {
     fn a_caller_with_too_many_is_refused_and_others_are_not() {
         runtime().block_on(async {
             let queue = FairQueue::new(1, 1);
-            let _first = queue.place("busy").await.expect("a place");
+            let first = queue.place("busy").await.expect("a place");
             let waiting = queue.clone();
             let task = tokio::spawn(async move { waiting.place("busy").await.is_ok() });
             tokio::task::yield_now().await;
@@ -170,7 +170,7 @@ mod tests {
             let other = queue.clone();
             let quiet = tokio::spawn(async move { other.place("quiet").await.is_ok() });
             tokio::task::yield_now().await;
-            drop(_first);
+            drop(first);
             assert!(task.await.expect("ends"));
             assert!(quiet.await.expect("ends"));
         });

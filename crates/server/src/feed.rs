@@ -107,16 +107,15 @@ async fn watch(feed: Feed) {
             feed.0.wake.notified().await;
             continue;
         }
-        let begun = match last {
-            Some(position) => position,
-            None => {
-                let Ok(position) = feed.newest().await else {
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                };
-                let _heard = feed.0.live.send(Live::From(position));
-                position
-            }
+        let begun = if let Some(position) = last {
+            position
+        } else {
+            let Ok(position) = feed.newest().await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let _heard = feed.0.live.send(Live::From(position));
+            position
         };
         last = Some(begun);
         let found = feed.read(begun, PAGE).await.unwrap_or_default();

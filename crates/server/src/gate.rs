@@ -190,7 +190,7 @@ async fn permit(
         Place::Everywhere => {
             permit
                 .everywhere(app, route.scope, route.permission)
-                .await?
+                .await?;
         }
         Place::Session => {
             let (id, namespace) = session(app, permit.parameter("session")).await?;

@@ -55,7 +55,6 @@ pub(crate) static ROUTES: &[Route] = &[
     },
 ];
 
-#[expect(clippy::unused_async, reason = "handlers are asynchronous")]
 async fn alive(_app: Arc<App>, _request: Request) -> Result<Response, Problem> {
     Ok(axum::Json(json!({"status": "alive"})).into_response())
 }

@@ -44,8 +44,9 @@ pub(crate) fn status(code: Code) -> StatusCode {
         Code::Forbidden | Code::LocalOnly => StatusCode::FORBIDDEN,
         Code::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         Code::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Code::ServerBusy | Code::ServerEnding => StatusCode::SERVICE_UNAVAILABLE,
-        Code::DatabaseUnavailable
+        Code::ServerBusy
+        | Code::ServerEnding
+        | Code::DatabaseUnavailable
         | Code::DatabaseBusy
         | Code::DatabaseReadOnly
         | Code::DiskFull => StatusCode::SERVICE_UNAVAILABLE,

@@ -95,13 +95,11 @@ fn old(app: &App) -> Value {
 }
 
 /// `/.well-known/agent-card.json`.
-#[expect(clippy::unused_async, reason = "handlers are asynchronous")]
 pub(super) async fn serve(app: Arc<App>, request: Request) -> Result<Response, Problem> {
     Ok(kept(&public(&app), request.headers()))
 }
 
 /// `/.well-known/agent.json`, for callers that speak 0.3 or less.
-#[expect(clippy::unused_async, reason = "handlers are asynchronous")]
 pub(super) async fn serve_old(app: Arc<App>, request: Request) -> Result<Response, Problem> {
     Ok(kept(&old(&app), request.headers()))
 }

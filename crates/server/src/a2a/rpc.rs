@@ -18,7 +18,6 @@ use crate::gate::{self, Permit};
 use crate::problem::Problem;
 
 /// What a look at the endpoint gives.
-#[expect(clippy::unused_async, reason = "handlers are asynchronous")]
 pub(super) async fn look(_app: Arc<App>, _request: Request) -> Result<Response, Problem> {
     let problem = Problem::new(Code::MalformedRequest, "JSON-RPC is sent here with POST")
         .with_status(StatusCode::METHOD_NOT_ALLOWED)

@@ -106,7 +106,6 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
     Ok(axum::Json(answer).into_response())
 }
 
-#[expect(clippy::unused_async, reason = "handlers are asynchronous")]
 async fn known(app: Arc<App>, permit: Permit, _request: Request) -> Result<Response, Problem> {
     let caller = permit.caller();
     Ok(axum::Json(Known {

@@ -29,7 +29,6 @@ pub(crate) static ROUTES: &[Route] = &[Route {
     handler: open!(describe),
 }];
 
-#[expect(clippy::unused_async, reason = "handlers are asynchronous")]
 async fn describe(app: Arc<App>, _request: Request) -> Result<Response, Problem> {
     static TEXT: OnceLock<String> = OnceLock::new();
     let text = TEXT.get_or_init(|| document(app.program.version()).to_string());
@@ -135,6 +134,9 @@ fn operation_id(route: &Route) -> String {
             id.push('_');
             id.push_str(word);
         }
+    }
+    if route.path.ends_with('/') {
+        id.push_str("_root");
     }
     id
 }

@@ -43,7 +43,6 @@ pub(crate) static ROUTES: &[Route] = &[
     },
 ];
 
-#[expect(clippy::unused_async, reason = "handlers are asynchronous")]
 async fn list(app: Arc<App>, permit: Permit, _request: Request) -> Result<Response, Problem> {
     let caller = permit.caller();
     let may = |operation: &&Operation| {

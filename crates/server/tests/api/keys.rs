@@ -119,7 +119,7 @@ fn serve_until_killed(url: &str) {
             engine,
             double,
             options(),
-            |address| say(address),
+            say,
             std::future::pending(),
         ))
         .expect("it serves");

@@ -106,11 +106,14 @@ fn the_end_of_the_server_waits_for_what_runs_and_takes_nothing_new() {
     wait_until("it runs", || server.gauge("running") == 1);
     // A connection from before the end is still answered.
     let mut kept = client.connect();
+    let mut ready = || {
+        kept.write(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .expect("it is sent");
+        kept.answer("GET").status
+    };
+    assert_eq!(ready(), 200);
     server.announce_end();
-    wait_until("the end is near", || {
-        let sent = kept.write(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n");
-        sent.is_err() || kept.answer("GET").status == 503
-    });
+    wait_until("the end is near", || ready() == 503);
     server.double.let_go();
     let answer = running.join().expect("ends").expect(200);
     assert_eq!(answer.json()["text"], "hold");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Longer than anything takes; so that a test that fails ends.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Somebody who calls.
 #[derive(Debug, Clone)]
@@ -128,26 +128,27 @@ impl Client {
     }
 
     fn head(&self, method: &str, path: &str) -> String {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
-        if let Some(token) = &self.token {
-            head.push_str(&format!("authorization: Bearer {token}\r\n"));
-        }
-        for (name, value) in &self.headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head
+        let token = self.token.iter().map(|token| {
+            let secret = format!("Bearer {token}");
+            ("authorization".to_owned(), secret)
+        });
+        let headers: Vec<String> = token
+            .chain(self.headers.iter().cloned())
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        let headers = headers.concat();
+        format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}")
     }
 
     /// Sends a request and leaves the answer to be read.
     pub(crate) fn send(&self, method: &str, path: &str, kind: Option<&str>, body: &[u8]) -> Stream {
-        let mut head = self.head(method, path);
-        if let Some(kind) = kind {
-            head.push_str(&format!("content-type: {kind}\r\n"));
-        }
-        head.push_str(&format!(
-            "connection: close\r\ncontent-length: {}\r\n\r\n",
+        let kind = kind.map(|kind| format!("content-type: {kind}\r\n"));
+        let head = format!(
+            "{}{}connection: close\r\ncontent-length: {}\r\n\r\n",
+            self.head(method, path),
+            kind.unwrap_or_default(),
             body.len()
-        ));
+        );
         let mut stream = self.connect();
         // A server that has refused already need not read on.
         let _sent = stream

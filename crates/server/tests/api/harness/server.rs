@@ -151,7 +151,7 @@ impl Server {
     pub(crate) fn plan(&self, project: &str) -> PlanId {
         let mut new = cleveragents_testkit::plans::new_plan("a plan");
         for known in &mut new.made_with.projects {
-            known.name = project.to_owned();
+            project.clone_into(&mut known.name);
         }
         let id = new.id;
         self.engine
@@ -199,7 +199,7 @@ impl Drop for Server {
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: never");
+        assert!(begun.elapsed() < Duration::from_mins(1), "{what}: never");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
