@@ -56,6 +56,9 @@ pub(crate) struct Serve {
     /// Let the server call addresses of private networks for its callers
     #[arg(long)]
     pub(crate) allow_private_addresses: bool,
+    /// Answer tasks of other agents as the conformance kit of A2A expects, without a model
+    #[arg(long)]
+    pub(crate) conformance: bool,
 }
 
 impl Serve {

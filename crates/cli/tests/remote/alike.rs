@@ -1,0 +1,170 @@
+//! The same commands, sent to a server and run here, print the same and end with the same code.
+
+use cleveragents_testkit::Agents;
+use regex::Regex;
+
+use crate::{Server, agents, token};
+
+const ACTOR: &str =
+    "name: acme/helper\ntype: llm\ndescription: Helps\nprovider: scripted\nmodel: script.yaml\n";
+
+/// Commands in the order in which they are run. All names are whole: here a name without a namespace is `local`.
+const COMMANDS: &[&[&str]] = &[
+    &[
+        "session",
+        "create",
+        "--namespace",
+        "acme",
+        "--name",
+        "weekly",
+    ],
+    &[
+        "session",
+        "create",
+        "--namespace",
+        "acme",
+        "--name",
+        "other",
+        "--actor",
+        "openai/gpt-5",
+    ],
+    &["session", "list"],
+    &["session", "list", "--name", "week", "--sort", "name"],
+    &["session", "append", "weekly", "Where do we stand?"],
+    &[
+        "session",
+        "append",
+        "weekly",
+        "--role",
+        "assistant",
+        "--metadata",
+        "{\"page\": 3}",
+        "Two\nlines.",
+    ],
+    &["session", "append", "weekly", "--role", "nobody", "x"],
+    &["session", "messages", "weekly"],
+    &[
+        "session", "messages", "weekly", "--after", "0", "--limit", "1",
+    ],
+    &["session", "show", "weekly"],
+    &["session", "show", "nowhere"],
+    &["session", "rename", "weekly", "monthly"],
+    &[
+        "session",
+        "rename",
+        "monthly",
+        "yearly",
+        "--if-version",
+        "99",
+    ],
+    &["session", "fork", "monthly", "--at", "0", "--name", "fork"],
+    &["session", "search", "lines", "--session", "monthly"],
+    &["session", "delete", "fork"],
+    &["session", "delete", "fork", "--yes"],
+    &["session", "frobnicate"],
+    &[
+        "project",
+        "create",
+        "acme/shop",
+        "--description",
+        "A shop",
+        "--tag",
+        "web",
+    ],
+    &["project", "create", "acme/shop"],
+    &["project", "list"],
+    &["project", "show", "acme/shop"],
+    &["project", "show", "acme/nothing"],
+    &["actor", "add", "--config", "actor.yaml"],
+    &["actor", "list", "--custom"],
+    &["actor", "show", "acme/helper"],
+    &["actor", "add", "--config", "actor.yaml"],
+    &["actor", "add", "--config", "missing.yaml"],
+    &["tool", "list", "--source", "builtin"],
+    &["tool", "show", "builtin/shell"],
+    &["automation-profile", "list"],
+    &["automation-profile", "show", "supervised"],
+    &["validation", "list"],
+    &["skill", "list"],
+    &["resource", "list"],
+    &["plan", "list"],
+    &["plan", "show", "nothing"],
+    &["plan", "use", "acme/nothing", "acme/shop"],
+    &[
+        "invariant",
+        "add",
+        "--project",
+        "acme/shop",
+        "Prices are never negative",
+    ],
+    &["invariant", "list"],
+    &["actor", "remove", "acme/helper", "--yes"],
+    &["project", "delete", "acme/shop", "--yes"],
+];
+
+/// What differs from run to run.
+fn masked(text: &str) -> String {
+    let mut text = text.to_owned();
+    for (pattern, replacement) in [
+        (r"\b01[0-9A-HJKMNP-TV-Z]{6,24}\b", "[id]"),
+        (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
+        (r"duration_ms(\x22?): \d+", "duration_ms$1: [ms]"),
+    ] {
+        let pattern = Regex::new(pattern).expect("a pattern");
+        text = pattern.replace_all(&text, replacement).into_owned();
+    }
+    text
+}
+
+fn outcomes(agents: &Agents, format: &str) -> Vec<(String, String, Option<i32>)> {
+    std::fs::write(agents.work().join("actor.yaml"), ACTOR).expect("written");
+    let all = COMMANDS.iter().map(|command| {
+        let answer = agents.run(&[&["--format", format], *command].concat());
+        (masked(&answer.out), masked(&answer.err), answer.code)
+    });
+    all.collect()
+}
+
+fn assert_alike(format: &str) {
+    let (here, served, client) = (agents(), agents(), agents());
+    let secret = token(&served, "ada", &["*=owner"]);
+    let server = Server::start(&served, &[]);
+    client.data(&[
+        "server",
+        "connect",
+        &server.url,
+        "--token",
+        &secret,
+        "--namespace",
+        "acme",
+    ]);
+    let (local, remote) = (outcomes(&here, format), outcomes(&client, format));
+    for ((command, local), remote) in COMMANDS.iter().zip(local).zip(remote) {
+        assert_eq!(local, remote, "{command:?}");
+    }
+    // It was there that it was done.
+    assert_eq!(
+        client.data(&["--local", "session", "list"])["summary"]["total"],
+        0
+    );
+    assert_eq!(served.data(&["session", "list"])["summary"]["total"], 2);
+    let made = served.data(&[
+        "audit",
+        "list",
+        "--kind",
+        "session_created",
+        "--identity",
+        "ada",
+    ]);
+    assert!(made["summary"]["total"].as_u64() >= Some(2), "{made}");
+}
+
+#[test]
+fn for_programs_it_makes_no_difference_where_a_command_runs() {
+    assert_alike("json");
+}
+
+#[test]
+fn for_people_it_makes_no_difference_where_a_command_runs() {
+    assert_alike("plain");
+}

@@ -1,0 +1,123 @@
+//! `agents server connect`: all of it is stored or nothing, and what is local stays.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::{Server, agents, token};
+
+#[test]
+fn defect_2166_a_connection_is_stored_whole_or_not_at_all() {
+    let (served, client) = (agents(), agents());
+    let secret = token(&served, "ada", &["acme=editor"]);
+    let server = Server::start(&served, &[]);
+    let key = || client.data(&["config", "get", "server.url"])["value"].clone();
+    let kept = client.home().join("server-token");
+
+    let refusals: [(&[&str], &str); 4] = [
+        (&[&server.url, "--token", "ca_wrong"], "CA-1201"),
+        (&[&server.url], "CA-1201"),
+        (&["http://127.0.0.1:1", "--token", &secret], "CA-1207"),
+        (
+            &[&server.url, "--token", &secret, "--namespace", "other"],
+            "CA-1202",
+        ),
+    ];
+    for (arguments, code) in refusals {
+        let arguments = [&["--format", "json", "server", "connect"], arguments].concat();
+        let answer = client.run(&arguments);
+        assert_eq!(
+            answer.json()["data"]["error"]["code"],
+            code,
+            "{arguments:?}"
+        );
+        assert!(key().is_null() && !kept.exists(), "{arguments:?}");
+        assert!(!answer.out.contains(&secret));
+    }
+
+    client.data(&[
+        "server",
+        "connect",
+        &server.url,
+        "--token",
+        &secret,
+        "--namespace",
+        "acme",
+    ]);
+    let mode = kept.metadata().expect("kept").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let config = std::fs::read_to_string(client.config_file()).expect("a file");
+    assert!(
+        !config.contains(&secret),
+        "the token is not in the configuration"
+    );
+    let status = client.data(&["server", "status"]);
+    assert_eq!(
+        (&status["mode"], &status["identity"]),
+        (&"connected".into(), &"ada".into())
+    );
+
+    // A failed attempt leaves what there was.
+    let answer = client.run(&[
+        "server",
+        "connect",
+        "http://127.0.0.1:1",
+        "--token",
+        "ca_other",
+    ]);
+    assert_eq!(answer.code, Some(1));
+    assert_eq!(key(), server.url.as_str());
+    assert_eq!(std::fs::read_to_string(&kept).expect("kept"), secret);
+
+    client.data(&["server", "disconnect"]);
+    assert!(key().is_null() && !kept.exists());
+    assert_eq!(client.data(&["server", "status"])["mode"], "disabled");
+}
+
+#[test]
+fn what_is_local_never_leaves_the_machine() {
+    let (served, client) = (agents(), agents());
+    let secret = token(&served, "ada", &["*=owner"]);
+    let server = Server::start(&served, &[]);
+    client.data(&[
+        "server",
+        "connect",
+        &server.url,
+        "--token",
+        &secret,
+        "--namespace",
+        "acme",
+    ]);
+    served.data(&["project", "create", "secret"]);
+    served.data(&["session", "create", "--name", "secret"]);
+    // Refused here: the server is not even asked.
+    for arguments in [
+        &["project", "create", "local/shop"][..],
+        &["project", "show", "LOCAL/shop"],
+        &["session", "create", "--namespace", "local"],
+    ] {
+        let answer = client.run(&[&["--format", "json"], arguments].concat());
+        assert_eq!(answer.code, Some(2), "{arguments:?}");
+        assert_eq!(
+            answer.json()["data"]["error"]["code"],
+            "CA-1210",
+            "{arguments:?}"
+        );
+    }
+    let denied = served.data(&["audit", "list", "--kind", "access_denied"]);
+    assert_eq!(denied["summary"]["total"], 0);
+    // And whoever owns everything sees nothing of it.
+    assert_eq!(client.data(&["project", "list"])["summary"]["total"], 0);
+    assert_eq!(
+        client.data(&["session", "list"])["sessions"]
+            .as_array()
+            .map(Vec::len),
+        Some(0)
+    );
+    let answer = client.run(&["session", "show", "secret"]);
+    assert_eq!(answer.code, Some(3));
+    // With --local the same commands are about this machine.
+    client.data(&["--local", "project", "create", "local/shop"]);
+    assert_eq!(
+        client.data(&["--local", "project", "list"])["summary"]["total"],
+        1
+    );
+}

@@ -1,0 +1,193 @@
+//! Tokens, and the account of who did what: whoever changes it behind the program's back is found out.
+
+use cleveragents_domain::{Code, Diagnose as _, Timestamp};
+use cleveragents_engine::{AuditError, AuditService, NewToken, TokenError, TokenService};
+use cleveragents_store::audit::AuditFilter;
+use cleveragents_testkit::Database;
+
+fn new_token(name: &str) -> NewToken {
+    NewToken {
+        name: name.to_owned(),
+        grants: vec!["acme=editor".parse().expect("a grant")],
+        ..NewToken::default()
+    }
+}
+
+/// A database in which five tokens were made, with what forbids changes of the account taken away.
+fn unguarded(database: &Database) -> AuditService {
+    let engine = database.open().acting_as("ada");
+    let tokens = TokenService::new(engine.clone());
+    for number in 1..=5 {
+        tokens
+            .create(new_token(&format!("token-{number}")))
+            .expect("made");
+    }
+    let sqlite = "DROP TRIGGER audit_entries_stay; DROP TRIGGER audit_entries_remain;";
+    let postgres = "ALTER TABLE audit_entries DISABLE TRIGGER USER;";
+    database.meddle(if database.folder().is_some() {
+        sqlite
+    } else {
+        postgres
+    });
+    AuditService::new(engine)
+}
+
+fn broken(audit: &AuditService) -> u64 {
+    match audit.verify(None) {
+        Err(AuditError::Broken { number, .. }) => number,
+        other => panic!("not noticed: {other:?}"),
+    }
+}
+
+#[test]
+fn defect_5809_every_way_to_change_the_audit_is_found_out() {
+    let ways = [
+        (
+            "a part is changed",
+            "UPDATE audit_entries SET identity = 'eve' WHERE number = 3",
+            3,
+        ),
+        (
+            "the details are changed",
+            "UPDATE audit_entries SET details = '{}' WHERE number = 2",
+            2,
+        ),
+        (
+            "the kind is changed",
+            "UPDATE audit_entries SET kind = 'x' WHERE number = 4",
+            4,
+        ),
+        (
+            "one is removed",
+            "DELETE FROM audit_entries WHERE number = 3",
+            3,
+        ),
+        (
+            "the first is removed",
+            "DELETE FROM audit_entries WHERE number = 1",
+            1,
+        ),
+        (
+            "the last is cut off",
+            "DELETE FROM audit_entries WHERE number = 5",
+            5,
+        ),
+        (
+            "the end is cut off",
+            "DELETE FROM audit_entries WHERE number > 2",
+            3,
+        ),
+        (
+            "two change places",
+            "UPDATE audit_entries SET number = 99 WHERE number = 2; UPDATE audit_entries SET number = 2 WHERE number = 3; \
+             UPDATE audit_entries SET number = 3 WHERE number = 99",
+            2,
+        ),
+    ];
+    for database in Database::each() {
+        let audit = unguarded(&database);
+        assert_eq!(audit.verify(None).expect("whole").count, 5);
+        drop(audit);
+    }
+    for (way, sql, first) in ways {
+        for database in Database::each() {
+            let audit = unguarded(&database);
+            database.meddle(sql);
+            assert_eq!(broken(&audit), first, "{way}");
+        }
+    }
+}
+
+/// Who cuts the end off and mends the head too leaves a chain that holds; who noted the head knows.
+#[test]
+fn an_end_that_was_cut_off_with_care_is_found_out_by_who_noted_the_head() {
+    for database in Database::each() {
+        let audit = unguarded(&database);
+        let noted = audit.verify(None).expect("whole").head;
+        audit.verify(Some(&noted)).expect("the same");
+        database.meddle(
+            "DELETE FROM audit_entries WHERE number = 5; \
+             UPDATE audit_head SET number = 4, hash = (SELECT hash FROM audit_entries WHERE number = 4)",
+        );
+        assert_eq!(audit.verify(None).expect("a chain that holds").count, 4);
+        let error = audit.verify(Some(&noted)).expect_err("not the same");
+        assert_eq!(error.code(), Code::AuditBroken);
+    }
+}
+
+#[test]
+fn the_database_itself_refuses_to_change_the_audit() {
+    for database in Database::each() {
+        TokenService::new(database.open())
+            .create(new_token("ci"))
+            .expect("made");
+        for sql in [
+            "UPDATE audit_entries SET identity = 'eve'",
+            "DELETE FROM audit_entries",
+        ] {
+            assert!(database.try_meddle(sql).is_err(), "{sql}");
+        }
+    }
+}
+
+#[test]
+fn tokens_are_made_once_revoked_for_ever_and_written_down() {
+    for database in Database::each() {
+        let engine = database.open().acting_as("ada");
+        let tokens = TokenService::new(engine.clone());
+        let made = tokens.create(new_token("ci")).expect("made");
+        assert_eq!(made.token.created_by, "ada");
+        assert_ne!(made.token.secret_hash, made.secret.reveal());
+        let code = |outcome: Result<_, TokenError>| {
+            outcome
+                .map(|_: cleveragents_engine::MadeToken| ())
+                .expect_err("refused")
+                .code()
+        };
+        assert_eq!(code(tokens.create(new_token("ci"))), Code::TokenExists);
+        assert_eq!(code(tokens.create(new_token("a b"))), Code::InvalidName);
+        assert_eq!(
+            code(tokens.create(NewToken {
+                grants: Vec::new(),
+                ..new_token("x")
+            })),
+            Code::InvalidGrant
+        );
+        let over = NewToken {
+            expires_at: Some(Timestamp::now().plus_seconds(-1)),
+            ..new_token("x")
+        };
+        assert_eq!(code(tokens.create(over)), Code::InvalidGrant);
+
+        tokens.revoke("ci").expect("revoked");
+        assert_eq!(
+            tokens.revoke("ci").expect_err("over").code(),
+            Code::TokenNotFound
+        );
+        assert!(tokens.list(false).expect("listed").is_empty());
+        assert_eq!(tokens.list(true).expect("listed").len(), 1);
+        tokens
+            .create(new_token("ci"))
+            .expect("the name is free again");
+
+        let audit = AuditService::new(engine);
+        let entries = audit
+            .list(&AuditFilter {
+                limit: 10,
+                ..AuditFilter::default()
+            })
+            .expect("listed");
+        let kinds: Vec<&str> = entries
+            .iter()
+            .rev()
+            .map(|entry| entry.kind.as_str())
+            .collect();
+        assert_eq!(kinds, ["token_created", "token_revoked", "token_created"]);
+        assert!(entries.iter().all(|entry| entry.identity == "ada"));
+        assert!(
+            entries
+                .iter()
+                .all(|entry| !entry.details.contains(made.secret.reveal()))
+        );
+    }
+}
