@@ -7,13 +7,14 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::extract::ConnectInfo;
 use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, ContentHash, Timestamp};
 use cleveragents_store::{Engine, tokens};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use http::HeaderMap;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::{Extensions, HeaderMap};
 
 use crate::options::Options;
 use crate::problem::Problem;
@@ -164,6 +165,31 @@ fn too_many(wait: Duration) -> Problem {
         "more requests came from this caller than are taken in a moment",
     )
     .after(wait.as_secs().max(1))
+}
+
+/// What tells who calls, kept by what goes on for long: roles change and tokens are revoked meanwhile.
+pub(crate) struct Again {
+    headers: HeaderMap,
+    peer: Option<SocketAddr>,
+}
+
+impl Again {
+    /// What tells it of a request.
+    pub(crate) fn of(headers: &HeaderMap, extensions: &Extensions) -> Self {
+        let kept = [AUTHORIZATION, HOST, ORIGIN].into_iter();
+        let peer = extensions.get::<ConnectInfo<SocketAddr>>();
+        Self {
+            headers: kept
+                .filter_map(|name| Some((name.clone(), headers.get(&name)?.clone())))
+                .collect(),
+            peer: peer.map(|info| info.0),
+        }
+    }
+
+    /// Who calls, with what they may do now; nobody when they are refused.
+    pub(crate) async fn caller(&self, callers: &Callers) -> Option<Arc<Caller>> {
+        callers.identify(&self.headers, self.peer?).await.ok()
+    }
 }
 
 /// The secret that a request carries.

@@ -137,8 +137,7 @@ async fn subscribe(ask: Ask) -> Result<Updates, Fault> {
             "the task is over: it has no more updates",
         ));
     }
-    let next = task.update_count;
-    Ok(Updates::after(ask.app, id, watching, snapshot, next, false))
+    Ok(Updates::after(ask.app, &task, watching, &snapshot, false))
 }
 
 async fn cancel(ask: Ask) -> Result<Value, Fault> {

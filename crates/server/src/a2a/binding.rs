@@ -1,21 +1,18 @@
 //! What both bindings share: versions, kinds of bodies, and answers that go on.
 
-use std::time::Duration;
-
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Uri, header};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::extension;
 use super::fault::{Fault, Reason};
 use super::method::Version;
 use super::stream::Updates;
-
-/// How often something is sent when there is nothing to tell, so that a caller that is gone is noticed.
-const ALIVE: Duration = Duration::from_secs(15);
+use crate::callers::Again;
 
 /// The version that a caller speaks.
 pub(super) fn version(parts: &Parts) -> Result<Version, Fault> {
@@ -79,13 +76,25 @@ pub(super) fn extensions(asked: &HeaderMap, response: &mut Response) {
     }
 }
 
-/// An answer that goes on: one event for each update, as a binding writes it.
+/// An answer that goes on: one event for each update, as a binding writes it. Ends when the caller may not listen any
+/// more.
 pub(super) fn events(
+    parts: &Parts,
     updates: Updates,
     write: impl Fn(Result<&Value, &Fault>) -> Value + Send + 'static,
 ) -> Response {
-    let stream = futures_util::stream::unfold((updates, write), |(mut updates, write)| async {
-        let bytes = match tokio::time::timeout(ALIVE, updates.next()).await {
+    let again = Again::of(&parts.headers, &parts.extensions);
+    let asked_at = Instant::now() + updates.pulse();
+    let begin = (updates, write, again, asked_at);
+    let stream = futures_util::stream::unfold(begin, |mut told| async {
+        let (updates, write, again, asked_at) = &mut told;
+        if Instant::now() >= *asked_at {
+            if !updates.may_be_heard(again).await {
+                return None;
+            }
+            *asked_at = Instant::now() + updates.pulse();
+        }
+        let bytes = match tokio::time::timeout_at(*asked_at, updates.next()).await {
             Err(_) => Bytes::from_static(b": alive\n\n"),
             Ok(None) => return None,
             Ok(Some(Ok(update))) => Bytes::from(format!("data: {}\n\n", write(Ok(&update)))),
@@ -93,7 +102,7 @@ pub(super) fn events(
                 Bytes::from(format!("event: error\ndata: {}\n\n", write(Err(&fault))))
             }
         };
-        Some((Ok::<_, std::convert::Infallible>(bytes), (updates, write)))
+        Some((Ok::<_, std::convert::Infallible>(bytes), told))
     });
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),

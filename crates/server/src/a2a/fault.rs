@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse as _, Response};
 use cleveragents_domain::{Code, Diagnose, Kind};
 use http::{HeaderValue, StatusCode, header};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::problem::Problem;
 use crate::program::Failure;
@@ -66,7 +66,7 @@ impl Reason {
 pub(crate) struct Fault {
     reason: Reason,
     message: String,
-    facts: Map<String, Value>,
+    facts: Vec<(String, String)>,
     retry_after: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ impl Fault {
         Self {
             reason,
             message: message.into(),
-            facts: Map::new(),
+            facts: Vec::new(),
             retry_after: None,
         }
     }
@@ -93,19 +93,8 @@ impl Fault {
 
     /// Adds a fact.
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
-        self.facts
-            .insert(name.to_owned(), Value::String(value.into()));
+        self.facts.push((name.to_owned(), value.into()));
         self
-    }
-
-    /// What is told.
-    pub(crate) fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// Whether it is the server's own.
-    pub(crate) const fn reason(&self) -> Reason {
-        self.reason
     }
 
     fn details(&self) -> Value {
@@ -118,7 +107,10 @@ impl Fault {
             "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": domain,
         });
         if !self.facts.is_empty() {
-            info["metadata"] = Value::Object(self.facts.clone());
+            let facts = self.facts.iter().cloned();
+            info["metadata"] = facts
+                .map(|(name, value)| (name, Value::String(value)))
+                .collect();
         }
         json!([info])
     }
@@ -197,9 +189,8 @@ pub(crate) fn own(code: Code) -> Reason {
         Kind::Usage => Reason::Params,
         Kind::NotFound => Reason::Own(-32010, 404),
         Kind::Conflict if code.title().contains("exists") => Reason::Own(-32014, 409),
-        Kind::Conflict | Kind::HumanNeeded => Reason::Own(-32013, 409),
         Kind::Failed if matches!(number, Ok(1100..1200)) => Reason::Own(-32017, 409),
-        Kind::Failed => Reason::Own(-32013, 409),
+        Kind::Conflict | Kind::HumanNeeded | Kind::Failed => Reason::Own(-32013, 409),
     }
 }
 

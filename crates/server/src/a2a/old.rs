@@ -181,8 +181,8 @@ fn update(value: &Value) -> Value {
     }
     let mut made = Map::new();
     if let Some(found) = value.get("statusUpdate").and_then(Value::as_object) {
-        made = found.clone();
-        let state = status(made.get_mut("status"));
+        made.clone_from(found);
+        let state = status(&mut made);
         let is_final = matches!(
             state,
             "completed" | "canceled" | "failed" | "rejected" | "input-required" | "auth-required"
@@ -190,7 +190,7 @@ fn update(value: &Value) -> Value {
         made.insert("final".to_owned(), is_final.into());
         made.insert("kind".to_owned(), "status-update".into());
     } else if let Some(found) = value.get("artifactUpdate").and_then(Value::as_object) {
-        made = found.clone();
+        made.clone_from(found);
         if let Some(artifact) = made.get_mut("artifact") {
             parts(artifact);
         }
@@ -200,8 +200,8 @@ fn update(value: &Value) -> Value {
 }
 
 /// Writes a status as 0.3 does, and gives its state.
-fn status(value: Option<&mut Value>) -> &'static str {
-    let Some(Value::Object(status)) = value else {
+fn status(holder: &mut Map<String, Value>) -> &'static str {
+    let Some(Value::Object(status)) = holder.get_mut("status") else {
         return "unknown";
     };
     let state = status.get("state").and_then(Value::as_str);
@@ -219,7 +219,9 @@ fn status(value: Option<&mut Value>) -> &'static str {
 /// A task.
 pub(super) fn task(value: &Value) -> Value {
     let mut made = value.clone();
-    status(made.get_mut("status"));
+    if let Some(fields) = made.as_object_mut() {
+        status(fields);
+    }
     if let Some(said) = made.get_mut("history").and_then(Value::as_array_mut) {
         for one in said {
             *one = message(one);

@@ -218,10 +218,10 @@ fn drive(work: &Work<'_>, id: PlanId, call: &Calling<'_>) -> Result<(), Failure>
     if plan.stage.is_terminal() || plan.stage == PlanStage::ExecuteComplete {
         // A plan that changed nothing has no diff.
         if let Ok(diff) = call("plan/diff", json!({"reference": id})) {
-            work.add(part("diff", diff), None)?;
+            work.add(part("diff", &diff), None)?;
         }
         if !result.is_null() {
-            work.add(part("result", result), None)?;
+            work.add(part("result", &result), None)?;
         }
     }
     match (plan.stage, &plan.waiting) {
@@ -244,6 +244,6 @@ fn drive(work: &Work<'_>, id: PlanId, call: &Calling<'_>) -> Result<(), Failure>
     Ok(())
 }
 
-fn part(name: &str, data: Value) -> Chunk {
+fn part(name: &str, data: &Value) -> Chunk {
     Chunk::whole(json!({"artifactId": name, "name": name, "parts": [{"data": data}]}))
 }

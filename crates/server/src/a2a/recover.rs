@@ -57,42 +57,39 @@ async fn take_over(app: &Arc<App>) -> Result<(), Failure> {
     let inner = Arc::clone(app);
     let taken = crate::blocking(move || taken(&inner)).await?;
     for (task, caller) in taken {
-        match caller {
-            Some(caller) => run::start(app, &caller, &task),
-            None => {
-                let (inner, id) = (Arc::clone(app), task.id);
-                crate::blocking(move || {
-                    let why = "the server ended, and who asked may not ask any more";
-                    let failed = TaskState::Failed;
-                    inner
-                        .tasks
-                        .change(&inner.engine, id, OPEN, failed, Some(why))
-                })
-                .await?;
-            }
+        if let Some(caller) = caller {
+            run::start(app, &caller, &task);
+            continue;
         }
+        let (inner, id) = (Arc::clone(app), task.id);
+        crate::blocking(move || {
+            let why = "the server ended, and who asked may not ask any more";
+            let (engine, failed) = (&inner.engine, TaskState::Failed);
+            inner.tasks.change(engine, id, OPEN, failed, Some(why))
+        })
+        .await?;
     }
     Ok(())
 }
 
+/// A task that was taken over, with who asked for it, if they still may.
+type Taken = (Task, Option<Arc<Caller>>);
+
 /// The tasks that were taken over, with who asked for them.
-fn taken(app: &App) -> Result<Vec<(Task, Option<Arc<Caller>>)>, Failure> {
+fn taken(app: &App) -> Result<Vec<Taken>, Failure> {
     let open = app.engine.read(|reader| tasks::open(reader))?;
     let leases = LeaseService::new(Arc::clone(&app.engine));
     let mut is_alive: HashMap<String, bool> = HashMap::new();
     let mut taken = Vec::new();
     for task in open {
-        let known = is_alive.get(&task.runner).copied();
-        let lives = match known {
-            Some(lives) => lives,
-            None => {
-                let subject = LeaseSubject::new(KIND, &task.runner);
-                let worker = leases
-                    .worker(&subject)
-                    .map_err(|error| Failure::of(&error))?;
-                is_alive.insert(task.runner.clone(), worker.is_some());
-                worker.is_some()
-            }
+        let lives = if let Some(lives) = is_alive.get(&task.runner) {
+            *lives
+        } else {
+            let subject = LeaseSubject::new(KIND, &task.runner);
+            let worker = leases.worker(&subject);
+            let lives = worker.map_err(|error| Failure::of(&error))?.is_some();
+            is_alive.insert(task.runner.clone(), lives);
+            lives
         };
         if lives {
             continue;

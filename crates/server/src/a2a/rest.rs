@@ -128,7 +128,7 @@ async fn perform(
             let kind = [(header::CONTENT_TYPE, "application/a2a+json")];
             (kind, value.to_string()).into_response()
         }
-        Outcome::Updates(updates) => binding::events(updates, |update| match update {
+        Outcome::Updates(updates) => binding::events(parts, updates, |update| match update {
             Ok(update) => update.clone(),
             Err(fault) => fault.rest(),
         }),

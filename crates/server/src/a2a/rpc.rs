@@ -40,7 +40,7 @@ pub(super) async fn answer(
         Ok(()) => gate::body(&app, body).await.map_err(Fault::from),
         Err(fault) => Err(fault),
     };
-    let (id, outcome) = match read.and_then(|bytes| Envelope::read(&bytes).map_err(Fault::from)) {
+    let (id, outcome) = match read.and_then(|bytes| Envelope::read(&bytes)) {
         Err(fault) => (Value::Null, Err(fault)),
         Ok(envelope) => {
             let id = envelope.id.clone();
@@ -147,7 +147,7 @@ async fn dispatch(
     };
     Ok(match acts::perform(act, ask).await? {
         Outcome::Value(value) => success(&id, &shaped(act, &value)),
-        Outcome::Updates(updates) => binding::events(updates, move |update| match update {
+        Outcome::Updates(updates) => binding::events(parts, updates, move |update| match update {
             Ok(update) => json!({"jsonrpc": "2.0", "id": id, "result": shaped(act, update)}),
             Err(fault) => json!({"jsonrpc": "2.0", "id": id, "error": fault.rpc()}),
         }),

@@ -56,13 +56,12 @@ pub(super) async fn send(ask: Ask) -> Result<Value, Fault> {
 /// `SendStreamingMessage`.
 pub(super) async fn stream(ask: Ask) -> Result<Updates, Fault> {
     match begin(&ask).await? {
-        Begun::Message(message) => Ok(Updates::only(ask.app, message)),
+        Begun::Message(message) => Ok(Updates::only(ask.app, &message)),
         Begun::Task(accepted) => Ok(Updates::after(
             ask.app,
-            accepted.task.id,
+            &accepted.task,
             accepted.watching,
-            accepted.snapshot,
-            accepted.task.update_count,
+            &accepted.snapshot,
             true,
         )),
     }

@@ -3,14 +3,18 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
+use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{TaskId, TaskState};
+use cleveragents_store::tasks::Task;
 use cleveragents_store::{Error, tasks};
 use serde_json::{Value, json};
 
 use super::tasks::Watching;
 use super::{fault::Fault, wire};
 use crate::app::App;
+use crate::callers::Again;
 
 /// How many updates are read at a time.
 const PAGE: u64 = 64;
@@ -19,6 +23,7 @@ const PAGE: u64 = 64;
 pub(crate) struct Updates {
     app: Arc<App>,
     id: TaskId,
+    namespace: Option<String>,
     /// The number of the next update.
     next: u64,
     ready: VecDeque<Value>,
@@ -32,16 +37,16 @@ impl Updates {
     /// The updates of a task after a snapshot of it, which comes first.
     pub(super) fn after(
         app: Arc<App>,
-        id: TaskId,
+        task: &Task,
         watching: Watching,
-        snapshot: Value,
-        next: u64,
+        snapshot: &Value,
         ends_when_waiting: bool,
     ) -> Self {
         Self {
             app,
-            id,
-            next,
+            id: task.id,
+            namespace: Some(task.namespace.clone()),
+            next: task.update_count,
             ready: VecDeque::from([json!({"task": snapshot})]),
             ends_when_waiting,
             is_over: false,
@@ -50,16 +55,31 @@ impl Updates {
     }
 
     /// One message and nothing else.
-    pub(super) fn only(app: Arc<App>, message: Value) -> Self {
+    pub(super) fn only(app: Arc<App>, message: &Value) -> Self {
         Self {
             app,
             id: TaskId::generate(),
+            namespace: None,
             next: 0,
             ready: VecDeque::from([json!({"message": message})]),
             ends_when_waiting: true,
             is_over: false,
             watching: None,
         }
+    }
+
+    /// How often somebody who listens is asked who they are, and gets a sign of life.
+    pub(super) fn pulse(&self) -> Duration {
+        self.app.options.keep_alive
+    }
+
+    /// Whether somebody who listens still may.
+    pub(super) async fn may_be_heard(&self, again: &Again) -> bool {
+        let Some(caller) = again.caller(&self.app.callers).await else {
+            return false;
+        };
+        let may = |namespace| caller.may(Scope::Tasks, Permission::Read, namespace);
+        self.namespace.as_deref().is_none_or(may)
     }
 
     fn ends_with(&self, state: TaskState) -> bool {

@@ -99,10 +99,10 @@ impl<'a> Fields<'a> {
     }
 
     /// Fields within.
-    pub(crate) fn within(self, name: &str) -> Result<Option<Fields<'a>>, Fault> {
+    pub(crate) fn within(self, name: &str) -> Result<Option<Self>, Fault> {
         match self.get(name) {
             None => Ok(None),
-            Some(Value::Object(fields)) => Ok(Some(Fields(fields))),
+            Some(Value::Object(fields)) => Ok(Some(Self(fields))),
             Some(_) => Err(wrong(name, "an object")),
         }
     }

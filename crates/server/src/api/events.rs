@@ -1,23 +1,23 @@
 //! `/api/v1/events`: what happens, while it happens. Who comes back with the position of the last event it heard of
 //! misses nothing and hears nothing twice.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Request};
+use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use cleveragents_domain::identity::{Namespaces, Permission, Scope};
 use cleveragents_domain::{Code, Event, EventKind, Position};
 use futures_util::stream;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN};
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::request;
 use super::types::EventDocument;
 use crate::app::App;
+use crate::callers::Again;
 use crate::feed::Listening;
 use crate::gate::Permit;
 use crate::problem::Problem;
@@ -150,7 +150,7 @@ async fn events(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
     let told = Told {
         listening: app.feed.listen(begin),
         visible: permit.visible(),
-        again: Again::of(&request),
+        again: Again::of(request.headers(), request.extensions()),
         last: begin,
         said: begin,
         pulse: pulse(&app),
@@ -181,30 +181,11 @@ fn pulse(app: &App) -> Interval {
     pulse
 }
 
-/// What tells who listens, to be asked again whether it still may.
-struct Again {
-    headers: HeaderMap,
-    peer: Option<SocketAddr>,
-}
-
-impl Again {
-    fn of(request: &Request) -> Self {
-        let kept = [AUTHORIZATION, HOST, ORIGIN].into_iter();
-        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-        Self {
-            headers: kept
-                .filter_map(|name| Some((name.clone(), request.headers().get(&name)?.clone())))
-                .collect(),
-            peer: peer.map(|info| info.0),
-        }
-    }
-
-    /// What the caller may see now; nothing when it is refused.
-    async fn visible(&self, app: &App) -> Option<Namespaces> {
-        let caller = app.callers.identify(&self.headers, self.peer?).await.ok()?;
-        let visible = caller.reach(Scope::Events, Permission::Read);
-        (!visible.is_empty()).then_some(visible)
-    }
+/// What the caller may see now; nothing when it is refused.
+async fn visible(again: &Again, app: &App) -> Option<Namespaces> {
+    let caller = again.caller(&app.callers).await?;
+    let visible = caller.reach(Scope::Events, Permission::Read);
+    (!visible.is_empty()).then_some(visible)
 }
 
 /// Somebody who is told what happens.
@@ -230,7 +211,7 @@ impl Told {
                 () = self.app.ending.near() => return None,
                 _ = self.pulse.tick() => {
                     // Roles change and tokens are revoked while somebody listens.
-                    self.visible = self.again.visible(&self.app).await?;
+                    self.visible = visible(&self.again, &self.app).await?;
                     return Some(self.sign_of_life());
                 }
                 event = self.listening.next() => event.ok()?,

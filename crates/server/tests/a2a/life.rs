@@ -121,7 +121,6 @@ fn one_of_many_answers_is_taken() {
                 .collect();
             calls
                 .into_iter()
-                .filter(|_| true)
                 .map(|call| call.join().expect("ends"))
                 .collect::<Vec<_>>()
         });
@@ -152,5 +151,24 @@ fn many_at_once_in_one_new_context_share_it() {
         });
         assert_eq!(database.count("SELECT COUNT(*) FROM sessions"), 1);
         assert_eq!(database.count("SELECT COUNT(*) FROM tasks"), 6);
+    }
+}
+
+#[test]
+fn who_may_not_listen_any_more_is_told_no_more() {
+    let database = TestDatabase::sqlite();
+    let mut options = local();
+    options.keep_alive = std::time::Duration::from_millis(50);
+    let server = Server::start(&database, options);
+    let scopes = [cleveragents_domain::identity::Scope::Tasks];
+    let acme = server.with_grants("acme", &["acme=editor"], &scopes);
+    let task = acme.send(Way::Rpc, "tck-input-required-1");
+    for way in WAYS {
+        let mut events = acme.stream(way, "SubscribeToTask", &json!({"id": task["id"]}));
+        events.next().expect("a task");
+        if way == Way::Rest {
+            database.meddle("UPDATE tokens SET revoked_at = 1");
+            assert!(events.next().is_none(), "the stream ends without a word");
+        }
     }
 }

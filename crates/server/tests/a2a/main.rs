@@ -7,6 +7,7 @@ mod errors;
 mod harness;
 mod life;
 mod lists;
+mod odd;
 mod operations;
 mod plans;
 mod push;
