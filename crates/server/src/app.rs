@@ -136,6 +136,10 @@ impl App {
         T: Send + 'static,
         F: FnOnce(&Cancel) -> Result<T, Problem> + Send + 'static,
     {
+        // Whoever waited until the end came near has begun nothing yet.
+        if self.ending.is_near() {
+            return Err(ending());
+        }
         let cancel = Cancel::new();
         let begun = self.ending.begin(&cancel);
         crate::blocking(move || {

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, broadcast};
 const PAGE: u64 = 500;
 
 /// How many events are read at a time for one who is behind. Many may be, each with its own.
-const OWN_PAGE: u64 = 64;
+const OWN_PAGE: u64 = 32;
 
 /// How many events a listener may be behind before it reads from the database again.
 const KEPT: usize = 1_024;

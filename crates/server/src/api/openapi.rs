@@ -145,7 +145,8 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
     let in_path = route.path.split('/').filter_map(|part| {
         let name = part.strip_prefix('{')?.strip_suffix('}')?;
         let name = name.trim_start_matches('*');
-        Some(json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
+        let schema = json!({"type": "string", "pattern": pattern(name)});
+        Some(json!({"name": name, "in": "path", "required": true, "schema": schema}))
     });
     let mut all: Vec<Value> = in_path.collect();
     for parameter in route.parameters {
@@ -167,6 +168,15 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
         }));
     }
     all
+}
+
+/// What a part of a path looks like.
+fn pattern(name: &str) -> &'static str {
+    match name {
+        "session" | "plan" => "^[0-7][0-9A-HJKMNP-TV-Z]{25}$",
+        "name" => "^[a-z][a-z0-9_/-]*$",
+        _ => "^[^/]+$",
+    }
 }
 
 /// What is left out is not sent as null.

@@ -181,13 +181,22 @@ async fn as_operation(
         let pairs: Vec<(String, String)> = request::query(request.uri())?;
         pairs
             .into_iter()
-            .map(|(name, value)| (name, Value::String(value)))
+            .map(|(name, value)| (name, given_as_text(value)))
             .collect()
     };
     // Whatever else names a plan does not count: the one of the path was checked.
     given.insert("reference".to_owned(), json!(plan));
     let done = perform(&app, &permit, operation, given).await?;
     Ok(axum::Json(DoneDocument::from(done)).into_response())
+}
+
+/// What a text after the question mark means: only there `true` is not told from the text of it.
+fn given_as_text(value: String) -> Value {
+    match value.as_str() {
+        "true" => Value::Bool(true),
+        "false" => Value::Bool(false),
+        _ => Value::String(value),
+    }
 }
 
 /// Has a plan driven on. The answer comes as soon as it runs or waits for its turn.

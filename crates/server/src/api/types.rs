@@ -97,9 +97,11 @@ impl From<&Message> for MessageDocument {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewMessageDocument {
-    /// Who says it: `user`, `assistant`, `system` or `tool`.
+    /// Who says it.
+    #[schemars(extend("enum" = ["user", "assistant", "system", "tool"]))]
     pub(crate) role: String,
     /// What is said.
+    #[schemars(length(min = 1))]
     pub(crate) content: String,
     /// Facts about it.
     #[serde(default)]
@@ -110,7 +112,8 @@ pub(crate) struct NewMessageDocument {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChangedSessionDocument {
-    /// What people call it.
+    /// What people call it: one line.
+    #[schemars(length(min = 1, max = 200))]
     pub(crate) name: String,
 }
 

@@ -228,14 +228,11 @@ fn what_is_not_told_moves_the_position_on() {
     let mut stream = viewer.listen("/api/v1/events");
     let begun = stream.block().expect("a beginning").id.expect("a position");
     make_session(&local, "other");
-    let moved = loop {
+    wait_until("the position moves on", || {
         let sent = stream.block().expect("a sign of life");
         assert_eq!(sent.data, None);
-        if let Some(id) = sent.id {
-            break id;
-        }
-    };
-    assert!(moved > begun, "{moved} is after {begun}");
+        sent.id.is_some_and(|id| id > begun)
+    });
 }
 
 #[test]

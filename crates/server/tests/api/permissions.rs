@@ -97,6 +97,10 @@ impl Route {
         // Of a stream only the beginning is read.
         let mut stream = client.send(&self.method, &path, kind, &bytes);
         let (status, _) = stream.head().expect("an answer");
+        if status == 202 {
+            // It is done after the answer, and must not be taken for an effect of what follows.
+            wait_until("it is done", || Effects::of(server).done != before.done);
+        }
         if status >= 400 && status != 429 {
             let after = Effects::of(server);
             assert_eq!(

@@ -45,7 +45,7 @@ fn each_path_of_a_plan_is_an_operation_of_the_same_plan() {
         ("GET", "", "plan/status"),
         ("GET", "/strategy", "plan/show"),
         ("GET", "/tree?depth=2", "plan/tree"),
-        ("GET", "/diff", "plan/diff"),
+        ("GET", "/diff?stat=true", "plan/diff"),
         ("GET", "/log", "plan/log"),
         ("GET", "/checkpoints", "plan/checkpoint/list"),
         ("POST", "/apply", "plan/apply"),
@@ -71,6 +71,9 @@ fn each_path_of_a_plan_is_an_operation_of_the_same_plan() {
             .expect("it ran");
         assert_eq!(name, operation);
         assert_eq!(parameters["reference"], json!(id));
+        if operation == "plan/diff" {
+            assert_eq!(parameters["stat"], true);
+        }
         editor
             .ask(verb, &path(other), body.as_ref())
             .problem(404, "CA-0404");
