@@ -53,6 +53,14 @@ impl Route {
         watched.contains(&self.path.as_str()) || (self.path.starts_with("/api/v1/") && !needs_body)
     }
 
+    /// Whether it tells a caller about itself, which every caller may know.
+    fn is_about_the_caller(&self) -> bool {
+        let place = self.needs.as_ref().map(|(_, place)| place.as_str());
+        self.method == "GET"
+            && !self.path.contains('{')
+            && place.is_some_and(|place| place.contains("request names"))
+    }
+
     /// Whether what is asked for depends on a namespace.
     fn is_in_a_namespace(&self) -> bool {
         let names = ["{session}", "{plan}", "{name}"];
@@ -158,8 +166,8 @@ fn check(route: &Route, role: Option<Role>, namespace: &str, status: u16) {
     let is_own = namespace == "acme";
     let what = format!("{} {} as {role:?} in {namespace}", route.method, route.path);
     let named = place.contains("request names");
-    if route.path == "/api/v1/operations" {
-        // A list of what may be done, which is empty for who may do nothing.
+    if route.is_about_the_caller() {
+        // Such as what it may do, which is nothing for who has no role.
         return assert_eq!(status, 200, "{what}");
     }
     if route.path == "/api/v1/operations/{name}" {
@@ -240,6 +248,7 @@ fn every_role_may_do_what_the_table_says_and_nothing_else() {
                     let own = in_own(&server, &route, &callers);
                     let elsewhere = elsewhere(&server, &route, &callers);
                     let least = match route.path.as_str() {
+                        _ if route.is_about_the_caller() => "none",
                         "/api/v1/operations/{name}" => "that of the operation",
                         _ => least.as_str(),
                     };
@@ -321,7 +330,7 @@ fn check_stranger(server: &Server, route: &Route) {
 
 /// A token that is good for other things only is good for nothing here.
 fn check_other_scopes(server: &Server, route: &Route) {
-    if route.path.starts_with("/api/v1/operations") {
+    if route.is_about_the_caller() || route.path.starts_with("/api/v1/operations") {
         // The operation has a scope of its own.
         return;
     }
