@@ -142,7 +142,7 @@ pub(super) async fn extended(app: &Arc<App>, permit: &Permit) -> Value {
 async fn actors(app: &Arc<App>, permit: &Permit) -> Vec<Value> {
     let found = ["registry/actor/list", "actor/list"]
         .iter()
-        .find_map(|name| operations::named(app, name).ok());
+        .find_map(|name| operations::named(app, name));
     let Some(operation) = found.cloned() else {
         return Vec::new();
     };
@@ -152,13 +152,13 @@ async fn actors(app: &Arc<App>, permit: &Permit) -> Vec<Value> {
     }
     let inner = Arc::clone(app);
     let listed = app.run(permit.caller(), move |cancel| {
-        operations::call(&inner, &caller, &operation, &json!({}), cancel).map_err(Into::into)
+        operations::call(&inner, &caller, &operation.name, &json!({}), cancel).map_err(Into::into)
     });
     // A card without them is of use too.
-    let Ok(done) = listed.await else {
+    let Ok(listed) = listed.await else {
         return Vec::new();
     };
-    let actors = match &done.data {
+    let actors = match &listed {
         Value::Array(actors) => Some(actors),
         data => data.get("actors").and_then(Value::as_array),
     };
