@@ -165,6 +165,8 @@ async fn actors(app: &Arc<App>, permit: &Permit) -> Vec<Value> {
     actors
         .into_iter()
         .flatten()
+        // Those that come with the program are no skill of this server.
+        .filter(|actor| actor.get("built_in") != Some(&Value::Bool(true)))
         .filter_map(|actor| {
             let text = |name: &str| actor.get(name).and_then(Value::as_str);
             let name = text("name")?;
