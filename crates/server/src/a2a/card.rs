@@ -142,7 +142,7 @@ pub(super) async fn extended(app: &Arc<App>, permit: &Permit) -> Value {
 async fn actors(app: &Arc<App>, permit: &Permit) -> Vec<Value> {
     let found = ["registry/actor/list", "actor/list"]
         .iter()
-        .find_map(|name| operations::named(app, name).ok());
+        .find_map(|name| operations::named(app, name));
     let Some(operation) = found.cloned() else {
         return Vec::new();
     };
@@ -152,19 +152,21 @@ async fn actors(app: &Arc<App>, permit: &Permit) -> Vec<Value> {
     }
     let inner = Arc::clone(app);
     let listed = app.run(permit.caller(), move |cancel| {
-        operations::call(&inner, &caller, &operation, &json!({}), cancel).map_err(Into::into)
+        operations::call(&inner, &caller, &operation.name, &json!({}), cancel).map_err(Into::into)
     });
     // A card without them is of use too.
-    let Ok(done) = listed.await else {
+    let Ok(listed) = listed.await else {
         return Vec::new();
     };
-    let actors = match &done.data {
+    let actors = match &listed {
         Value::Array(actors) => Some(actors),
         data => data.get("actors").and_then(Value::as_array),
     };
     actors
         .into_iter()
         .flatten()
+        // Those that come with the program are no skill of this server.
+        .filter(|actor| actor.get("built_in") != Some(&Value::Bool(true)))
         .filter_map(|actor| {
             let text = |name: &str| actor.get(name).and_then(Value::as_str);
             let name = text("name")?;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
+use crate::api::operations;
 use crate::app::App;
 use crate::gate::Permit;
-use crate::operations;
 
 /// What names the extension.
 pub(crate) const URI: &str = "urn:cleveragents:extensions:v1";
@@ -23,15 +23,7 @@ pub(super) async fn call(
     name: &str,
     params: Map<String, Value>,
 ) -> Result<Value, Fault> {
-    let operation = operations::named(app, name)?.clone();
-    let parameters = Value::Object(params);
-    operations::permitted(app, permit, &operation, &parameters).await?;
-    let (inner, caller) = (Arc::clone(app), Arc::clone(permit.caller()));
-    let done = app
-        .run(permit.caller(), move |cancel| {
-            operations::call(&inner, &caller, &operation, &parameters, cancel).map_err(Into::into)
-        })
-        .await?;
+    let done = operations::perform(app, permit, name, params).await?;
     Ok(json!({"data": done.data, "exitCode": done.exit_code}))
 }
 

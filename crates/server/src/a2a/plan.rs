@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, Plan, PlanId, PlanStage, TaskKind, TaskState, Waiting};
-use cleveragents_process::Cancel;
 use cleveragents_store::tasks::Task;
 use cleveragents_store::{plans, tasks};
 use serde_json::{Map, Value, json};
@@ -15,6 +14,7 @@ use super::fault::Fault;
 use super::run::Work;
 use super::send::NO_PLAN;
 use super::tasks::Chunk;
+use crate::api::operations::permitted;
 use crate::app::App;
 use crate::operations;
 use crate::program::Failure;
@@ -50,10 +50,8 @@ pub(super) async fn check(ask: &Ask, own: &Map<String, Value>) -> Result<(), Fau
     if !own.get("action").is_some_and(Value::is_string) {
         return Err(Fault::params("`cleveragents.action` must be a text"));
     }
-    let app = &ask.app;
-    let operation = operations::named(app, "plan/use")?.clone();
-    let parameters = use_parameters(own);
-    operations::permitted(app, &ask.permit, &operation, &parameters).await?;
+    let parameters = Arc::new(use_parameters(own));
+    permitted(&ask.app, &ask.permit, "plan/use", &parameters).await?;
     Ok(())
 }
 
@@ -67,29 +65,18 @@ pub(super) fn cancelled(app: &Arc<App>, caller: &Arc<Caller>, task: &Task) {
         let (inner, by) = (Arc::clone(&app), Arc::clone(&caller));
         let given_up = app.run(&caller, move |cancel| {
             let reason = json!({"reference": plan, "reason": "its task was cancelled"});
-            call(&inner, &by, "plan/cancel", &reason, cancel).map_err(Into::into)
+            operations::call(&inner, &by, "plan/cancel", &reason, cancel).map_err(Into::into)
         });
         // The plan may be over, which is what was wanted.
         let _given_up = given_up.await;
     });
 }
 
-fn call(
-    app: &App,
-    caller: &Caller,
-    name: &str,
-    parameters: &Value,
-    cancel: &Cancel,
-) -> Result<Value, Failure> {
-    let operation = operations::named(app, name)
-        .map_err(|problem| Failure::new(Code::UnknownOperation, problem.detail))?;
-    operations::call(app, caller, operation, parameters, cancel).map(|done| done.data)
-}
-
 /// Works on a plan: makes it, or tells it what was answered, and drives it.
 pub(super) fn work(work: &Work<'_>, task: &Task, text: &str) -> Result<(), Failure> {
-    let call =
-        |name: &str, parameters: Value| call(work.app, work.caller, name, &parameters, work.cancel);
+    let call = |name: &str, parameters: Value| {
+        operations::call(work.app, work.caller, name, &parameters, work.cancel)
+    };
     let id = if task.subject == NO_PLAN {
         let own = task.metadata.as_object().cloned().unwrap_or_default();
         let made = call("plan/use", use_parameters(&own))?;

@@ -6,7 +6,7 @@ mod events;
 pub(crate) mod keys;
 mod messages;
 mod openapi;
-mod operations;
+pub(crate) mod operations;
 mod paging;
 mod plans;
 mod request;

@@ -84,13 +84,13 @@ impl From<Done> for DoneDocument {
     }
 }
 
-/// Does an operation for a caller who may.
-pub(crate) async fn perform(
+/// Checks that a caller may call an operation with parameters, and gives its place among them.
+pub(crate) async fn permitted(
     app: &Arc<App>,
     permit: &Permit,
     name: &str,
-    parameters: Map<String, Value>,
-) -> Result<Done, Problem> {
+    parameters: &Arc<Value>,
+) -> Result<usize, Problem> {
     let place = app
         .program
         .operations()
@@ -103,14 +103,25 @@ pub(crate) async fn perform(
             )
             .with_hint("GET /api/v1/operations lists those that there are")
         })?;
-    let parameters = Arc::new(Value::Object(parameters));
-    let (program, given) = (Arc::clone(&app.program), Arc::clone(&parameters));
+    let (program, given) = (Arc::clone(&app.program), Arc::clone(parameters));
     let touches = crate::blocking(move || match program.operations().get(place) {
         Some(operation) => program.touches(operation, &given),
         None => Ok(Touches::Everywhere),
     })
     .await?;
-    check(app, permit, place, &touches, &parameters).await?;
+    check(app, permit, place, &touches, parameters).await?;
+    Ok(place)
+}
+
+/// Does an operation for a caller who may.
+pub(crate) async fn perform(
+    app: &Arc<App>,
+    permit: &Permit,
+    name: &str,
+    parameters: Map<String, Value>,
+) -> Result<Done, Problem> {
+    let parameters = Arc::new(Value::Object(parameters));
+    let place = permitted(app, permit, name, &parameters).await?;
     let (program, caller) = (Arc::clone(&app.program), Arc::clone(permit.caller()));
     app.run(permit.caller(), move |cancel| {
         let operation = program

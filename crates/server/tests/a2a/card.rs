@@ -165,6 +165,7 @@ fn the_extended_card_tells_what_the_caller_finds() {
         );
         let skills = card["skills"].as_array().expect("skills");
         assert!(skills.iter().any(|skill| skill["id"] == "acme/reviewer"));
+        assert!(!skills.iter().any(|skill| skill["id"] == "openai/any"));
     }
     let viewer = server.with_grants("viewer", &["acme=viewer"], &[Scope::Tasks, Scope::Plans]);
     let card = viewer.call(Way::Rpc, "GetExtendedAgentCard", &json!({}));

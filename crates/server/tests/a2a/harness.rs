@@ -121,6 +121,7 @@ impl Program for Double {
         let data = match name.as_str() {
             "registry/actor/list" => json!({"actors": [
                 {"name": "acme/reviewer", "description": "Reviews"}, {"name": "acme/plain"},
+                {"name": "openai/any", "built_in": true},
             ]}),
             "plan/use" => json!({"plan_id": *self.plan.lock().expect("not poisoned")}),
             "plan/diff" => json!({"files": 1}),

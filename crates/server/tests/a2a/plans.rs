@@ -180,11 +180,8 @@ fn who_may_make_no_plans_begins_no_task() {
     let (server, _) = server(&database);
     let caller = server.with_grants("caller", &["acme=editor"], &[Scope::Tasks]);
     let answer = caller.rpc_answer("SendMessage", &json!({"message": asked()}));
-    assert_eq!(
-        answer.json()["error"]["code"],
-        -32010,
-        "plans do not exist for it"
-    );
+    assert_eq!(answer.status, 403);
+    assert_eq!(answer.json()["error"]["code"], -32012);
     let mut wrong = asked();
     wrong["metadata"]["cleveragents"]["action"] = json!(1);
     let refused = server
