@@ -1,6 +1,6 @@
 //! What every command works with: where it runs, how it is configured, and the database.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces};
@@ -137,6 +137,17 @@ impl Context {
     /// What can be looked up about plans.
     pub(crate) fn plans(&self) -> Result<PlanBook, CommandError> {
         Ok(PlanBook::new(self.engine()?, self.sandboxes()?))
+    }
+
+    /// Where a definition comes from, for what is stored of it.
+    pub(crate) fn source_of(&self, file: &Path) -> PathBuf {
+        match &self.served {
+            Some(served) => PathBuf::from(format!("sent by {}", served.caller.identity())),
+            None => {
+                let base = self.environment.working_folder();
+                base.unwrap_or_else(|| Path::new("/")).join(file)
+            }
+        }
     }
 
     /// Looks up variables for files that name them.
