@@ -141,13 +141,11 @@ impl Context {
 
     /// Where a definition comes from, for what is stored of it.
     pub(crate) fn source_of(&self, file: &Path) -> PathBuf {
-        match &self.served {
-            Some(served) => PathBuf::from(format!("sent by {}", served.caller.identity())),
-            None => {
-                let base = self.environment.working_folder();
-                base.unwrap_or_else(|| Path::new("/")).join(file)
-            }
+        if let Some(served) = &self.served {
+            return PathBuf::from(format!("sent by {}", served.caller.identity()));
         }
+        let base = self.environment.working_folder();
+        base.unwrap_or_else(|| Path::new("/")).join(file)
     }
 
     /// Looks up variables for files that name them.
