@@ -225,7 +225,7 @@ With the YAML language server, write this as the first line of the file of a too
     /// Remove what is no longer kept
     #[command(subcommand)]
     Cleanup(Cleanup),
-    /// Let others call this program over HTTP: its API, agents that speak A2A, other command lines
+    /// Let others call this program over HTTP
     Serve(Serve),
     /// Choose the server that commands are sent to
     #[command(subcommand)]

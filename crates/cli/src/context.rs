@@ -1,6 +1,6 @@
 //! What every command works with: where it runs, how it is configured, and the database.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces};
@@ -137,6 +137,15 @@ impl Context {
     /// What can be looked up about plans.
     pub(crate) fn plans(&self) -> Result<PlanBook, CommandError> {
         Ok(PlanBook::new(self.engine()?, self.sandboxes()?))
+    }
+
+    /// Where a definition comes from, for what is stored of it.
+    pub(crate) fn source_of(&self, file: &Path) -> PathBuf {
+        if let Some(served) = &self.served {
+            return PathBuf::from(format!("sent by {}", served.caller.identity()));
+        }
+        let base = self.environment.working_folder();
+        base.unwrap_or_else(|| Path::new("/")).join(file)
     }
 
     /// Looks up variables for files that name them.

@@ -3,7 +3,7 @@
 use cleveragents_domain::{Code, Diagnose as _, Timestamp};
 use cleveragents_engine::{AuditError, AuditService, NewToken, TokenError, TokenService};
 use cleveragents_store::audit::AuditFilter;
-use cleveragents_testkit::Database;
+use cleveragents_testkit::TestDatabase;
 
 fn new_token(name: &str) -> NewToken {
     NewToken {
@@ -14,7 +14,7 @@ fn new_token(name: &str) -> NewToken {
 }
 
 /// A database in which five tokens were made, with what forbids changes of the account taken away.
-fn unguarded(database: &Database) -> AuditService {
+fn unguarded(database: &TestDatabase) -> AuditService {
     let engine = database.open().acting_as("ada");
     let tokens = TokenService::new(engine.clone());
     for number in 1..=5 {
@@ -84,13 +84,13 @@ fn defect_5809_every_way_to_change_the_audit_is_found_out() {
             2,
         ),
     ];
-    for database in Database::each() {
+    for database in TestDatabase::each() {
         let audit = unguarded(&database);
         assert_eq!(audit.verify(None).expect("whole").count, 5);
         drop(audit);
     }
     for (way, sql, first) in ways {
-        for database in Database::each() {
+        for database in TestDatabase::each() {
             let audit = unguarded(&database);
             database.meddle(sql);
             assert_eq!(broken(&audit), first, "{way}");
@@ -101,7 +101,7 @@ fn defect_5809_every_way_to_change_the_audit_is_found_out() {
 /// Who cuts the end off and mends the head too leaves a chain that holds; who noted the head knows.
 #[test]
 fn an_end_that_was_cut_off_with_care_is_found_out_by_who_noted_the_head() {
-    for database in Database::each() {
+    for database in TestDatabase::each() {
         let audit = unguarded(&database);
         let noted = audit.verify(None).expect("whole").head;
         audit.verify(Some(&noted)).expect("the same");
@@ -117,7 +117,7 @@ fn an_end_that_was_cut_off_with_care_is_found_out_by_who_noted_the_head() {
 
 #[test]
 fn the_database_itself_refuses_to_change_the_audit() {
-    for database in Database::each() {
+    for database in TestDatabase::each() {
         TokenService::new(database.open())
             .create(new_token("ci"))
             .expect("made");
@@ -132,7 +132,7 @@ fn the_database_itself_refuses_to_change_the_audit() {
 
 #[test]
 fn tokens_are_made_once_revoked_for_ever_and_written_down() {
-    for database in Database::each() {
+    for database in TestDatabase::each() {
         let engine = database.open().acting_as("ada");
         let tokens = TokenService::new(engine.clone());
         let made = tokens.create(new_token("ci")).expect("made");

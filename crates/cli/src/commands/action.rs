@@ -55,12 +55,10 @@ fn create(
     update: bool,
 ) -> Result<Report, CommandError> {
     let text = read_definition(config, "the file of an action", Code::MalformedAction)?;
-    let base = context.environment.working_folder();
     let source = if config == Path::new("-") {
         "standard input".to_owned()
     } else {
-        let file = base.unwrap_or_else(|| Path::new("/")).join(config);
-        file.display().to_string()
+        context.source_of(config).display().to_string()
     };
     let register = if update {
         Register::Update

@@ -117,7 +117,6 @@ fn found(
 /// The text of an actor's file, and where it is.
 fn read_actor(context: &Context, config: &Path) -> Result<(String, String), CommandError> {
     let text = read_definition(config, "the file of an actor", Code::MalformedActor)?;
-    let base = context.environment.working_folder();
-    let file = base.unwrap_or_else(|| Path::new("/")).join(config);
+    let file = context.source_of(config);
     Ok((text, file.display().to_string()))
 }

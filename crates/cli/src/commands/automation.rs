@@ -43,8 +43,7 @@ fn add(
     update: bool,
 ) -> Result<Report, CommandError> {
     let text = read_definition(config, "an automation profile", Code::MalformedProfile)?;
-    let base = context.environment.working_folder();
-    let file = base.unwrap_or_else(|| Path::new("/")).join(config);
+    let file = context.source_of(config);
     let register = if update {
         Register::Update
     } else {

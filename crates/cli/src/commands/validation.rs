@@ -135,8 +135,7 @@ fn add(
         "the file of a validation",
         Code::MalformedValidation,
     )?;
-    let base = context.environment.working_folder();
-    let file = base.unwrap_or_else(|| Path::new("/")).join(config);
+    let file = context.source_of(config);
     let register = if update {
         Register::Update
     } else {

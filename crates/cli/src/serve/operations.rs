@@ -27,8 +27,8 @@ pub(crate) fn all() -> Vec<Offered> {
     root.build();
     ROWS.iter()
         .filter_map(|row| {
-            let words = row.command.split(' ');
-            let command = words.fold(Some(&root), |at, word| at?.find_subcommand(word))?;
+            let mut words = row.command.split(' ');
+            let command = words.try_fold(&root, |at, word| at.find_subcommand(word))?;
             let arguments: Vec<Arg> = command
                 .get_arguments()
                 .filter(|argument| is_offered(row, argument))

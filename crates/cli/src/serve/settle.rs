@@ -196,20 +196,19 @@ fn named(
         return Ok(value);
     }
     let is_id = value.len() == 26 && value.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let projects = ["reference", "project", "projects", "more_projects"];
+    let resources = ["reference", "resource", "resources"];
     if is_id
-        && matches!(
-            parameter,
-            "reference" | "project" | "projects" | "more_projects"
-        )
+        && projects.contains(&parameter)
+        && let Ok((project, _)) = context.projects()?.view(&value)
     {
-        if let Ok((project, _)) = context.projects()?.view(&value) {
-            return Ok(project.name.to_string());
-        }
+        return Ok(project.name.to_string());
     }
-    if is_id && matches!(parameter, "reference" | "resource" | "resources") {
-        if let Ok(details) = context.resources()?.show(&value) {
-            return Ok(details.resource.name.to_string());
-        }
+    if is_id
+        && resources.contains(&parameter)
+        && let Ok(details) = context.resources()?.show(&value)
+    {
+        return Ok(details.resource.name.to_string());
     }
     Ok(home.map_or_else(|| value.clone(), |home| format!("{home}/{value}")))
 }

@@ -78,7 +78,7 @@ impl Turn<'_> {
             Ok(answered) => {
                 let mut text = answered.report.answer;
                 if answered.report.ending == Ending::Withheld && text.is_empty() {
-                    text = "(the provider withheld the answer)".to_owned();
+                    text.push_str("(the provider withheld the answer)");
                 }
                 Ok(Told::Answered { text })
             }

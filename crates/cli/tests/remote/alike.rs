@@ -108,6 +108,11 @@ fn masked(text: &str) -> String {
     for (pattern, replacement) in [
         (r"\b01[0-9A-HJKMNP-TV-Z]{6,24}\b", "[id]"),
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
+        // Here a definition comes from a file, there from a caller.
+        (
+            r#"("config": |Config: )(".*?"|/.*|sent by .*)"#,
+            "${1}[source]",
+        ),
         (r"duration_ms(\x22?): \d+", "duration_ms$1: [ms]"),
     ] {
         let pattern = Regex::new(pattern).expect("a pattern");

@@ -1,6 +1,6 @@
 //! `agents serve`: what it refuses, and how it ends.
 
-use cleveragents_testkit::Database;
+use cleveragents_testkit::TestDatabase;
 
 use crate::{Server, agents, token};
 
@@ -54,7 +54,7 @@ fn a_secret_is_stored_nowhere() {
     assert!(secret.starts_with("ca_") && secret.len() == 55);
     let listed = agents.run(&["--format", "json", "token", "list"]);
     assert!(!listed.out.contains(&secret));
-    drop(Database::read_file(&agents.database(), "SELECT 1"));
+    drop(TestDatabase::read_file(&agents.database(), "SELECT 1"));
     for entry in std::fs::read_dir(agents.home()).expect("a home") {
         let bytes = std::fs::read(entry.expect("an entry").path()).unwrap_or_default();
         assert!(
@@ -80,7 +80,7 @@ fn the_audit_tells_who_changed_the_configuration_and_that_it_was_changed_itself(
         .to_owned();
     agents.data(&["audit", "verify", "--expect-head", &head]);
 
-    Database::write_file(
+    TestDatabase::write_file(
         &agents.database(),
         "DROP TRIGGER audit_entries_stay; UPDATE audit_entries SET identity = 'nobody' WHERE number = 2;",
     );

@@ -124,17 +124,17 @@ pub fn list(reader: &mut dyn Reader, filter: &AuditFilter) -> Result<Vec<AuditEn
             concat!(
                 "SELECT ",
                 columns!(),
-                " FROM audit_entries WHERE (?1 IS NULL OR kind = ?1) AND (?2 IS NULL OR identity = ?2) \
-                 AND (?3 IS NULL OR subject = ?3) AND (?4 IS NULL OR occurred_at >= ?4) \
-                 AND (?5 IS NULL OR number < ?5) ORDER BY number DESC LIMIT ?6"
+                " FROM audit_entries WHERE (?1 = '' OR kind = ?1) AND (?2 = '' OR identity = ?2) \
+                 AND (?3 = '' OR subject = ?3) AND occurred_at >= ?4 \
+                 AND number < ?5 ORDER BY number DESC LIMIT ?6"
             ),
             params![
-                filter.kind.as_deref(),
-                filter.identity.as_deref(),
-                filter.subject.as_deref(),
-                filter.since,
-                filter.before,
-                filter.limit
+                filter.kind.as_deref().unwrap_or_default(),
+                filter.identity.as_deref().unwrap_or_default(),
+                filter.subject.as_deref().unwrap_or_default(),
+                filter.since.unwrap_or(Timestamp::from_micros(0)),
+                filter.before.unwrap_or(i64::MAX.unsigned_abs()),
+                filter.limit.min(i64::MAX.unsigned_abs())
             ],
         )?
         .into_iter()

@@ -102,7 +102,7 @@ pub(super) fn list(context: &Context, skills: &SkillService) -> Result<Report, C
     let variables = context.variables();
     let secrets = Secrets::of(&context.models(None)?);
     let mut known = skills.known(&variables)?;
-    known.retain(|skill| context.sees(&skill.name.to_string()));
+    known.retain(|skill| context.sees(&skill.name));
     let flat = skills.flat_of_all(&known, &variables)?;
     let mut table = ["Name", "Kind", "Tools", "Includes", "Sources"]
         .into_iter()

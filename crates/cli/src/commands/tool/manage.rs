@@ -25,8 +25,7 @@ pub(super) fn add(
     update: bool,
 ) -> Result<Report, CommandError> {
     let text = read_definition(config, "the file of a tool", Code::MalformedTool)?;
-    let base = context.environment.working_folder();
-    let file = base.unwrap_or_else(|| Path::new("/")).join(config);
+    let file = context.source_of(config);
     let register = if update {
         Register::Update
     } else {
