@@ -37,6 +37,8 @@ pub struct Options {
     pub keep_alive: Duration,
     /// Whether tasks of other agents are answered by the built-in actor that the conformance kit of A2A expects.
     pub conformance: bool,
+    /// The actor that answers tasks of other agents which name none; `None` for the usual one.
+    pub actor: Option<String>,
     /// How long the server waits for what it has begun when it is told to end.
     pub drain: Duration,
 }
@@ -68,6 +70,7 @@ impl Default for Options {
             allow_private_addresses: false,
             keep_alive: Duration::from_secs(15),
             conformance: false,
+            actor: None,
             drain: Duration::from_secs(30),
         }
     }

@@ -6,17 +6,19 @@ use crate::config::{Error, Flags, keys};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Every option but --insecure-local and --conformance is also a key of the configuration, such as
-`serve.port`. Callers need a token: `agents token create NAME --grant NAMESPACE=ROLE`. With --insecure-local
-programs on this machine need none and may do everything; the server then listens on loopback only.
+    after_help = "Options are also keys of the configuration, such as `serve.port`; those that let in
+or stand in for somebody (insecure-local, conformance) are not.
 
-SIGTERM and Ctrl-C end it: nothing new is begun, what was begun is finished or stored as far as it came. With
-`--format json` one line says where it listens: {\"url\": …, \"address\": …, \"pid\": …}.
+Callers need a token: `agents token create NAME --grant NAMESPACE=ROLE`. With insecure-local,
+programs on this machine need none and may do everything; the server listens on loopback only.
+
+SIGTERM and Ctrl-C end it: nothing new is begun, what was begun is finished or stored as far as
+it came. With `--format json` one line says where it listens: url, address and pid.
 
 Examples:
   agents token create ci --grant acme=editor
   agents serve
-  agents serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key --public-url https://agents.example.org
+  agents serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key
   agents serve --insecure-local --port 0"
 )]
 pub(crate) struct Serve {
@@ -56,6 +58,9 @@ pub(crate) struct Serve {
     /// Let the server call addresses of private networks for its callers
     #[arg(long)]
     pub(crate) allow_private_addresses: bool,
+    /// The actor that answers tasks of other agents; `builtin/echo` repeats what it is told
+    #[arg(long, value_name = "NAME")]
+    pub(crate) actor: Option<String>,
     /// Answer tasks of other agents as the conformance kit of A2A expects, without a model
     #[arg(long)]
     pub(crate) conformance: bool,

@@ -58,6 +58,7 @@ pub(super) fn options(context: &Context, arguments: &Serve) -> Result<Options, C
         public_url: text(&keys::SERVE_PUBLIC_URL)?,
         insecure_local: arguments.insecure_local,
         conformance: arguments.conformance,
+        actor: arguments.actor.clone(),
         tls,
         max_body_bytes: size(&keys::SERVE_MAX_BODY_BYTES)?,
         max_message_bytes: context.settings.max_message_bytes(),

@@ -134,7 +134,8 @@ impl Work<'_> {
         if task.kind == TaskKind::Plan {
             return plan::work(self, task, &text);
         }
-        let actor = task.metadata.get("actor").and_then(Value::as_str);
+        let named = task.metadata.get("actor").and_then(Value::as_str);
+        let actor = named.or(self.app.options.actor.as_deref());
         if actor == Some(ECHO) {
             return self.answer_whole(&text);
         }
