@@ -118,18 +118,13 @@ fn find(event: &Event) -> Found {
         ("project", _) => by(Kind::Project, subject),
         ("resource", _) => by(Kind::Resource, subject),
         ("sandbox", _) => by(Kind::Sandbox, subject),
-        ("lease", _) => match payload("kind") {
-            Some("plan") => by(Kind::Plan, subject),
-            Some("session") => by(Kind::Session, subject),
-            Some("sandbox") => by(Kind::Sandbox, subject),
-            _ => Found::Nowhere,
-        },
         ("budget", _) => match subject.split_once(' ') {
             Some(("plan", id)) => by(Kind::Plan, id),
             Some(("session", id)) => by(Kind::Session, id),
             _ => Found::Nowhere,
         },
         ("task", _) => by(Kind::Other, subject),
+        // Leases among them: they tell of machines and processes.
         _ => Found::Nowhere,
     }
 }
@@ -260,6 +255,13 @@ mod tests {
                 "{kind}"
             );
         }
+    }
+
+    #[test]
+    fn leases_tell_of_machines_and_are_for_nobody_else() {
+        let taken = json!({"kind": "session", "owner": {"host": "machine", "pid": 1}});
+        let lease = event(EventKind::LeaseAcquired, "S", taken);
+        assert_eq!(find(&lease), Found::Nowhere);
     }
 
     #[test]
