@@ -29,7 +29,9 @@ pub(super) fn answer(commands: &Commands, tell: &Tell<'_>) -> Result<Told, Comma
     let sessions = context.sessions()?;
     let session = sessions.get(tell.session)?;
     let named = session.actor.as_ref().map(ToString::to_string);
-    if let Some(actor) = tell.actor.as_ref().or(named.as_ref()) {
+    if let Some(actor) = tell.actor.as_ref().or(named.as_ref())
+        && !tell.is_actor_given
+    {
         check_actor(&context, tell.caller, actor)?;
     }
     let options = TurnOptions {

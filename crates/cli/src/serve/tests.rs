@@ -357,7 +357,7 @@ fn callers_from_elsewhere_choose_no_actor_of_this_machine_or_of_others() {
     served
         .run(&other, "registry/actor/add", &json!({"text": text}))
         .expect("added");
-    let tell = |caller: &Caller, actor: &str| {
+    let tell = |caller: &Caller, actor: &str, is_actor_given: bool| {
         let made = served
             .run(&admin, "session/create", &json!({}))
             .expect("a session");
@@ -367,6 +367,7 @@ fn callers_from_elsewhere_choose_no_actor_of_this_machine_or_of_others() {
             session: session.parse().expect("an id"),
             prompt: Some("hello".to_owned()),
             actor: Some(actor.to_owned()),
+            is_actor_given,
             listener: &Silent,
             cancel: &Cancel::new(),
         });
@@ -379,11 +380,13 @@ fn callers_from_elsewhere_choose_no_actor_of_this_machine_or_of_others() {
         "local/x",
         "x",
     ] {
-        assert_eq!(tell(&admin, actor), Code::LocalOnly, "{actor}");
+        assert_eq!(tell(&admin, actor, false), Code::LocalOnly, "{actor}");
     }
-    assert_eq!(tell(&admin, "other/x"), Code::ActorNotFound);
+    assert_eq!(tell(&admin, "other/x", false), Code::ActorNotFound);
     assert_ne!(
-        tell(&Caller::local("ada"), "scripted/s.yaml"),
+        tell(&Caller::local("ada"), "scripted/s.yaml", false),
         Code::LocalOnly
     );
+    // Who runs the server may choose it for them.
+    assert_ne!(tell(&admin, "scripted/s.yaml", true), Code::LocalOnly);
 }
