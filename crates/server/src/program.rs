@@ -154,6 +154,8 @@ pub struct Tell<'a> {
     pub prompt: Option<String>,
     /// The actor that answers; `None` for that of the session, or the default.
     pub actor: Option<String>,
+    /// Whether who runs the server chose the actor: then the caller need not be allowed to.
+    pub is_actor_given: bool,
     /// Hears the answer while it comes.
     pub listener: &'a dyn Listener,
     /// What stops it.

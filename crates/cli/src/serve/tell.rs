@@ -2,12 +2,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Permission, Scope};
 use cleveragents_domain::{Code, Session};
 use cleveragents_engine::{Ending, TurnObserver};
 use cleveragents_models::{CancellationToken, ToolCall};
 use cleveragents_process::Cancel;
 use cleveragents_server::{Listener, Tell, Told};
+use cleveragents_store::definitions::{self, DefinitionKind};
 use cleveragents_tools::CallOutcome;
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
 
@@ -15,6 +16,7 @@ use super::program::Commands;
 use crate::arguments::TurnOptions;
 use crate::commands::conversation::{Asked, Conversation, tool_of};
 use crate::commands::tooling;
+use crate::context::Context;
 use crate::output::{CommandError, Format};
 
 /// Answers a message, or goes on with a turn.
@@ -26,6 +28,12 @@ pub(super) fn answer(commands: &Commands, tell: &Tell<'_>) -> Result<Told, Comma
     let context = commands.context(tell.caller, visible, Format::Json, tell.cancel);
     let sessions = context.sessions()?;
     let session = sessions.get(tell.session)?;
+    let named = session.actor.as_ref().map(ToString::to_string);
+    if let Some(actor) = tell.actor.as_ref().or(named.as_ref())
+        && !tell.is_actor_given
+    {
+        check_actor(&context, tell.caller, actor)?;
+    }
     let options = TurnOptions {
         actor: tell.actor.clone(),
         ..TurnOptions::default()
@@ -54,6 +62,33 @@ pub(super) fn answer(commands: &Commands, tell: &Tell<'_>) -> Result<Told, Comma
         }
     }
     turn.go(Some(prompt.clone()), &Correspondent::default())
+}
+
+/// Refuses actors that a caller from elsewhere may not choose: what is in `local/`, what answers from files of this
+/// machine, and what belongs to a namespace that the caller cannot look at.
+fn check_actor(context: &Context, caller: &Caller, actor: &str) -> Result<(), CommandError> {
+    if caller.is_local() {
+        return Ok(());
+    }
+    let namespace = actor
+        .split_once('/')
+        .map_or(LOCAL_NAMESPACE, |(first, _)| first);
+    if [LOCAL_NAMESPACE, "scripted", "replay"].contains(&namespace.to_lowercase().as_str()) {
+        return Err(CommandError::new(
+            Code::LocalOnly,
+            format!("the actor `{actor}` is of this machine, and answers nobody from elsewhere"),
+        ));
+    }
+    let registered = context
+        .engine()?
+        .read(|reader| definitions::get(reader, DefinitionKind::Actor, actor))?;
+    if registered.is_some() && !caller.may(Scope::Registry, Permission::Read, namespace) {
+        return Err(CommandError::new(
+            Code::ActorNotFound,
+            format!("there is no actor named `{actor}`"),
+        ));
+    }
+    Ok(())
 }
 
 struct Turn<'a> {

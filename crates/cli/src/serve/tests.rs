@@ -345,3 +345,48 @@ fn what_a_call_touches_is_known_before_it_runs() {
         Caller::local("x").reach(Scope::Plans, cleveragents_domain::identity::Permission::Own)
     );
 }
+
+#[test]
+fn callers_from_elsewhere_choose_no_actor_of_this_machine_or_of_others() {
+    struct Silent;
+    impl cleveragents_server::Listener for Silent {}
+    let served = served();
+    let admin = caller(&["acme=admin"]);
+    let other = caller(&["other=admin"]);
+    let text = "name: other/x\ntype: llm\nprovider: openai\nmodel: gpt-5\ndescription: d\n";
+    served
+        .run(&other, "registry/actor/add", &json!({"text": text}))
+        .expect("added");
+    let tell = |caller: &Caller, actor: &str, is_actor_given: bool| {
+        let made = served
+            .run(&admin, "session/create", &json!({}))
+            .expect("a session");
+        let session = made.data["session"]["id"].as_str().expect("an id");
+        let told = served.commands.tell(&cleveragents_server::Tell {
+            caller,
+            session: session.parse().expect("an id"),
+            prompt: Some("hello".to_owned()),
+            actor: Some(actor.to_owned()),
+            is_actor_given,
+            listener: &Silent,
+            cancel: &Cancel::new(),
+        });
+        told.expect_err("no model is there").code()
+    };
+    for actor in [
+        "scripted/s.yaml",
+        "Scripted/s.yaml",
+        "replay/r",
+        "local/x",
+        "x",
+    ] {
+        assert_eq!(tell(&admin, actor, false), Code::LocalOnly, "{actor}");
+    }
+    assert_eq!(tell(&admin, "other/x", false), Code::ActorNotFound);
+    assert_ne!(
+        tell(&Caller::local("ada"), "scripted/s.yaml", false),
+        Code::LocalOnly
+    );
+    // Who runs the server may choose it for them.
+    assert_ne!(tell(&admin, "scripted/s.yaml", true), Code::LocalOnly);
+}

@@ -172,6 +172,7 @@ impl Work<'_> {
             session,
             prompt,
             actor: actor.map(str::to_owned),
+            is_actor_given: task.metadata.get("actor").is_none() && actor.is_some(),
             listener: &pieces,
             cancel: self.cancel,
         })?;

@@ -55,6 +55,7 @@ async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
             session,
             prompt: asked.prompt,
             actor: asked.actor,
+            is_actor_given: false,
             listener,
             cancel,
         })?;
