@@ -6,17 +6,18 @@ use crate::config::{Error, Flags, keys};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Every option but --insecure-local and --conformance is also a key of the configuration, such as
-`serve.port`. Callers need a token: `agents token create NAME --grant NAMESPACE=ROLE`. With --insecure-local
-programs on this machine need none and may do everything; the server then listens on loopback only.
+    after_help = "Every option but --insecure-local and --conformance is also a key of the configuration,
+such as `serve.port`. Callers need a token: `agents token create NAME --grant NAMESPACE=ROLE`.
+With --insecure-local programs on this machine need none and may do everything; the server
+then listens on loopback only.
 
-SIGTERM and Ctrl-C end it: nothing new is begun, what was begun is finished or stored as far as it came. With
-`--format json` one line says where it listens: {\"url\": …, \"address\": …, \"pid\": …}.
+SIGTERM and Ctrl-C end it: nothing new is begun, what was begun is finished or stored as far
+as it came. With `--format json` one line says where it listens, with `url` and `pid`.
 
 Examples:
   agents token create ci --grant acme=editor
   agents serve
-  agents serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key --public-url https://agents.example.org
+  agents serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key
   agents serve --insecure-local --port 0"
 )]
 pub(crate) struct Serve {
