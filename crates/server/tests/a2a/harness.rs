@@ -374,7 +374,7 @@ impl Answer {
 pub(crate) struct Client {
     url: String,
     runtime: tokio::runtime::Runtime,
-    client: reqwest::Client,
+    http: reqwest::Client,
     pub(crate) headers: Vec<(&'static str, String)>,
 }
 
@@ -446,7 +446,7 @@ impl Client {
                 .enable_all()
                 .build()
                 .expect("a runtime"),
-            client: reqwest::Client::builder()
+            http: reqwest::Client::builder()
                 .tls_backend_preconfigured(no_tls())
                 .no_proxy()
                 .build()
@@ -466,7 +466,7 @@ impl Client {
 
     fn ask(&self, verb: &str, path: &str, body: Option<&str>) -> reqwest::Response {
         let verb = verb.parse::<http::Method>().expect("a verb");
-        let mut request = self.client.request(verb, format!("{}{path}", self.url));
+        let mut request = self.http.request(verb, format!("{}{path}", self.url));
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
