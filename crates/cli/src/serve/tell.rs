@@ -175,10 +175,10 @@ impl Correspondent {
             .clone()
     }
 
-    /// The answer if there is one that fits, or the question is kept.
-    fn ask(&self, question: String, fits: impl FnOnce(&str) -> bool) -> Option<String> {
+    /// The answer if there is one, or the question is kept.
+    fn ask(&self, question: String) -> Option<String> {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(text) = answer.take_if(|text| fits(text)) {
+        if let Some(text) = answer.take() {
             self.is_heard
                 .store(true, std::sync::atomic::Ordering::Relaxed);
             return Some(text);
@@ -198,7 +198,7 @@ impl Approver for Correspondent {
             "{} wants to run: {}\nReason to ask: {}\nAnswer `yes` to let it run once, `no`, or why not.",
             request.tool, request.description, request.reason
         );
-        match self.ask(question, |_| true) {
+        match self.ask(question) {
             None => Approval::NobodyThere,
             Some(text) if says(&text, &["y", "yes", "approve", "approved", "ok"]) => Approval::Once,
             Some(text) if says(&text, &["n", "no", "reject", "rejected", ""]) => {
@@ -218,8 +218,7 @@ impl Approver for Correspondent {
             let mut options = question.options.iter();
             options.find(|option| option.eq_ignore_ascii_case(said))
         };
-        let fits = |said: &str| question.options.is_empty() || chosen(said).is_some();
-        match self.ask(text, fits) {
+        match self.ask(text) {
             Some(said) => Reply::Text(chosen(&said).cloned().unwrap_or(said)),
             None => Reply::NobodyThere,
         }

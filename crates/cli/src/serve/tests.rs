@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cleveragents_domain::identity::{Caller, Namespaces, Scope};
-use cleveragents_domain::{Code, Diagnose as _, Kind};
+use cleveragents_domain::{Code, Diagnose as _, Kind, SessionId};
 use cleveragents_process::Cancel;
-use cleveragents_server::{Call, Done, Failure, Operation, Program as _, Touches};
+use cleveragents_server::{
+    Call, Done, Failure, Listener, Operation, Program as _, Tell, Told, Touches,
+};
 use cleveragents_store::{Engine, EngineCache, audit};
 use serde_json::{Value, json};
 
@@ -21,7 +23,7 @@ struct Served {
     commands: Commands,
     /// Kept open for as long as the test.
     engine: Arc<Engine>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 fn served() -> Served {
@@ -45,7 +47,7 @@ fn served() -> Served {
     Served {
         commands: Commands::new(&context),
         engine: context.engine().expect("a database"),
-        _folder: folder,
+        folder,
     }
 }
 
@@ -389,4 +391,102 @@ fn callers_from_elsewhere_choose_no_actor_of_this_machine_or_of_others() {
     );
     // Who runs the server may choose it for them.
     assert_ne!(tell(&admin, "scripted/s.yaml", true), Code::LocalOnly);
+}
+
+/// Hears nothing but how often a tool was called.
+#[derive(Default)]
+struct Heard(std::sync::Mutex<Vec<String>>);
+
+impl Listener for Heard {
+    fn text(&self, piece: &str) {
+        self.0.lock().expect("no panic").push(piece.to_owned());
+    }
+
+    fn tool(&self, name: &str) {
+        self.0.lock().expect("no panic").push(format!("[{name}]"));
+    }
+}
+
+impl Served {
+    fn tell(&self, caller: &Caller, session: SessionId, prompt: Option<&str>) -> (Told, String) {
+        let heard = Heard::default();
+        let told = self.commands.tell(&Tell {
+            caller,
+            session,
+            prompt: prompt.map(str::to_owned),
+            actor: Some("scripted/script.yaml".to_owned()),
+            is_actor_given: true,
+            listener: &heard,
+            cancel: &Cancel::new(),
+        });
+        let heard = heard.0.into_inner().expect("no panic").concat();
+        (told.expect("told"), heard)
+    }
+
+    fn session(&self, caller: &Caller) -> SessionId {
+        let made = self
+            .run(caller, "session/create", &json!({}))
+            .expect("made");
+        let id = made.data["session"]["id"].as_str().expect("an id");
+        id.parse().expect("an id")
+    }
+}
+
+#[test]
+fn a_turn_that_asks_waits_for_the_next_message() {
+    let served = served();
+    let script = "answers:\n\
+        - when: '^Paint the house$'\n  calls:\n  \
+        - {name: builtin/ask-user, arguments: {question: 'Which colour?', options: [red, blue]}}\n\
+        - when: 'green'\n  text: It is green now.\n\
+        - when: '^Thanks$'\n  text: You are welcome.\n";
+    std::fs::write(served.folder.path().join("script.yaml"), script).expect("written");
+    let editor = caller(&["acme=editor"]);
+    let session = served.session(&editor);
+
+    let (told, heard) = served.tell(&editor, session, Some("Paint the house"));
+    let Told::Waiting { question } = told else {
+        panic!("{told:?}");
+    };
+    assert!(
+        question.contains("Which colour?") && question.contains("- blue"),
+        "{question}"
+    );
+    assert_eq!(heard, "[builtin/ask-user]");
+    // Asked again without an answer it still waits.
+    assert!(matches!(
+        served.tell(&editor, session, None).0,
+        Told::Waiting { .. }
+    ));
+    // The next message is the answer, and not a question of its own.
+    let (told, _) = served.tell(&editor, session, Some("green"));
+    assert_eq!(
+        told,
+        Told::Answered {
+            text: "It is green now.".to_owned()
+        }
+    );
+    let (told, heard) = served.tell(&editor, session, Some("Thanks"));
+    assert_eq!(
+        told,
+        Told::Answered {
+            text: "You are welcome.".to_owned()
+        }
+    );
+    assert_eq!(heard, "You are welcome.");
+
+    let listed = served.run(
+        &editor,
+        "session/messages",
+        &json!({"reference": session.to_string()}),
+    );
+    let listed = listed.expect("listed").data;
+    let said: Vec<&str> = listed["messages"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|message| message["role"] == "user")
+        .filter_map(|message| message["content"].as_str())
+        .collect();
+    assert_eq!(said, ["Paint the house", "Thanks"]);
 }

@@ -8,7 +8,6 @@
 #![expect(
     clippy::needless_pass_by_value,
     clippy::print_stdout,
-    clippy::result_large_err,
     reason = "steps are handed owned values, and the runner prints its result"
 )]
 

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use cleveragents_domain::{InvocationOutcome, LeaseSubject, LeaseToken, ToolInvocation, Turn};
 use cleveragents_models::{ChatMessage, Picture, ToolCall, ToolResult};
 use cleveragents_store::{blobs, invocations, turns};
+use cleveragents_tools::builtin::NOBODY_TO_ANSWER;
 use cleveragents_tools::ports::{Question, Reply};
 use cleveragents_tools::untrusted;
 
@@ -289,9 +290,15 @@ impl TurnService {
     }
 }
 
-/// Whether a call was refused for want of a person. It is made again when one is there.
+/// Whether a call was refused, or asked in vain, for want of a person. It is made again when one is there.
 pub(crate) fn is_for_a_person(row: &ToolInvocation) -> bool {
-    row.outcome == InvocationOutcome::Refused && row.reason.as_deref() == Some("nobody_to_approve")
+    match row.outcome {
+        InvocationOutcome::Refused => row.reason.as_deref() == Some("nobody_to_approve"),
+        InvocationOutcome::Failed => {
+            row.tool == "builtin/ask-user" && row.error.as_deref() == Some(NOBODY_TO_ANSWER)
+        }
+        _ => false,
+    }
 }
 
 /// The calls of the last answer that wait for results.

@@ -12,6 +12,9 @@ use crate::ports::{Question, Reply};
 use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Failure, FailureKind, Grounds, Tool};
 
+/// What is stored of a question that nobody was there to answer. It may be asked again.
+pub const NOBODY_TO_ANSWER: &str = "nobody is there to answer";
+
 /// A person may think for a while.
 const PATIENCE: Duration = Duration::from_hours(24);
 
@@ -49,10 +52,7 @@ fn prepare(arguments: Arguments, _grounds: Grounds<'_>) -> Preparing<'_> {
                 Ok(Answer::written())
             }
             Reply::Declined => Err(Failure::new("the user does not want to answer")),
-            Reply::NobodyThere => Err(Failure::of(
-                FailureKind::HumanNeeded,
-                "nobody is there to answer",
-            )),
+            Reply::NobodyThere => Err(Failure::of(FailureKind::HumanNeeded, NOBODY_TO_ANSWER)),
         }
     }))
 }

@@ -25,6 +25,7 @@ mod tree;
 mod walk;
 mod write;
 
+pub use ask::NOBODY_TO_ANSWER;
 pub use paths::{Located, locate};
 
 use std::sync::Arc;
