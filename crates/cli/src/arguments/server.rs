@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 pub(crate) enum Token {
     /// Make a token; its secret is shown once
     #[command(
-        after_help = "Roles on a namespace, each with what those before it may: viewer (look), editor (make, change, run),
-admin (remove, and decide what runs unasked), owner. `*` is every namespace but `local`, which never
-leaves the machine. Only a hash of the secret is stored.
+        after_help = "Roles on a namespace, each with what those before it may: viewer (look), editor (make, change,
+run), admin (remove, and decide what runs unasked), owner. `*` is every namespace but `local`,
+which never leaves the machine. Only a hash of the secret is stored.
 
 Examples:
   agents token create ci --grant acme=editor --expires 30d
@@ -53,8 +53,8 @@ pub(crate) enum Audit {
     List(AuditList),
     /// Verify that every entry is as it was written
     #[command(
-        after_help = "Each entry carries the hash of the one before. Who notes the hash of the last one elsewhere can tell
-later, with --expect-head, that the end was not cut off.
+        after_help = "Each entry carries the hash of the one before. Who notes the hash of the last one elsewhere
+can tell later, with --expect-head, that the end was not cut off.
 
 Examples:
   agents audit verify
@@ -90,8 +90,8 @@ pub(crate) struct AuditList {
 pub(crate) enum Server {
     /// Send commands to a server from now on
     #[command(
-        after_help = "Nothing is stored unless the server answers and takes the token. The token is kept in a file of the home
-folder that only you can read. With --local before a command it runs on this machine.
+        after_help = "Nothing is stored unless the server answers and takes the token. The token is kept in a file
+of the home folder that only you can read. With --local a command runs on this machine.
 
 Examples:
   agents server connect https://agents.example.org --token ca_…
