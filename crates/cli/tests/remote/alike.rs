@@ -131,9 +131,9 @@ fn outcomes(agents: &Agents, format: &str) -> Vec<(String, String, Option<i32>)>
 }
 
 fn assert_alike(format: &str) {
-    let (here, served, client) = (agents(), agents(), agents());
-    let secret = token(&served, "ada", &["*=owner"]);
-    let server = Server::start(&served, &[]);
+    let (here, host, client) = (agents(), agents(), agents());
+    let secret = token(&host, "ada", &["*=owner"]);
+    let server = Server::start(&host, &[]);
     client.data(&[
         "server",
         "connect",
@@ -152,8 +152,8 @@ fn assert_alike(format: &str) {
         client.data(&["--local", "session", "list"])["summary"]["total"],
         0
     );
-    assert_eq!(served.data(&["session", "list"])["summary"]["total"], 2);
-    let made = served.data(&[
+    assert_eq!(host.data(&["session", "list"])["summary"]["total"], 2);
+    let made = host.data(&[
         "audit",
         "list",
         "--kind",

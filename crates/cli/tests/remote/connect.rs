@@ -6,9 +6,9 @@ use crate::{Server, agents, token};
 
 #[test]
 fn defect_2166_a_connection_is_stored_whole_or_not_at_all() {
-    let (served, client) = (agents(), agents());
-    let secret = token(&served, "ada", &["acme=editor"]);
-    let server = Server::start(&served, &[]);
+    let (host, client) = (agents(), agents());
+    let secret = token(&host, "ada", &["acme=editor"]);
+    let server = Server::start(&host, &[]);
     let key = || client.data(&["config", "get", "server.url"])["value"].clone();
     let kept = client.home().join("server-token");
 
@@ -74,9 +74,9 @@ fn defect_2166_a_connection_is_stored_whole_or_not_at_all() {
 
 #[test]
 fn what_is_local_never_leaves_the_machine() {
-    let (served, client) = (agents(), agents());
-    let secret = token(&served, "ada", &["*=owner"]);
-    let server = Server::start(&served, &[]);
+    let (host, client) = (agents(), agents());
+    let secret = token(&host, "ada", &["*=owner"]);
+    let server = Server::start(&host, &[]);
     client.data(&[
         "server",
         "connect",
@@ -86,8 +86,8 @@ fn what_is_local_never_leaves_the_machine() {
         "--namespace",
         "acme",
     ]);
-    served.data(&["project", "create", "secret"]);
-    served.data(&["session", "create", "--name", "secret"]);
+    host.data(&["project", "create", "secret"]);
+    host.data(&["session", "create", "--name", "secret"]);
     // Refused here: the server is not even asked.
     for arguments in [
         &["project", "create", "local/shop"][..],
@@ -102,7 +102,7 @@ fn what_is_local_never_leaves_the_machine() {
             "{arguments:?}"
         );
     }
-    let denied = served.data(&["audit", "list", "--kind", "access_denied"]);
+    let denied = host.data(&["audit", "list", "--kind", "access_denied"]);
     assert_eq!(denied["summary"]["total"], 0);
     // And whoever owns everything sees nothing of it.
     assert_eq!(client.data(&["project", "list"])["summary"]["total"], 0);
