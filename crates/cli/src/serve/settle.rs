@@ -250,7 +250,7 @@ fn definition(
     if names_local(&tree) {
         return Err(CommandError::new(
             Code::LocalOnly,
-            "the definition names something in `local/`, which never leaves its machine",
+            "the definition names something in `local/`, or a model that is a file, which never leave their machine",
         ));
     }
     if name.contains('/') {
@@ -274,7 +274,11 @@ fn definition(
 
 fn names_local(tree: &Value) -> bool {
     match tree {
-        Value::String(text) => text.trim().to_lowercase().starts_with("local/"),
+        Value::String(text) => {
+            let text = text.trim().to_lowercase();
+            let (first, _) = text.split_once('/').unwrap_or((&text, ""));
+            is_of_files(first) || text.starts_with("local/")
+        }
         Value::Array(items) => items.iter().any(names_local),
         Value::Object(fields) => fields.values().any(names_local),
         _ => false,
@@ -320,6 +324,12 @@ pub(super) fn check(
         return Err(denied(context, caller, offered, &everywhere)?);
     }
     for touch in touched {
+        if is_of_files(&touch.namespace.trim().to_lowercase()) {
+            return Err(CommandError::new(
+                Code::LocalOnly,
+                format!("models of `{}` are files of the machine", touch.namespace),
+            ));
+        }
         if !touch.is_common() && !caller.may(touch.scope, touch.permission, &touch.namespace) {
             let sees = caller.may(touch.scope, Permission::Read, &touch.namespace);
             if let Some(absent) = touch.absent.as_ref().filter(|_| !sees) {
@@ -329,6 +339,11 @@ pub(super) fn check(
         }
     }
     Ok(())
+}
+
+/// Whether the models of a provider are files, which only who is at the machine may name.
+fn is_of_files(provider: &str) -> bool {
+    matches!(provider, "scripted" | "replay")
 }
 
 /// Whether a namespace is the program's own, or holds models.

@@ -280,7 +280,7 @@ fn definitions_from_elsewhere_stay_in_their_namespace_and_name_nothing_of_the_se
     let served = served();
     let admin = caller(&["acme=admin"]);
     let add = |text: &str| served.run(&admin, "registry/actor/add", &json!({"text": text}));
-    let actor = "type: llm\nprovider: scripted\nmodel: x\ndescription: d\n";
+    let actor = "type: llm\nprovider: openai\nmodel: gpt-5\ndescription: d\n";
     let code = |text: String| add(&text).expect_err("refused").code();
     assert_eq!(code(format!("name: local/x\n{actor}")), Code::LocalOnly);
     assert_eq!(code(format!("name: other/x\n{actor}")), Code::Forbidden);
@@ -293,6 +293,14 @@ fn definitions_from_elsewhere_stay_in_their_namespace_and_name_nothing_of_the_se
         Code::LocalOnly
     );
     assert_eq!(code("[".to_owned()), Code::MalformedRequest);
+    let file = actor.replace("openai", "Scripted");
+    assert_eq!(code(format!("name: x\n{file}")), Code::LocalOnly);
+    let owner = caller(&["*=owner"]);
+    for actor in ["Scripted/etc/x", "replay/x"] {
+        let given = json!({"namespace": "acme", "actor": actor});
+        let error = served.run(&owner, "session/create", &given);
+        assert_eq!(error.expect_err(actor).code(), Code::LocalOnly, "{actor}");
+    }
 }
 
 #[test]

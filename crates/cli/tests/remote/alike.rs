@@ -6,7 +6,7 @@ use regex::Regex;
 use crate::{Server, agents, token};
 
 const ACTOR: &str =
-    "name: acme/helper\ntype: llm\ndescription: Helps\nprovider: scripted\nmodel: script.yaml\n";
+    "name: acme/helper\ntype: llm\ndescription: Helps\nprovider: openai\nmodel: gpt-5\n";
 
 /// Commands in the order in which they are run. All names are whole: here a name without a namespace is `local`.
 const COMMANDS: &[&[&str]] = &[
