@@ -103,8 +103,8 @@ fn listed(world: &World) -> Vec<(String, String)> {
     let all = listed["sandboxes"].as_array().expect("sandboxes");
     all.iter()
         .map(|one| {
-            let word = |name: &str| one[name].as_str().expect("a word").to_owned();
-            (word("name"), word("state"))
+            let text = |name: &str| one[name].as_str().expect("a word").to_owned();
+            (text("name"), text("state"))
         })
         .collect()
 }
