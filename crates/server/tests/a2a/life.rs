@@ -55,10 +55,11 @@ fn a_task_that_waits_or_runs_can_be_cancelled() {
 
 #[test]
 fn a_task_goes_on_when_its_caller_goes_away() {
-    let database = TestDatabase::sqlite();
-    let server = Server::start(&database, product());
-    let client = server.client();
     for method in ["SendMessage", "SendStreamingMessage"] {
+        // Of its own, since a door that was opened stays open.
+        let database = TestDatabase::sqlite();
+        let server = Server::start(&database, product());
+        let client = server.client();
         let params = json!({"message": message("m", "hold on")});
         let body =
             json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
