@@ -1262,6 +1262,39 @@ fn the_list_counts_everything_and_filters_in_the_store() {
     }
 }
 
+/// What may not be seen is not even counted, and no letter of a name stands for another.
+#[test]
+fn a_list_shows_and_counts_what_may_be_seen() {
+    use cleveragents_domain::identity::Namespaces;
+    for database in TestDatabase::each() {
+        let service = service(&database);
+        for namespace in ["local", "a_b", "axb", "ab", "a_b"] {
+            let made = service.create_in(namespace, None, None, "manual");
+            append(&service, made.expect("stored").id, "12345").expect("stored");
+        }
+        let only =
+            |names: &[&str]| Namespaces::Only(names.iter().map(ToString::to_string).collect());
+        for (visible, count) in [
+            (Namespaces::All, 5),
+            (Namespaces::AllButLocal, 4),
+            (only(&["a_b"]), 2),
+            (only(&["ab", "axb"]), 2),
+            (only(&[]), 0),
+        ] {
+            for limit in [None, Some(1)] {
+                let filter = SessionFilter {
+                    visible: visible.clone(),
+                    limit,
+                    ..SessionFilter::default()
+                };
+                let (page, totals) = service.list(&filter).expect("listed");
+                let counted = (page.matching, totals.sessions, totals.messages);
+                assert_eq!(counted, (count, count, count), "{visible:?}");
+            }
+        }
+    }
+}
+
 /// A search brings the index up to date first, also when several start at once.
 #[test]
 fn a_search_finds_what_was_said_a_moment_ago() {

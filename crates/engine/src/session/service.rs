@@ -167,7 +167,7 @@ impl SessionService {
         Ok(self.engine.read(|reader| {
             Ok::<_, cleveragents_store::Error>((
                 sessions::list(reader, filter)?,
-                sessions::totals(reader)?,
+                sessions::totals_in(reader, &filter.visible)?,
             ))
         })?)
     }

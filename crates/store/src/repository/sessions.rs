@@ -411,11 +411,18 @@ pub struct Totals {
 
 /// Sums over all sessions.
 pub fn totals(reader: &mut dyn Reader) -> Result<Totals, Error> {
+    totals_in(reader, &Namespaces::All)
+}
+
+/// What there is in namespaces that may be seen.
+pub fn totals_in(reader: &mut dyn Reader, namespaces: &Namespaces) -> Result<Totals, Error> {
     let mut row = reader
         .query_first(
             "SELECT COUNT(*), CAST(COALESCE(SUM(next_sequence), 0) AS BIGINT), \
-             CAST(COALESCE(SUM(content_bytes), 0) AS BIGINT) FROM sessions WHERE owner IS NULL",
-            &[],
+             CAST(COALESCE(SUM(content_bytes), 0) AS BIGINT) FROM sessions WHERE owner IS NULL \
+             AND (?1 = '*' OR (?1 = '-' AND namespace <> 'local') \
+             OR REPLACE(?1, ',' || namespace || ',', '') <> ?1)",
+            params![visible(namespaces)],
         )?
         .ok_or_else(|| Error::stored("the totals", "are missing"))?;
     Ok(Totals {
