@@ -321,7 +321,7 @@ fn correction(why: &str) -> String {
 fn settings(call: &AgentCall<'_>, temperature: Option<f64>) -> Result<TurnSettings, Failure> {
     let agent = call.agent;
     let standard = TurnSettings::default();
-    // An actor that says how often it may ask is bound by that, which the run counts.
+    // An actor that says how often it may ask is bound by that: the run counts, and refuses one more.
     let asks = call.actor.graph.limits.max_model_calls;
     let reasoning_effort = agent
         .reasoning_effort
@@ -332,9 +332,7 @@ fn settings(call: &AgentCall<'_>, temperature: Option<f64>) -> Result<TurnSettin
         })
         .transpose()?;
     Ok(TurnSettings {
-        max_steps: asks.map_or(standard.max_steps, |asks| {
-            u32::try_from(asks).unwrap_or(u32::MAX)
-        }),
+        max_steps: asks.map_or(standard.max_steps, |_| u32::MAX),
         max_output_tokens: agent
             .max_output_tokens
             .unwrap_or(standard.max_output_tokens),
