@@ -2,8 +2,6 @@
 
 mod alike;
 mod connect;
-mod http;
-mod load;
 mod serve;
 
 use std::io::{BufRead as _, BufReader};
@@ -46,12 +44,6 @@ impl Server {
     fn end(mut self) -> Option<i32> {
         self.signal();
         self.process.wait().expect("it ends").code()
-    }
-
-    /// Ends it without a word, as a crash does.
-    fn kill(&mut self) {
-        self.process.kill().expect("killed");
-        self.process.wait().expect("it ends");
     }
 
     fn signal(&self) {

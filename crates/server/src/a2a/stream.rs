@@ -16,6 +16,9 @@ use super::{fault::Fault, wire};
 use crate::app::App;
 use crate::callers::Again;
 
+/// How often is looked for the last update when the server is about to end.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// How many updates are read at a time.
 const PAGE: u64 = 64;
 
@@ -123,6 +126,8 @@ impl Updates {
                 tokio::select! {
                     () = watching.changed() => {}
                     () = near, if !is_ending => {}
+                    // What still runs then may end without a word, and the end may have come near just now.
+                    () = tokio::time::sleep(LOOK_AGAIN), if is_ending => {}
                 }
             }
         }
