@@ -142,7 +142,7 @@ struct Findings {
 fn main() -> anyhow::Result<()> {
     // Servers are supervised by this program started again. The other benches start none.
     let arguments: Vec<_> = std::env::args_os().collect();
-    let others = ["sessions", "sandbox", "turns", "plans", "server"];
+    let others = ["sessions", "sandbox", "turns", "server"];
     let is_other = |name: &OsString| others.iter().any(|other| name == other);
     if !arguments.get(1).is_some_and(is_other)
         && let Some(code) = cleveragents_process::stage_main(&arguments)
