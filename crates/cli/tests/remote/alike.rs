@@ -114,6 +114,9 @@ fn masked(text: &str) -> String {
             "${1}[source]",
         ),
         (r"duration_ms(\x22?): \d+", "duration_ms$1: [ms]"),
+        // A short id is as long as it takes to tell it from the others, and
+        // its column as wide.
+        (r"\bId {2,}", "Id  "),
     ] {
         let pattern = Regex::new(pattern).expect("a pattern");
         text = pattern.replace_all(&text, replacement).into_owned();
