@@ -160,11 +160,12 @@ mod tests {
                 data: vec![1],
             }],
         });
-        request.tools.push(ToolDefinition {
+        request.tools = [ToolDefinition {
             name: "t".to_owned(),
             description: String::new(),
             input_schema: json!({}),
-        });
+        }]
+        .into();
         request.response_schema = Some(ResponseSchema {
             name: "s".to_owned(),
             schema: json!({}),

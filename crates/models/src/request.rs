@@ -1,6 +1,8 @@
 //! What is asked of a model.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::message::{ChatMessage, ToolDefinition, UserPart};
@@ -13,8 +15,9 @@ pub struct ChatRequest {
     pub system: Vec<String>,
     /// The conversation.
     pub messages: Vec<ChatMessage>,
-    /// The tools it may ask for.
-    pub tools: Vec<ToolDefinition>,
+    /// The tools it may ask for. Shared: they are the same for all questions of a turn.
+    #[serde(serialize_with = "as_list", deserialize_with = "from_list")]
+    pub tools: Arc<[ToolDefinition]>,
     /// The form the answer must have.
     pub response_schema: Option<ResponseSchema>,
     /// The longest answer.
@@ -29,12 +32,20 @@ pub struct ChatRequest {
     pub stream: bool,
 }
 
+fn as_list<S: Serializer>(tools: &Arc<[ToolDefinition]>, to: S) -> Result<S::Ok, S::Error> {
+    tools.as_ref().serialize(to)
+}
+
+fn from_list<'d, D: Deserializer<'d>>(from: D) -> Result<Arc<[ToolDefinition]>, D::Error> {
+    Vec::deserialize(from).map(Arc::from)
+}
+
 impl Default for ChatRequest {
     fn default() -> Self {
         Self {
             system: Vec::new(),
             messages: Vec::new(),
-            tools: Vec::new(),
+            tools: Arc::default(),
             response_schema: None,
             max_output_tokens: None,
             temperature: None,

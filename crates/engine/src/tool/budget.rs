@@ -248,7 +248,7 @@ pub(crate) struct Settlement {
 
 impl Settlement {
     /// Whether there is nothing to write down.
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.reserved.is_none() && self.spent == MicroUsd(0)
     }
 

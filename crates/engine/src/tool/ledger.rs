@@ -1,7 +1,7 @@
 //! [`StoreLedger`]: every call of a tool as a row, before it has any effect.
 
 use std::io::Read as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cleveragents_domain::{
     ContentHash, EventKind, InvocationOutcome, NewEvent, Timestamp, ToolInvocation,
@@ -13,16 +13,63 @@ use cleveragents_tools::ports::{
 };
 use serde_json::{Value, json};
 
+/// Something that is stored before the next call, or with it.
+pub(crate) type Ahead = Arc<dyn Fn(&mut UnitOfWork<'_>) -> Result<(), Error> + Send + Sync>;
+
 /// Writes calls down in the store.
 pub struct StoreLedger {
     engine: Arc<Engine>,
     turn: Option<TurnId>,
+    /// Stored in the unit that stores the next call.
+    ahead: Mutex<Option<Ahead>>,
 }
 
 impl StoreLedger {
     /// A ledger for the calls of a turn, or for single calls.
     pub const fn new(engine: Arc<Engine>, turn: Option<TurnId>) -> Self {
-        Self { engine, turn }
+        Self {
+            engine,
+            turn,
+            ahead: Mutex::new(None),
+        }
+    }
+
+    /// Has something stored with the next call, in one commit: no call is stored, and thus none runs, without it.
+    /// [`StoreLedger::settle`] is to be called before the ledger is left.
+    pub(crate) fn put_ahead(&self, ahead: Ahead) {
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
+    }
+
+    /// Stores what was to be stored with the next call and is not yet.
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        let is_waiting = self
+            .ahead
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some();
+        if is_waiting {
+            self.write(|_| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// Stores something, and in the same unit what is to be stored ahead of it. Who comes meanwhile waits, so that
+    /// nothing overtakes it.
+    fn write(
+        &self,
+        mut work: impl FnMut(&mut UnitOfWork<'_>) -> Result<(), Error> + Send + 'static,
+    ) -> Result<(), Error> {
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(first) = ahead.clone() else {
+            drop(ahead);
+            return self.engine.write(work);
+        };
+        self.engine.write(move |unit| {
+            first(unit)?;
+            work(unit)
+        })?;
+        *ahead = None;
+        Ok(())
     }
 
     fn row(
@@ -90,13 +137,12 @@ impl Ledger for StoreLedger {
         let names = (begun.call_id, begun.tool.to_string());
         let mut row = self.row(begun.id, begun.scope, (names.0, &names.1), begun.arguments);
         row.is_repeatable = begun.capability.idempotent || !begun.capability.is_writing();
-        self.engine
-            .write(move |unit| {
-                invocations::insert(unit, &row)?;
-                announce(unit, EventKind::ToolInvoked, &row);
-                Ok::<(), Error>(())
-            })
-            .map_err(PortError::new)
+        self.write(move |unit| {
+            invocations::insert(unit, &row)?;
+            announce(unit, EventKind::ToolInvoked, &row);
+            Ok(())
+        })
+        .map_err(PortError::new)
     }
 
     fn finish(&self, ended: &mut Ended<'_>) -> Result<(), PortError> {
@@ -160,13 +206,12 @@ impl Ledger for StoreLedger {
         row.error = Some(storable(&refused.reason.to_string()));
         row.reason = Some(refused.reason.kind().to_owned());
         row.finished_at = Some(row.started_at);
-        self.engine
-            .write(move |unit| {
-                invocations::insert(unit, &row)?;
-                announce(unit, EventKind::ToolRefused, &row);
-                Ok::<(), Error>(())
-            })
-            .map_err(PortError::new)
+        self.write(move |unit| {
+            invocations::insert(unit, &row)?;
+            announce(unit, EventKind::ToolRefused, &row);
+            Ok(())
+        })
+        .map_err(PortError::new)
     }
 
     fn output(

@@ -11,6 +11,6 @@ pub(crate) use budget::{Settlement, Shortage};
 pub use budget::{SpendScope, StoreBudget};
 pub use calls::Excerpt;
 pub use ledger::StoreLedger;
-pub(crate) use ledger::{storable, storable_json};
+pub(crate) use ledger::{Ahead, storable, storable_json};
 pub use service::{AddedTool, Callable, LeftOut, RegisteredTool, ToolError, ToolService};
 pub use workspace::SandboxWorkspace;

@@ -1,5 +1,7 @@
 //! One question to the model: what it is given, what that may cost, and what it says.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_domain::{Message, MicroUsd, TokenUsage, Tokens};
@@ -10,29 +12,54 @@ use cleveragents_models::{
 use cleveragents_tools::{Ground, ToolSpec};
 use futures_util::StreamExt as _;
 
+use super::calls::CallRunner;
 use super::context::fit;
 use super::error::TurnError;
 use super::history;
 use super::request::{TurnReport, TurnRequest};
 use super::secrets;
 use super::service::{Running, StepCost, TurnService, chat_value};
-use crate::tool::{Shortage, StoreBudget};
+use crate::tool::Shortage;
 
 /// So often somebody who listens to a model looks whether the turn is to end.
 const LOOK_UP: Duration = Duration::from_millis(50);
+
+/// What is the same for every question of a turn.
+pub(super) struct Standing {
+    /// What was said in the session before.
+    earlier: Vec<Message>,
+    tools: Arc<[ToolDefinition]>,
+    /// The length of what the model is told of the tools.
+    tool_bytes: usize,
+}
+
+impl Standing {
+    pub(super) fn new(request: &TurnRequest<'_>, earlier: Vec<Message>) -> Self {
+        let tools = definitions(request);
+        let bytes = tools
+            .iter()
+            .map(|tool| tool.description.len() + tool.input_schema.to_string().len());
+        Self {
+            earlier,
+            tool_bytes: bytes.sum(),
+            tools,
+        }
+    }
+}
 
 impl TurnService {
     /// Asks the model, and stores what it says with what that cost.
     pub(super) fn ask(
         &self,
-        request: &TurnRequest<'_>,
+        runner: &CallRunner<'_>,
         running: &mut Running,
-        earlier: &[Message],
-        budget: &StoreBudget,
+        standing: &Standing,
         report: &mut TurnReport,
     ) -> Result<Completion, TurnError> {
-        let chat = Self::chat(request, running, earlier, report);
-        let bound = most_expensive(request.model.price().as_ref(), &chat);
+        let (request, budget) = (runner.request, runner.budget);
+        let chat = Self::chat(request, running, standing, report);
+        let price = request.model.price();
+        let bound = most_expensive(price.as_ref(), &chat, standing.tool_bytes);
         let held = budget
             .reserve_money(bound, None)
             .map_err(|shortage| match shortage {
@@ -44,7 +71,11 @@ impl TurnService {
                 },
                 Shortage::Store(error) => error.into(),
             })?;
-        let known: Vec<String> = calls(&chat.messages).map(|call| call.id.clone()).collect();
+        // Those of this turn even where the model is no longer given them: their rows are found by their ids.
+        let known: HashSet<String> = calls(&chat.messages)
+            .chain(calls(&running.steps))
+            .map(|call| call.id.clone())
+            .collect();
         let mut completion = match self.listen(request, chat) {
             (Ok(completion), _) => completion,
             (Err(error), has_begun) => {
@@ -71,13 +102,12 @@ impl TurnService {
         report.is_beyond_limits |= completion.cost_micro_usd.is_none()
             && bound == MicroUsd(0)
             && request.scopes.iter().any(|scope| scope.limit.is_some());
-        let step = ChatMessage::Assistant(completion.message.clone());
         let cost = StepCost {
             usage,
             settlement,
             is_known: completion.cost_micro_usd.is_some(),
         };
-        self.add_step(running, step, Some(cost))?;
+        self.add_answer(runner, running, completion.message.clone(), cost)?;
         Ok(completion)
     }
 
@@ -151,23 +181,17 @@ impl TurnService {
     fn chat(
         request: &TurnRequest<'_>,
         running: &Running,
-        earlier: &[Message],
+        standing: &Standing,
         report: &mut TurnReport,
     ) -> ChatRequest {
-        let past = history::past(earlier);
-        let tools = definitions(request);
+        let past = history::past(&standing.earlier);
         let system: Vec<String> = request.system.iter().cloned().chain(past.system).collect();
         let window = request
             .settings
             .context_tokens
             .or_else(|| request.model.capabilities().context_window)
             .unwrap_or(128_000);
-        let fixed: usize = system.iter().map(String::len).sum::<usize>() / 3
-            + tools
-                .iter()
-                .map(|tool| tool.description.len() + tool.input_schema.to_string().len())
-                .sum::<usize>()
-                / 3;
+        let fixed = system.iter().map(String::len).sum::<usize>() / 3 + standing.tool_bytes / 3;
         let room = usize::try_from(window)
             .unwrap_or(usize::MAX)
             .saturating_sub(fixed)
@@ -177,7 +201,7 @@ impl TurnService {
         ChatRequest {
             system,
             messages: fitted.messages,
-            tools,
+            tools: Arc::clone(&standing.tools),
             response_schema: request
                 .settings
                 .response_schema
@@ -193,20 +217,15 @@ impl TurnService {
 }
 
 /// What a call could cost at most: no token has less than a byte.
-fn most_expensive(price: Option<&Price>, chat: &ChatRequest) -> MicroUsd {
+fn most_expensive(price: Option<&Price>, chat: &ChatRequest, tool_bytes: usize) -> MicroUsd {
     let Some(price) = price else {
         return MicroUsd(0);
     };
-    let mut bytes: usize = chat.system.iter().map(String::len).sum();
+    let mut bytes = tool_bytes + chat.system.iter().map(String::len).sum::<usize>();
     bytes += chat
         .messages
         .iter()
         .map(|message| chat_value(message).to_string().len() + pictures(message))
-        .sum::<usize>();
-    bytes += chat
-        .tools
-        .iter()
-        .map(|tool| tool.description.len() + tool.input_schema.to_string().len())
         .sum::<usize>();
     let usage = |cache_write_tokens| Usage {
         input_tokens: bytes as u64,
@@ -237,14 +256,14 @@ fn calls(messages: &[ChatMessage]) -> impl Iterator<Item = &ToolCall> {
 
 /// Gives calls ids that no other call of the conversation has: some servers begin anew with each
 /// answer, and others refuse a conversation in which an id occurs twice.
-fn make_distinct(message: &mut AssistantMessage, mut taken: Vec<String>) {
+fn make_distinct(message: &mut AssistantMessage, mut taken: HashSet<String>) {
     for call in &mut message.calls {
         let mut number = taken.len();
         while call.id.trim().is_empty() || taken.contains(&call.id) {
             call.id = format!("call-{number}");
             number += 1;
         }
-        taken.push(call.id.clone());
+        taken.insert(call.id.clone());
     }
 }
 
@@ -257,9 +276,9 @@ fn is_offered(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
 }
 
 /// The tools as the model is told of them: those that could run.
-fn definitions(request: &TurnRequest<'_>) -> Vec<ToolDefinition> {
+fn definitions(request: &TurnRequest<'_>) -> Arc<[ToolDefinition]> {
     if !request.model.capabilities().tools {
-        return Vec::new();
+        return Arc::default();
     }
     request
         .tools

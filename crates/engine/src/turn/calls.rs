@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use cleveragents_domain::SessionId;
 use cleveragents_models::{Picture, ToolCall, ToolResult};
-use cleveragents_tools::ports::Scope;
+use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply, Scope};
 use cleveragents_tools::{CallContext, CallOutcome, CallRequest};
 
 use super::error::TurnError;
@@ -43,6 +43,24 @@ impl Answered {
             },
             outcome: None,
         }
+    }
+}
+
+/// A person may take long to answer: what was said before is stored first.
+struct Patient<'a> {
+    ledger: &'a StoreLedger,
+    person: &'a dyn Approver,
+}
+
+impl Approver for Patient<'_> {
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
+        // What could not be stored is stored with the call, or the call does not run.
+        let _stored = self.ledger.settle();
+        self.person.approve(request)
+    }
+
+    fn question(&self, question: &Question<'_>) -> Reply {
+        self.person.question(question)
     }
 }
 
@@ -180,7 +198,10 @@ impl CallRunner<'_> {
             guards: tools.guards,
             rules: tools.rules,
             workspace: tools.workspace.map(|workspace| workspace as _),
-            approver: tools.approver,
+            approver: &Patient {
+                ledger: self.ledger,
+                person: tools.approver,
+            },
             budget: self.budget,
             ledger: self.ledger,
             redactor: &Secrets(&request.redactor),

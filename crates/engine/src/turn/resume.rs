@@ -50,7 +50,7 @@ impl TurnService {
         };
         request.observer.recovered(&interrupted);
         if let Some(calls) = waiting(&running) {
-            let known = self.known_results(request, &mut running, &calls)?;
+            let known = self.known_results(request, &running, &calls)?;
             let results = calls
                 .iter()
                 .zip(known)
@@ -157,13 +157,16 @@ impl TurnService {
     }
 
     /// Results that need no call: those that are stored, and those that a person gives for calls of
-    /// which nobody knows what came. `None` for calls that are to run.
+    /// which nobody knows what came. `None` for calls that are to run, as all are that were asked for just now.
     pub(super) fn known_results(
         &self,
         request: &TurnRequest<'_>,
-        running: &mut Running,
+        running: &Running,
         calls: &[ToolCall],
     ) -> Result<Vec<Option<ToolResult>>, TurnError> {
+        if !running.is_loaded {
+            return Ok(vec![None; calls.len()]);
+        }
         let rows = self.rows_of(running, calls)?;
         calls
             .iter()
@@ -178,7 +181,7 @@ impl TurnService {
             })
             .zip(calls)
             .map(|(result, call)| match result? {
-                None if running.is_loaded => Ok(secrets::lost(call)),
+                None => Ok(secrets::lost(call)),
                 result => Ok(result),
             })
             .collect()

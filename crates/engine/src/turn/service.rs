@@ -8,13 +8,14 @@ use cleveragents_domain::{
     LeaseSubject, LeaseToken, Message, NewMessage, Role, Sequence, SessionId, TokenUsage,
     ToolInvocationId, Turn, TurnId,
 };
-use cleveragents_models::{ChatMessage, ToolCall};
+use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall};
 use cleveragents_store::messages::{Announce, Appended};
-use cleveragents_store::{Engine, leases, messages, sessions, turns};
+use cleveragents_store::{Engine, UnitOfWork, leases, messages, sessions, turns};
 use cleveragents_tools::{CallOutcome, LoopGuard, ToolName, Verdict};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
+use super::ask::Standing;
 use super::calls::CallRunner;
 use super::error::TurnError;
 use super::history;
@@ -22,7 +23,7 @@ use super::request::{Ending, TurnReport, TurnRequest};
 use super::take::TakenSession;
 use crate::lease::LeaseService;
 use crate::session::{SessionError, SessionService};
-use crate::tool::{Settlement, StoreBudget, StoreLedger};
+use crate::tool::{Ahead, Settlement, StoreBudget, StoreLedger};
 
 /// Answers questions in sessions.
 #[derive(Clone)]
@@ -38,8 +39,8 @@ pub struct TurnService {
 pub(super) struct Running {
     pub(super) turn: Turn,
     pub(super) steps: Vec<ChatMessage>,
-    /// How many of the steps are stored. The results of the last calls may not be: the rows of those calls hold them,
-    /// so they are stored together with what follows, in one commit less.
+    /// How many of the steps are stored, or are with the next call. The results of the last calls may not be: the
+    /// rows of those calls hold them, so they are stored together with what follows, in one commit less.
     pub(super) stored: usize,
     /// Of calls that were made: what the model calls them, and their rows.
     pub(super) rows: Vec<(String, ToolInvocationId)>,
@@ -210,8 +211,22 @@ impl TurnService {
             report.answer.clone_from(&answer.text);
             return Ok(report);
         }
+        let outcome = self.go(&runner, running, &mut report);
+        // An answer whose calls did not even begin.
+        ledger.settle()?;
+        outcome.map(|()| report)
+    }
+
+    /// Asks and answers in turn, until there is an answer without calls.
+    fn go(
+        &self,
+        runner: &CallRunner<'_>,
+        running: &mut Running,
+        report: &mut TurnReport,
+    ) -> Result<(), TurnError> {
+        let (request, budget) = (runner.request, runner.budget);
         let mut repetition = LoopGuard::new(3, 6);
-        let earlier = self.earlier(running.turn.session)?;
+        let standing = Standing::new(request, self.earlier(running.turn.session)?);
         loop {
             // After a crash the last answer may still wait for results.
             let waiting = match running.steps.last() {
@@ -228,7 +243,7 @@ impl TurnService {
                     budget.begin_step();
                 }
                 let verdict =
-                    self.answer_calls(&runner, running, &calls, &mut report, &mut repetition)?;
+                    self.answer_calls(runner, running, &calls, report, &mut repetition)?;
                 if let Verdict::Stuck { times } = verdict {
                     return Err(TurnError::Stuck(times));
                 }
@@ -245,12 +260,12 @@ impl TurnService {
             }
             report.steps += 1;
             request.observer.step(report.steps);
-            let completion = self.ask(request, running, &earlier, &budget, &mut report)?;
+            let completion = self.ask(runner, running, &standing, report)?;
             if completion.message.calls.is_empty() {
                 report.ending = Ending::from(&completion.stop);
                 report.answer = completion.message.text;
                 report.model = completion.model.to_string();
-                return Ok(report);
+                return Ok(());
             }
             if !request
                 .allowance
@@ -277,6 +292,7 @@ impl TurnService {
     ) -> Result<Verdict, TurnError> {
         let known = self.known_results(runner.request, running, calls)?;
         let done = runner.run(calls, known, &running.written)?;
+        runner.ledger.settle()?;
         let mut worst = Verdict::Fine;
         let mut results = Vec::with_capacity(calls.len());
         let mut human = None;
@@ -321,28 +337,8 @@ impl TurnService {
         cost: Option<StepCost>,
     ) -> Result<(), TurnError> {
         running.steps.push(step);
-        let (id, session) = (running.turn.id, running.turn.session);
-        let (mut open, fence) = (running.open_steps(), running.fence.clone());
-        if let (
-            Some(StepCost {
-                is_known: false, ..
-            }),
-            Some((_, step)),
-        ) = (&cost, open.last_mut())
-        {
-            turns::mark_unpriced(step);
-        }
-        let outcome = self.engine.write(move |unit| {
-            leases::require(unit, &fence.0, fence.1)?;
-            for (number, step) in &open {
-                turns::add_step(unit, id, *number, step)?;
-            }
-            if let Some(cost) = &cost {
-                sessions::add_usage(unit, session, cost.usage)?;
-                cost.settlement.write(unit)?;
-            }
-            Ok::<(), cleveragents_store::Error>(())
-        });
+        let store = storing(running, cost);
+        let outcome = self.engine.write(move |unit| store(unit));
         match outcome {
             Ok(()) => running.stored = running.steps.len(),
             // What is not stored was not said.
@@ -351,6 +347,26 @@ impl TurnService {
                 .truncate(running.steps.len().saturating_sub(1)),
         }
         Ok(outcome?)
+    }
+
+    /// Has an answer stored with the first of the calls that it asks for, in one commit less. What is lost when the
+    /// program dies before that is an answer that had no effect and cost nothing: it is asked for again.
+    pub(super) fn add_answer(
+        &self,
+        runner: &CallRunner<'_>,
+        running: &mut Running,
+        answer: AssistantMessage,
+        cost: StepCost,
+    ) -> Result<(), TurnError> {
+        let is_urgent = answer.calls.is_empty() || !cost.settlement.is_empty();
+        let step = ChatMessage::Assistant(answer);
+        if is_urgent {
+            return self.add_step(running, step, Some(cost));
+        }
+        running.steps.push(step);
+        runner.ledger.put_ahead(storing(running, Some(cost)));
+        running.stored = running.steps.len();
+        Ok(())
     }
 
     /// Ends a turn: all of its messages join the session, or it failed and they join it marked so.
@@ -377,6 +393,32 @@ impl TurnService {
             Ok(sequences)
         })
     }
+}
+
+/// What stores the steps that are not stored yet, with what the last one cost.
+fn storing(running: &Running, cost: Option<StepCost>) -> Ahead {
+    let (id, session) = (running.turn.id, running.turn.session);
+    let (mut open, fence) = (running.open_steps(), running.fence.clone());
+    if let (
+        Some(StepCost {
+            is_known: false, ..
+        }),
+        Some((_, step)),
+    ) = (&cost, open.last_mut())
+    {
+        turns::mark_unpriced(step);
+    }
+    Arc::new(move |unit: &mut UnitOfWork<'_>| {
+        leases::require(unit, &fence.0, fence.1)?;
+        for (number, step) in &open {
+            turns::add_step(unit, id, *number, step)?;
+        }
+        if let Some(cost) = &cost {
+            sessions::add_usage(unit, session, cost.usage)?;
+            cost.settlement.write(unit)?;
+        }
+        Ok(())
+    })
 }
 
 /// A message as it is stored.

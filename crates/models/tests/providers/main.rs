@@ -96,10 +96,11 @@ fn streamed_text(events: &[Result<StreamEvent, ModelError>]) -> String {
 fn with_tools(prompt: &str) -> ChatRequest {
     let mut request = ChatRequest::prompt(prompt);
     request.system = vec!["Be brief.".to_owned()];
-    request.tools = vec![ToolDefinition {
+    request.tools = [ToolDefinition {
         name: "read".to_owned(),
         description: "Reads a file".to_owned(),
         input_schema: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
-    }];
+    }]
+    .into();
     request
 }

@@ -16,9 +16,6 @@ use crate::app::App;
 use crate::problem::Problem;
 use crate::program::{Failure, Listener, Tell, Told};
 
-/// The actor that answers with what it was told.
-pub(crate) const ECHO: &str = "builtin/echo";
-
 /// What answers come as.
 const ANSWER: &str = "answer";
 
@@ -136,9 +133,6 @@ impl Work<'_> {
         }
         let named = task.metadata.get("actor").and_then(Value::as_str);
         let actor = named.or(self.app.options.actor.as_deref());
-        if actor == Some(ECHO) {
-            return self.answer_whole(&text);
-        }
         if self.app.options.conformance {
             let id = last["messageId"].as_str().unwrap_or_default();
             return conformance::work(self, id);
@@ -283,7 +277,7 @@ enum Found {
     Answer(String),
 }
 
-fn answer(text: &str) -> Value {
+pub(super) fn answer(text: &str) -> Value {
     json!({"artifactId": ANSWER, "name": "answer", "parts": [{"text": text}]})
 }
 

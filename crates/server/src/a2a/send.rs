@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use cleveragents_domain::identity::Scope;
-use cleveragents_domain::{DEFAULT_PROFILE, EventKind, SessionId, TaskId, TaskKind, TokenUsage};
+use cleveragents_domain::{
+    DEFAULT_PROFILE, EventKind, SessionId, TaskId, TaskKind, TaskState, TokenUsage,
+};
 use cleveragents_store::sessions::NewSession;
 use cleveragents_store::tasks::{Change, NewTask, Task};
 use cleveragents_store::{UnitOfWork, sessions, tasks};
@@ -13,7 +15,7 @@ use super::acts::Ask;
 use super::fault::{Fault, Reason};
 use super::push::Wanted;
 use super::stream::Updates;
-use super::tasks::Watching;
+use super::tasks::{Chunk, Watching};
 use super::wire::{self, Fields, Incoming};
 use super::{conformance, plan, run};
 use crate::app::{App, ending};
@@ -21,10 +23,16 @@ use crate::app::{App, ending};
 /// The subject of a plan that is not made yet.
 pub(super) const NO_PLAN: &str = "-";
 
+/// The actor that answers with what it was told.
+const ECHO: &str = "builtin/echo";
+
 /// A message that was taken on.
 struct Accepted {
     task: Task,
+    /// How the task was when it was taken on.
     snapshot: Value,
+    /// How it ended, if it was answered at once.
+    ended: Option<Value>,
     watching: Watching,
 }
 
@@ -46,6 +54,9 @@ pub(super) async fn send(ask: Ask) -> Result<Value, Fault> {
         Begun::Message(message) => return Ok(json!({"message": message})),
         Begun::Task(accepted) => *accepted,
     };
+    if let Some(ended) = accepted.ended {
+        return Ok(json!({"task": ended}));
+    }
     if is_immediate {
         return Ok(json!({"task": accepted.snapshot}));
     }
@@ -161,6 +172,7 @@ async fn make(
     } else {
         TaskKind::Turn
     };
+    let answer = at_once(app, kind, &own, message);
     let id = TaskId::generate();
     let new = NewTask {
         id,
@@ -173,10 +185,11 @@ async fn make(
     };
     let document = message.document(&new.context, &id.to_string());
     let message_id = message.id.clone();
+    let is_new_context = message.context.is_none();
     let watching = app.tasks.watch(id);
     let engine = app.engine_of(ask.permit.caller());
     let store = move |unit: &mut UnitOfWork<'_>| {
-        let session = session(unit, &new, new_session)?;
+        let session = session(unit, &new, new_session, is_new_context)?;
         let mut new = new.clone();
         if new.kind == TaskKind::Turn {
             new.subject = session.to_string();
@@ -186,9 +199,16 @@ async fn make(
             wanted.store(unit, &task)?;
         }
         let snapshot = wire::document(unit, &task, history, true)?;
-        Ok::<_, NotMade>((task, snapshot))
+        let Some(answer) = &answer else {
+            return Ok::<_, NotMade>((task, snapshot, None));
+        };
+        let ended = answer.add(unit, &new.runner, id, Some(TaskState::Completed))?;
+        let ended = ended
+            .map(|ended| wire::document(unit, &ended, history, true))
+            .transpose()?;
+        Ok((task, snapshot, ended))
     };
-    let (task, snapshot) = crate::blocking(move || {
+    let (task, snapshot, ended) = crate::blocking(move || {
         match engine.write(store.clone()) {
             // Once more: now the context is there.
             Err(NotMade::Raced) => engine.write(store),
@@ -196,12 +216,30 @@ async fn make(
         }
     })
     .await?;
-    run::start(app, ask.permit.caller(), &task);
+    match &ended {
+        Some(_) => app.tasks.wake(id),
+        None => run::start(app, ask.permit.caller(), &task),
+    }
     Ok(Begun::Task(Box::new(Accepted {
         task,
         snapshot,
+        ended,
         watching,
     })))
+}
+
+/// The answer of an actor that needs nothing but the message: it is stored with it, in one unit of work.
+fn at_once(
+    app: &App,
+    kind: TaskKind,
+    own: &Map<String, Value>,
+    message: &Incoming,
+) -> Option<Chunk> {
+    let named = own.get("actor").and_then(Value::as_str);
+    let actor = named.or(app.options.actor.as_deref());
+    (kind == TaskKind::Turn && actor == Some(ECHO))
+        .then(|| message.as_text().unwrap_or_default())
+        .map(|text| Chunk::whole(run::answer(&text)))
 }
 
 /// Why a task was not made.
@@ -248,13 +286,15 @@ fn session(
     unit: &mut UnitOfWork<'_>,
     new: &NewTask,
     fresh: SessionId,
+    is_new: bool,
 ) -> Result<SessionId, NotMade> {
     let (namespace, context) = (&new.namespace, &new.context);
-    if let Some(session) = tasks::context(unit, namespace, context)? {
+    if !is_new && let Some(session) = tasks::context(unit, namespace, context)? {
         return Ok(session);
     }
     // A conversation of the namespace may be gone on with by its id.
-    if let Ok(id) = context.parse::<SessionId>()
+    if !is_new
+        && let Ok(id) = context.parse::<SessionId>()
         && let Some(known) = sessions::get(unit, id)?
         && known.namespace == *namespace
     {
@@ -303,12 +343,9 @@ async fn go_on(
     let (task, snapshot) = crate::blocking(move || {
         engine.write(move |unit| {
             let change = Change {
-                from: &[
-                    cleveragents_domain::TaskState::InputRequired,
-                    cleveragents_domain::TaskState::AuthRequired,
-                ],
+                from: &[TaskState::InputRequired, TaskState::AuthRequired],
                 runner: None,
-                to: cleveragents_domain::TaskState::Working,
+                to: TaskState::Working,
                 message: None,
                 told: &wire::status_update,
             };
@@ -331,6 +368,7 @@ async fn go_on(
     Ok(Begun::Task(Box::new(Accepted {
         task,
         snapshot,
+        ended: None,
         watching,
     })))
 }

@@ -8,7 +8,7 @@ use cleveragents_domain::{SessionId, TaskId, TaskState};
 use cleveragents_engine::HeldLease;
 use cleveragents_process::Cancel;
 use cleveragents_store::tasks::{Change, Piece, Task};
-use cleveragents_store::{Engine, Error, tasks};
+use cleveragents_store::{Engine, Error, UnitOfWork, tasks};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
@@ -188,31 +188,7 @@ impl Tasks {
         then: Option<TaskState>,
     ) -> Result<Option<Task>, Error> {
         let runner = self.runner().to_owned();
-        let added = engine.write(move |unit| {
-            let artifact_id = chunk.artifact.get("artifactId").and_then(Value::as_str);
-            let piece = Piece {
-                runner: &runner,
-                artifact_id: artifact_id.unwrap_or("result"),
-                whole: &|before| chunk.onto(before),
-                told: &|task| {
-                    wire::artifact_update(task, &chunk.artifact, chunk.is_appended, chunk.is_last)
-                },
-            };
-            let added = tasks::add_piece(unit, id, &piece)?;
-            match (added, then) {
-                (Some(_), Some(to)) => {
-                    let change = Change {
-                        from: OPEN,
-                        runner: Some(&runner),
-                        to,
-                        message: None,
-                        told: &wire::status_update,
-                    };
-                    tasks::change(unit, id, &change)
-                }
-                (added, _) => Ok(added),
-            }
-        })?;
+        let added = engine.write(move |unit| chunk.add(unit, &runner, id, then))?;
         self.wake(id);
         Ok(added)
     }
@@ -244,6 +220,40 @@ impl Chunk {
             artifact,
             is_appended: false,
             is_last: true,
+        }
+    }
+
+    /// Adds this piece, and with the last one may end the task, in a unit of work. `None` when the task is over
+    /// or another server's.
+    pub(super) fn add(
+        &self,
+        unit: &mut UnitOfWork<'_>,
+        runner: &str,
+        id: TaskId,
+        then: Option<TaskState>,
+    ) -> Result<Option<Task>, Error> {
+        let artifact_id = self.artifact.get("artifactId").and_then(Value::as_str);
+        let piece = Piece {
+            runner,
+            artifact_id: artifact_id.unwrap_or("result"),
+            whole: &|before| self.onto(before),
+            told: &|task| {
+                wire::artifact_update(task, &self.artifact, self.is_appended, self.is_last)
+            },
+        };
+        let added = tasks::add_piece(unit, id, &piece)?;
+        match (added, then) {
+            (Some(_), Some(to)) => {
+                let change = Change {
+                    from: OPEN,
+                    runner: Some(runner),
+                    to,
+                    message: None,
+                    told: &wire::status_update,
+                };
+                tasks::change(unit, id, &change)
+            }
+            (added, _) => Ok(added),
         }
     }
 

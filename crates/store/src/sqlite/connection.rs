@@ -53,6 +53,8 @@ pub(super) fn open_memory(limit: Duration) -> Result<Connection, Error> {
 fn configure(mut connection: Connection, limit: Duration) -> rusqlite::Result<Connection> {
     connection.busy_handler(Some(patience(limit)))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Otherwise a statement is made anew for each value that it is given.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(
         "PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;
          PRAGMA cache_size = -8000; PRAGMA journal_size_limit = 8388608;",
