@@ -116,7 +116,7 @@ fn estimated_tokens(request: &ChatRequest) -> u64 {
     let said: usize = request
         .messages
         .iter()
-        .map(|message| match message {
+        .map(|message| match message.as_ref() {
             ChatMessage::User { parts } => parts
                 .iter()
                 .map(|part| match part {
@@ -154,12 +154,15 @@ mod tests {
         };
         assert!(nothing.lacking(&ChatRequest::prompt("hi")).is_empty());
         let mut request = ChatRequest::prompt("x".repeat(900));
-        request.messages.push(ChatMessage::User {
-            parts: vec![UserPart::Image {
-                media_type: "image/png".to_owned(),
-                data: vec![1],
-            }],
-        });
+        request.messages.push(
+            ChatMessage::User {
+                parts: vec![UserPart::Image {
+                    media_type: "image/png".to_owned(),
+                    data: vec![1],
+                }],
+            }
+            .into(),
+        );
         request.tools = [ToolDefinition {
             name: "t".to_owned(),
             description: String::new(),

@@ -13,8 +13,9 @@ use crate::message::{ChatMessage, ToolDefinition, UserPart};
 pub struct ChatRequest {
     /// What the model must keep in mind, in order.
     pub system: Vec<String>,
-    /// The conversation.
-    pub messages: Vec<ChatMessage>,
+    /// The conversation. Shared, since it is given to a model again with each question of a turn.
+    #[serde(serialize_with = "as_messages", deserialize_with = "from_messages")]
+    pub messages: Vec<Arc<ChatMessage>>,
     /// The tools it may ask for. Shared: they are the same for all questions of a turn.
     #[serde(serialize_with = "as_list", deserialize_with = "from_list")]
     pub tools: Arc<[ToolDefinition]>,
@@ -30,6 +31,15 @@ pub struct ChatRequest {
     pub cache: bool,
     /// Whether the answer comes piece by piece. Otherwise it comes as one piece at the end.
     pub stream: bool,
+}
+
+fn as_messages<S: Serializer>(messages: &[Arc<ChatMessage>], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(messages.iter().map(Arc::as_ref))
+}
+
+fn from_messages<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<Arc<ChatMessage>>, D::Error> {
+    let messages: Vec<ChatMessage> = Vec::deserialize(from)?;
+    Ok(messages.into_iter().map(Arc::new).collect())
 }
 
 fn as_list<S: Serializer>(tools: &Arc<[ToolDefinition]>, to: S) -> Result<S::Ok, S::Error> {
@@ -60,14 +70,15 @@ impl ChatRequest {
     /// A request with one message of the user.
     pub fn prompt(text: impl Into<String>) -> Self {
         Self {
-            messages: vec![ChatMessage::user(text)],
+            messages: vec![ChatMessage::user(text).into()],
             ..Self::default()
         }
     }
 
     /// How many answers of models the conversation holds.
     pub(crate) fn answers(&self) -> usize {
-        let is_answer = |message: &&ChatMessage| matches!(message, ChatMessage::Assistant(_));
+        let is_answer =
+            |message: &&Arc<ChatMessage>| matches!(message.as_ref(), ChatMessage::Assistant(_));
         self.messages.iter().filter(is_answer).count()
     }
 
@@ -75,7 +86,7 @@ impl ChatRequest {
     pub(crate) fn calls(&self) -> usize {
         self.messages
             .iter()
-            .map(|message| match message {
+            .map(|message| match message.as_ref() {
                 ChatMessage::Assistant(answer) => answer.calls.len(),
                 _ => 0,
             })
@@ -87,7 +98,7 @@ impl ChatRequest {
         self.messages
             .iter()
             .rev()
-            .find_map(|message| match message {
+            .find_map(|message| match message.as_ref() {
                 ChatMessage::Assistant(answer) => answer
                     .calls
                     .iter()
@@ -99,7 +110,7 @@ impl ChatRequest {
 
     /// Whether the conversation shows pictures.
     pub(crate) fn has_images(&self) -> bool {
-        self.messages.iter().any(|message| match message {
+        self.messages.iter().any(|message| match message.as_ref() {
             ChatMessage::User { parts } => parts
                 .iter()
                 .any(|part| matches!(part, UserPart::Image { .. })),

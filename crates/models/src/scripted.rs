@@ -6,6 +6,7 @@
 
 mod file;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -115,16 +116,23 @@ impl Inner {
 
     /// The answer to a request, with its place in the file.
     fn choose(&self, request: &ChatRequest) -> Result<(usize, &Answer), ModelError> {
-        let last = request.messages.last().map(said).unwrap_or_default();
+        let last = request
+            .messages
+            .last()
+            .map(|last| said(last))
+            .unwrap_or_default();
         if let Some(found) = self.matching(&last) {
             return Ok(found);
         }
+        let has_patterns = self.script.answers.iter().any(|one| one.when.is_some());
         // Answers that a pattern chose are not counted: the others stay in their order.
         let counted = request.messages.windows(2).filter(|pair| {
-            matches!(pair[1], ChatMessage::Assistant(_)) && self.matching(&said(&pair[0])).is_none()
+            matches!(*pair[1], ChatMessage::Assistant(_))
+                && (!has_patterns || self.matching(&said(&pair[0])).is_none())
         });
         let mut number = counted.count();
-        if matches!(request.messages.first(), Some(ChatMessage::Assistant(_))) {
+        let first = request.messages.first().map(Arc::as_ref);
+        if matches!(first, Some(ChatMessage::Assistant(_))) {
             number += 1;
         }
         let ordered: Vec<(usize, &Answer)> = self
@@ -246,23 +254,24 @@ fn pieces(text: &str, size: usize, mut give: impl FnMut(&str)) {
 }
 
 /// What patterns look at: the text of a message.
-fn said(message: &ChatMessage) -> String {
-    match message {
-        ChatMessage::User { parts } => {
-            let texts = parts.iter().filter_map(|part| match part {
+fn said(message: &ChatMessage) -> Cow<'_, str> {
+    let texts: Vec<&str> = match message {
+        ChatMessage::User { parts } => parts
+            .iter()
+            .filter_map(|part| match part {
                 UserPart::Text(text) => Some(text.as_str()),
                 UserPart::Image { .. } => None,
-            });
-            texts.collect::<Vec<_>>().join("\n")
-        }
-        ChatMessage::Assistant(answer) => answer.text.clone(),
-        ChatMessage::Tool { results } => {
-            let texts: Vec<&str> = results
-                .iter()
-                .map(|result| result.content.as_str())
-                .collect();
-            texts.join("\n")
-        }
+            })
+            .collect(),
+        ChatMessage::Assistant(answer) => vec![&answer.text],
+        ChatMessage::Tool { results } => results
+            .iter()
+            .map(|result| result.content.as_str())
+            .collect(),
+    };
+    match texts.as_slice() {
+        [only] => Cow::Borrowed(only),
+        _ => Cow::Owned(texts.join("\n")),
     }
 }
 

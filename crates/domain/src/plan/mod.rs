@@ -215,6 +215,8 @@ pub struct Plan {
     pub queued_for: Option<Value>,
     /// Tokens and money.
     pub usage: TokenUsage,
+    /// Whether it asked a model of which nobody knows what it costs, so that there is more to pay.
+    pub is_cost_partial: bool,
     /// Questions to models.
     pub model_calls: u64,
     /// Calls of tools.

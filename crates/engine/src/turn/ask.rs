@@ -28,6 +28,8 @@ const LOOK_UP: Duration = Duration::from_millis(50);
 pub(super) struct Standing {
     /// What was said in the session before.
     earlier: Vec<Message>,
+    /// The ids of the calls in it.
+    known: HashSet<String>,
     tools: Arc<[ToolDefinition]>,
     /// The length of what the model is told of the tools.
     tool_bytes: usize,
@@ -39,7 +41,10 @@ impl Standing {
         let bytes = tools
             .iter()
             .map(|tool| tool.description.len() + tool.input_schema.to_string().len());
+        let past = history::past(&earlier).turns;
+        let past = past.iter().flat_map(|turn| &turn.messages);
         Self {
+            known: past.flat_map(calls).map(|call| call.id.clone()).collect(),
             earlier,
             tool_bytes: bytes.sum(),
             tools,
@@ -71,11 +76,6 @@ impl TurnService {
                 },
                 Shortage::Store(error) => error.into(),
             })?;
-        // Those of this turn even where the model is no longer given them: their rows are found by their ids.
-        let known: HashSet<String> = calls(&chat.messages)
-            .chain(calls(&running.steps))
-            .map(|call| call.id.clone())
-            .collect();
         let mut completion = match self.listen(request, chat) {
             (Ok(completion), _) => completion,
             (Err(error), has_begun) => {
@@ -89,7 +89,11 @@ impl TurnService {
         };
         // What nobody counted is taken for the most it could be: a limit must hold all the same.
         let settlement = held.settlement(completion.cost_micro_usd.unwrap_or(bound));
-        make_distinct(&mut completion.message, known);
+        // Those of this turn even where the model is no longer given them: their rows are found by their ids.
+        let made = || running.steps.iter().flat_map(|step| calls(step));
+        let is_known = |id: &str| standing.known.contains(id) || made().any(|call| call.id == id);
+        let count = standing.known.len() + made().count();
+        make_distinct(&mut completion.message, count, is_known);
         running.written = secrets::take_out(&mut completion.message, &request.redactor);
         running.is_loaded = false;
         let usage = TokenUsage {
@@ -246,20 +250,24 @@ fn pictures(message: &ChatMessage) -> usize {
     pictures.map(|picture| picture.data.len().max(LEAST)).sum()
 }
 
-fn calls(messages: &[ChatMessage]) -> impl Iterator<Item = &ToolCall> {
-    let answers = messages.iter().filter_map(|message| match message {
-        ChatMessage::Assistant(answer) => Some(&answer.calls),
-        _ => None,
-    });
-    answers.flatten()
+/// The calls that an answer asks for.
+fn calls(message: &ChatMessage) -> &[ToolCall] {
+    match message {
+        ChatMessage::Assistant(answer) => &answer.calls,
+        _ => &[],
+    }
 }
 
 /// Gives calls ids that no other call of the conversation has: some servers begin anew with each
 /// answer, and others refuse a conversation in which an id occurs twice.
-fn make_distinct(message: &mut AssistantMessage, mut taken: HashSet<String>) {
+fn make_distinct(
+    message: &mut AssistantMessage,
+    mut number: usize,
+    is_known: impl Fn(&str) -> bool,
+) {
+    let mut taken: HashSet<String> = HashSet::new();
     for call in &mut message.calls {
-        let mut number = taken.len();
-        while call.id.trim().is_empty() || taken.contains(&call.id) {
+        while call.id.trim().is_empty() || taken.contains(&call.id) || is_known(&call.id) {
             call.id = format!("call-{number}");
             number += 1;
         }
@@ -312,8 +320,7 @@ mod tests {
             calls: ["call_0", "new", "new", " "].map(call).into(),
             ..AssistantMessage::default()
         };
-        let known = ["call_0", "call-2"].map(str::to_owned).into();
-        make_distinct(&mut answer, known);
+        make_distinct(&mut answer, 2, |id| ["call_0", "call-2"].contains(&id));
         let ids: Vec<&str> = answer.calls.iter().map(|call| call.id.as_str()).collect();
         assert_eq!(ids, ["call-3", "new", "call-4", "call-5"]);
     }

@@ -6,6 +6,7 @@
 //! are shortened. A call is never parted from its result.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use cleveragents_models::{ChatMessage, UserPart};
 
@@ -29,14 +30,14 @@ const TOKENS_PER_IMAGE: usize = 1_500;
 /// The messages of a request.
 #[derive(Debug, PartialEq)]
 pub(super) struct Fitted {
-    pub(super) messages: Vec<ChatMessage>,
+    pub(super) messages: Vec<Arc<ChatMessage>>,
     /// How many earlier messages were left out.
     pub(super) left_out: usize,
 }
 
 /// Fits past turns and the present one into so many tokens.
-pub(super) fn fit(mut past: Vec<PastTurn>, present: &[ChatMessage], tokens: usize) -> Fitted {
-    let fixed: usize = present.iter().map(size).sum();
+pub(super) fn fit(mut past: Vec<PastTurn>, present: &[Arc<ChatMessage>], tokens: usize) -> Fitted {
+    let fixed: usize = present.iter().map(|message| size(message)).sum();
     let is_too_much =
         |past: &[PastTurn]| past.iter().map(turn_size).sum::<usize>() + fixed > tokens;
     let old = past.len().saturating_sub(KEPT_TURNS);
@@ -62,17 +63,18 @@ pub(super) fn fit(mut past: Vec<PastTurn>, present: &[ChatMessage], tokens: usiz
             .and_then(|turn| turn.messages.first_mut())
         {
             Some(ChatMessage::User { parts }) => parts.insert(0, UserPart::Text(note)),
-            _ => messages.push(ChatMessage::user(note)),
+            _ => messages.push(ChatMessage::user(note).into()),
         }
     }
-    messages.extend(past.into_iter().skip(first).flat_map(|turn| turn.messages));
-    let mut total = messages.iter().map(size).sum::<usize>() + fixed;
+    let kept = past.into_iter().skip(first);
+    messages.extend(kept.flat_map(|turn| turn.messages).map(Arc::new));
+    let mut total = messages.iter().map(|message| size(message)).sum::<usize>() + fixed;
     let whole = present.len().saturating_sub(KEPT_MESSAGES);
     for (at, message) in present.iter().enumerate() {
-        let mut message = message.clone();
+        let mut message = Arc::clone(message);
         if total > tokens && at < whole {
             let before = size(&message);
-            shorten(&mut message);
+            shorten(Arc::make_mut(&mut message));
             total = total - before + size(&message);
         }
         messages.push(message);
@@ -126,10 +128,30 @@ fn shorten(message: &mut ChatMessage) {
 
 #[cfg(test)]
 mod tests {
-    use super::{KEPT_MESSAGES, KEPT_TURNS, fit, size};
+    use std::sync::Arc;
+
+    use super::{KEPT_MESSAGES, KEPT_TURNS, size};
     use crate::turn::history::PastTurn;
     use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall, ToolResult};
     use proptest::prelude::*;
+
+    struct Fitted {
+        messages: Vec<ChatMessage>,
+        left_out: usize,
+    }
+
+    fn fit(past: Vec<PastTurn>, present: &[ChatMessage], tokens: usize) -> Fitted {
+        let present: Vec<_> = present.iter().cloned().map(Arc::new).collect();
+        let fitted = super::fit(past, &present, tokens);
+        Fitted {
+            messages: fitted
+                .messages
+                .into_iter()
+                .map(Arc::unwrap_or_clone)
+                .collect(),
+            left_out: fitted.left_out,
+        }
+    }
 
     fn turn(number: usize, calls: usize, bytes: usize) -> PastTurn {
         let mut messages = vec![ChatMessage::user(format!("question {number}"))];

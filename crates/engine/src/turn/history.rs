@@ -1,5 +1,7 @@
 //! Messages of a session as a model sees them, and back.
 
+use std::sync::Arc;
+
 use cleveragents_domain::{Message, Metadata, NewMessage, Role, ToolInvocationId, TurnId};
 use cleveragents_models::{AssistantMessage, ChatMessage, ToolResult, UserPart};
 use serde_json::{Value, json};
@@ -135,7 +137,7 @@ pub(super) fn text_of(parts: &[UserPart]) -> String {
 /// The messages that a turn adds to its session. `failure` says why it has no answer.
 pub(super) fn stored(
     turn: TurnId,
-    steps: &[ChatMessage],
+    steps: &[Arc<ChatMessage>],
     invocations: &[(String, ToolInvocationId)],
     failure: Option<&str>,
 ) -> Result<Vec<NewMessage>, TurnError> {
@@ -149,7 +151,7 @@ pub(super) fn stored(
         facts
     };
     for step in steps {
-        match step {
+        match step.as_ref() {
             ChatMessage::User { parts } => {
                 let text = storable(&text_of(parts));
                 let mut metadata = facts(step);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use cleveragents_domain::{InvocationOutcome, LeaseSubject, LeaseToken, ToolInvocation, Turn};
 use cleveragents_models::{ChatMessage, Picture, ToolCall, ToolResult};
@@ -92,7 +93,7 @@ impl TurnService {
                 .collect(),
             turn,
             stored: steps.len(),
-            steps,
+            steps: steps.into_iter().map(Arc::new).collect(),
             written: HashMap::new(),
             is_loaded: true,
             fence,
@@ -114,7 +115,7 @@ impl TurnService {
             .filter_map(|row| Some((row.call_id.as_deref()?, row)))
             .collect();
         for step in &mut running.steps {
-            let ChatMessage::Tool { results } = step else {
+            let ChatMessage::Tool { results } = Arc::make_mut(step) else {
                 continue;
             };
             for result in results {
@@ -306,7 +307,7 @@ pub(crate) fn is_for_a_person(row: &ToolInvocation) -> bool {
 
 /// The calls of the last answer that wait for results.
 fn waiting(running: &Running) -> Option<Vec<ToolCall>> {
-    match running.steps.last() {
+    match running.steps.last().map(Arc::as_ref) {
         Some(ChatMessage::Assistant(answer)) if !answer.calls.is_empty() => {
             Some(answer.calls.clone())
         }

@@ -38,7 +38,7 @@ pub struct TurnService {
 /// A turn that is running.
 pub(super) struct Running {
     pub(super) turn: Turn,
-    pub(super) steps: Vec<ChatMessage>,
+    pub(super) steps: Vec<Arc<ChatMessage>>,
     /// How many of the steps are stored, or are with the next call. The results of the last calls may not be: the
     /// rows of those calls hold them, so they are stored together with what follows, in one commit less.
     pub(super) stored: usize,
@@ -167,7 +167,7 @@ impl TurnService {
         })?;
         Ok(Running {
             turn,
-            steps: vec![first],
+            steps: vec![first.into()],
             stored: 1,
             rows: Vec::new(),
             written: HashMap::new(),
@@ -205,7 +205,7 @@ impl TurnService {
             left_out: 0,
         };
         // It died between its last answer and its end: that answer is the one.
-        if let Some(ChatMessage::Assistant(answer)) = running.steps.last()
+        if let Some(ChatMessage::Assistant(answer)) = running.steps.last().map(Arc::as_ref)
             && answer.calls.is_empty()
         {
             report.answer.clone_from(&answer.text);
@@ -229,7 +229,7 @@ impl TurnService {
         let standing = Standing::new(request, self.earlier(running.turn.session)?);
         loop {
             // After a crash the last answer may still wait for results.
-            let waiting = match running.steps.last() {
+            let waiting = match running.steps.last().map(Arc::as_ref) {
                 Some(ChatMessage::Assistant(answer)) if !answer.calls.is_empty() => {
                     Some(answer.calls.clone())
                 }
@@ -325,7 +325,7 @@ impl TurnService {
             }
             return Err(TurnError::HumanNeeded(reason));
         }
-        running.steps.push(ChatMessage::Tool { results });
+        running.steps.push(ChatMessage::Tool { results }.into());
         Ok(worst)
     }
 
@@ -336,7 +336,7 @@ impl TurnService {
         step: ChatMessage,
         cost: Option<StepCost>,
     ) -> Result<(), TurnError> {
-        running.steps.push(step);
+        running.steps.push(step.into());
         let store = storing(running, cost);
         let outcome = self.engine.write(move |unit| store(unit));
         match outcome {
@@ -363,7 +363,7 @@ impl TurnService {
         if is_urgent {
             return self.add_step(running, step, Some(cost));
         }
-        running.steps.push(step);
+        running.steps.push(step.into());
         runner.ledger.put_ahead(storing(running, Some(cost)));
         running.stored = running.steps.len();
         Ok(())
@@ -398,16 +398,7 @@ impl TurnService {
 /// What stores the steps that are not stored yet, with what the last one cost.
 fn storing(running: &Running, cost: Option<StepCost>) -> Ahead {
     let (id, session) = (running.turn.id, running.turn.session);
-    let (mut open, fence) = (running.open_steps(), running.fence.clone());
-    if let (
-        Some(StepCost {
-            is_known: false, ..
-        }),
-        Some((_, step)),
-    ) = (&cost, open.last_mut())
-    {
-        turns::mark_unpriced(step);
-    }
+    let (open, fence) = (running.open_steps(), running.fence.clone());
     Arc::new(move |unit: &mut UnitOfWork<'_>| {
         leases::require(unit, &fence.0, fence.1)?;
         for (number, step) in &open {
@@ -416,6 +407,9 @@ fn storing(running: &Running, cost: Option<StepCost>) -> Ahead {
         if let Some(cost) = &cost {
             sessions::add_usage(unit, session, cost.usage)?;
             cost.settlement.write(unit)?;
+            if !cost.is_known {
+                turns::mark_unpriced(unit, id)?;
+            }
         }
         Ok(())
     })
@@ -441,8 +435,8 @@ fn for_person(call: &ToolCall, outcome: &CallOutcome) -> String {
 }
 
 /// How many calls of a turn were made and not refused.
-fn made(steps: &[ChatMessage]) -> u64 {
-    let results = steps.iter().filter_map(|message| match message {
+fn made(steps: &[Arc<ChatMessage>]) -> u64 {
+    let results = steps.iter().filter_map(|message| match message.as_ref() {
         ChatMessage::Tool { results } => Some(results),
         _ => None,
     });

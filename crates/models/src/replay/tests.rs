@@ -55,8 +55,8 @@ fn what_was_recorded_is_replayed_event_by_event() {
     let mut second = first.clone();
     second
         .messages
-        .push(ChatMessage::Assistant(crate::AssistantMessage::default()));
-    second.messages.push(ChatMessage::user("again"));
+        .push(ChatMessage::Assistant(crate::AssistantMessage::default()).into());
+    second.messages.push(ChatMessage::user("again").into());
     let failed = ask(&recorder, &second);
     let text = std::fs::read_to_string(&path).expect("a recording");
     assert!(
@@ -67,9 +67,7 @@ fn what_was_recorded_is_replayed_event_by_event() {
 
     let model = replay(&text).expect("a recording");
     let mut later = first.clone();
-    later.messages = vec![ChatMessage::user(
-        "hello [REDACTED] at 2027-05-05T11:00:00.5Z",
-    )];
+    later.messages = vec![ChatMessage::user("hello [REDACTED] at 2027-05-05T11:00:00.5Z").into()];
     // How it comes does not change what was asked.
     later.stream = false;
     assert_eq!(ask(&model, &later), events);

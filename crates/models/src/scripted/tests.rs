@@ -46,15 +46,17 @@ fn answers_come_in_order_whatever_the_process_remembers() {
     let mut request = ChatRequest::prompt("a");
     for expected in ["one", "trick", "two"] {
         if expected == "trick" {
-            request.messages.push(ChatMessage::user("magic word"));
+            request
+                .messages
+                .push(ChatMessage::user("magic word").into());
         }
         // A model made anew each time, as after a restart.
         let answer = ask(&model(script), &request).expect("an answer");
         assert_eq!(answer.message.text, expected);
         request
             .messages
-            .push(ChatMessage::Assistant(answer.message));
-        request.messages.push(ChatMessage::user("next"));
+            .push(ChatMessage::Assistant(answer.message).into());
+        request.messages.push(ChatMessage::user("next").into());
     }
     let error = ask(&model(script), &request).expect_err("used up");
     assert_eq!(error.kind(), &ErrorKind::NoAnswer);
@@ -67,8 +69,8 @@ fn a_used_up_script_may_repeat() {
     for _ in 0..3 {
         request
             .messages
-            .push(ChatMessage::Assistant(crate::AssistantMessage::default()));
-        request.messages.push(ChatMessage::user("next"));
+            .push(ChatMessage::Assistant(crate::AssistantMessage::default()).into());
+        request.messages.push(ChatMessage::user("next").into());
     }
     for (at_end, expected) in [("repeat_last", "two"), ("start_over", "two")] {
         let script = format!("at_end: {at_end}\nanswers: [{{text: one}}, {{text: two}}]");
@@ -94,14 +96,17 @@ fn calls_pieces_usage_and_price_are_as_written() {
 ",
     );
     let mut request = ChatRequest::prompt("a");
-    request.messages.push(ChatMessage::Tool {
-        results: vec![ToolResult {
-            pictures: Vec::new(),
-            call_id: "z".to_owned(),
-            content: "r".to_owned(),
-            is_error: false,
-        }],
-    });
+    request.messages.push(
+        ChatMessage::Tool {
+            results: vec![ToolResult {
+                pictures: Vec::new(),
+                call_id: "z".to_owned(),
+                content: "r".to_owned(),
+                is_error: false,
+            }],
+        }
+        .into(),
+    );
     let events = model.stream(request, CancellationToken::new());
     let events: Vec<_> = block_on(events.map(|event| event.expect("no error")).collect());
     assert_eq!(events[0], StreamEvent::Text("äö".to_owned()));

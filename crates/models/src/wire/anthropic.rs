@@ -134,7 +134,7 @@ fn messages(target: &Target, request: &ChatRequest) -> Vec<Value> {
         }
     };
     for message in &request.messages {
-        match message {
+        match message.as_ref() {
             ChatMessage::User { parts } => add("user", parts.iter().map(user_block).collect()),
             ChatMessage::Assistant(answer) => add("assistant", assistant(target, answer)),
             ChatMessage::Tool { results } => {

@@ -90,25 +90,28 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
 }
 
 fn contents(target: &Target, request: &ChatRequest) -> Value {
-    let contents = request.messages.iter().map(|message| match message {
-        ChatMessage::User { parts } => {
-            let parts: Value = parts.iter().map(user_part).collect();
-            json!({"role": "user", "parts": parts})
-        }
-        ChatMessage::Assistant(answer) => {
-            json!({"role": "model", "parts": assistant(target, answer)})
-        }
-        ChatMessage::Tool { results } => {
-            let answers = results.iter().map(|result| {
-                let name = request.called_tool(&result.call_id).unwrap_or("unknown");
-                let field = if result.is_error { "error" } else { "result" };
-                json!({"functionResponse": {"name": name, "response": {field: result.content}}})
-            });
-            let shown = pictures(results);
-            let parts: Value = answers.chain(shown.iter().map(user_part)).collect();
-            json!({"role": "user", "parts": parts})
-        }
-    });
+    let contents = request
+        .messages
+        .iter()
+        .map(|message| match message.as_ref() {
+            ChatMessage::User { parts } => {
+                let parts: Value = parts.iter().map(user_part).collect();
+                json!({"role": "user", "parts": parts})
+            }
+            ChatMessage::Assistant(answer) => {
+                json!({"role": "model", "parts": assistant(target, answer)})
+            }
+            ChatMessage::Tool { results } => {
+                let answers = results.iter().map(|result| {
+                    let name = request.called_tool(&result.call_id).unwrap_or("unknown");
+                    let field = if result.is_error { "error" } else { "result" };
+                    json!({"functionResponse": {"name": name, "response": {field: result.content}}})
+                });
+                let shown = pictures(results);
+                let parts: Value = answers.chain(shown.iter().map(user_part)).collect();
+                json!({"role": "user", "parts": parts})
+            }
+        });
     contents.collect()
 }
 

@@ -55,7 +55,7 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
         messages.push(json!({"role": "system", "content": request.system.join("\n\n")}));
     }
     for message in &request.messages {
-        match message {
+        match message.as_ref() {
             ChatMessage::User { parts } => messages.push(user(parts)),
             ChatMessage::Assistant(answer) => {
                 let mut message = json!({"role": "assistant", "content": answer.text});

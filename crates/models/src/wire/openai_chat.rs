@@ -98,7 +98,7 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
         messages.push(json!({"role": "system", "content": content}));
     }
     for message in &request.messages {
-        match message {
+        match message.as_ref() {
             ChatMessage::User { parts } => {
                 messages.push(json!({"role": "user", "content": user_content(parts)}));
             }

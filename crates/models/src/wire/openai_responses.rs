@@ -63,7 +63,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
 fn input(target: &Target, request: &ChatRequest) -> Value {
     let mut items = Vec::new();
     for message in &request.messages {
-        match message {
+        match message.as_ref() {
             ChatMessage::User { parts } => {
                 let parts: Value = parts.iter().map(user_part).collect();
                 items.push(json!({"role": "user", "content": parts}));

@@ -60,16 +60,20 @@ fn parallel_calls_and_malformed_arguments_come_through() {
     assert_eq!(found, calls);
 
     let mut next = with_tools("go");
-    next.messages.push(ChatMessage::Assistant(answer.message));
-    next.messages.push(ChatMessage::Tool {
-        results: vec![ToolResult {
-            pictures: Vec::new(),
-            call_id: "t1".to_owned(),
-            content: "text".to_owned(),
-            is_error: true,
-        }],
-    });
-    next.messages.push(ChatMessage::user("and?"));
+    next.messages
+        .push(ChatMessage::Assistant(answer.message).into());
+    next.messages.push(
+        ChatMessage::Tool {
+            results: vec![ToolResult {
+                pictures: Vec::new(),
+                call_id: "t1".to_owned(),
+                content: "text".to_owned(),
+                is_error: true,
+            }],
+        }
+        .into(),
+    );
+    next.messages.push(ChatMessage::user("and?").into());
     ask(&*model, next).expect("an answer");
     let sent = server.received()[1].json();
     let blocks = &sent["messages"][1]["content"];
@@ -127,9 +131,9 @@ fn thoughts_go_back_with_their_signatures_in_their_places() {
     let answer = ask(&*model, request.clone()).expect("an answer");
     // Through the form in which a session keeps it.
     let stored = serde_json::to_string(&ChatMessage::Assistant(answer.message)).expect("JSON");
-    request
-        .messages
-        .push(serde_json::from_str(&stored).expect("a message"));
+    request.messages.push(std::sync::Arc::new(
+        serde_json::from_str(&stored).expect("a message"),
+    ));
     ask(&*model, request.clone()).expect("an answer");
     let received = server.received();
     let first = received[0].json();
@@ -161,9 +165,9 @@ fn thoughts_go_back_with_their_signatures_in_their_places() {
         ])
     );
     // Another provider would not understand them.
-    request.messages.push(ChatMessage::user("and?"));
+    request.messages.push(ChatMessage::user("and?").into());
     let stored = stored.replace("\"provider\":\"anthropic\"", "\"provider\":\"other\"");
-    request.messages[1] = serde_json::from_str(&stored).expect("a message");
+    request.messages[1] = std::sync::Arc::new(serde_json::from_str(&stored).expect("a message"));
     ask(&*model, request).expect("an answer");
     let sent = server.received()[2].json();
     assert_eq!(
@@ -193,12 +197,15 @@ fn the_beginning_of_a_conversation_is_marked_for_the_cache() {
 fn images_schemas_and_words_for_thinking_are_sent() {
     let server = ModelServer::start(vec![anthropic::text(&["{}"])]);
     let mut request = ChatRequest {
-        messages: vec![ChatMessage::User {
-            parts: vec![UserPart::Image {
-                media_type: "image/png".to_owned(),
-                data: vec![1, 2, 3],
-            }],
-        }],
+        messages: vec![
+            ChatMessage::User {
+                parts: vec![UserPart::Image {
+                    media_type: "image/png".to_owned(),
+                    data: vec![1, 2, 3],
+                }],
+            }
+            .into(),
+        ],
         ..ChatRequest::default()
     };
     request.response_schema = Some(ResponseSchema {

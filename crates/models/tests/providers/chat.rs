@@ -70,15 +70,18 @@ fn parallel_calls_are_told_apart_and_malformed_arguments_are_kept() {
     // What goes back is an object whatever the model wrote.
     let mut next = with_tools("go");
     next.messages
-        .push(ChatMessage::Assistant(answer.message.clone()));
-    next.messages.push(ChatMessage::Tool {
-        results: vec![ToolResult {
-            pictures: Vec::new(),
-            call_id: "c1".to_owned(),
-            content: "text".to_owned(),
-            is_error: false,
-        }],
-    });
+        .push(ChatMessage::Assistant(answer.message.clone()).into());
+    next.messages.push(
+        ChatMessage::Tool {
+            results: vec![ToolResult {
+                pictures: Vec::new(),
+                call_id: "c1".to_owned(),
+                content: "text".to_owned(),
+                is_error: false,
+            }],
+        }
+        .into(),
+    );
     ask(&*model, next).expect("an answer");
     let sent = server.received()[1].json();
     let calls = &sent["messages"][2]["tool_calls"];
@@ -163,15 +166,18 @@ fn a_whole_answer_is_read_whether_it_was_asked_for_or_not() {
 fn everything_a_request_can_hold_is_sent() {
     let server = ModelServer::start(vec![openai::text(&["ok"])]);
     let mut request = with_tools("look");
-    request.messages = vec![ChatMessage::User {
-        parts: vec![
-            UserPart::Text("look".to_owned()),
-            UserPart::Image {
-                media_type: "image/png".to_owned(),
-                data: vec![1, 2, 3],
-            },
-        ],
-    }];
+    request.messages = vec![
+        ChatMessage::User {
+            parts: vec![
+                UserPart::Text("look".to_owned()),
+                UserPart::Image {
+                    media_type: "image/png".to_owned(),
+                    data: vec![1, 2, 3],
+                },
+            ],
+        }
+        .into(),
+    ];
     request.max_output_tokens = Some(77);
     request.temperature = Some(0.25);
     request.reasoning_effort = Some(ReasoningEffort::Low);
@@ -233,7 +239,8 @@ fn deepseek_gets_its_thoughts_back_while_tools_are_called() {
     let first = ask(&*model, with_tools("go")).expect("an answer");
     assert_eq!(first.message.reasoning[0].text, "let me see");
     let mut next = with_tools("go");
-    next.messages.push(ChatMessage::Assistant(first.message));
+    next.messages
+        .push(ChatMessage::Assistant(first.message).into());
     ask(&*model, next).expect("an answer");
     let sent = server.received()[1].json();
     assert_eq!(sent["messages"][2]["reasoning_content"], "let me see");
@@ -259,8 +266,9 @@ fn openrouter_keeps_details_of_reasoning_and_tells_the_cost() {
     assert_eq!(first.cost_micro_usd.map(|cost| cost.0), Some(13));
     let mut next = ChatRequest::prompt("a");
     next.system = vec!["s".to_owned()];
-    next.messages.push(ChatMessage::Assistant(first.message));
-    next.messages.push(ChatMessage::user("b"));
+    next.messages
+        .push(ChatMessage::Assistant(first.message).into());
+    next.messages.push(ChatMessage::user("b").into());
     ask(&*model, next).expect("an answer");
     let sent = server.received()[1].json();
     assert_eq!(sent["messages"][2]["reasoning_details"], json!([detail]));
@@ -274,9 +282,8 @@ fn openrouter_keeps_details_of_reasoning_and_tells_the_cost() {
 fn mistral_gets_ids_it_accepts() {
     let server = ModelServer::start(vec![openai::text(&["ok"])]);
     let mut request = with_tools("go");
-    request
-        .messages
-        .push(ChatMessage::Assistant(AssistantMessage {
+    request.messages.push(
+        ChatMessage::Assistant(AssistantMessage {
             calls: vec![ToolCall {
                 id: "call_from_elsewhere_0123456789".to_owned(),
                 name: "read".to_owned(),
@@ -284,15 +291,20 @@ fn mistral_gets_ids_it_accepts() {
                 signature: None,
             }],
             ..AssistantMessage::default()
-        }));
-    request.messages.push(ChatMessage::Tool {
-        results: vec![ToolResult {
-            pictures: Vec::new(),
-            call_id: "call_from_elsewhere_0123456789".to_owned(),
-            content: "x".to_owned(),
-            is_error: false,
-        }],
-    });
+        })
+        .into(),
+    );
+    request.messages.push(
+        ChatMessage::Tool {
+            results: vec![ToolResult {
+                pictures: Vec::new(),
+                call_id: "call_from_elsewhere_0123456789".to_owned(),
+                content: "x".to_owned(),
+                is_error: false,
+            }],
+        }
+        .into(),
+    );
     ask(&*open(&server, "mistral/codestral-latest"), request).expect("an answer");
     let sent = server.received()[0].json();
     let id = sent["messages"][2]["tool_calls"][0]["id"]

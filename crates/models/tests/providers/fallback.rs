@@ -59,12 +59,15 @@ fn a_model_that_cannot_do_it_is_passed_over() {
         .open(&"openai/gpt-5.1".parse().expect("a name"))
         .expect("a model");
     let mut request = ChatRequest::prompt("look");
-    request.messages.push(ChatMessage::User {
-        parts: vec![UserPart::Image {
-            media_type: "image/png".to_owned(),
-            data: vec![0],
-        }],
-    });
+    request.messages.push(
+        ChatMessage::User {
+            parts: vec![UserPart::Image {
+                media_type: "image/png".to_owned(),
+                data: vec![0],
+            }],
+        }
+        .into(),
+    );
     let answer = ask(&*model, request).expect("an answer");
     assert_eq!(answer.model.provider(), "anthropic");
     assert_eq!(server.received().len(), 2, "deepseek was not asked");
@@ -77,12 +80,15 @@ fn who_was_asked_for_is_asked_whatever_is_known_of_it() {
     let catalogue = chain(&server, &["anthropic/claude-sonnet-4-5"]);
     let name = "deepseek/deepseek-chat".parse().expect("a name");
     let mut request = ChatRequest::prompt("look");
-    request.messages.push(ChatMessage::User {
-        parts: vec![UserPart::Image {
-            media_type: "image/png".to_owned(),
-            data: vec![0],
-        }],
-    });
+    request.messages.push(
+        ChatMessage::User {
+            parts: vec![UserPart::Image {
+                media_type: "image/png".to_owned(),
+                data: vec![0],
+            }],
+        }
+        .into(),
+    );
     let answer = ask(&*catalogue.open(&name).expect("a model"), request).expect("an answer");
     assert_eq!(answer.model, name);
 }

@@ -58,8 +58,8 @@ fn gemini_streams_calls_and_gets_signatures_back() {
 
     request
         .messages
-        .push(ChatMessage::Assistant(answer.message.clone()));
-    request.messages.push(result("call_1"));
+        .push(ChatMessage::Assistant(answer.message.clone()).into());
+    request.messages.push(result("call_1").into());
     request.stream = false;
     ask(&*model, request).expect("an answer");
     let received = server.received();
@@ -141,8 +141,8 @@ fn ollama_streams_calls_line_by_line() {
     );
     request
         .messages
-        .push(ChatMessage::Assistant(answer.message.clone()));
-    request.messages.push(result("call_1"));
+        .push(ChatMessage::Assistant(answer.message.clone()).into());
+    request.messages.push(result("call_1").into());
     request.stream = false;
     ask(&*model, request).expect("an answer");
     let received = server.received();
@@ -213,8 +213,8 @@ fn responses_stream_calls_and_get_sealed_reasoning_back() {
 
     request
         .messages
-        .push(ChatMessage::Assistant(answer.message));
-    request.messages.push(result("c1"));
+        .push(ChatMessage::Assistant(answer.message).into());
+    request.messages.push(result("c1").into());
     request.stream = false;
     assert_eq!(ask(&*model, request).expect("an answer").message.text, "ok");
     let received = server.received();

@@ -13,6 +13,10 @@ UPDATE plans SET namespace = COALESCE(
     'local');
 CREATE INDEX plans_namespace ON plans (namespace, plan_id);
 
+-- Whether models were asked of which nobody knows what they cost.
+ALTER TABLE turns ADD COLUMN is_cost_partial INTEGER NOT NULL DEFAULT 0 CHECK (is_cost_partial IN (0, 1));
+ALTER TABLE plans ADD COLUMN is_cost_partial INTEGER NOT NULL DEFAULT 0 CHECK (is_cost_partial IN (0, 1));
+
 -- Only the hash of a secret is kept.
 CREATE TABLE tokens (
     token_id TEXT PRIMARY KEY NOT NULL,

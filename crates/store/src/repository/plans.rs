@@ -21,7 +21,7 @@ macro_rules! columns {
         "plan_id, name, action, parent_plan_id, root_plan_id, stage, attempt, description, \
          definition_of_done, made_with, strategy, estimate, waiting, error, sandbox, decision_root_id, \
          reversion_count, report, is_cancelled, queued_for, input_tokens, output_tokens, cost_micro_usd, \
-         model_calls, tool_calls, version, created_at, updated_at, started_at, completed_at"
+         model_calls, tool_calls, is_cost_partial, version, created_at, updated_at, started_at, completed_at"
     };
 }
 
@@ -75,6 +75,7 @@ fn read(mut row: Row) -> Result<Plan, Error> {
         },
         model_calls: row.take()?,
         tool_calls: row.take()?,
+        is_cost_partial: row.take()?,
         version: Version(row.take()?),
         created_at: row.take()?,
         updated_at: row.take()?,
@@ -635,6 +636,12 @@ pub fn count_taken(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error> {
         ),
         params![id],
     )?;
+    if has_unpriced(unit, id)? {
+        unit.execute(
+            "UPDATE plans SET is_cost_partial = 1 WHERE plan_id = ?1",
+            params![id],
+        )?;
+    }
     Ok(())
 }
 

@@ -56,17 +56,19 @@ pub fn begin(
     Ok(())
 }
 
-/// Marks a step of which nobody knows what it cost.
-pub fn mark_unpriced(step: &mut Value) {
-    step["cost_known"] = false.into();
+/// Remembers that a turn has an answer of which nobody knows what it cost.
+pub fn mark_unpriced(unit: &mut UnitOfWork<'_>, id: TurnId) -> Result<(), Error> {
+    unit.execute(
+        "UPDATE turns SET is_cost_partial = 1 WHERE turn_id = ?1 AND is_cost_partial = 0",
+        params![id],
+    )?;
+    Ok(())
 }
 
 /// Whether a conversation has an answer of which nobody knows what it cost.
 pub fn has_unpriced(reader: &mut dyn Reader, session: SessionId) -> Result<bool, Error> {
-    // In a text a quote has a backslash before it, so this is found only where it is a field.
     let found = reader.query_first(
-        "SELECT turn_steps.number FROM turn_steps JOIN turns ON turns.turn_id = turn_steps.turn_id \
-         WHERE turns.session_id = ?1 AND turn_steps.message LIKE '%\"cost_known\":false%' LIMIT 1",
+        "SELECT turn_id FROM turns WHERE session_id = ?1 AND is_cost_partial = 1 LIMIT 1",
         params![session],
     )?;
     Ok(found.is_some())

@@ -54,11 +54,11 @@ pub(super) fn run(
         .enumerate()
         .map(|(at, plan)| {
             let mut entry = entry(&short(at), plan);
-            let is_known = book.is_cost_known(plan.id)?;
-            put_cost(&mut entry, "cost_usd", plan.usage.cost_micro_usd, is_known);
-            Ok(entry)
+            let (cost, is_known) = (plan.usage.cost_micro_usd, !plan.is_cost_partial);
+            put_cost(&mut entry, "cost_usd", cost, is_known);
+            entry
         })
-        .collect::<Result<_, CommandError>>()?;
+        .collect();
     let count = |is_such: &dyn Fn(&Plan) -> bool| plans.iter().filter(|plan| is_such(plan)).count();
     let summary = json!({
         "total": plans.len(),
