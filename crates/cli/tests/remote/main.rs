@@ -2,6 +2,7 @@
 
 mod alike;
 mod connect;
+mod ending;
 mod http;
 mod load;
 mod serve;
