@@ -5,7 +5,14 @@ mod connect;
 mod ending;
 mod http;
 mod load;
+mod plans;
 mod serve;
+#[path = "../plans/world.rs"]
+#[expect(
+    dead_code,
+    reason = "what tests of plans need, more than is needed here"
+)]
+mod world;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
