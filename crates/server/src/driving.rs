@@ -33,7 +33,7 @@ pub(crate) async fn take_on(
     if let Poll::Ready(place) = futures_util::poll!(placed.as_mut()) {
         placed = Box::pin(std::future::ready(Ok(place?)));
     }
-    let how = taken_by(app, caller.identity(), Queued::default());
+    let how = taken_by(app, caller.identity());
     let (queue, stored) = (PlanQueue::new(app.engine_of(caller)), how.clone());
     crate::blocking(move || queue.leave(plan, &stored))
         .await
@@ -53,15 +53,15 @@ fn place(app: &Arc<App>, caller: &Arc<Caller>) -> Placed {
     Box::pin(async move { app.place(&caller).await })
 }
 
-/// The same, driven by this server.
-fn taken_by(app: &App, identity: &str, how: Queued) -> Queued {
+/// That this server drives a plan for somebody.
+fn taken_by(app: &App, identity: &str) -> Queued {
     Queued {
         served: Some(Served {
             server: app.tasks.runner().to_owned(),
             identity: identity.to_owned(),
             request: ProcessId::generate().to_string(),
         }),
-        ..how
+        ..Queued::default()
     }
 }
 
@@ -95,7 +95,7 @@ fn taken_over(app: &App) -> Result<Vec<(PlanId, Arc<Caller>, Queued)>, Failure> 
         let caller = a2a::caller(app, &served.identity)?;
         let now = caller
             .as_ref()
-            .map(|caller| taken_by(app, caller.identity(), was.clone()));
+            .map(|caller| taken_by(app, caller.identity()));
         // Who may not ask any more has nothing driven; the plan stays as it is.
         let is_ours = queue.pass_on(plan.id, &was, now.as_ref()).map_err(failed)?;
         if let (true, Some(caller), Some(now)) = (is_ours, caller, now) {

@@ -9,7 +9,8 @@ use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use cleveragents_domain::identity::Caller;
-use cleveragents_domain::{Code, ContentHash, Timestamp};
+use cleveragents_domain::{Code, ContentHash, LeaseSubject, Timestamp};
+use cleveragents_engine::{LeaseService, SERVER_LEASE};
 use cleveragents_process::Cancel;
 use cleveragents_store::request_keys::{self, Begun, RequestKey};
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, LOCATION};
@@ -47,6 +48,7 @@ pub(crate) fn has_key(headers: &HeaderMap) -> bool {
 
 /// The key of a request, if it has one.
 pub(crate) fn key(
+    app: &App,
     caller: &Caller,
     parts: &Parts,
     body: &[u8],
@@ -67,6 +69,7 @@ pub(crate) fn key(
         identity: caller.identity().to_owned(),
         key: key.to_owned(),
         hash: ContentHash::of(&asked).hex(),
+        server: app.tasks.runner().to_owned(),
     }))
 }
 
@@ -97,11 +100,11 @@ pub(crate) fn again(begun: Begun) -> Result<Response, Problem> {
             "another request was made with this `Idempotency-Key`",
         )
         .with_hint("use a new key for a new request")),
-        Begun::First | Begun::Unanswered => Err(Problem::new(
+        Begun::First | Begun::Unanswered { .. } => Err(Problem::new(
             Code::RequestKeyPending,
             "a request with this `Idempotency-Key` was begun and has no answer",
         )
-        .with_hint("look at what it did, or ask again in a moment")
+        .with_hint("ask again in a moment")
         .after(1)),
     }
 }
@@ -132,7 +135,7 @@ pub(crate) async fn once(
 ) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
     let body = gate::body(app, body).await?;
-    let Some(key) = key(permit.caller(), &parts, &body)? else {
+    let Some(key) = key(app, permit.caller(), &parts, &body)? else {
         return Err(Problem::new(Code::Internal, "the request has no key"));
     };
     let (engine, wanted) = (Arc::clone(&app.engine), key.clone());
@@ -143,21 +146,48 @@ pub(crate) async fn once(
         })
     })
     .await?;
-    if begun != Begun::First {
-        return again(begun);
+    match begun {
+        Begun::First => {}
+        Begun::Unanswered { server } if !is_alive(app, &server).await? => {
+            return keep(app, key, cut_off().into_response()).await;
+        }
+        begun => return again(begun),
     }
     // Only a whole answer can be given again.
     parts.headers.remove(ACCEPT);
-    let (app, cancel) = (Arc::clone(app), Cancel::new());
+    let (inner, cancel, of) = (Arc::clone(app), Cancel::new(), key.clone());
     let answering = tokio::spawn(async move {
-        let _begun = app.ending.begin(&cancel);
+        let _begun = inner.ending.begin(&cancel);
         let request = Request::from_parts(parts, Body::from(body));
-        let answer = handler(Arc::clone(&app), permit, request).await;
-        keep(&app, key, answer.unwrap_or_else(Problem::into_response)).await
+        let answer = handler(Arc::clone(&inner), permit, request).await;
+        keep(&inner, of, answer.unwrap_or_else(Problem::into_response)).await
     });
-    answering
-        .await
-        .map_err(|_| Problem::new(Code::Internal, "the work broke off"))?
+    let Ok(answer) = answering.await else {
+        let broken = Problem::new(Code::Internal, "the work broke off");
+        return keep(app, key, broken.into_response()).await;
+    };
+    answer
+}
+
+/// What the caller is told whose request a dead server had begun: it may have had its effect or not, so it is neither
+/// made again nor taken for done.
+fn cut_off() -> Problem {
+    Problem::new(
+        Code::RequestCutOff,
+        "the server ended before it answered the request with this `Idempotency-Key`",
+    )
+    .with_hint("look at what it did, and use a new key to ask again")
+}
+
+/// Whether the server that began a request is there to answer it.
+async fn is_alive(app: &Arc<App>, server: &str) -> Result<bool, Problem> {
+    if server == app.tasks.runner() {
+        return Ok(true);
+    }
+    let leases = LeaseService::new(Arc::clone(&app.engine));
+    let subject = LeaseSubject::new(SERVER_LEASE, server);
+    let holder = crate::blocking(move || leases.worker(&subject)).await;
+    Ok(holder.map_err(|error| Problem::of(&error))?.is_some())
 }
 
 /// Keeps an answer, unless it says that nothing was begun.
