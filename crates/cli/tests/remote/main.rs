@@ -7,6 +7,7 @@ mod http;
 mod load;
 mod plans;
 mod serve;
+mod tls;
 #[path = "../plans/world.rs"]
 #[expect(
     dead_code,
