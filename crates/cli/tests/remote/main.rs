@@ -3,6 +3,7 @@
 mod alike;
 mod connect;
 mod ending;
+mod faults;
 mod http;
 mod load;
 mod plans;
