@@ -39,7 +39,7 @@ pub(crate) use self::plan::{
     TreeDrawing,
 };
 pub(crate) use self::plan_work::{
-    Do, Plan, PlanApply, PlanChoices, PlanExecute, PlanUse, PlanWork, Queued, Worker,
+    Do, Plan, PlanApply, PlanChoices, PlanExecute, PlanUse, PlanWork, Worker,
 };
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};

@@ -294,6 +294,7 @@ codes! {
     TooManyRequests = "CA-1211", Failed, "too many requests";
     RequestTooLarge = "CA-1212", Usage, "the request is too large";
     MalformedRequest = "CA-1213", Usage, "the request cannot be read";
+    RequestCutOff = "CA-1214", Conflict, "the request with this key was cut off";
     RequestKeyReused = "CA-1215", Conflict, "the key of the request was used for another one";
     RequestKeyPending = "CA-1216", Conflict, "a request with this key was begun and has no answer yet";
     TaskNotFound = "CA-1217", NotFound, "the task does not exist";

@@ -57,9 +57,9 @@ pub use plan::{
 pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use plan::{
     ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, KeptVariables,
-    OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext, PlanJob,
-    PlanRollbackPreview, PlanRolledBack, PlanService, PlanWatcher, PlanWorld, REVIEWER, STRATEGIST,
-    UseAction, built_in_actors,
+    OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext, PlanJob, PlanQueue,
+    PlanRollbackPreview, PlanRolledBack, PlanService, PlanWatcher, PlanWorld, Queued, REVIEWER,
+    SERVER_LEASE, STRATEGIST, Served, UseAction, built_in_actors,
 };
 pub use process::{Liveness, current_owner, liveness};
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};

@@ -9,6 +9,7 @@ mod api;
 mod app;
 mod belongs;
 mod callers;
+mod driving;
 mod fair;
 mod feed;
 mod figures;
@@ -64,6 +65,7 @@ pub async fn serve(
     let url = url.trim_end_matches('/').to_owned();
     let app = Arc::new(app::App::new(engine, program, options, url));
     a2a::begin(&app).await?;
+    driving::take_over(&app).await?;
     let router = routes::router(&app);
     listening(address);
     listen::serve(Arc::clone(&app), listener, tls, router, stop).await;

@@ -90,7 +90,8 @@ impl Problem {
             } else {
                 error.details()
             },
-            retry_after: None,
+            // What is gone for a moment may be back in the next.
+            retry_after: (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1),
         }
     }
 

@@ -8,6 +8,12 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
+/// How much more room there is at first each time, in blocks of 512 bytes; later half as much again.
+const MORE_ROOM: u32 = 64;
+
+/// Where there is room for everything.
+const ROOMY: u32 = 1 << 13;
+
 /// A home for one test, with the program that works in it. The home does not exist at first.
 #[derive(Debug)]
 pub struct Agents {
@@ -116,6 +122,25 @@ impl Agents {
         command
     }
 
+    /// Runs a command on a disk without room, and again with a little more, until it succeeds. Each failure is
+    /// looked at, with where it happened; none of them may claim success.
+    pub fn squeezed(&self, arguments: &[&str], mut look: impl FnMut(&Answer, &str)) -> Answer {
+        let mut room = 0;
+        loop {
+            let here = format!("{arguments:?} with room for {room} blocks");
+            let limited = [&["--format", "json"], arguments].concat();
+            let output = self.on_full_disk(room, &limited).output();
+            let answer = Answer::of(&output.expect("the program starts"));
+            if answer.code == Some(0) {
+                return answer;
+            }
+            answer.assert_no_claim(&here);
+            look(&answer, &here);
+            room += MORE_ROOM.max(room / 2);
+            assert!(room < ROOMY, "{here}: {answer:?}");
+        }
+    }
+
     /// Runs a command to its end.
     pub fn run(&self, arguments: &[&str]) -> Answer {
         let output = self.command(arguments).output();
@@ -208,6 +233,16 @@ impl Answer {
             out: String::from_utf8(output.stdout.clone()).expect("standard output is UTF-8"),
             err: String::from_utf8(output.stderr.clone()).expect("standard error is UTF-8"),
         }
+    }
+
+    /// Asserts that a command failed and says so, in `--format json`.
+    pub fn assert_no_claim(&self, here: &str) {
+        assert_ne!(self.code, Some(0), "{here} claims success: {self:?}");
+        let told = self.json();
+        assert_eq!(told["status"], "error", "{here}: {self:?}");
+        let messages = told["messages"].as_array().expect("messages");
+        let claims = messages.iter().any(|message| message["level"] == "ok");
+        assert!(!claims, "{here} claims success: {self:?}");
     }
 
     /// The one JSON document on standard output.

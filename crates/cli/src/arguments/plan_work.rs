@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde::{Deserialize, Serialize};
 
 use super::plan::{PlanChoice, PlanCommand, PlanReference};
 
@@ -261,14 +260,6 @@ pub(crate) struct PlanApply {
     /// The message of the commit
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) message: Option<String>,
-}
-
-/// How a worker is to drive a plan.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Queued {
-    pub(crate) redo: bool,
-    pub(crate) skip: bool,
 }
 
 #[derive(Debug, Args)]

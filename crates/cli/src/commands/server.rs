@@ -1,7 +1,6 @@
 //! `server`: the server that commands are sent to.
 
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 
 use cleveragents_domain::Code;
 use serde_json::{Value, json};
@@ -52,7 +51,11 @@ fn connect(context: &Context, arguments: &ServerConnect) -> Result<Report, Comma
             .with_hint("name a namespace that it has a role on, or leave --namespace away"));
     }
     context.home.create()?;
-    let before = keep_token(context, token.as_deref())?;
+    // What needs room comes first, and what then changes the token needs none.
+    let fresh = token
+        .as_deref()
+        .map(|token| fresh_token(context, token))
+        .transpose()?;
     let file = ConfigFile::of_home(&context.home);
     let mut pairs = vec![(keys::SERVER_URL.name, url)];
     if let Some(namespace) = &arguments.namespace {
@@ -67,11 +70,13 @@ fn connect(context: &Context, arguments: &ServerConnect) -> Result<Report, Comma
         .map(|key| key.name)
         .filter(|name| !given.contains(name))
         .collect();
-    let stored = file.unset(&gone).and_then(|_| file.set(&pairs));
-    if let Err(error) = stored {
-        // All or nothing: the token goes back to what it was.
-        restore_token(context, before.as_deref())?;
-        return Err(error.into());
+    file.exchange(&pairs, &gone)?;
+    match fresh {
+        Some(fresh) => {
+            let kept = fresh.persist(token_file(context));
+            kept.map_err(|failed| unkept(&failed.error))?;
+        }
+        None => forget_token(context)?,
     }
     let report = Report::new("server connect")
         .data(json!({
@@ -109,43 +114,31 @@ fn unkept(error: &std::io::Error) -> CommandError {
     CommandError::new(Code::FileAccess, "the token cannot be kept").caused_by(error)
 }
 
-/// Keeps the token in a file that only its owner can read, and gives what was in it before.
-fn keep_token(context: &Context, token: Option<&str>) -> Result<Option<String>, CommandError> {
-    let before = std::fs::read_to_string(token_file(context)).ok();
-    restore_token(context, token)?;
-    Ok(before)
+/// A token on the disk that only its owner can read, which takes the place of the old one when it is kept, and is gone
+/// otherwise.
+fn fresh_token(context: &Context, token: &str) -> Result<tempfile::NamedTempFile, CommandError> {
+    let write = || {
+        let mut file = tempfile::Builder::new()
+            .prefix(".server-token")
+            .tempfile_in(context.home.path())?;
+        file.write_all(token.trim().as_bytes())?;
+        file.as_file().sync_all()?;
+        Ok(file)
+    };
+    write().map_err(|error: std::io::Error| unkept(&error))
 }
 
-fn restore_token(context: &Context, token: Option<&str>) -> Result<(), CommandError> {
-    let path = token_file(context);
-    let Some(token) = token else {
-        return match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unkept(&error)),
-            _ => Ok(()),
-        };
-    };
-    let fresh = path.with_extension("new");
-    let write = || {
-        match std::fs::remove_file(&fresh) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&fresh)?;
-        file.write_all(token.trim().as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&fresh, &path)
-    };
-    write().map_err(|error| unkept(&error))
+fn forget_token(context: &Context) -> Result<(), CommandError> {
+    match std::fs::remove_file(token_file(context)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unkept(&error)),
+        _ => Ok(()),
+    }
 }
 
 fn disconnect(context: &Context) -> Result<Report, CommandError> {
     let names = KEYS.map(|key| key.name);
     let changes = ConfigFile::of_home(&context.home).unset(&names)?;
-    restore_token(context, None)?;
+    forget_token(context)?;
     let was = changes.iter().any(|change| change.before.is_some());
     let report = Report::new("server disconnect").data(json!({"was_connected": was}));
     Ok(if was {

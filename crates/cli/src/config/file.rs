@@ -61,6 +61,15 @@ impl ConfigFile {
 
     /// Sets keys to values given as text: all of them, or none when any is refused.
     pub fn set(&self, pairs: &[(&str, &str)]) -> Result<Vec<Change>, Error> {
+        self.exchange(pairs, &[])
+    }
+
+    /// Sets keys and removes others, all of it or nothing.
+    pub fn exchange(&self, pairs: &[(&str, &str)], gone: &[&str]) -> Result<Vec<Change>, Error> {
+        let gone: Vec<&'static Key> = gone
+            .iter()
+            .map(|name| self.key(name))
+            .collect::<Result<_, Error>>()?;
         let changes: Vec<(&'static Key, Value)> = pairs
             .iter()
             .map(|(name, text)| {
@@ -70,7 +79,7 @@ impl ConfigFile {
             .collect::<Result<_, Error>>()?;
         self.make_folder()?;
         self.edit(|document, text| {
-            let mut made = Vec::with_capacity(changes.len());
+            let mut made: Vec<Change> = gone.iter().map(|key| removed(document, key)).collect();
             for (key, value) in changes {
                 let before = insert(document, key.name, value_of(&value))
                     .map_err(|part| self.not_a_table(text, &part, key))?;
@@ -92,20 +101,7 @@ impl ConfigFile {
             .map(|name| self.key(name))
             .collect::<Result<_, Error>>()?;
         let remove = |document: &mut DocumentMut, _: &str| {
-            Ok(keys
-                .iter()
-                .map(|key| {
-                    let removed = remove(document.as_table_mut(), key.name);
-                    let before = removed
-                        .and_then(|item| item.into_value().ok())
-                        .and_then(|old| key.read(&old, None).ok());
-                    Change {
-                        key,
-                        before,
-                        after: None,
-                    }
-                })
-                .collect())
+            Ok(keys.iter().map(|key| removed(document, key)).collect())
         };
         if self.path.parent().is_some_and(Path::exists) {
             self.edit(remove)
@@ -166,6 +162,19 @@ impl ConfigFile {
                 line,
             }),
         }
+    }
+}
+
+/// Removes a key, and gives what it said.
+fn removed(document: &mut DocumentMut, key: &'static Key) -> Change {
+    let removed = remove(document.as_table_mut(), key.name);
+    let before = removed
+        .and_then(|item| item.into_value().ok())
+        .and_then(|old| key.read(&old, None).ok());
+    Change {
+        key,
+        before,
+        after: None,
     }
 }
 

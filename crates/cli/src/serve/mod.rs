@@ -3,6 +3,8 @@
 
 mod operations;
 mod program;
+#[cfg(test)]
+mod roles;
 mod settle;
 mod setup;
 mod table;

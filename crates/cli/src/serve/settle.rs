@@ -323,6 +323,15 @@ pub(super) fn check(
         let everywhere = here(offered, EVERY_NAMESPACE);
         return Err(denied(context, caller, offered, &everywhere)?);
     }
+    let (scope, permission) = (offered.row.scope, offered.row.permission);
+    let is_said_where = touched
+        .iter()
+        .any(|touch| touch.scope == scope && touch.permission == permission && !touch.is_common());
+    if !is_said_where && caller.reach(scope, permission).is_empty() {
+        // Whoever may do it nowhere may not do it to what is not named either.
+        let everywhere = here(offered, EVERY_NAMESPACE);
+        return Err(denied(context, caller, offered, &everywhere)?);
+    }
     for touch in touched {
         if is_of_files(&touch.namespace.trim().to_lowercase()) {
             return Err(CommandError::new(

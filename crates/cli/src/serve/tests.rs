@@ -19,14 +19,14 @@ use crate::config::{Configuration, Environment, Flags, Home};
 use crate::context::Context;
 use crate::output::{Format, Printer, Surface};
 
-struct Served {
-    commands: Commands,
+pub(super) struct Served {
+    pub(super) commands: Commands,
     /// Kept open for as long as the test.
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     folder: tempfile::TempDir,
 }
 
-fn served() -> Served {
+pub(super) fn served() -> Served {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_str().expect("a path").to_owned();
     let environment = Environment::from_pairs(&path, &[("CLEVERAGENTS_HOME", &path)]);
@@ -52,12 +52,17 @@ fn served() -> Served {
 }
 
 impl Served {
-    fn operation(&self, name: &str) -> &Operation {
+    pub(super) fn operation(&self, name: &str) -> &Operation {
         let mut all = self.commands.operations().iter();
         all.find(|operation| operation.name == name).expect(name)
     }
 
-    fn run(&self, caller: &Caller, name: &str, parameters: &Value) -> Result<Done, Failure> {
+    pub(super) fn run(
+        &self,
+        caller: &Caller,
+        name: &str,
+        parameters: &Value,
+    ) -> Result<Done, Failure> {
         let operation = self.operation(name);
         self.commands.run(&Call {
             caller,
@@ -72,13 +77,13 @@ impl Served {
     }
 }
 
-fn caller(grants: &[&str]) -> Caller {
+pub(super) fn caller(grants: &[&str]) -> Caller {
     let grants = grants.iter().map(|grant| grant.parse().expect("a grant"));
     Caller::with_token("ci", grants.collect(), Scope::ALL.iter().copied().collect())
 }
 
 /// Parameters that an operation must have, of the right form.
-fn least(operation: &Operation) -> Value {
+pub(super) fn least(operation: &Operation) -> Value {
     let required = operation.parameters["required"].as_array().expect("a list");
     let value = |name: &str| {
         let property = &operation.parameters["properties"][name];

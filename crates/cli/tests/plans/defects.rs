@@ -2,7 +2,7 @@
 
 use cleveragents_testkit::TestDatabase;
 
-use super::faults::{STEPS, assert_no_claim, break_table, mend};
+use super::faults::{STEPS, break_table, mend};
 use super::world::World;
 
 /// What was decided about a plan, in order.
@@ -48,7 +48,7 @@ fn defect_10874_a_failed_execute_leaves_the_strategy_as_it_was() {
         break_table(&world, table, "");
         let answer = world.run(&["plan", "execute", &plan]);
         mend(&world);
-        assert_no_claim(&answer, table);
+        answer.assert_no_claim(table);
         assert_eq!((strategy(), decisions(&world, &plan)), before, "{table}");
     }
     world.agents.data(&["plan", "execute", &plan]);
@@ -71,7 +71,7 @@ fn defect_3186_a_plan_whose_stage_cannot_be_read_is_refused() {
         &["plan", "resume", &plan],
     ] {
         let answer = world.run(arguments);
-        assert_no_claim(&answer, &format!("{arguments:?}"));
+        answer.assert_no_claim(&format!("{arguments:?}"));
     }
     assert_eq!(world.seen(), seen);
 }

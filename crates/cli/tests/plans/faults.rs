@@ -1,7 +1,7 @@
 //! Every claim of success is true: what lies behind a command is broken, and it neither says that it worked
 //! nor leaves half of it; once it is mended, the same command works.
 
-use cleveragents_testkit::{Answer, TestDatabase};
+use cleveragents_testkit::TestDatabase;
 
 use super::world::{World, git};
 
@@ -59,15 +59,6 @@ pub(crate) fn rows(world: &World) -> Vec<(String, Vec<Vec<String>>)> {
     .into()
 }
 
-pub(crate) fn assert_no_claim(answer: &Answer, here: &str) {
-    assert_ne!(answer.code, Some(0), "{here} claims success: {answer:?}");
-    let told = answer.json();
-    assert_eq!(told["status"], "error", "{here}: {answer:?}");
-    let messages = told["messages"].as_array().expect("messages");
-    let claims = messages.iter().any(|message| message["level"] == "ok");
-    assert!(!claims, "{here} claims success: {answer:?}");
-}
-
 /// A command of one unit of work: with each of these tables broken it does nothing; then it works.
 fn all_or_nothing(world: &World, tables: &[&str], arguments: &[&str]) {
     for table in tables {
@@ -76,7 +67,7 @@ fn all_or_nothing(world: &World, tables: &[&str], arguments: &[&str]) {
         break_table(world, table, "");
         let answer = world.run(arguments);
         mend(world);
-        assert_no_claim(&answer, &here);
+        answer.assert_no_claim(&here);
         assert_eq!(rows(world), before, "{here}");
     }
     let before = rows(world);
@@ -202,7 +193,7 @@ fn executing() {
         let answer = world.run(&["plan", "execute", &plan]);
         mend(&world);
         let here = format!("execute with {table} broken {condition}");
-        assert_no_claim(&answer, &here);
+        answer.assert_no_claim(&here);
         assert_ne!(world.stage(&plan), "execute/complete", "{here}");
         let mut answer = world.run(&["plan", "execute", &plan]);
         if answer.code == Some(5) {
@@ -223,7 +214,7 @@ fn executing() {
     break_table(&world, "plans", "NEW.stage = 'execute/complete'");
     let answer = world.run(&["plan", "execute", &plan]);
     mend(&world);
-    assert_no_claim(&answer, "the last move of execute");
+    answer.assert_no_claim("the last move of execute");
     world.agents.data(&["plan", "execute", &plan]);
     assert_eq!(world.tree(&plan)["log.txt"], "line\n");
 }
@@ -247,7 +238,7 @@ fn applying() {
         let answer = world.run(&apply);
         mend(&world);
         let here = format!("apply with {table} broken {condition}");
-        assert_no_claim(&answer, &here);
+        answer.assert_no_claim(&here);
         assert_ne!(world.stage(&plan), "apply/applied", "{here}");
         if world.seen() != old {
             assert_eq!(
@@ -282,8 +273,8 @@ fn a_repository_that_is_gone() {
     let applying = world.run(&["plan", "apply", &done, "--yes"]);
     std::fs::remove_file(&repository).expect("removed");
     std::fs::rename(&aside, &repository).expect("moved back");
-    assert_no_claim(&executing, "execute");
-    assert_no_claim(&applying, "apply");
+    executing.assert_no_claim("execute");
+    applying.assert_no_claim("apply");
     // Whether the plan is made or not, nothing is said to be thought out on a repository that is not there.
     if making.code == Some(0) {
         assert_ne!(making.json()["data"]["phase"], "execute", "{making:?}");
@@ -323,7 +314,7 @@ fn taking_back_and_forward() {
         break_table(&world, table, "");
         let answer = world.run(&back);
         mend(&world);
-        assert_no_claim(&answer, &here);
+        answer.assert_no_claim(&here);
         assert_eq!(world.stage(&plan), "execute/complete", "{here}");
         // The next one ends what was begun.
         world
@@ -339,7 +330,7 @@ fn taking_back_and_forward() {
             break_table(&world, table, "");
             let answer = world.run(&forward);
             mend(&world);
-            assert_no_claim(&answer, &here);
+            answer.assert_no_claim(&here);
             assert_ne!(world.stage(&plan), "execute/complete", "{here}");
         }
         let answer = world.run(&forward);

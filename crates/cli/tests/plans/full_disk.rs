@@ -6,7 +6,7 @@
 
 use cleveragents_testkit::{Answer, TestDatabase};
 
-use super::faults::{STEPS, assert_no_claim, rows};
+use super::faults::{STEPS, rows};
 use super::world::{World, files, git};
 
 /// How much more room there is at first each time, in blocks of 512 bytes; later half as much again.
@@ -44,7 +44,7 @@ fn squeeze(world: &World, leaves: Leaves, arguments: &[&str]) -> Answer {
             assert!(room > 0, "{here}: nothing was broken");
             return answer;
         }
-        assert_no_claim(&answer, &here);
+        answer.assert_no_claim(&here);
         if let Some(before) = before {
             assert_eq!(rows(world), before, "{here}");
         }
@@ -204,7 +204,7 @@ fn a_worker() {
         if answer.code == Some(0) {
             break;
         }
-        assert_no_claim(&answer, &format!("a worker with room for {room} blocks"));
+        answer.assert_no_claim(&format!("a worker with room for {room} blocks"));
         room += MORE.max(room / 2);
         assert!(room < ROOMY, "{answer:?}");
     }
@@ -252,7 +252,7 @@ fn from_words_to_files() {
             assert_eq!(world.seen().0["one.txt"], "one\n", "{answer:?}");
             break;
         }
-        assert_no_claim(&answer, &format!("do with room for {room} blocks"));
+        answer.assert_no_claim(&format!("do with room for {room} blocks"));
         assert_eq!(world.seen(), seen, "do with room for {room} blocks");
     }
     world.agents.data(&task);
@@ -268,7 +268,7 @@ fn the_tour() {
     world.agents = world.agents.with("TMPDIR", path);
     for room in [0, 64, 160, 320, 640] {
         let answer = squeezed(&world, room, &["demo"]);
-        assert_no_claim(&answer, &format!("demo with room for {room} blocks"));
+        answer.assert_no_claim(&format!("demo with room for {room} blocks"));
         let left = std::fs::read_dir(&folder).expect("a folder").count();
         assert_eq!(left, 0, "demo with room for {room} blocks leaves something");
     }

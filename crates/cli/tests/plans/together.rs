@@ -8,25 +8,9 @@ use rustix::process::Signal;
 
 use super::world::{Running, World};
 
-const ACTION: &str = "
-name: local/named
-description: writes files with a name
-reusable: true
-strategy_actor: builtin/deterministic
-execution_actor: builtin/deterministic
-arguments:
-- {name: what, type: string}
-definition_of_done: |
-  - write `{what}` to `{what}.txt`
-  - run `echo {what} >> log.txt`
-  - replace `v0` with `{what}` in `v.txt`
-  - run `sleep 0.1; echo {what} >> log.txt`
-";
-
 /// A home with plans, each of which writes its own name.
 fn plans(world: &World, count: usize) -> BTreeMap<String, String> {
-    let file = world.file("named.yaml", ACTION);
-    world.agents.data(&["action", "create", "--config", &file]);
+    world.named_action();
     (0..count)
         .map(|number| {
             let name = format!("p{number}x");
@@ -34,34 +18,6 @@ fn plans(world: &World, count: usize) -> BTreeMap<String, String> {
             (plan, name)
         })
         .collect()
-}
-
-/// Every change is in the changeset of its own plan, and in no other.
-fn assert_apart(world: &World, plans: &BTreeMap<String, String>) {
-    for (plan, name) in plans {
-        assert_eq!(world.stage(plan), "execute/complete", "{name}");
-        let tree = world.tree(plan);
-        let names: Vec<&str> = tree.keys().map(String::as_str).collect();
-        let own = format!("{name}.txt");
-        let mut expected = vec!["a.txt", "log.txt", &own, "v.txt"];
-        expected.sort_unstable();
-        assert_eq!(names, expected, "{name}");
-        assert_eq!(tree["log.txt"], format!("{name}\n{name}\n"));
-        assert_eq!(tree["v.txt"], format!("{name}\n"));
-        let mut changed: Vec<String> = world
-            .ask(&format!(
-                "SELECT DISTINCT entry.path FROM change_entries entry JOIN sandboxes box \
-                 ON box.changeset_id = entry.changeset_id WHERE box.origin = 'plan {plan}'"
-            ))
-            .into_iter()
-            .map(|row| row[0].clone())
-            .collect();
-        changed.sort();
-        let mut expected = vec!["log.txt".to_owned(), own, "v.txt".to_owned()];
-        expected.sort();
-        assert_eq!(changed, expected, "{name}");
-    }
-    world.agents.assert_sound();
 }
 
 /// A worker of the test, once it is there: so none is begun for plans that are queued.
@@ -108,7 +64,7 @@ fn sixteen_plans_in_one_worker() {
         "{answer:?}"
     );
     assert!(!answer.err.contains("locked"), "{answer:?}");
-    assert_apart(&world, &plans);
+    world.assert_apart(&plans);
 }
 
 #[test]
@@ -129,7 +85,7 @@ fn eight_processes_each_with_a_plan() {
         let answer = Answer::of(&child.wait_with_output().expect("it ends"));
         assert_eq!(answer.code, Some(0), "{answer:?}");
     }
-    assert_apart(&world, &plans);
+    world.assert_apart(&plans);
 }
 
 #[test]
@@ -155,5 +111,5 @@ fn the_plans_of_a_dead_worker_are_taken_over() {
         assert_eq!(answer.code, Some(5), "{answer:?}");
         world.agents.data(&["plan", "execute", plan, "--redo"]);
     }
-    assert_apart(&world, &plans);
+    world.assert_apart(&plans);
 }

@@ -22,6 +22,22 @@ writes: true
 idempotent: false
 "#;
 
+/// An action of plans that each write their own name.
+const NAMED: &str = "
+name: local/named
+description: writes files with a name
+reusable: true
+strategy_actor: builtin/deterministic
+execution_actor: builtin/deterministic
+arguments:
+- {name: what, type: string}
+definition_of_done: |
+  - write `{what}` to `{what}.txt`
+  - run `echo {what} >> log.txt`
+  - replace `v0` with `{what}` in `v.txt`
+  - run `sleep 0.1; echo {what} >> log.txt`
+";
+
 /// A home for plans.
 pub(crate) struct World {
     pub(crate) agents: Agents,
@@ -199,6 +215,40 @@ impl World {
         let shown = self.agents.data(&["sandbox", "show", &name]);
         let folder = shown["sandbox"]["parts"][0]["folder"].as_str();
         files(Path::new(folder.expect("a folder")))
+    }
+
+    /// Makes `local/named`, whose plans each write their own name, the argument `what`.
+    pub(crate) fn named_action(&self) {
+        let file = self.file("named.yaml", NAMED);
+        self.agents.data(&["action", "create", "--config", &file]);
+    }
+
+    /// Every change is in the changeset of its own plan, and in no other.
+    pub(crate) fn assert_apart(&self, plans: &BTreeMap<String, String>) {
+        for (plan, name) in plans {
+            assert_eq!(self.stage(plan), "execute/complete", "{name}");
+            let tree = self.tree(plan);
+            let names: Vec<&str> = tree.keys().map(String::as_str).collect();
+            let own = format!("{name}.txt");
+            let mut expected = vec!["a.txt", "log.txt", &own, "v.txt"];
+            expected.sort_unstable();
+            assert_eq!(names, expected, "{name}");
+            assert_eq!(tree["log.txt"], format!("{name}\n{name}\n"));
+            assert_eq!(tree["v.txt"], format!("{name}\n"));
+            let mut changed: Vec<String> = self
+                .ask(&format!(
+                    "SELECT DISTINCT entry.path FROM change_entries entry JOIN sandboxes box \
+                     ON box.changeset_id = entry.changeset_id WHERE box.origin = 'plan {plan}'"
+                ))
+                .into_iter()
+                .map(|row| row[0].clone())
+                .collect();
+            changed.sort();
+            let mut expected = vec!["log.txt".to_owned(), own, "v.txt".to_owned()];
+            expected.sort();
+            assert_eq!(changed, expected, "{name}");
+        }
+        self.agents.assert_sound();
     }
 
     /// What a plan changed: each path with what was done to it and its content afterwards.

@@ -2,7 +2,19 @@
 
 mod alike;
 mod connect;
+mod ending;
+mod faults;
+mod http;
+mod load;
+mod plans;
 mod serve;
+mod tls;
+#[path = "../plans/world.rs"]
+#[expect(
+    dead_code,
+    reason = "what tests of plans need, more than is needed here"
+)]
+mod world;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
@@ -22,22 +34,50 @@ struct Server {
 
 impl Server {
     fn start(agents: &Agents, options: &[&str]) -> Self {
-        let arguments = [&["--format", "json", "serve", "--port", "0"], options].concat();
+        Self::start_at(agents, "0", options).expect("the server starts")
+    }
+
+    /// Starts a server in the place of one that is gone, where callers look for it. If somebody else took its
+    /// port meanwhile it is found elsewhere.
+    fn start_again(agents: &Agents, url: &str, options: &[&str]) -> Self {
+        let port = url.rsplit(':').next().expect("a port");
+        Self::start_at(agents, port, options).unwrap_or_else(|_| Self::start(agents, options))
+    }
+
+    fn start_at(agents: &Agents, port: &str, options: &[&str]) -> Result<Self, String> {
+        let arguments = [&["--format", "json", "serve", "--port", port], options].concat();
         let mut process = agents
             .command(arguments)
             .stdout(Stdio::piped())
+            // Nobody reads it; a pipe would fill up.
+            .stderr(Stdio::null())
             .spawn()
-            .expect("the server starts");
+            .expect("the program starts");
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("a pipe"))
             .read_line(&mut line)
             .expect("it says where it listens");
-        let said: Value = serde_json::from_str(&line).expect("one line of JSON");
+        let said: Value = serde_json::from_str(&line).unwrap_or_default();
+        let Some(url) = said["url"].as_str() else {
+            process.wait().expect("it ends");
+            return Err(line);
+        };
         assert_eq!(said["pid"], process.id());
-        Self {
-            url: said["url"].as_str().expect("a URL").to_owned(),
+        Ok(Self {
+            url: url.to_owned(),
             process,
-        }
+        })
+    }
+
+    /// Where it listens.
+    fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    /// Kills it in whatever it does.
+    fn kill(&mut self) {
+        self.process.kill().expect("it is not reaped");
+        self.process.wait().expect("it is gone");
     }
 
     /// Ends it as an operator does, and gives its exit code.
@@ -56,8 +96,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.signal();
-        let _ended = self.process.wait();
+        // The number of one that is reaped may be another's.
+        if matches!(self.process.try_wait(), Ok(None)) {
+            self.signal();
+            let _ended = self.process.wait();
+        }
     }
 }
 

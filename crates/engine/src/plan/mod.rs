@@ -18,6 +18,7 @@ mod gates;
 mod ground;
 mod make;
 mod policy;
+mod queue;
 mod registry;
 mod rollback;
 mod rules;
@@ -41,6 +42,7 @@ pub use built_in::{
 pub use context::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use error::PlanError;
 pub use policy::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
+pub use queue::{PlanQueue, Queued, SERVER_LEASE, Served};
 pub use rollback::{PlanRollbackPreview, PlanRolledBack};
 pub use service::{
     DefaultActors, DriveOptions, KeptVariables, PlanDefaults, PlanService, UseAction,

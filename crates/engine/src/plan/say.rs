@@ -1,15 +1,18 @@
 //! What people say to plans: go on, stop, otherwise, back to the strategy, leave it to a worker.
 
+use std::sync::Arc;
+
 use cleveragents_domain::{
     DecisionId, DecisionType, MicroUsd, Move, NewDecision, Plan, PlanId, PlanStage, PlanStrategy,
     REVERSION_LIMIT, Waiting,
 };
 use cleveragents_store::plans::Along;
 use cleveragents_store::{UnitOfWork, decisions, leases, plan_steps, plans};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::error::PlanError;
 use super::gates::subject;
+use super::queue::{PlanQueue, Queued};
 use super::service::{PlanService, over};
 use crate::lease::HeldLease;
 
@@ -311,13 +314,8 @@ impl PlanService {
     }
 
     /// Leaves a plan to a worker.
-    pub fn queue(&self, id: PlanId, how: &Value) -> Result<Plan, PlanError> {
-        let how = how.clone();
-        self.engine.write(move |unit| {
-            going_on(unit, id)?;
-            plans::wait_no_more(unit, id)?;
-            Ok::<_, PlanError>(plans::queue(unit, id, Some(&how))?)
-        })?;
+    pub fn queue(&self, id: PlanId, how: &Queued) -> Result<Plan, PlanError> {
+        PlanQueue::new(Arc::clone(&self.engine)).leave(id, how)?;
         self.get(id)
     }
 

@@ -178,7 +178,12 @@ pub(crate) fn own(code: Code) -> Reason {
         Code::VersionConflict => return Reason::Own(-32016, 409),
         Code::RequestTooLarge => return Reason::Own(-32019, 413),
         Code::TooManyRequests => return Reason::Own(-32019, 429),
-        Code::ServerBusy | Code::ServerEnding => return Reason::Own(-32019, 503),
+        Code::ServerBusy
+        | Code::ServerEnding
+        | Code::DatabaseBusy
+        | Code::DatabaseUnavailable
+        | Code::DatabaseReadOnly
+        | Code::DiskFull => return Reason::Own(-32019, 503),
         Code::UnknownConfigKey | Code::InvalidConfigValue | Code::MalformedConfig => {
             return Reason::Own(-32018, 409);
         }
@@ -232,9 +237,12 @@ impl From<cleveragents_store::Error> for Fault {
     fn from(error: cleveragents_store::Error) -> Self {
         // The text of a statement is nobody's business.
         match error.code() {
-            Code::DatabaseBusy | Code::DatabaseUnavailable => Self {
+            code @ (Code::DatabaseBusy
+            | Code::DatabaseUnavailable
+            | Code::DatabaseReadOnly
+            | Code::DiskFull) => Self {
                 retry_after: Some(1),
-                ..Self::new(Reason::Own(-32019, 503), "the database does not answer")
+                ..Self::new(own(code), "the database does not answer")
             },
             _ => Self::new(
                 Reason::Internal,

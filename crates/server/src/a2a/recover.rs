@@ -7,17 +7,15 @@ use std::time::Duration;
 
 use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, LeaseSubject, ProcessId, TaskId, TaskState, Timestamp, Ttl};
-use cleveragents_engine::LeaseService;
+use cleveragents_engine::{LeaseService, SERVER_LEASE};
 use cleveragents_store::tasks::Task;
 use cleveragents_store::{Error, tasks, tokens};
 
 use super::tasks::OPEN;
 use super::{push, run};
 use crate::app::App;
+use crate::driving;
 use crate::program::Failure;
-
-/// What the lease of a server is for.
-const KIND: &str = "server";
 
 /// How long a server is taken for alive without a word of it.
 const ALIVE_SECONDS: u32 = 30;
@@ -32,7 +30,7 @@ pub(crate) async fn begin(app: &Arc<App>) -> Result<(), Failure> {
     let lease = crate::blocking(move || {
         let ttl = Ttl::seconds(ALIVE_SECONDS)
             .map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-        let subject = LeaseSubject::new(KIND, ProcessId::generate());
+        let subject = LeaseSubject::new(SERVER_LEASE, ProcessId::generate());
         LeaseService::new(engine)
             .acquire(subject, ttl)
             .map_err(|error| Failure::of(&error))
@@ -85,7 +83,7 @@ fn taken(app: &App) -> Result<Vec<Taken>, Failure> {
         let lives = if let Some(lives) = is_alive.get(&task.runner) {
             *lives
         } else {
-            let subject = LeaseSubject::new(KIND, &task.runner);
+            let subject = LeaseSubject::new(SERVER_LEASE, &task.runner);
             let worker = leases.worker(&subject);
             let lives = worker.map_err(|error| Failure::of(&error))?.is_some();
             is_alive.insert(task.runner.clone(), lives);
@@ -106,8 +104,8 @@ fn taken(app: &App) -> Result<Vec<Taken>, Failure> {
     Ok(taken)
 }
 
-/// Who asked for a task, with what they may do today.
-fn caller(app: &App, identity: &str) -> Result<Option<Arc<Caller>>, Failure> {
+/// Who asked for something that a dead server left, with what they may do today.
+pub(crate) fn caller(app: &App, identity: &str) -> Result<Option<Arc<Caller>>, Failure> {
     if identity == app.engine.identity() && app.options.insecure_local {
         return Ok(Some(Arc::new(Caller::local(identity))));
     }
@@ -129,6 +127,7 @@ async fn watch(app: Arc<App>) {
         if round.is_multiple_of(ROUNDS_BETWEEN_TAKEOVERS) && !app.ending.is_near() {
             // The next round tries again.
             let _taken = take_over(&app).await;
+            let _taken = driving::take_over(&app).await;
         }
         let mut wanted = app.tasks.all_watched();
         wanted.extend(app.tasks.all_running());

@@ -86,7 +86,9 @@ async fn wait(
     history: Option<u64>,
 ) -> Result<Value, Fault> {
     loop {
-        let is_last_look = app.ending.is_near() && !app.tasks.is_running(id);
+        // Asked once: if it came near after the look, who waits below has to hear of it.
+        let is_ending = app.ending.is_near();
+        let is_last_look = is_ending && !app.tasks.is_running(id);
         let engine = Arc::clone(&app.engine);
         let found = crate::blocking(move || {
             engine.read(|reader| {
@@ -105,7 +107,6 @@ async fn wait(
         if let Some(document) = found.await? {
             return Ok(document);
         }
-        let is_ending = app.ending.is_near();
         tokio::select! {
             () = watching.changed() => {}
             () = app.ending.near(), if !is_ending => {}

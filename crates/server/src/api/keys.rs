@@ -3,15 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use cleveragents_domain::identity::Caller;
-use cleveragents_domain::{Code, ContentHash, Timestamp};
+use cleveragents_domain::{Code, ContentHash, LeaseSubject, Timestamp};
+use cleveragents_engine::{LeaseService, SERVER_LEASE};
 use cleveragents_process::Cancel;
 use cleveragents_store::request_keys::{self, Begun, RequestKey};
+use cleveragents_store::{Error, UnitOfWork};
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, LOCATION};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -30,6 +33,9 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// The longest key.
 const LONGEST: usize = 200;
 
+/// How long is waited for a database that is gone.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// How long answers are kept, in seconds.
 const KEPT: i64 = 24 * 60 * 60;
 
@@ -47,6 +53,7 @@ pub(crate) fn has_key(headers: &HeaderMap) -> bool {
 
 /// The key of a request, if it has one.
 pub(crate) fn key(
+    app: &App,
     caller: &Caller,
     parts: &Parts,
     body: &[u8],
@@ -67,6 +74,7 @@ pub(crate) fn key(
         identity: caller.identity().to_owned(),
         key: key.to_owned(),
         hash: ContentHash::of(&asked).hex(),
+        server: app.tasks.runner().to_owned(),
     }))
 }
 
@@ -97,11 +105,11 @@ pub(crate) fn again(begun: Begun) -> Result<Response, Problem> {
             "another request was made with this `Idempotency-Key`",
         )
         .with_hint("use a new key for a new request")),
-        Begun::First | Begun::Unanswered => Err(Problem::new(
+        Begun::First | Begun::Unanswered { .. } => Err(Problem::new(
             Code::RequestKeyPending,
             "a request with this `Idempotency-Key` was begun and has no answer",
         )
-        .with_hint("look at what it did, or ask again in a moment")
+        .with_hint("ask again in a moment")
         .after(1)),
     }
 }
@@ -132,7 +140,7 @@ pub(crate) async fn once(
 ) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
     let body = gate::body(app, body).await?;
-    let Some(key) = key(permit.caller(), &parts, &body)? else {
+    let Some(key) = key(app, permit.caller(), &parts, &body)? else {
         return Err(Problem::new(Code::Internal, "the request has no key"));
     };
     let (engine, wanted) = (Arc::clone(&app.engine), key.clone());
@@ -143,35 +151,79 @@ pub(crate) async fn once(
         })
     })
     .await?;
-    if begun != Begun::First {
-        return again(begun);
+    match begun {
+        Begun::First => {}
+        Begun::Unanswered { server } if !is_alive(app, &server).await? => {
+            return keep(app, key, cut_off().into_response()).await;
+        }
+        begun => return again(begun),
     }
     // Only a whole answer can be given again.
     parts.headers.remove(ACCEPT);
-    let (app, cancel) = (Arc::clone(app), Cancel::new());
+    let (inner, cancel, of) = (Arc::clone(app), Cancel::new(), key.clone());
     let answering = tokio::spawn(async move {
-        let _begun = app.ending.begin(&cancel);
+        let _begun = inner.ending.begin(&cancel);
         let request = Request::from_parts(parts, Body::from(body));
-        let answer = handler(Arc::clone(&app), permit, request).await;
-        keep(&app, key, answer.unwrap_or_else(Problem::into_response)).await
+        match handler(Arc::clone(&inner), permit, request).await {
+            Err(problem) if is_unbegun(&problem) => {
+                forget(&inner, of).await;
+                Err(problem)
+            }
+            // The database was gone in the middle: this is no answer for the next one who asks.
+            Err(problem) if problem.status == StatusCode::SERVICE_UNAVAILABLE => {
+                keep(&inner, of, cut_off().into_response()).await?;
+                Err(problem)
+            }
+            answer => keep(&inner, of, answer.unwrap_or_else(Problem::into_response)).await,
+        }
     });
-    answering
-        .await
-        .map_err(|_| Problem::new(Code::Internal, "the work broke off"))?
+    let Ok(answer) = answering.await else {
+        let broken = Problem::new(Code::Internal, "the work broke off");
+        return keep(app, key, broken.into_response()).await;
+    };
+    answer
 }
 
-/// Keeps an answer, unless it says that nothing was begun.
-async fn keep(app: &App, key: RequestKey, response: Response) -> Result<Response, Problem> {
+/// What the caller is told whose request was begun and cut off: it may have had its effect or not, so it is neither made
+/// again nor taken for done.
+fn cut_off() -> Problem {
+    Problem::new(
+        Code::RequestCutOff,
+        "the request with this `Idempotency-Key` was cut off, and nobody knows how far it came",
+    )
+    .with_hint("look at what it did, and use a new key to ask again")
+}
+
+/// Whether the server that began a request is there to answer it.
+async fn is_alive(app: &Arc<App>, server: &str) -> Result<bool, Problem> {
+    if server == app.tasks.runner() {
+        return Ok(true);
+    }
+    let leases = LeaseService::new(Arc::clone(&app.engine));
+    let subject = LeaseSubject::new(SERVER_LEASE, server);
+    let holder = crate::blocking(move || leases.worker(&subject)).await;
+    Ok(holder.map_err(|error| Problem::of(&error))?.is_some())
+}
+
+/// Whether a refusal says that nothing was begun: there was no room, or the request did not come whole. What went wrong
+/// with the database may have gone wrong in the middle.
+fn is_unbegun(problem: &Problem) -> bool {
+    let codes = [Code::TooManyRequests, Code::ServerBusy, Code::ServerEnding];
+    codes.iter().any(|code| problem.code == code.as_str())
+        || problem.status == StatusCode::REQUEST_TIMEOUT
+}
+
+/// Forgets a key whose request was not begun.
+async fn forget(app: &Arc<App>, key: RequestKey) {
+    store(app, move |unit| request_keys::forget(unit, &key)).await;
+}
+
+/// Keeps an answer.
+async fn keep(app: &Arc<App>, key: RequestKey, response: Response) -> Result<Response, Problem> {
     let (parts, body) = response.into_parts();
     let body: Bytes = axum::body::to_bytes(body, usize::MAX)
         .await
         .map_err(|_| Problem::new(Code::Internal, "the answer broke off"))?;
-    let had_no_effect = matches!(
-        parts.status,
-        StatusCode::REQUEST_TIMEOUT
-            | StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::SERVICE_UNAVAILABLE
-    );
     let headers = [CONTENT_TYPE, ETAG, LOCATION].into_iter();
     let kept = text(&Kept {
         headers: headers
@@ -182,16 +234,31 @@ async fn keep(app: &App, key: RequestKey, response: Response) -> Result<Response
             .collect(),
         body: String::from_utf8_lossy(&body).into_owned(),
     });
-    let (engine, status) = (Arc::clone(&app.engine), parts.status.as_u16());
-    crate::blocking(move || {
-        engine.write(move |unit| {
-            if had_no_effect {
-                request_keys::forget(unit, &key)
-            } else {
-                request_keys::answer(unit, &key, status, &kept)
-            }
-        })
+    let status = parts.status.as_u16();
+    store(app, move |unit| {
+        request_keys::answer(unit, &key, status, &kept)
     })
-    .await?;
+    .await;
     Ok(Response::from_parts(parts, Body::from(body)))
+}
+
+/// Stores what is known of a key: now, or when the database is back. The caller does not wait for that; whoever asks
+/// again before is told that there is no answer yet.
+async fn store(
+    app: &Arc<App>,
+    change: impl Fn(&mut UnitOfWork<'_>) -> Result<(), Error> + Clone + Send + 'static,
+) {
+    let write = move |app: &App| {
+        let (engine, change) = (Arc::clone(&app.engine), change.clone());
+        crate::blocking(move || engine.write(change))
+    };
+    if write(app).await.is_ok() {
+        return;
+    }
+    let app = Arc::clone(app);
+    tokio::spawn(async move {
+        while write(&app).await.is_err() {
+            tokio::time::sleep(PAUSE).await;
+        }
+    });
 }

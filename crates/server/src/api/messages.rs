@@ -66,7 +66,7 @@ async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
 async fn append(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let bytes = request::whole(&app, &parts.headers, body).await?;
-    let key = keys::key(permit.caller(), &parts, &bytes)?;
+    let key = keys::key(&app, permit.caller(), &parts, &bytes)?;
     let is_list = bytes.trim_ascii_start().starts_with(b"[");
     let new: Vec<NewMessageDocument> = if is_list {
         request::parse(&bytes)?

@@ -1,7 +1,6 @@
 //! Plans. But for their list and their being driven, each path is an operation of the front end under another name.
 
 use std::sync::Arc;
-use std::task::Poll;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
@@ -17,6 +16,7 @@ use super::paging::{CURSOR, LIMIT, Paging};
 use super::request;
 use super::types::{AcceptedDocument, DoneDocument, Page, PlanDocument};
 use crate::app::App;
+use crate::driving;
 use crate::gate::Permit;
 use crate::problem::Problem;
 use crate::routes::{Handler, Place, Route, Verb, permitted, schema_of};
@@ -199,28 +199,10 @@ fn given_as_text(value: String) -> Value {
     }
 }
 
-/// Has a plan driven on. The answer comes as soon as it runs or waits for its turn.
+/// Has a plan driven on. The answer comes as soon as it is stored that it will be.
 async fn execute(app: Arc<App>, permit: Permit, _request: Request) -> Result<Response, Problem> {
-    let (plan, caller) = (permit.plan()?, Arc::clone(permit.caller()));
-    let (waiting, waits_for) = (Arc::clone(&app), Arc::clone(&caller));
-    let mut placed = Box::pin(async move { waiting.place(&waits_for).await });
-    // Who is refused is told so; who has to wait is not kept waiting here.
-    let now = match futures_util::poll!(placed.as_mut()) {
-        Poll::Ready(place) => Some(place?),
-        Poll::Pending => None,
-    };
-    tokio::spawn(async move {
-        let place = match now {
-            Some(place) => place,
-            None => placed.await?,
-        };
-        let program = Arc::clone(&app.program);
-        let driven = app.run_in(place, move |cancel| {
-            Ok(program.drive(&caller, plan, cancel)?)
-        });
-        // How it ended is in the plan itself.
-        driven.await.map(drop)
-    });
+    let plan = permit.plan()?;
+    driving::take_on(&app, permit.caller(), plan).await?;
     let status = format!("/api/v1/plans/{plan}");
     let body = axum::Json(AcceptedDocument {
         id: plan.to_string(),

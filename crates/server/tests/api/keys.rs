@@ -209,3 +209,54 @@ fn append(client: &Client, path: &str, key: &str) -> Option<Value> {
     let answer = client.try_post(path, &json!({"role": "user", "content": key}))?;
     Some(answer.expect(201).json())
 }
+
+/// A request whose server was killed while it worked: the next server says so at once, and always the same.
+#[test]
+fn a_key_whose_server_is_gone_is_answered() {
+    if let Some(url) = child_input() {
+        return serve_until_killed(&url);
+    }
+    let test = "keys::a_key_whose_server_is_gone_is_answered";
+    for database in TestDatabase::each() {
+        let mut child = Child::start(test, &database.url);
+        let address = child
+            .hear()
+            .expect("it listens")
+            .parse()
+            .expect("an address");
+        let client = Client::new(address, None);
+        let made = client
+            .post("/api/v1/sessions", &json!({"namespace": "acme"}))
+            .expect(201);
+        let turns = format!("{}/turns", made.header("location").expect("a place"));
+        let hold = json!({"prompt": "hold"});
+        let asking = {
+            let (client, turns, hold) = (
+                client.with("idempotency-key", "held"),
+                turns.clone(),
+                hold.clone(),
+            );
+            std::thread::spawn(move || client.try_post(&turns, &hold).is_none())
+        };
+        wait_until("it was begun", || {
+            database.count("SELECT COUNT(*) FROM request_keys WHERE status IS NULL") == 1
+        });
+        // Another server that lives beside it does not take it for dead.
+        let server = Server::on(database, |_| {});
+        let again = server.local().with("idempotency-key", "held");
+        again.post(&turns, &hold).problem(409, "CA-1216");
+        child.kill();
+        assert!(asking.join().expect("ends"), "nobody answered");
+        again.post(&turns, &hold).problem(409, "CA-1214");
+        let repeated = again.post(&turns, &hold);
+        assert_eq!(repeated.header("idempotency-replayed"), Some("true"));
+        repeated.problem(409, "CA-1214");
+        again
+            .post(&turns, &json!({"prompt": "other"}))
+            .problem(409, "CA-1215");
+        assert_eq!(
+            *server.double.asked.lock().expect("not poisoned"),
+            Vec::<String>::new()
+        );
+    }
+}

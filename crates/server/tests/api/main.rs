@@ -7,6 +7,7 @@ mod fuzz;
 mod harness;
 mod keys;
 mod limits;
+mod methods;
 mod metrics;
 mod openapi;
 mod operations;

@@ -8,6 +8,7 @@ use cleveragents_domain::identity::{Role, Scope};
 use serde_json::{Value, json};
 
 use crate::harness::{Client, Server, wait_until};
+use crate::methods::{self, Kind, Method};
 
 const NAMESPACES: [&str; 3] = ["acme", "other", "local"];
 
@@ -33,12 +34,13 @@ fn routes(server: &Server) -> Vec<Route> {
             let text = |key: &str| operation[key].as_str().map(str::to_owned);
             let role = text("x-needs-role").map(|role| role.parse().expect("a role"));
             let scope = operation["tags"][0].as_str().expect("a scope");
-            all.push(Route {
+            let route = Route {
                 method: method.to_uppercase(),
                 path: path.clone(),
                 needs: role.zip(text("x-where")),
                 scope: scope.parse().expect("a scope"),
-            });
+            };
+            all.extend(route.apart());
         }
     }
     all.sort_by(|one, other| (&one.path, &one.method).cmp(&(&other.path, &other.method)));
@@ -46,11 +48,44 @@ fn routes(server: &Server) -> Vec<Route> {
 }
 
 impl Route {
+    /// A path of A2A may stand for several methods, and where they act only they know.
+    fn apart(self) -> Vec<Self> {
+        let Some((role, _)) = self.needs.as_ref().filter(|_| self.is_of_a2a()) else {
+            return vec![self];
+        };
+        let place = if self.path.contains("{task}") {
+            "in the namespace of the task"
+        } else if self.method == "POST" {
+            "in the namespaces that the request names"
+        } else {
+            "in any namespace; shown is what may be seen"
+        };
+        let ends: &[(&str, Role)] = match self.method.as_str() {
+            _ if !self.path.ends_with("{task}") => &[("", *role)],
+            "GET" => &[("", Role::Viewer), (":subscribe", Role::Viewer)],
+            _ => &[(":cancel", Role::Editor), (":subscribe", Role::Viewer)],
+        };
+        let each = ends.iter().map(|(end, role)| Self {
+            method: self.method.clone(),
+            path: format!("{}{end}", self.path),
+            needs: Some((*role, place.to_owned())),
+            scope: self.scope,
+        });
+        each.collect()
+    }
+
+    /// Whether it is a method of A2A by its path.
+    fn is_of_a2a(&self) -> bool {
+        self.path.starts_with("/a2a/v1/")
+    }
+
     /// Whether this test knows what a good request is. What other protocols ask for, their own tests check.
     fn is_ours(&self) -> bool {
         let watched = ["/healthz", "/readyz", "/metrics"];
         let needs_body = self.method == "POST" && self.body("x").is_none();
-        watched.contains(&self.path.as_str()) || (self.path.starts_with("/api/v1/") && !needs_body)
+        self.is_of_a2a()
+            || watched.contains(&self.path.as_str())
+            || (self.path.starts_with("/api/v1/") && !needs_body)
     }
 
     /// Whether it tells a caller about itself, which every caller may know.
@@ -63,13 +98,20 @@ impl Route {
 
     /// Whether what is asked for depends on a namespace.
     fn is_in_a_namespace(&self) -> bool {
-        let names = ["{session}", "{plan}", "{name}"];
+        let place = self.needs.as_ref().map(|(_, place)| place.as_str());
+        let names = ["{session}", "{plan}", "{name}", "{task}"];
+        if place.is_some_and(|place| place.contains("any namespace")) {
+            return false;
+        }
         names.iter().any(|name| self.path.contains(name)) || self.body("x").is_some()
     }
 
     /// What a good request says beside its path.
     fn body(&self, namespace: &str) -> Option<Value> {
         let name = format!("{namespace}/x");
+        if self.is_of_a2a() && !self.path.ends_with("{task}") {
+            return methods::body(&self.method, &self.path, namespace);
+        }
         match (self.method.as_str(), self.path.as_str()) {
             ("POST", "/api/v1/sessions") => Some(json!({"namespace": namespace})),
             ("POST", "/api/v1/plans" | "/api/v1/operations/{name}") => Some(json!({"name": name})),
@@ -95,6 +137,11 @@ impl Route {
             path = path.replace("{plan}", &plan.to_string());
         }
         path = path.replace("{name}", "plan/use");
+        path = path.replace("{tenant}", namespace);
+        if path.contains("{task}") {
+            let task = methods::waiting_task(server, namespace, path.contains("{config}"));
+            path = path.replace("{task}", &task).replace("{config}", "p");
+        }
         if path.ends_with("/search") {
             path.push_str("?q=x");
         }
@@ -103,25 +150,18 @@ impl Route {
         let kind = body.as_ref().map(|_| "application/json");
         let bytes = body.unwrap_or_default().into_bytes();
         // Of a stream only the beginning is read.
+        let client = client.with("a2a-version", "1.0");
         let mut stream = client.send(&self.method, &path, kind, &bytes);
-        let (status, _) = stream.head().expect("an answer");
+        let (status, headers) = stream.head().expect("an answer");
+        if status == 200 && path.ends_with("message:stream") {
+            // What comes of the message must not be taken for an effect of what follows.
+            stream.rest(&headers, &self.method);
+        }
         if status == 202 {
             // It is done after the answer, and must not be taken for an effect of what follows.
             wait_until("it is done", || Effects::of(server).done != before.done);
         }
-        if status >= 400 && status != 429 {
-            let after = Effects::of(server);
-            assert_eq!(
-                after.done, before.done,
-                "{} {path}: a denial had an effect",
-                self.method
-            );
-            assert!(
-                after.audited > before.audited,
-                "{} {path}: nothing was written down",
-                self.method
-            );
-        }
+        before.check(server, &format!("{} {path}", self.method), status);
         status
     }
 }
@@ -134,25 +174,44 @@ struct Effects {
 
 impl Effects {
     fn of(server: &Server) -> Self {
-        let count = |table: &str| {
-            server
-                .database
-                .count(&format!("SELECT COUNT(*) FROM {table}"))
-        };
         let double = &server.double;
         let ran = double.ran.lock().expect("not poisoned").len()
             + double.driven.lock().expect("not poisoned").len()
             + double.asked.lock().expect("not poisoned").len();
-        Self {
-            done: vec![
-                count("sessions"),
-                count("messages"),
-                count("plans"),
-                count("events"),
-                ran as u64,
-            ],
-            audited: count("audit_entries WHERE kind IN ('access_denied', 'auth_failure')"),
+        let denials = "audit_entries WHERE kind IN ('access_denied', 'auth_failure')";
+        let tables = [
+            "sessions",
+            "messages",
+            "plans",
+            "tasks",
+            "push_configs",
+            "events",
+            denials,
+        ];
+        let counts = tables.map(|table| format!("(SELECT COUNT(*) FROM {table})"));
+        let row = server
+            .database
+            .ask(&format!("SELECT {}", counts.join(", ")));
+        let mut done: Vec<u64> = row[0]
+            .iter()
+            .map(|count| count.parse().expect("a count"))
+            .collect();
+        let audited = done.pop().expect("the last one");
+        done.push(ran as u64);
+        Self { done, audited }
+    }
+
+    /// Checks that a denial changed nothing since, and was written down.
+    fn check(&self, server: &Server, what: &str, status: u16) {
+        if status < 400 || status == 429 {
+            return;
         }
+        let after = Self::of(server);
+        assert_eq!(after.done, self.done, "{what}: a denial had an effect");
+        assert!(
+            after.audited > self.audited,
+            "{what}: nothing was written down"
+        );
     }
 }
 
@@ -228,7 +287,10 @@ impl Callers {
 
 #[test]
 fn every_role_may_do_what_the_table_says_and_nothing_else() {
-    let server = Server::with(|options| options.requests_per_second = 0);
+    let server = Server::with(|options| {
+        options.requests_per_second = 0;
+        options.allow_private_addresses = true;
+    });
     server.double.let_go();
     let callers = Callers::new(&server);
     let mut rows = String::new();
@@ -254,14 +316,86 @@ fn every_role_may_do_what_the_table_says_and_nothing_else() {
                     };
                     format!("{place} | {least} | {own} | {elsewhere}")
                 } else {
-                    format!("{place} | as its methods say | | | | | | |")
+                    format!("{place} | see below | | | | | | |")
                 }
             }
         };
         let (method, path) = (&route.method, &route.path);
         let _written = writeln!(rows, "| {method} | `{path}` | {columns} |");
     }
-    same_as_documented(&rows);
+    same_as_documented(&rows, &methods_rows(&server, &callers));
+}
+
+/// What each role gets from the methods of JSON-RPC, by all of their names.
+fn methods_rows(server: &Server, callers: &Callers) -> String {
+    let mut rows = String::new();
+    for method in &methods::METHODS {
+        let mut shown = None;
+        for name in std::iter::once(method.name).chain(method.old) {
+            let seen = method_cells(server, callers, method, name);
+            assert_eq!(*shown.get_or_insert(seen.clone()), seen, "{name}");
+        }
+        let old = method.old.map_or(String::new(), |old| format!("`{old}`"));
+        let (name, least) = (method.name, method.least);
+        let cells = shown.unwrap_or_default().join(" | ");
+        let _written = writeln!(rows, "| `{name}` | {old} | {least} | {cells} |");
+    }
+    rows
+}
+
+fn method_cells(server: &Server, callers: &Callers, method: &Method, name: &str) -> Vec<String> {
+    let ask = |client: &Client, namespace: &str| {
+        let task = match method.kind {
+            Kind::Task => methods::waiting_task(server, namespace, name.contains("ush")),
+            Kind::Named | Kind::Shown => String::new(),
+        };
+        let before = Effects::of(server);
+        let status = methods::call(client, name, &task, namespace);
+        before.check(server, &format!("{name} in {namespace}"), status);
+        status
+    };
+    let mut stranger = 429;
+    wait_until("strangers may ask again", || {
+        stranger = ask(&server.stranger(), "acme");
+        stranger != 429
+    });
+    assert_eq!(stranger, 401, "{name}");
+    let least: Role = method.least.parse().expect("a role");
+    let refused = |is_seen: bool| match method.kind {
+        Kind::Task if !is_seen => 404,
+        Kind::Task | Kind::Named => 403,
+        // Whoever has a role somewhere is shown something, which may be little.
+        Kind::Shown => 200,
+    };
+    let mut cells = Vec::new();
+    for (role, client) in callers.roles.iter().zip(&callers.own) {
+        let status = ask(client, "acme");
+        let expected = if role.is_some_and(|role| role >= least) {
+            200
+        } else {
+            refused(role.is_some())
+        };
+        assert_eq!(status, expected, "{name} as {role:?}");
+        cells.push(self::shown(status));
+    }
+    if method.kind == Kind::Shown {
+        cells.extend([String::new(), String::new()]);
+        return cells;
+    }
+    for namespace in &NAMESPACES[1..] {
+        for client in &callers.own {
+            assert_eq!(
+                ask(client, namespace),
+                refused(false),
+                "{name} in {namespace}"
+            );
+        }
+        cells.push(self::shown(refused(false)));
+    }
+    let owner = callers.everywhere.last().expect("an owner");
+    assert_eq!(ask(owner, "local"), refused(false), "{name} in local");
+    assert_eq!(ask(&server.local(), "local"), 200, "{name} by the person");
+    cells
 }
 
 /// What each role gets in the namespace in which it has it.
@@ -349,26 +483,40 @@ fn check_other_scopes(server: &Server, route: &Route) {
     );
 }
 
-fn same_as_documented(rows: &str) {
+/// Where the part of the document begins that another test writes.
+const COMMANDS: &str = "\n## Commands of other machines\n";
+
+fn same_as_documented(rows: &str, methods: &str) {
     let text = format!(
         "# Who may do what\n\n\
-         This table is written by a test that asks for every route as every role (`CLEVERAGENTS_WRITE_DOCS=1 cargo \
-         test -p cleveragents-server --test api permissions`). A role counts in the namespace it was given for, `*` is \
+         These tables are written by tests that ask for every route as every role (`CLEVERAGENTS_WRITE_DOCS=1 cargo \
+         test -p cleveragents-server --test api permissions`, and `-p cleveragents-cli --lib roles`). A role counts in the namespace it was given for, `*` is \
          every namespace but `local`. A number is the status of the refusal: 403 for what may not be done, 404 for what \
          may not even be seen. Every refusal is in the audit. Without a token the answer is 401. A token also needs the \
          scope of the route.\n\n\
          What an operation (`/api/v1/operations/…`) needs is in the list of operations; the row shows `plan/use`, which \
          needs an editor.\n\n\
          | Method | Path | Where the role is needed | Least role | no role there | viewer | editor | admin | owner | owner \
-         elsewhere | in `local` |\n|---|---|---|---|---|---|---|---|---|---|---|\n{rows}"
+         elsewhere | in `local` |\n|---|---|---|---|---|---|---|---|---|---|---|\n{rows}\n\
+         ## Methods of A2A over JSON-RPC\n\n\
+         `POST /a2a` takes the methods of 1.0 and, from callers that speak 0.3, those of 0.3. A number is what the code of \
+         the error stands for: 403 is -32012, 404 is -32001. Every operation is a method too (`_cleveragents/…`); the row \
+         shows `plan/use`.\n\n\
+         | Method | in 0.3 | Least role | no role there | viewer | editor | admin | owner | owner elsewhere | in `local` \
+         |\n|---|---|---|---|---|---|---|---|---|---|\n{methods}"
     );
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/permissions.md");
-    if std::env::var_os("CLEVERAGENTS_WRITE_DOCS").is_some() {
-        std::fs::write(&file, &text).expect("the file is written");
-    }
     let documented = std::fs::read_to_string(&file).unwrap_or_default();
+    let (ours, others) = match documented.find(COMMANDS) {
+        Some(at) => documented.split_at(at),
+        None => (documented.as_str(), ""),
+    };
+    if std::env::var_os("CLEVERAGENTS_WRITE_DOCS").is_some() {
+        std::fs::write(&file, format!("{text}{others}")).expect("the file is written");
+        return;
+    }
     assert!(
-        documented == text,
+        ours == text,
         "docs/permissions.md is out of date; CLEVERAGENTS_WRITE_DOCS=1 writes it anew:\n{text}"
     );
 }

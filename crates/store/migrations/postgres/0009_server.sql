@@ -154,6 +154,8 @@ CREATE TABLE request_keys (
     identity TEXT COLLATE "C" NOT NULL CHECK (identity <> ''),
     request_key TEXT COLLATE "C" NOT NULL CHECK (request_key <> ''),
     request_hash TEXT NOT NULL CHECK (length(request_hash) = 64),
+    -- The server that began to answer, as its lease is called.
+    server TEXT NOT NULL,
     status BIGINT CHECK (status BETWEEN 100 AND 599),
     body TEXT,
     created_at BIGINT NOT NULL,

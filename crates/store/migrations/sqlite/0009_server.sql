@@ -152,6 +152,8 @@ CREATE TABLE request_keys (
     identity TEXT NOT NULL CHECK (identity <> ''),
     request_key TEXT NOT NULL CHECK (request_key <> ''),
     request_hash TEXT NOT NULL CHECK (length(request_hash) = 64),
+    -- The server that began to answer, as its lease is called.
+    server TEXT NOT NULL,
     status INTEGER CHECK (status BETWEEN 100 AND 599),
     body TEXT,
     created_at INTEGER NOT NULL,

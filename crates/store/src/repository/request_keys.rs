@@ -15,6 +15,8 @@ pub struct RequestKey {
     pub key: String,
     /// SHA-256 of what is asked for, in hexadecimal.
     pub hash: String,
+    /// The server that is asked, as its lease is called.
+    pub server: String,
 }
 
 /// What is known of a key.
@@ -30,7 +32,10 @@ pub enum Begun {
         body: String,
     },
     /// The request was begun and has no answer.
-    Unanswered,
+    Unanswered {
+        /// By this server.
+        server: String,
+    },
     /// Another request has the key.
     Other,
 }
@@ -40,24 +45,34 @@ pub enum Begun {
 pub fn begin(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<Begun, Error> {
     let now = unit.now();
     let inserted = unit.execute_unsettled(
-        "INSERT INTO request_keys (identity, request_key, request_hash, created_at) VALUES (?1, ?2, ?3, ?4) \
+        "INSERT INTO request_keys (identity, request_key, request_hash, server, created_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5) \
          ON CONFLICT (identity, request_key) DO NOTHING",
-        params![&request.identity, &request.key, &request.hash, now],
+        params![
+            &request.identity,
+            &request.key,
+            &request.hash,
+            &request.server,
+            now
+        ],
     )?;
     if inserted == 1 {
         return Ok(Begun::First);
     }
     let known = unit.query_first(
-        "SELECT request_hash, status, body FROM request_keys WHERE identity = ?1 AND request_key = ?2",
+        "SELECT request_hash, server, status, body FROM request_keys WHERE identity = ?1 AND request_key = ?2",
         params![&request.identity, &request.key],
     )?;
     let Some(mut row) = known else {
         // Forgotten in this moment by who had begun it.
-        return Ok(Begun::Unanswered);
+        return Ok(Begun::Unanswered {
+            server: request.server.clone(),
+        });
     };
     if row.take::<String>()? != request.hash {
         return Ok(Begun::Other);
     }
+    let server: String = row.take()?;
     let (status, body): (Option<u64>, Option<String>) = (row.take()?, row.take()?);
     Ok(match (status, body) {
         (Some(status), Some(body)) => Begun::Answered {
@@ -65,7 +80,7 @@ pub fn begin(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<Begun, E
                 .map_err(|_| Error::stored("the status of an answer", "is too large"))?,
             body,
         },
-        _ => Begun::Unanswered,
+        _ => Begun::Unanswered { server },
     })
 }
 

@@ -1,6 +1,7 @@
 //! `plan approve|reject|prompt|cancel`: people have a say.
 
 use cleveragents_domain::{Plan, Timestamp};
+use cleveragents_engine::Queued;
 use serde_json::json;
 
 use super::Desk;
@@ -35,11 +36,13 @@ pub(super) fn answer(
         ("plan reject", "rejected")
     };
     let next = next_steps(&plan);
+    // A server that drove it until it had to wait drives it on when it is asked to.
+    let is_queued = Queued::of(&plan).is_some_and(|how| how.served.is_none());
     let report = Report::new(command)
         .data(json!({
             "plan_id": plan.id, "phase": plan.stage.phase(), "state": plan.shown_state(),
             "answered": what, "verdict": word, "answer": text, "person": person,
-            "queued": plan.queued_for.is_some(), "next_steps": next,
+            "queued": is_queued, "next_steps": next,
         }))
         .panel(
             Panel::new(if is_yes { "Approved" } else { "Rejected" })
@@ -48,7 +51,7 @@ pub(super) fn answer(
                 .row("Answer", text.map(str::to_owned))
                 .row("By", person),
         );
-    let report = if plan.queued_for.is_some() {
+    let report = if is_queued {
         super::worker::ensure_worker(desk.context)?;
         report.info("a worker goes on with it")
     } else {

@@ -1,7 +1,7 @@
 //! `plan execute`, `plan apply`, `plan resume`: plans are driven.
 
 use cleveragents_domain::{Code, Plan, PlanPhase, PlanStage, StepState, Timestamp, ValidationMode};
-use cleveragents_engine::{Doubt, DriveOptions, PlanError};
+use cleveragents_engine::{Doubt, DriveOptions, PlanError, Queued};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
 use cleveragents_sandbox::Landing;
@@ -12,7 +12,7 @@ use super::Desk;
 use super::watcher::Watcher;
 use super::worker;
 use super::world::World;
-use crate::arguments::{PlanApply, PlanExecute, Queued};
+use crate::arguments::{PlanApply, PlanExecute};
 use crate::commands::{confirm, cost_cell, put_cost, tooling};
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -76,6 +76,7 @@ pub(super) fn execute(desk: &Desk<'_>, arguments: &PlanExecute) -> Result<Report
         let queued = Queued {
             redo: arguments.redo,
             skip: arguments.skip,
+            served: None,
         };
         return worker::leave(desk, &plan, &queued);
     }

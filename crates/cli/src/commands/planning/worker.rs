@@ -7,18 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cleveragents_domain::{Code, LeaseSubject, Plan, PlanId, PlanPhase, PlanStage, Ttl};
-use cleveragents_engine::{DriveOptions, HeldLease, LeaseError, LeaseService};
+use cleveragents_engine::{DriveOptions, HeldLease, LeaseError, LeaseService, PlanQueue, Queued};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
-use cleveragents_store::plans::PlanFilter;
-use cleveragents_store::{leases, plans};
+use cleveragents_store::leases;
 use serde_json::json;
 
 use super::Desk;
 use super::run::{doubt, next_steps};
 use super::watcher::Watcher;
 use super::world::World;
-use crate::arguments::{Queued, Worker};
+use crate::arguments::Worker;
 use crate::commands::{counted, tooling};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, visible_lines};
@@ -69,8 +68,7 @@ fn free_slot(leases: &LeaseService, count: u64) -> Result<Option<HeldLease>, Com
 
 /// Leaves a plan to a worker, and begins one when there is none.
 pub(super) fn leave(desk: &Desk<'_>, plan: &Plan, queued: &Queued) -> Result<Report, CommandError> {
-    let how = serde_json::to_value(queued).unwrap_or_default();
-    let plan = desk.service.queue(plan.id, &how)?;
+    let plan = desk.service.queue(plan.id, queued)?;
     let is_begun = ensure_worker(desk.context)?;
     Ok(Report::new("plan execute")
         .data(json!({
@@ -149,6 +147,7 @@ pub(crate) fn run(context: &Context, arguments: &Worker) -> Result<Report, Comma
     let desk = Desk::new(context)?;
     let engine = context.engine()?;
     let service = LeaseService::new(Arc::clone(&engine));
+    let queue = PlanQueue::new(engine);
     let id = cleveragents_domain::ProcessId::generate();
     let presence = service.acquire(LeaseSubject::new("worker", id), Ttl::default())?;
     let count = arguments
@@ -161,21 +160,13 @@ pub(crate) fn run(context: &Context, arguments: &Worker) -> Result<Report, Comma
     let started = Instant::now();
     std::thread::scope(|scope| -> Result<(), CommandError> {
         while !cancel.is_cancelled() && !is_troubled(&tally) {
-            let wanted = engine.read(|reader| {
-                plans::list(
-                    reader,
-                    &PlanFilter {
-                        is_queued: true,
-                        ..PlanFilter::default()
-                    },
-                )
-            })?;
+            let wanted = queue.all()?;
             let mut is_idle = busy
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .is_empty();
             // Oldest first.
-            for plan in wanted.into_iter().rev() {
+            for (plan, how) in wanted.into_iter().rev() {
                 let at_work = busy.lock().unwrap_or_else(PoisonError::into_inner);
                 if at_work.contains(&plan.id) {
                     is_idle = false;
@@ -184,6 +175,10 @@ pub(crate) fn run(context: &Context, arguments: &Worker) -> Result<Report, Comma
                 let is_full = at_work.len() as u64 >= count;
                 drop(at_work);
                 if is_full || plan.waiting.is_some() {
+                    continue;
+                }
+                // What a server drives is its own while it lives.
+                if queue.is_served(&how)? {
                     continue;
                 }
                 // Somebody else may be at it: another worker, or a person.
@@ -300,11 +295,7 @@ fn work(context: &Context, plan: &Plan, cancel: &Cancel, tally: &Mutex<Tally>) -
 
 fn drive_one(context: &Context, plan: &Plan, cancel: &Cancel) -> Result<Plan, CommandError> {
     let desk = Desk::new(context)?;
-    let how: Queued = plan
-        .queued_for
-        .clone()
-        .and_then(|how| serde_json::from_value(how).ok())
-        .unwrap_or_default();
+    let how = Queued::of(plan).unwrap_or_default();
     let consent = match plan.stage {
         PlanStage::StrategizeQueued
         | PlanStage::StrategizeProcessing
@@ -329,12 +320,14 @@ fn keep(
     plan: &Plan,
     driven: &Result<Plan, CommandError>,
 ) -> Result<(), CommandError> {
+    // A server was asked for one drive, as far as it goes.
+    let comes_back = Queued::of(plan).is_none_or(|how| how.served.is_none());
     match driven {
         // Somebody else has it, or it was interrupted: it stays queued.
         Err(error) if matches!(error.code(), Code::PlanBusy | Code::PlanCancelled) => Ok(()),
         // It waits for a person, whose answer brings it back to a worker.
-        Err(error) if matches!(error.code(), Code::PlanWaiting) => Ok(()),
-        Ok(plan) if plan.waiting.is_some() && !plan.stage.is_terminal() => Ok(()),
+        Err(error) if comes_back && matches!(error.code(), Code::PlanWaiting) => Ok(()),
+        Ok(plan) if comes_back && plan.waiting.is_some() && !plan.stage.is_terminal() => Ok(()),
         _ => Ok(Desk::new(context)?.service.unqueue(plan.id)?),
     }
 }

@@ -1,0 +1,316 @@
+//! Who may run which command from another machine: every operation, asked for by every role, in a namespace of its
+//! own, in a foreign one and in `local`. What was seen is a part of `docs/permissions.md`; `CLEVERAGENTS_WRITE_DOCS=1`
+//! writes it anew.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use cleveragents_domain::identity::{Caller, Permission, Role, Scope};
+use cleveragents_domain::{Code, RunId};
+use cleveragents_process::Cancel;
+use cleveragents_server::{Line, Program as _};
+use cleveragents_store::runs::NewRun;
+use cleveragents_store::{audit, runs};
+use cleveragents_testkit::plans;
+use serde_json::{Value, json};
+
+use super::operations;
+use super::table::{Part, Row};
+use super::tests::{Served, caller, least, served};
+
+/// Where the part of the document begins that this test writes.
+const COMMANDS: &str = "\n## Commands of other machines\n";
+
+/// What became of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Seen {
+    /// It was run, whatever came of it.
+    Ran,
+    /// It may not be done.
+    Refused,
+    /// It does not exist, as far as the caller is told.
+    Absent,
+    /// It was not understood, so nothing was done.
+    Malformed(String),
+}
+
+impl Seen {
+    const fn shown(&self) -> &'static str {
+        match self {
+            Self::Ran => "yes",
+            Self::Refused => "403",
+            Self::Absent => "404",
+            Self::Malformed(_) => "400",
+        }
+    }
+}
+
+/// A plan in a namespace.
+fn plan(served: &Served, namespace: &str) -> cleveragents_domain::PlanId {
+    let mut new = plans::new_plan("a plan");
+    for known in &mut new.made_with.projects {
+        known.name = format!("{namespace}/shop");
+    }
+    plans::store(&served.engine, &new)
+}
+
+/// A thing that a parameter can name, made for this call.
+fn thing(served: &Served, part: Part, namespace: &str) -> String {
+    match part {
+        Part::Name(_) | Part::Read(_) => format!("{namespace}/thing"),
+        Part::Made(_) => namespace.to_owned(),
+        Part::Definition(_) => format!("name: {namespace}/thing\n"),
+        Part::Session(_) => {
+            let person = Caller::local("ada");
+            let made = served.run(&person, "session/create", &json!({"namespace": namespace}));
+            let made = made.expect("a session").data;
+            made["session"]["id"].as_str().expect("an id").to_owned()
+        }
+        Part::Plan(_) => plan(served, namespace).to_string(),
+        Part::Decision(_) => {
+            let plan = plan(served, namespace);
+            plans::strategized(&served.engine, plan).work.to_string()
+        }
+        Part::Run(_) => {
+            let new = NewRun {
+                id: RunId::generate(),
+                actor: format!("{namespace}/thing"),
+                actor_hash: "0".repeat(64),
+                definitions: json!({}),
+                input: json!({}),
+                options: json!({}),
+            };
+            let id = new.id;
+            plans::write(&served.engine, move |unit| runs::insert(unit, &new));
+            id.to_string()
+        }
+    }
+}
+
+/// Parameters of a call in a namespace: all that must be given, and what says where it acts.
+fn parameters(served: &Served, row: &Row, namespace: &str) -> Value {
+    let operation = served.operation(row.name);
+    let mut all = least(operation);
+    let given = all.as_object().expect("an object").clone();
+    let mut is_said = false;
+    for part in row.parts {
+        let name = match part {
+            Part::Definition(_) => operations::TEXT,
+            other => other.parameter(),
+        };
+        let decides = !matches!(part, Part::Read(_)) && !is_said;
+        if !given.contains_key(name) && !decides {
+            continue;
+        }
+        is_said |= decides;
+        let value = thing(served, *part, namespace);
+        let schema = &operation.parameters["properties"][name];
+        all[name] = if schema["type"] == "array" {
+            json!([value])
+        } else {
+            json!(value)
+        };
+    }
+    all
+}
+
+/// Runs a command as its caller's command line has it run, and checks that a refusal is written down.
+fn ask(served: &Served, row: &Row, caller: &Caller, parameters: &Value) -> Seen {
+    let denials = || {
+        let kind = Some("access_denied".to_owned());
+        let filter = audit::AuditFilter {
+            kind,
+            limit: 1_000_000,
+            ..audit::AuditFilter::default()
+        };
+        let found = served.engine.read(|reader| audit::list(reader, &filter));
+        found.expect("entries").len()
+    };
+    let before = denials();
+    let operation = served.operation(row.name);
+    let answer = served
+        .commands
+        .run_line(&Line {
+            caller,
+            operation,
+            parameters,
+            namespace: None,
+            is_for_people: false,
+            visible: caller.reach(operation.scope, Permission::Read),
+            cancel: &Cancel::new(),
+        })
+        .unwrap_or_else(|failure| panic!("{}: {failure}", row.name));
+    let code = answer["error"]["code"].as_str().unwrap_or_default();
+    let has_id = row.parts.iter().any(|part| {
+        matches!(
+            part,
+            Part::Session(_) | Part::Plan(_) | Part::Decision(_) | Part::Run(_)
+        )
+    });
+    let absent = [
+        Code::SessionNotFound,
+        Code::PlanNotFound,
+        Code::DecisionNotFound,
+        Code::RunNotFound,
+    ];
+    if code == Code::Forbidden.as_str() || code == Code::LocalOnly.as_str() {
+        if code == Code::Forbidden.as_str() {
+            assert!(denials() > before, "{}: nothing was written down", row.name);
+        }
+        Seen::Refused
+    } else if has_id && absent.iter().any(|known| known.as_str() == code) {
+        Seen::Absent
+    } else if code == Code::MalformedRequest.as_str() {
+        Seen::Malformed(answer.to_string())
+    } else {
+        Seen::Ran
+    }
+}
+
+/// What each role sees of one operation, in its own namespace, in a foreign one and in `local`.
+fn cells(served: &Served, row: &Row) -> Vec<&'static str> {
+    let is_list = names_nothing(served, row);
+    let with = |role: Option<Role>, namespace: &str| match role {
+        Some(role) => caller(&[&format!("{namespace}={role}")]),
+        None => caller(&["elsewhere=owner"]),
+    };
+    let roles: Vec<Option<Role>> = std::iter::once(None)
+        .chain(Role::ALL.iter().copied().map(Some))
+        .collect();
+    let own = if row.is_everywhere { "*" } else { "acme" };
+    let mut cells = Vec::new();
+    for role in &roles {
+        let seen = ask(
+            served,
+            row,
+            &with(*role, own),
+            &parameters(served, row, "acme"),
+        );
+        let may = role.is_some_and(|role| role >= row.permission.least_role());
+        if may || (is_list && !row.is_everywhere) {
+            assert_eq!(seen, Seen::Ran, "{} as {role:?}", row.name);
+        } else {
+            let is_refused = matches!(seen, Seen::Refused | Seen::Absent);
+            assert!(is_refused, "{} as {role:?}: {seen:?}", row.name);
+            if role.is_some() {
+                assert_eq!(seen, Seen::Refused, "{} as {role:?}", row.name);
+            }
+        }
+        cells.push(seen.shown());
+    }
+    if row.is_everywhere {
+        let seen = ask(
+            served,
+            row,
+            &caller(&["acme=owner"]),
+            &parameters(served, row, "acme"),
+        );
+        assert_eq!(
+            seen,
+            Seen::Refused,
+            "{} with a role in one namespace",
+            row.name
+        );
+    }
+    if row.is_everywhere || is_list {
+        cells.extend(["", ""]);
+        return cells;
+    }
+    for namespace in ["other", "local"] {
+        let mut last = Seen::Ran;
+        for role in &roles {
+            last = ask(
+                served,
+                row,
+                &with(*role, "acme"),
+                &parameters(served, row, namespace),
+            );
+            assert!(
+                matches!(last, Seen::Refused | Seen::Absent),
+                "{} as {role:?} in {namespace}: {last:?}",
+                row.name
+            );
+        }
+        cells.push(last.shown());
+    }
+    // What is in `local` is not even for who may do everything everywhere, but for the person here.
+    let owner = caller(&["*=owner"]);
+    let seen = ask(served, row, &owner, &parameters(served, row, "local"));
+    assert!(
+        matches!(seen, Seen::Refused | Seen::Absent),
+        "{}: {seen:?}",
+        row.name
+    );
+    let person = Caller::local("ada");
+    let seen = ask(served, row, &person, &parameters(served, row, "local"));
+    assert_eq!(seen, Seen::Ran, "{} by the person here", row.name);
+    cells
+}
+
+/// Whether a call of an operation says nothing of where it acts: it shows what may be seen, or what everybody may.
+fn names_nothing(served: &Served, row: &Row) -> bool {
+    let parameters = parameters(served, row, "acme");
+    let mut names = row.parts.iter().map(|part| match part {
+        Part::Definition(_) => operations::TEXT,
+        other => other.parameter(),
+    });
+    row.permission == Permission::Read && names.all(|name| parameters.get(name).is_none())
+}
+
+#[test]
+fn every_role_may_run_what_the_table_says_and_nothing_else() {
+    let served = served();
+    let mut rows = String::new();
+    for offered in operations::all() {
+        let row = offered.row;
+        // A token that is good for other things only is good for nothing here.
+        let others = Scope::ALL
+            .iter()
+            .copied()
+            .filter(|scope| *scope != row.scope);
+        let grants = ["*=owner", "acme=owner"].map(|grant| grant.parse().expect("a grant"));
+        let narrow = Caller::with_token("narrow", grants.to_vec(), others.collect());
+        let seen = ask(&served, row, &narrow, &parameters(&served, row, "acme"));
+        assert!(
+            matches!(seen, Seen::Refused | Seen::Absent),
+            "{} without its scope: {seen:?}",
+            row.name
+        );
+        let cells = cells(&served, row).join(" | ");
+        let (name, command, least) = (row.name, row.command, row.permission.least_role());
+        let place = if row.is_everywhere {
+            "every namespace (`*`)"
+        } else if names_nothing(&served, row) {
+            "shown is what may be seen"
+        } else {
+            "where what it names belongs"
+        };
+        let _written = writeln!(
+            rows,
+            "| `{name}` | `{command}` | {place} | {least} | {cells} |"
+        );
+    }
+    same_as_documented(&rows);
+}
+
+fn same_as_documented(rows: &str) {
+    let text = format!(
+        "{COMMANDS}\n\
+         What `POST /api/v1/cli` runs for connected command lines, what `/api/v1/operations/…` does and the methods \
+         `_cleveragents/…` are one table. A role counts in the namespace of each thing that a command names.\n\n\
+         | Operation | Command | Where the role is needed | Least role | no role there | viewer | editor | admin | owner \
+         | owner elsewhere | in `local` |\n|---|---|---|---|---|---|---|---|---|---|---|\n{rows}"
+    );
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/permissions.md");
+    let documented = std::fs::read_to_string(&file).unwrap_or_default();
+    let at = documented.find(COMMANDS).unwrap_or(documented.len());
+    let (others, ours) = documented.split_at(at);
+    if std::env::var_os("CLEVERAGENTS_WRITE_DOCS").is_some() {
+        std::fs::write(&file, format!("{others}{text}")).expect("the file is written");
+        return;
+    }
+    assert!(
+        ours == text,
+        "docs/permissions.md is out of date; CLEVERAGENTS_WRITE_DOCS=1 writes it anew:\n{text}"
+    );
+}

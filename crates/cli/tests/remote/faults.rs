@@ -1,0 +1,297 @@
+//! What lies behind a command or a server breaks: nobody is told that something worked that did not, and once it is
+//! mended all goes on.
+
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use cleveragents_testkit::{Agents, Answer, TestDatabase};
+use serde_json::{Value, json};
+
+use crate::http::Caller;
+use crate::{Server, agents, token};
+
+/// What a home holds of tokens and of the audit.
+fn rows(agents: &Agents) -> Vec<Vec<Vec<String>>> {
+    ["tokens", "token_grants", "audit_entries", "audit_head"]
+        .map(|table| {
+            let sql = format!("SELECT * FROM {table} ORDER BY 1");
+            TestDatabase::read_file(&agents.database(), &sql)
+        })
+        .into()
+}
+
+#[test]
+fn tokens_on_a_full_disk_are_made_and_revoked_whole_or_not_at_all() {
+    let host = agents();
+    token(&host, "first", &["acme=viewer"]);
+    for arguments in [
+        &["token", "create", "second", "--grant", "acme=editor"][..],
+        &["token", "revoke", "first"],
+    ] {
+        let before = rows(&host);
+        let mut failures = 0;
+        let done = host.squeezed(arguments, |answer, here| {
+            failures += 1;
+            assert_eq!(rows(&host), before, "{here}");
+            assert!(!answer.out.contains("ca_"), "{here}: a secret of nothing");
+        });
+        assert!(failures > 0, "{arguments:?}: nothing was broken");
+        assert_ne!(rows(&host), before, "{arguments:?} does nothing");
+        assert_eq!(done.json()["status"], "ok");
+    }
+    host.data(&["audit", "verify"]);
+    let listed = host.data(&["token", "list"]);
+    let names: Vec<&str> = listed["tokens"]
+        .as_array()
+        .expect("tokens")
+        .iter()
+        .filter_map(|token| token["name"].as_str())
+        .collect();
+    assert_eq!(names, ["second"], "{listed}");
+}
+
+/// Looking needs no room; where it does, it says so.
+#[test]
+fn the_audit_on_a_full_disk_is_shown_as_it_is_or_not_at_all() {
+    let host = agents();
+    token(&host, "first", &["acme=viewer"]);
+    let before = rows(&host);
+    for arguments in [&["audit", "list"][..], &["audit", "verify"]] {
+        let expected = host.data(arguments);
+        let shown = host.squeezed(arguments, |_, here| {
+            assert_eq!(rows(&host), before, "{here}")
+        });
+        assert_eq!(shown.json()["data"], expected, "{arguments:?}");
+    }
+    // What was tampered with is not taken for sound where there is no room to say more.
+    TestDatabase::write_file(
+        &host.database(),
+        "DROP TRIGGER audit_entries_stay; UPDATE audit_entries SET identity = 'nobody' WHERE number = 1;",
+    );
+    for room in [0, 64, 1_024] {
+        let output = host
+            .on_full_disk(room, &["--format", "json", "audit", "verify"])
+            .output();
+        Answer::of(&output.expect("the program starts")).assert_no_claim("verify");
+    }
+}
+
+/// What is stored of a connection.
+fn connection(client: &Agents) -> (Value, Value, Option<String>) {
+    let value = |key: &str| client.data(&["config", "get", key])["value"].clone();
+    let kept = std::fs::read_to_string(client.home().join("server-token")).ok();
+    (value("server.url"), value("server.namespace"), kept)
+}
+
+#[test]
+fn a_connection_on_a_full_disk_is_changed_whole_or_not_at_all() {
+    let (host, client) = (agents(), agents());
+    let ada = token(&host, "ada", &["acme=editor", "shop=editor"]);
+    let ben = token(&host, "ben", &["acme=editor"]);
+    let server = Server::start(&host, &[]);
+    let url = server.url.as_str();
+    client.data(&["config", "set", "core.format", "json"]);
+    for arguments in [
+        &[
+            "server",
+            "connect",
+            url,
+            "--token",
+            &ada,
+            "--namespace",
+            "shop",
+        ][..],
+        &["server", "connect", url, "--token", &ben],
+        &["server", "disconnect"],
+    ] {
+        let before = connection(&client);
+        let mut failures = 0;
+        client.squeezed(arguments, |_, here| {
+            failures += 1;
+            assert_eq!(connection(&client), before, "{here}");
+        });
+        assert!(failures > 0, "{arguments:?}: nothing was broken");
+        assert_ne!(connection(&client), before, "{arguments:?} does nothing");
+        let left: Vec<_> = std::fs::read_dir(client.home())
+            .expect("a home")
+            .filter_map(|entry| entry.expect("an entry").file_name().into_string().ok())
+            .filter(|name| name.starts_with(".server-token"))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+    assert_eq!(connection(&client), (Value::Null, Value::Null, None));
+}
+
+/// The way to a database server, which can be cut.
+struct Way {
+    address: SocketAddr,
+    is_cut: Arc<AtomicBool>,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Way {
+    fn to(target: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let way = Self {
+            address: listener.local_addr().expect("an address"),
+            is_cut: Arc::default(),
+            open: Arc::default(),
+        };
+        let (is_cut, open) = (Arc::clone(&way.is_cut), Arc::clone(&way.open));
+        // Ends with the test.
+        std::thread::spawn(move || {
+            for near in listener.incoming().flatten() {
+                let mut open = open.lock().expect("not poisoned");
+                if is_cut.load(Ordering::SeqCst) {
+                    continue;
+                }
+                let Ok(far) = TcpStream::connect(&target) else {
+                    continue;
+                };
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    let mut from = from.try_clone().expect("a socket");
+                    let mut to = to.try_clone().expect("a socket");
+                    std::thread::spawn(move || {
+                        let _ended = std::io::copy(&mut from, &mut to);
+                        let _closed = to.shutdown(Shutdown::Both);
+                    });
+                }
+                open.extend([near, far]);
+            }
+        });
+        way
+    }
+
+    fn cut(&self) {
+        let mut open = self.open.lock().expect("not poisoned");
+        self.is_cut.store(true, Ordering::SeqCst);
+        for socket in open.drain(..) {
+            let _closed = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn mend(&self) {
+        self.is_cut.store(false, Ordering::SeqCst);
+    }
+}
+
+/// A call of A2A.
+const CALL: &str = r#"{"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}"#;
+
+/// Asks, and gives the status with what was said.
+fn ask(server: &Server, line: &str, headers: &[&str], body: &str) -> (u16, Value, String) {
+    let mut caller = Caller::connect(server.address()).expect("it listens");
+    let answer = caller.ask(line, headers, body).expect("a whole answer");
+    (answer.status, answer.json(), answer.head)
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_mins(2), "{what}: never");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The database is gone for a while: the server says so (503), is not ready, and goes on when it is back. Nothing that
+/// was acknowledged is lost, and what was not can be repeated with its key.
+#[test]
+fn a_server_whose_database_goes_away_says_so_and_goes_on_when_it_is_back() {
+    let Some(database) = TestDatabase::postgres() else {
+        return;
+    };
+    let (start, rest) = database.url.split_once("://").expect("a URL");
+    let (place, name) = rest.split_once('/').expect("a database");
+    let (login, target) = match place.rsplit_once('@') {
+        Some((login, target)) => (format!("{login}@"), target),
+        None => (String::new(), place),
+    };
+    let way = Way::to(target.to_owned());
+    let host = agents().on(&format!("{start}://{login}{}/{name}", way.address));
+    let server = Server::start(&host, &["--insecure-local"]);
+    assert_eq!(ask(&server, "GET /readyz", &[], "").0, 200);
+    let (status, made, _) = ask(&server, "POST /api/v1/sessions", &[], "{}");
+    assert_eq!(status, 201, "{made}");
+    let session = format!("/api/v1/sessions/{}", made["id"].as_str().expect("an id"));
+    let append = |key: &str| {
+        let line = format!("POST {session}/messages");
+        let body = json!({"role": "user", "content": key}).to_string();
+        ask(&server, &line, &[&format!("idempotency-key: {key}")], &body)
+    };
+    assert_eq!(append("before").0, 201);
+    let listen = || {
+        let caller = Caller::connect(server.address()).expect("it listens");
+        let line = "GET /api/v1/events?kind=session.message_appended&after=0";
+        caller
+            .listen(line, &[], "")
+            .expect("an answer")
+            .expect("a stream")
+    };
+    let mut events = listen();
+    let mut position = 0;
+    while position == 0 {
+        let heard = events.next().expect("a block").expect("no end");
+        if heard.data.is_some() {
+            position = heard.position.expect("a position");
+        }
+    }
+
+    for round in 0..2 {
+        way.cut();
+        for (line, body) in [
+            ("GET /readyz".to_owned(), ""),
+            (format!("GET {session}"), ""),
+            ("GET /api/v1/sessions".to_owned(), ""),
+            ("POST /api/v1/sessions".to_owned(), "{}"),
+            ("POST /api/v1/operations/session/list".to_owned(), "{}"),
+            ("GET /a2a/v1/tasks".to_owned(), ""),
+            ("POST /a2a".to_owned(), CALL),
+        ] {
+            let (status, told, head) = ask(&server, &line, &["a2a-version: 1.0"], body);
+            assert_eq!(status, 503, "{line}: {told}");
+            assert!(head.contains("retry-after:"), "{line}: {head}");
+            let told = told.to_string();
+            assert!(!told.contains("127.0.0.1"), "nothing of the inside: {told}");
+        }
+        // It is alive all the same.
+        assert_eq!(ask(&server, "GET /healthz", &[], "").0, 200);
+        let (status, told, _) = append(&format!("{round}"));
+        assert_eq!(status, 503, "{told}");
+        way.mend();
+        wait_until("it is ready again", || {
+            ask(&server, "GET /readyz", &[], "").0 == 200
+        });
+        wait_until("it is stored", || append(&format!("{round}")).0 == 201);
+        assert_eq!(append(&format!("{round}")).0, 201, "again, without effect");
+    }
+    // A listener that was there all the time, or comes back, misses nothing.
+    let mut numbers = vec![0];
+    while numbers.len() < 3 {
+        let Ok(Some(heard)) = events.next() else {
+            let caller = Caller::connect(server.address()).expect("it listens");
+            let after = format!("last-event-id: {position}");
+            let line = "GET /api/v1/events?kind=session.message_appended";
+            events = caller
+                .listen(line, &[&after], "")
+                .expect("an answer")
+                .expect("a stream");
+            continue;
+        };
+        if let Some(data) = heard.data {
+            position = heard.position.expect("a position");
+            numbers.push(data["payload"]["sequence"].as_u64().expect("a number"));
+        }
+    }
+    assert_eq!(numbers, [0, 1, 2]);
+    let (_, page, _) = ask(&server, &format!("GET {session}/messages"), &[], "");
+    let contents: Vec<&str> = page["items"]
+        .as_array()
+        .expect("messages")
+        .iter()
+        .filter_map(|message| message["content"].as_str())
+        .collect();
+    assert_eq!(contents, ["before", "0", "1"]);
+    assert_eq!(server.end(), Some(0));
+}

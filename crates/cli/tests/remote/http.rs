@@ -1,0 +1,263 @@
+//! A caller over HTTP/1.1 that is as small as a test needs, and that tells a whole answer from a torn one.
+
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How long an answer may take before the server counts as gone.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// The connection ended before the first byte of an answer.
+    Unanswered,
+    /// The answer began and did not come to its end.
+    Torn,
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// What it says about itself, in lower case.
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// The body, which must be JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| {
+            let text = String::from_utf8_lossy(&self.body);
+            panic!("{} {error}: {text}", self.status)
+        })
+    }
+}
+
+/// One connection.
+pub(crate) struct Caller {
+    stream: BufReader<TcpStream>,
+}
+
+/// What an answer says before its body.
+struct Head {
+    status: u16,
+    text: String,
+    /// How many bytes come; `None` when they come in chunks.
+    length: Option<u64>,
+}
+
+impl Caller {
+    /// Connects; `None` when nobody listens.
+    pub(crate) fn connect(address: &str) -> Option<Self> {
+        let stream = TcpStream::connect(address).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.set_nodelay(true).ok()?;
+        Some(Self {
+            stream: BufReader::new(stream),
+        })
+    }
+
+    fn begin(&mut self, line: &str, headers: &[&str], body: &str) -> Result<Head, Broken> {
+        let mut whole = format!(
+            "{line} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n",
+            body.len()
+        );
+        for header in headers {
+            whole.push_str(header);
+            whole.push_str("\r\n");
+        }
+        whole.push_str("\r\n");
+        whole.push_str(body);
+        // A server that refuses before it has read all may have answered nevertheless.
+        let _written = self.stream.get_mut().write_all(whole.as_bytes());
+        match self.stream.fill_buf() {
+            Ok(bytes) if !bytes.is_empty() => head(&mut self.stream).map_err(|_| Broken::Torn),
+            _ => Err(Broken::Unanswered),
+        }
+    }
+
+    /// Asks for something and reads the whole answer.
+    pub(crate) fn ask(
+        &mut self,
+        line: &str,
+        headers: &[&str],
+        body: &str,
+    ) -> Result<Answer, Broken> {
+        let head = self.begin(line, headers, body)?;
+        let mut body = Vec::new();
+        let left = Left::of(&head);
+        let stream = &mut self.stream;
+        Body { stream, left }
+            .read_to_end(&mut body)
+            .map_err(|_| Broken::Torn)?;
+        Ok(Answer {
+            status: head.status,
+            head: head.text,
+            body,
+        })
+    }
+
+    /// Asks for a stream of events; what is no stream is given as an answer.
+    pub(crate) fn listen(
+        mut self,
+        line: &str,
+        headers: &[&str],
+        body: &str,
+    ) -> Result<Result<Events, Answer>, Broken> {
+        let head = self.begin(line, headers, body)?;
+        let mut body = Body {
+            left: Left::of(&head),
+            stream: self.stream,
+        };
+        if head.text.contains("text/event-stream") {
+            return Ok(Ok(Events(BufReader::new(body))));
+        }
+        let mut bytes = Vec::new();
+        body.read_to_end(&mut bytes).map_err(|_| Broken::Torn)?;
+        Ok(Err(Answer {
+            status: head.status,
+            head: head.text,
+            body: bytes,
+        }))
+    }
+}
+
+fn head(stream: &mut impl BufRead) -> Result<Head, Error> {
+    let mut head = Head {
+        status: 0,
+        text: String::new(),
+        length: Some(0),
+    };
+    loop {
+        let line = line(stream)?;
+        if line.is_empty() {
+            return Ok(head);
+        }
+        if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
+            head.status = rest
+                .get(..3)
+                .and_then(|code| code.parse().ok())
+                .unwrap_or(0);
+        }
+        let line = line.to_ascii_lowercase();
+        if let Some(length) = line.strip_prefix("content-length:") {
+            head.length = length.trim().parse().ok();
+        } else if line.starts_with("transfer-encoding:") {
+            head.length = None;
+        }
+        head.text.push_str(&line);
+        head.text.push('\n');
+    }
+}
+
+/// A whole line; what ends without one was cut off.
+fn line(stream: &mut impl BufRead) -> Result<String, Error> {
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    match line.strip_suffix('\n') {
+        Some(line) => Ok(line.trim_end_matches('\r').to_owned()),
+        None => Err(ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// How much of a body is still to come.
+enum Left {
+    Bytes(u64),
+    /// Bytes of this chunk, and whether one came before it.
+    Chunk(u64, bool),
+    Nothing,
+}
+
+impl Left {
+    const fn of(head: &Head) -> Self {
+        match head.length {
+            Some(length) => Self::Bytes(length),
+            None => Self::Chunk(0, false),
+        }
+    }
+}
+
+/// The body of an answer, which is an error when it is cut off.
+struct Body<S> {
+    stream: S,
+    left: Left,
+}
+
+impl<S: BufRead> Read for Body<S> {
+    fn read(&mut self, into: &mut [u8]) -> Result<usize, Error> {
+        if let Left::Chunk(0, has_one_before) = self.left {
+            if has_one_before {
+                line(&mut self.stream)?;
+            }
+            let size = line(&mut self.stream)?;
+            let size =
+                u64::from_str_radix(&size, 16).map_err(|_| Error::from(ErrorKind::InvalidData))?;
+            self.left = Left::Chunk(size, true);
+            if size == 0 {
+                line(&mut self.stream)?;
+                self.left = Left::Nothing;
+            }
+        }
+        let (Left::Bytes(left) | Left::Chunk(left, _)) = &mut self.left else {
+            return Ok(0);
+        };
+        if *left == 0 {
+            return Ok(0);
+        }
+        let read = self.stream.by_ref().take(*left).read(into)?;
+        if read == 0 && !into.is_empty() {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        *left -= read as u64;
+        Ok(read)
+    }
+}
+
+/// The events of a connection.
+pub(crate) struct Events(BufReader<Body<BufReader<TcpStream>>>);
+
+/// What was heard.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    /// The position in the log, where one is told.
+    pub(crate) position: Option<u64>,
+    pub(crate) kind: Option<String>,
+    /// What happened; nothing when only the position was told.
+    pub(crate) data: Option<Value>,
+}
+
+impl Events {
+    /// The next block; nothing when the stream came to its end.
+    pub(crate) fn next(&mut self) -> Result<Option<Heard>, Broken> {
+        let mut heard = Heard {
+            position: None,
+            kind: None,
+            data: None,
+        };
+        let mut is_begun = false;
+        loop {
+            if !is_begun {
+                match self.0.fill_buf() {
+                    Ok([]) => return Ok(None),
+                    Ok(_) => is_begun = true,
+                    Err(_) => return Err(Broken::Torn),
+                }
+            }
+            let line = line(&mut self.0).map_err(|_| Broken::Torn)?;
+            if let Some(id) = line.strip_prefix("id: ") {
+                heard.position = id.parse().ok();
+            } else if let Some(kind) = line.strip_prefix("event: ") {
+                heard.kind = Some(kind.to_owned());
+            } else if let Some(text) = line.strip_prefix("data: ") {
+                let data = serde_json::from_str(text);
+                heard.data = Some(data.unwrap_or_else(|error| panic!("{error}: {text}")));
+            } else if line.is_empty() {
+                return Ok(Some(heard));
+            }
+        }
+    }
+}

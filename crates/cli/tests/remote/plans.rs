@@ -1,0 +1,274 @@
+//! Plans through the API: many at once, and those that a server was killed with.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cleveragents_testkit::proof_size;
+use serde_json::{Value, json};
+
+use crate::Server;
+use crate::http::Caller;
+use crate::world::World;
+
+/// What is wanted of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    CarriedOut,
+    Approved,
+    /// Cancelled when it was taken on, and while it is at work.
+    CancelledEarly,
+    CancelledLate,
+}
+
+const WISHES: [Wish; 4] = [
+    Wish::CarriedOut,
+    Wish::CancelledLate,
+    Wish::Approved,
+    Wish::CancelledEarly,
+];
+
+/// Asks; nothing may go wrong inside the server.
+fn ask(address: &str, line: &str, body: &Value) -> (u16, Value) {
+    let mut caller = Caller::connect(address).expect("somebody listens");
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let answer = caller.ask(line, &[], &body).expect("a whole answer");
+    assert!(answer.status < 500, "{line}: {answer:?}");
+    (answer.status, answer.json())
+}
+
+fn make(address: &str, action: &str, name: &str) -> String {
+    let arguments = json!({
+        "action": action, "projects": ["local/p"],
+        "arguments": if action == "local/named" { vec![format!("what={name}")] } else { Vec::new() },
+    });
+    let (status, made) = ask(address, "POST /api/v1/plans", &arguments);
+    assert_eq!(status, 201, "{made}");
+    made["data"]["plan_id"].as_str().expect("an id").to_owned()
+}
+
+fn execute(address: &str, plan: &str) {
+    let line = format!("POST /api/v1/plans/{plan}/execute");
+    let (status, told) = ask(address, &line, &json!({}));
+    assert_eq!(status, 202, "{told}");
+}
+
+/// Hears what happens to a plan until it is where it was wanted, and gives the kinds of events.
+fn watch(address: &str, plan: &str, wish: Wish) -> Vec<String> {
+    let line = format!("GET /api/v1/events?kind=plan.&subject={plan}&after=0");
+    let caller = Caller::connect(address).expect("somebody listens");
+    let mut events = caller
+        .listen(&line, &[], "")
+        .expect("an answer")
+        .expect("a stream");
+    let (mut kinds, mut last) = (Vec::new(), 0);
+    loop {
+        let heard = events.next().expect("a whole block").expect("no end");
+        let Some(data) = heard.data else { continue };
+        let position = heard.position.expect("a position");
+        assert!(position > last, "in order");
+        last = position;
+        assert_eq!(data["subject"], plan);
+        kinds.push(heard.kind.expect("a kind"));
+        let wanted = match wish {
+            Wish::CarriedOut | Wish::Approved => "execute/complete",
+            Wish::CancelledEarly | Wish::CancelledLate => "cancelled",
+        };
+        let stage = data["payload"]["to"].as_str().unwrap_or_default();
+        if stage.ends_with(wanted) {
+            return kinds;
+        }
+    }
+}
+
+/// Does with a plan what is wanted of it, and waits until it is so.
+fn fulfil(world: &World, address: &str, name: &str, wish: Wish, looks: &AtomicUsize) -> String {
+    let is_slow = matches!(wish, Wish::CancelledEarly | Wish::CancelledLate);
+    let action = if is_slow { "local/slow" } else { "local/named" };
+    let plan = make(address, action, name);
+    let post = |what: &str| {
+        ask(
+            address,
+            &format!("POST /api/v1/plans/{plan}/{what}"),
+            &json!({}),
+        )
+    };
+    std::thread::scope(|scope| {
+        let watching = scope.spawn(|| watch(address, &plan, wish));
+        if wish == Wish::Approved {
+            let (status, told) = post("approve");
+            assert_eq!(status, 200, "{told}");
+        }
+        execute(address, &plan);
+        if wish == Wish::CancelledLate {
+            World::wait_until("a plan at work", || {
+                world.stage(&plan) == "execute/processing"
+            });
+        }
+        if is_slow {
+            let (status, told) = post("cancel");
+            assert_eq!(status, 200, "{told}");
+        }
+        World::wait_until("the plan", || {
+            for what in ["", "/tree", "/log", "/strategy", "/checkpoints"] {
+                let (status, shown) = ask(
+                    address,
+                    &format!("GET /api/v1/plans/{plan}{what}"),
+                    &Value::Null,
+                );
+                assert_eq!(status, 200, "{what}: {shown}");
+                looks.fetch_add(1, Ordering::Relaxed);
+            }
+            let stage = world.stage(&plan);
+            if is_slow {
+                stage.ends_with("/cancelled")
+            } else {
+                stage == "execute/complete"
+            }
+        });
+        let kinds = watching.join().expect("it heard of the end");
+        assert!(kinds.contains(&"plan.created".to_owned()), "{kinds:?}");
+    });
+    plan
+}
+
+/// Eight callers with plans at the same time, which are approved, cancelled and watched meanwhile: each ends as was
+/// wanted, each change is in its own changeset, and nothing is refused because something is locked.
+#[test]
+fn plans_at_once_from_eight_callers_end_as_was_wanted() {
+    let world = World::new();
+    world.named_action();
+    world.action(
+        "local/slow",
+        &["write `slow` to `slow.txt`", "run `sleep 600`"],
+    );
+    let server = Server::start(&world.agents, &["--insecure-local"]);
+    let address = server.address();
+    let (each, looks) = (proof_size(1, 2), AtomicUsize::new(0));
+    let fulfilled = cleveragents_testkit::at_once(8, |caller| {
+        let one = |number: usize| {
+            let name = format!("p{caller}n{number}x");
+            let wish = WISHES[(caller + number) % WISHES.len()];
+            (fulfil(&world, address, &name, wish, &looks), name, wish)
+        };
+        // All plans of a caller at the same time, too.
+        let one = &one;
+        std::thread::scope(|scope| {
+            let running: Vec<_> = (0..each)
+                .map(|number| scope.spawn(move || one(number)))
+                .collect();
+            running
+                .into_iter()
+                .map(|plan| plan.join().expect("it ends as was wanted"))
+                .collect::<Vec<_>>()
+        })
+    });
+    let all: Vec<_> = fulfilled.into_iter().flatten().collect();
+    assert_eq!(server.end(), Some(0));
+    let carried_out: BTreeMap<String, String> = all
+        .iter()
+        .filter(|(_, _, wish)| matches!(wish, Wish::CarriedOut | Wish::Approved))
+        .map(|(plan, name, _)| (plan.clone(), name.clone()))
+        .collect();
+    assert_eq!(carried_out.len(), 4 * each);
+    world.assert_apart(&carried_out);
+    assert_eq!(
+        world
+            .ask("SELECT 1 FROM plans WHERE queued_for IS NOT NULL")
+            .len(),
+        0
+    );
+    println!(
+        "{} plans, looked at {} times",
+        all.len(),
+        looks.load(Ordering::Relaxed)
+    );
+}
+
+/// A model that does not come to an end, so that its turn keeps a place.
+const ENDLESS: &str = "at_end: repeat_last\nanswers: [{text: 'no end', delay_ms: 600000}]\n";
+
+/// Somebody else has the only place.
+fn take_the_only_place(world: &World, address: &str) -> std::thread::JoinHandle<()> {
+    world.file("endless.yaml", ENDLESS);
+    let (_, made) = ask(address, "POST /api/v1/sessions", &json!({}));
+    let session = made["id"].as_str().expect("an id").to_owned();
+    let (address, of) = (address.to_owned(), session.clone());
+    let asking = std::thread::spawn(move || {
+        let mut caller = Caller::connect(&address).expect("somebody listens");
+        let line = format!("POST /api/v1/sessions/{of}/turns");
+        let body = json!({"prompt": "go", "actor": "scripted/endless.yaml"}).to_string();
+        // It ends with the server.
+        let _ended = caller.ask(&line, &[], &body);
+    });
+    let sql = format!("SELECT 1 FROM turns WHERE session_id = '{session}' AND state = 'running'");
+    World::wait_until("a turn", || !world.ask(&sql).is_empty());
+    asking
+}
+
+/// A home with plans that a server has taken on and not begun.
+fn waiting_plans(kills: bool) -> (World, Vec<String>) {
+    let mut world = World::new();
+    world.agents = world.agents.with("CLEVERAGENTS_SERVE_MAX_RUNNING", "1");
+    world.agents = world.agents.with("CLEVERAGENTS_SERVE_DRAIN_SECONDS", "1");
+    world.named_action();
+    let mut server = Server::start(&world.agents, &["--insecure-local"]);
+    let plans: Vec<String> = ["one", "two"]
+        .iter()
+        .map(|name| make(server.address(), "local/named", name))
+        .collect();
+    let asking = take_the_only_place(&world, server.address());
+    for plan in &plans {
+        execute(server.address(), plan);
+        assert_eq!(world.stage(plan), "strategize/complete");
+    }
+    // Nobody drives what a living server has taken on.
+    let answer = world.run(&["worker", "--until-idle"]);
+    assert_eq!(
+        (answer.code, &answer.json()["data"]["processed"]),
+        (Some(0), &json!(0))
+    );
+    if kills {
+        server.kill();
+    } else {
+        assert_eq!(server.end(), Some(0));
+    }
+    asking.join().expect("the server is gone");
+    for plan in &plans {
+        assert_eq!(world.stage(plan), "strategize/complete");
+    }
+    (world, plans)
+}
+
+fn assert_carried_out(world: &World, plans: &[String]) {
+    World::wait_until("the plans", || {
+        plans
+            .iter()
+            .all(|plan| world.stage(plan) == "execute/complete")
+    });
+    World::wait_until("nobody has more to do", || {
+        world
+            .ask("SELECT 1 FROM plans WHERE queued_for IS NOT NULL")
+            .is_empty()
+    });
+    world.agents.assert_sound();
+}
+
+#[test]
+fn a_plan_that_waits_when_its_server_is_killed_is_driven_by_the_next() {
+    let (world, plans) = waiting_plans(true);
+    let server = Server::start(&world.agents, &["--insecure-local"]);
+    assert_carried_out(&world, &plans);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn a_plan_that_waits_when_its_server_ends_is_driven_by_a_worker() {
+    let (world, plans) = waiting_plans(false);
+    let answer = world.run(&["worker", "--until-idle"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert_carried_out(&world, &plans);
+}
