@@ -12,6 +12,7 @@
 //! Nothing here reads the environment, prints, or opens a database. Streams need a tokio runtime
 //! with I/O and time, and are driven by whoever polls them: dropping one closes its connection.
 
+mod agent;
 mod assemble;
 mod catalogue;
 mod error;
@@ -27,6 +28,7 @@ mod limits;
 mod message;
 mod model;
 mod name;
+pub mod outbound;
 mod persist;
 mod price;
 mod provider;

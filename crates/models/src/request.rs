@@ -27,6 +27,13 @@ pub struct ChatRequest {
     pub cache: bool,
     /// Whether the answer comes piece by piece. Otherwise it comes as one piece at the end.
     pub stream: bool,
+    /// What this question is called, the same when it is asked again after a crash. Agents on other machines know
+    /// it by this; models need no such thing.
+    #[serde(skip)]
+    pub key: Option<String>,
+    /// What was noted ([`StreamEvent::Noted`](crate::StreamEvent::Noted)) when it was asked before.
+    #[serde(skip)]
+    pub noted: Option<Value>,
 }
 
 impl Default for ChatRequest {
@@ -41,6 +48,8 @@ impl Default for ChatRequest {
             reasoning_effort: None,
             cache: true,
             stream: true,
+            key: None,
+            noted: None,
         }
     }
 }

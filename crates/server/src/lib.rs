@@ -18,7 +18,6 @@ mod listen;
 mod metrics;
 mod operations;
 mod options;
-mod outbound;
 mod problem;
 mod program;
 mod routes;
