@@ -154,6 +154,12 @@ impl Context {
         move |name| environment.text(name)
     }
 
+    /// Whether it is a caller from elsewhere for whom a server runs the command.
+    pub(crate) fn is_for_others(&self) -> bool {
+        let served = self.served.as_ref();
+        served.is_some_and(|served| !served.caller.is_local())
+    }
+
     /// The models that can be asked. With `record` every exchange is added to that file.
     pub(crate) fn models(&self, record: Option<&Path>) -> Result<Catalogue, CommandError> {
         let environment = self.environment.clone();
@@ -172,6 +178,14 @@ impl Context {
         options.limits = self.settings.model_limits();
         options.retry.retries = self.settings.model_retries();
         options.record = record.map(Path::to_owned);
+        // What a server may call for its callers is said with the server.
+        let private = if self.is_for_others() {
+            &keys::SERVE_ALLOW_PRIVATE
+        } else {
+            &keys::A2A_ALLOW_PRIVATE
+        };
+        let private = self.configuration.resolve_key(private)?.value;
+        options.private_agents = private.is_some_and(|value| value.as_flag() == Some(true));
         Ok(Catalogue::new(options)?)
     }
 

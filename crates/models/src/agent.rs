@@ -40,7 +40,7 @@ use crate::request::ChatRequest;
 use crate::secret::Secret;
 
 /// What stands in the place of a provider in the names of agents.
-pub(crate) const PROVIDER: &str = "a2a";
+pub const PROVIDER: &str = "a2a";
 
 /// The tool that asks people, as models call it.
 const ASK_USER: &str = "builtin_S_ask-user";

@@ -41,6 +41,7 @@ mod secret;
 mod wire;
 mod yaml;
 
+pub use agent::PROVIDER as AGENT_PROVIDER;
 pub use catalogue::{Catalogue, CatalogueOptions, KeyState, ModelEntry, Variables};
 pub use error::{ErrorKind, ModelError};
 pub use event::{Completion, StopReason, StreamEvent, Usage};

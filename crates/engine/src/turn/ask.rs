@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use cleveragents_domain::{Message, MicroUsd, TokenUsage, Tokens};
 use cleveragents_models::{
-    AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, ModelError, Price,
-    StreamEvent, ToolCall, ToolDefinition, Usage, Veil,
+    AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, EventStream, ModelError,
+    Price, StreamEvent, ToolCall, ToolDefinition, Usage, Veil,
 };
 use cleveragents_tools::{Ground, ToolSpec};
 use futures_util::StreamExt as _;
+use serde_json::Value;
 
 use super::context::fit;
 use super::error::TurnError;
@@ -31,7 +32,9 @@ impl TurnService {
         budget: &StoreBudget,
         report: &mut TurnReport,
     ) -> Result<Completion, TurnError> {
-        let chat = Self::chat(request, running, earlier, report);
+        let mut chat = Self::chat(request, running, earlier, report);
+        chat.key = Some(format!("{}-{}", running.turn.id, running.steps.len()));
+        chat.noted = running.noted.take();
         let bound = most_expensive(request.model.price().as_ref(), &chat);
         let held = budget
             .reserve_money(bound, None)
@@ -45,14 +48,16 @@ impl TurnService {
                 Shortage::Store(error) => error.into(),
             })?;
         let known: Vec<String> = calls(&chat.messages).map(|call| call.id.clone()).collect();
-        let mut completion = match self.listen(request, chat) {
+        let mut completion = match self.listen(request, running, chat) {
             (Ok(completion), _) => completion,
             (Err(error), has_begun) => {
                 // What was streamed was paid for, though nobody said how much.
                 held.settle(if has_begun { bound } else { MicroUsd(0) })?;
-                return Err(match error.kind() {
-                    ErrorKind::Cancelled => TurnError::Cancelled,
-                    _ => error.into(),
+                return Err(match error {
+                    TurnError::Model(error) if *error.kind() == ErrorKind::Cancelled => {
+                        TurnError::Cancelled
+                    }
+                    error => error,
                 });
             }
         };
@@ -85,9 +90,11 @@ impl TurnService {
     fn listen(
         &self,
         request: &TurnRequest<'_>,
+        running: &mut Running,
         chat: ChatRequest,
-    ) -> (Result<Completion, ModelError>, bool) {
-        let failed = |kind, why: String| ModelError::new(kind, request.model.name(), why);
+    ) -> (Result<Completion, TurnError>, bool) {
+        let failed =
+            |kind, why: String| TurnError::from(ModelError::new(kind, request.model.name(), why));
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,
             Err(error) => {
@@ -95,56 +102,30 @@ impl TurnService {
                 return (Err(failed(ErrorKind::Protocol, why)), false);
             }
         };
-        let mut has_begun = false;
-        let answer = runtime.block_on(async {
-            let mut events = request.model.stream(chat, request.stop.clone());
-            let mut text = Veil::new(request.redactor.clone());
-            let mut reasoning = Veil::new(request.redactor.clone());
-            let show_text = |piece: String| {
-                if !piece.is_empty() {
-                    request.observer.text(&piece);
+        let mut hearing = Hearing {
+            request,
+            events: request.model.stream(chat, request.stop.clone()),
+            text: Veil::new(request.redactor.clone()),
+            reasoning: Veil::new(request.redactor.clone()),
+            has_begun: false,
+        };
+        loop {
+            // Notes are stored between two stretches of listening: the database waits in its own way.
+            let heard = runtime.block_on(hearing.listen());
+            let answer = match heard {
+                Ok(Heard::Whole(completion)) => Ok(*completion),
+                Ok(Heard::Note(note)) => match self.note(running, &note) {
+                    Ok(()) => continue,
+                    Err(error) => Err(error),
+                },
+                Ok(Heard::Nothing) => {
+                    let why = "the answer ended before it was whole".to_owned();
+                    Err(failed(ErrorKind::Interrupted, why))
                 }
+                Err(error) => Err(error.into()),
             };
-            let show_reasoning = |piece: String| {
-                if !piece.is_empty() {
-                    request.observer.reasoning(&piece);
-                }
-            };
-            loop {
-                // Whoever cancels the tools of a turn means the model too.
-                let next = tokio::time::timeout(LOOK_UP, events.next()).await;
-                let Ok(next) = next else {
-                    if request.cancel.is_cancelled() {
-                        request.stop.cancel();
-                    }
-                    continue;
-                };
-                let Some(event) = next else {
-                    break;
-                };
-                match event? {
-                    StreamEvent::Text(piece) => {
-                        has_begun = true;
-                        show_text(text.push(&piece));
-                    }
-                    StreamEvent::Reasoning(piece) => {
-                        has_begun = true;
-                        show_reasoning(reasoning.push(&piece));
-                    }
-                    StreamEvent::ToolCallStarted { .. } | StreamEvent::ToolCallArguments { .. } => {
-                        has_begun = true;
-                    }
-                    StreamEvent::Finished(completion) => {
-                        show_reasoning(reasoning.finish());
-                        show_text(text.finish());
-                        return Ok(*completion);
-                    }
-                }
-            }
-            let why = "the answer ended before it was whole".to_owned();
-            Err(failed(ErrorKind::Interrupted, why))
-        });
-        (answer, has_begun)
+            return (answer, hearing.has_begun);
+        }
     }
 
     /// Everything the model is given.
@@ -186,8 +167,80 @@ impl TurnService {
             max_output_tokens: Some(request.settings.max_output_tokens),
             temperature: request.settings.temperature,
             reasoning_effort: request.settings.reasoning_effort,
-            cache: true,
             stream: request.settings.stream,
+            ..ChatRequest::default()
+        }
+    }
+}
+
+/// An answer that is being listened to.
+struct Hearing<'a> {
+    request: &'a TurnRequest<'a>,
+    events: EventStream,
+    text: Veil,
+    reasoning: Veil,
+    has_begun: bool,
+}
+
+/// What comes of listening.
+enum Heard {
+    /// The answer.
+    Whole(Box<Completion>),
+    /// Something to be kept, before more is heard.
+    Note(Value),
+    /// The end, without an answer.
+    Nothing,
+}
+
+impl Hearing<'_> {
+    /// Listens until the answer is whole or something is to be kept, and shows the pieces.
+    async fn listen(&mut self) -> Result<Heard, ModelError> {
+        loop {
+            // Whoever cancels the tools of a turn means the model too.
+            let next = tokio::time::timeout(LOOK_UP, self.events.next()).await;
+            let Ok(next) = next else {
+                if self.request.cancel.is_cancelled() {
+                    self.request.stop.cancel();
+                }
+                continue;
+            };
+            let Some(event) = next else {
+                return Ok(Heard::Nothing);
+            };
+            match event? {
+                StreamEvent::Text(piece) => {
+                    self.has_begun = true;
+                    let piece = self.text.push(&piece);
+                    self.show_text(&piece);
+                }
+                StreamEvent::Reasoning(piece) => {
+                    self.has_begun = true;
+                    let piece = self.reasoning.push(&piece);
+                    self.show_reasoning(&piece);
+                }
+                StreamEvent::ToolCallStarted { .. } | StreamEvent::ToolCallArguments { .. } => {
+                    self.has_begun = true;
+                }
+                StreamEvent::Noted(note) => return Ok(Heard::Note(note)),
+                StreamEvent::Finished(completion) => {
+                    let (reasoning, text) = (self.reasoning.finish(), self.text.finish());
+                    self.show_reasoning(&reasoning);
+                    self.show_text(&text);
+                    return Ok(Heard::Whole(completion));
+                }
+            }
+        }
+    }
+
+    fn show_text(&self, piece: &str) {
+        if !piece.is_empty() {
+            self.request.observer.text(piece);
+        }
+    }
+
+    fn show_reasoning(&self, piece: &str) {
+        if !piece.is_empty() {
+            self.request.observer.reasoning(piece);
         }
     }
 }

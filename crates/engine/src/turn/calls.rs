@@ -105,6 +105,12 @@ impl CallRunner<'_> {
 
     /// What the model reads of an outcome.
     fn told(&self, outcome: &CallOutcome) -> String {
+        // Marks are for models; an agent on another machine is told what a person said.
+        if let CallOutcome::Succeeded(done) = outcome
+            && !self.request.model.capabilities().tools
+        {
+            return format!("{}{}", done.shown.head, done.shown.tail);
+        }
         let text = outcome.for_model();
         let is_picture = matches!(outcome, CallOutcome::Succeeded(done) if done.picture.is_some());
         if is_picture && !self.request.model.capabilities().vision {

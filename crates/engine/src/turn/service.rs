@@ -47,6 +47,8 @@ pub(super) struct Running {
     pub(super) written: HashMap<String, String>,
     /// Whether its calls come from the store, where arguments have no secrets.
     pub(super) is_loaded: bool,
+    /// What was noted when the question was asked that waits for an answer, by a process that is gone.
+    pub(super) noted: Option<Value>,
     pub(super) fence: (LeaseSubject, LeaseToken),
 }
 
@@ -171,6 +173,7 @@ impl TurnService {
             rows: Vec::new(),
             written: HashMap::new(),
             is_loaded: false,
+            noted: None,
             fence,
         })
     }
@@ -353,6 +356,22 @@ impl TurnService {
         Ok(outcome?)
     }
 
+    /// Stores what is to be kept of the question that is being asked, with the steps that lead to it.
+    pub(super) fn note(&self, running: &mut Running, note: &Value) -> Result<(), TurnError> {
+        let (id, fence, open) = (running.turn.id, running.fence.clone(), running.open_steps());
+        let number = (running.steps.len() as u64).saturating_sub(1);
+        let note = note.clone();
+        self.engine.write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            for (number, step) in &open {
+                turns::add_step(unit, id, *number, step)?;
+            }
+            turns::note(unit, id, number, &note)
+        })?;
+        running.stored = running.steps.len();
+        Ok(())
+    }
+
     /// Ends a turn: all of its messages join the session, or it failed and they join it marked so.
     pub(super) fn end(
         &self,
@@ -388,7 +407,11 @@ pub(super) fn chat_value(message: &ChatMessage) -> Value {
 /// What a person is told of a call that waits for one: without the advice that a model is given.
 fn for_person(call: &ToolCall, outcome: &CallOutcome) -> String {
     let CallOutcome::Refused(refusal) = outcome else {
-        return outcome.for_model();
+        let arguments = serde_json::from_str::<Value>(&call.arguments).unwrap_or_default();
+        return match arguments["question"].as_str() {
+            Some(question) => format!("nobody is there to answer: {question}"),
+            None => outcome.for_model(),
+        };
     };
     let tool =
         ToolName::from_wire(&call.name).map_or_else(|_| call.name.clone(), |name| name.to_string());
