@@ -1,5 +1,6 @@
 //! A server and command lines that use it, all through the program.
 
+mod agent;
 mod alike;
 mod connect;
 mod serve;
