@@ -12,7 +12,7 @@ use cleveragents_process::Cancel;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
 use crate::config::{Configuration, Environment, Home, Level, Settings, keys};
-use crate::output::{CommandError, Printer, Progress};
+use crate::output::{CommandError, Live, Printer, Progress};
 
 /// One invocation of the program.
 pub(crate) struct Context {
@@ -25,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) engines: Arc<EngineCache>,
     /// Who a server runs the command for; `None` for the person who started the program.
     pub(crate) served: Option<Served>,
+    /// Where is told what happens while it happens.
+    pub(crate) live: Live,
 }
 
 /// For whom a server runs a command.

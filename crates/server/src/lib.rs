@@ -31,7 +31,9 @@ use tokio::net::TcpListener;
 
 pub use options::{Options, Tls};
 pub use problem::Problem;
-pub use program::{Call, Done, Failure, Line, Listener, Operation, Program, Tell, Told, Touches};
+pub use program::{
+    Call, Done, Failure, Line, Listener, Operation, Program, Screen, Tell, Told, Touches,
+};
 
 /// Serves until `stop` resolves, and then until what was begun is done. `listening` is told where, as soon as
 /// callers are taken.

@@ -279,7 +279,7 @@ impl<'c> Compiler<'c> {
             }
             ActorKind::A2a => {
                 let node = AgentNode {
-                    agent: Arc::new(remote::agent(fields, trail.name())?),
+                    agent: Arc::new(remote::agent(fields, &trail.name())?),
                     prompt: None,
                     output: OUTPUT.to_owned(),
                 };

@@ -19,7 +19,7 @@ pub(super) fn is_about_agents(field: &str) -> bool {
 }
 
 /// The agent that an actor's fields describe.
-pub(super) fn agent(fields: &Fields<'_>, name: String) -> Result<Agent, Complaint> {
+pub(super) fn agent(fields: &Fields<'_>, name: &str) -> Result<Agent, Complaint> {
     let Some(url) = fields.text("url")? else {
         let message = "an actor of the type `a2a` says where its agent is";
         let fix = "add `url: https://…`, the address of the agent or of its card";
@@ -60,6 +60,6 @@ pub(super) fn agent(fields: &Fields<'_>, name: String) -> Result<Agent, Complain
     Ok(Agent {
         remote: Some(remote),
         tools: vec![ASK_USER.to_owned()],
-        ..Settings::default().finish(&name)
+        ..Settings::default().finish(name)
     })
 }

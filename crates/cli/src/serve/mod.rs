@@ -30,6 +30,7 @@ pub(crate) use operations::{Offered, TEXT, all as operations, is_flag, is_many};
 pub(crate) use table::Part;
 
 use program::Commands;
+pub(crate) use program::STREAM;
 
 const COMMAND: &str = "serve";
 

@@ -71,7 +71,7 @@ impl Answer {
         let mut news = News::default();
         match told {
             Told::Message { context, text } => {
-                self.context = context.or(self.context.take());
+                self.context = context.or_else(|| self.context.take());
                 self.about = text;
                 self.is_message = true;
             }
@@ -86,8 +86,8 @@ impl Answer {
                 artifact,
                 is_appended,
             } => {
-                self.task = task.or(self.task.take());
-                self.context = context.or(self.context.take());
+                self.task = task.or_else(|| self.task.take());
+                self.context = context.or_else(|| self.context.take());
                 if let Some(piece) = self.take_artifact(artifact, is_appended) {
                     self.given.push_str(&piece);
                     news.text = piece;
@@ -100,8 +100,8 @@ impl Answer {
     }
 
     fn take_status(&mut self, status: Status) -> String {
-        self.task = status.task.or(self.task.take());
-        self.context = status.context.or(self.context.take());
+        self.task = status.task.or_else(|| self.task.take());
+        self.context = status.context.or_else(|| self.context.take());
         let is_new = self.about != status.text;
         self.state = Some(status.state);
         self.about = status.text;

@@ -175,7 +175,8 @@ fn text_of(parts: &Value) -> String {
             None => (other(part), false),
         };
         // Texts go on where the one before ended; other things stand by themselves.
-        if !all.is_empty() && !(is_text && was_text) {
+        let goes_on = is_text && was_text;
+        if !all.is_empty() && !goes_on {
             all.push_str("\n\n");
         }
         all.push_str(&piece);
