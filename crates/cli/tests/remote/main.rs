@@ -3,6 +3,7 @@
 mod agent;
 mod alike;
 mod connect;
+mod live;
 mod serve;
 
 use std::io::{BufRead as _, BufReader};
@@ -23,7 +24,10 @@ struct Server {
 
 impl Server {
     fn start(agents: &Agents, options: &[&str]) -> Self {
-        let arguments = [&["--format", "json", "serve", "--port", "0"], options].concat();
+        let mut arguments = [&["--format", "json", "serve"], options].concat();
+        if !options.contains(&"--port") {
+            arguments.extend(["--port", "0"]);
+        }
         let mut process = agents
             .command(arguments)
             .stdout(Stdio::piped())
