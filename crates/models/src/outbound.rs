@@ -129,7 +129,8 @@ pub fn secret(text: &str) -> HeaderValue {
     value
 }
 
-fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
+/// A TLS configuration that trusts what the system trusts. Without `is_secure` it trusts nobody, and is never used.
+pub fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
     // Reading them takes a while, and they do not change.
     static ROOTS: OnceLock<Arc<rustls::RootCertStore>> = OnceLock::new();
     let roots = if is_secure {

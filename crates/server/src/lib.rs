@@ -72,8 +72,22 @@ pub async fn serve(
     Ok(())
 }
 
+/// Runs something beside the request that it belongs to.
+pub(crate) fn beside<F>(work: F) -> tokio::task::JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let span = cleveragents_telemetry::current();
+    tokio::spawn(cleveragents_telemetry::within(span, work))
+}
+
 /// Runs what waits for the database or for something else on a thread where that hurts nobody.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let span = cleveragents_telemetry::current();
+    let work = move || {
+        let _in = cleveragents_telemetry::attach(span);
+        work()
+    };
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,
         Err(error) => match error.try_into_panic() {

@@ -58,6 +58,9 @@ pub(crate) struct Serve {
     /// Let the server call addresses of private networks for its callers
     #[arg(long)]
     pub(crate) allow_private_addresses: bool,
+    /// Tell traces to the collector at this address (OTLP over HTTP)
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
     /// The actor that answers tasks of other agents; `builtin/echo` repeats what it is told
     #[arg(long, value_name = "NAME")]
     pub(crate) actor: Option<String>,
@@ -109,6 +112,11 @@ impl Serve {
                 &keys::SERVE_ALLOW_PRIVATE,
                 "--allow-private-addresses",
                 allows,
+            )?
+            .with(
+                &keys::TELEMETRY_OTLP_ENDPOINT,
+                "--otlp-endpoint",
+                self.otlp_endpoint.as_deref(),
             )
     }
 }

@@ -5,6 +5,7 @@ mod alike;
 mod connect;
 mod live;
 mod serve;
+mod traces;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use cleveragents_domain::{Message, MicroUsd, TokenUsage, Tokens};
+use cleveragents_domain::{Diagnose as _, Message, MicroUsd, TokenUsage, Tokens};
 use cleveragents_models::{
-    AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, EventStream, ModelError,
-    Price, StreamEvent, ToolCall, ToolDefinition, Usage, Veil,
+    AGENT_PROVIDER, AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, EventStream,
+    ModelError, Price, StopReason, StreamEvent, ToolCall, ToolDefinition, Usage, Veil,
 };
+use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
 use cleveragents_tools::{Ground, ToolSpec};
 use futures_util::StreamExt as _;
 use serde_json::Value;
@@ -48,7 +49,14 @@ impl TurnService {
                 Shortage::Store(error) => error.into(),
             })?;
         let known: Vec<String> = calls(&chat.messages).map(|call| call.id.clone()).collect();
-        let mut completion = match self.listen(request, running, chat) {
+        let mut span = model_span(request, running);
+        let heard = {
+            let _in = telemetry::attach(span.context());
+            self.listen(request, running, chat)
+        };
+        tell_end(&mut span, &heard.0);
+        drop(span);
+        let mut completion = match heard {
             (Ok(completion), _) => completion,
             (Err(error), has_begun) => {
                 // What was streamed was paid for, though nobody said how much.
@@ -242,6 +250,56 @@ impl Hearing<'_> {
         if !piece.is_empty() {
             self.request.observer.reasoning(piece);
         }
+    }
+}
+
+/// A span of a question to a model, or to an agent on another machine.
+fn model_span(request: &TurnRequest<'_>, running: &Running) -> Span {
+    let model = request.model.name();
+    let is_agent = model.provider() == AGENT_PROVIDER;
+    let operation = if is_agent {
+        name::INVOKE_AGENT
+    } else {
+        name::CHAT
+    };
+    let mut span = Span::begin(Kind::Client, || format!("{operation} {}", model.model()));
+    span.set(name::OPERATION, operation);
+    span.set(name::PROVIDER, name::provider(model.provider()));
+    span.set(name::CONVERSATION, running.turn.session.to_string());
+    if is_agent {
+        span.set(name::AGENT, model.model());
+        return span;
+    }
+    span.set(name::REQUEST_MODEL, model.model());
+    let settings = &request.settings;
+    span.set(name::MAX_TOKENS, u64::from(settings.max_output_tokens));
+    if let Some(temperature) = settings.temperature {
+        span.set(name::TEMPERATURE, temperature);
+    }
+    span
+}
+
+/// Tells what came of a question: how it ended and what it took, never what was said.
+fn tell_end(span: &mut Span, answer: &Result<Completion, TurnError>) {
+    let completion = match answer {
+        Ok(completion) => completion,
+        Err(error) => {
+            span.fail(error.code().as_str());
+            return;
+        }
+    };
+    span.set(name::RESPONSE_MODEL, completion.model.model());
+    let reason = match &completion.stop {
+        StopReason::EndTurn => "stop",
+        StopReason::ToolCalls => "tool_calls",
+        StopReason::MaxTokens => "length",
+        StopReason::ContentFilter => "content_filter",
+        StopReason::Other(_) => "other",
+    };
+    span.set(name::FINISH_REASONS, vec![reason.to_owned()]);
+    if completion.usage.is_told() {
+        span.set(name::INPUT_TOKENS, completion.usage.input_tokens);
+        span.set(name::OUTPUT_TOKENS, completion.usage.output_tokens);
     }
 }
 

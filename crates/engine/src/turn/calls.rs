@@ -5,8 +5,9 @@ use std::collections::HashMap;
 
 use cleveragents_domain::SessionId;
 use cleveragents_models::{Picture, ToolCall, ToolResult};
+use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
 use cleveragents_tools::ports::Scope;
-use cleveragents_tools::{CallContext, CallOutcome, CallRequest};
+use cleveragents_tools::{CallContext, CallOutcome, CallRequest, ToolName};
 
 use super::error::TurnError;
 use super::request::TurnRequest;
@@ -151,9 +152,15 @@ impl CallRunner<'_> {
         match calls {
             [only] => Ok(vec![self.run_one(only, written)?]),
             _ => std::thread::scope(|scope| {
+                let span = telemetry::current();
                 let threads: Vec<_> = calls
                     .iter()
-                    .map(|call| scope.spawn(move || self.run_one(call, written)))
+                    .map(|call| {
+                        scope.spawn(move || {
+                            let _in = telemetry::attach(span);
+                            self.run_one(call, written)
+                        })
+                    })
                     .collect();
                 threads
                     .into_iter()
@@ -173,6 +180,8 @@ impl CallRunner<'_> {
     ) -> Result<CallOutcome, TurnError> {
         let request = self.request;
         let tools = &request.tools;
+        let span = tool_span(&tool_name(call), &call.id);
+        let _in = telemetry::attach(span.context());
         request.observer.calling(call);
         let scope = Scope {
             session: Some(self.session),
@@ -202,6 +211,29 @@ impl CallRunner<'_> {
             &context,
         )?;
         request.observer.called(call, &outcome);
+        tool_ended(span, &outcome);
         Ok(outcome)
+    }
+}
+
+/// The tool that a model means.
+fn tool_name(call: &ToolCall) -> String {
+    ToolName::from_wire(&call.name).map_or_else(|_| "unknown".to_owned(), |name| name.to_string())
+}
+
+/// A span of a call of a tool.
+pub(crate) fn tool_span(tool: &str, call: &str) -> Span {
+    let mut span = Span::begin(Kind::Internal, || format!("{} {tool}", name::EXECUTE_TOOL));
+    span.set(name::OPERATION, name::EXECUTE_TOOL);
+    span.set(name::TOOL, tool);
+    span.set(name::TOOL_TYPE, "function");
+    span.set(name::TOOL_CALL, call);
+    span
+}
+
+/// Tells how a call of a tool ended.
+pub(crate) fn tool_ended(mut span: Span, outcome: &CallOutcome) {
+    if let Some(code) = outcome.code() {
+        span.fail(code.as_str());
     }
 }

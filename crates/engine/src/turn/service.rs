@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use cleveragents_domain::{
-    LeaseSubject, LeaseToken, Message, NewMessage, Role, Sequence, SessionId, TokenUsage,
-    ToolInvocationId, Turn, TurnId,
+    Diagnose as _, LeaseSubject, LeaseToken, Message, NewMessage, Role, Sequence, SessionId,
+    TokenUsage, ToolInvocationId, Turn, TurnId,
 };
 use cleveragents_models::{ChatMessage, ToolCall};
 use cleveragents_store::messages::{Announce, Appended};
 use cleveragents_store::{Engine, leases, messages, sessions, turns};
+use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
 use cleveragents_tools::{CallOutcome, LoopGuard, ToolName, Verdict};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -95,6 +96,29 @@ impl TurnService {
     /// Answers a question in a session that was taken, or goes on with the turn that was interrupted
     /// in it.
     pub fn tell(
+        &self,
+        taken: &mut TakenSession,
+        request: &TurnRequest<'_>,
+    ) -> Result<TurnReport, TurnError> {
+        let actor = request.actor.as_ref().map(ToString::to_string);
+        let actor = actor.unwrap_or_else(|| request.model.name().to_string());
+        let mut span = Span::begin(Kind::Internal, || format!("{} {actor}", name::INVOKE_AGENT));
+        span.set(name::OPERATION, name::INVOKE_AGENT);
+        span.set(name::AGENT, actor);
+        span.set(name::CONVERSATION, taken.session.to_string());
+        let _in = telemetry::attach(span.context());
+        let told = self.take_turn(taken, request);
+        match &told {
+            Ok(report) => {
+                span.set(name::INPUT_TOKENS, report.usage.input_tokens.0);
+                span.set(name::OUTPUT_TOKENS, report.usage.output_tokens.0);
+            }
+            Err(error) => span.fail(error.code().as_str()),
+        }
+        told
+    }
+
+    fn take_turn(
         &self,
         taken: &mut TakenSession,
         request: &TurnRequest<'_>,

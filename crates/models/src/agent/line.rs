@@ -152,6 +152,9 @@ impl Line {
         if let Some((name, value)) = &self.token {
             request = request.header(name, value);
         }
+        if let Some(span) = cleveragents_telemetry::current() {
+            request = request.header("traceparent", span.to_string());
+        }
         match timeout(wait, request.send()).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(Trouble::of(&error)),

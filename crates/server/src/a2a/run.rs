@@ -30,8 +30,8 @@ const GATHERED_BYTES: usize = 1 << 10;
 pub(super) fn start(app: &Arc<App>, caller: &Arc<Caller>, task: &Task) {
     let (app, caller) = (Arc::clone(app), Arc::clone(caller));
     let (id, session) = (task.id, task.subject.parse::<SessionId>().ok());
-    tokio::spawn(async move {
-        let worker = tokio::spawn(work_in_turn(
+    crate::beside(async move {
+        let worker = crate::beside(work_in_turn(
             Arc::clone(&app),
             Arc::clone(&caller),
             id,

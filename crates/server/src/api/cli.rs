@@ -117,7 +117,7 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
         return Ok(axum::Json(answer).into_response());
     }
     let (pieces, response) = pieces::answer();
-    tokio::spawn(async move {
+    crate::beside(async move {
         let screen = Arc::new(Shown(pieces.clone()));
         let outcome = app.run_in(place, move |cancel| run(Some(screen), cancel));
         pieces.end(outcome.await.as_ref());

@@ -149,7 +149,7 @@ pub(crate) async fn once(
     // Only a whole answer can be given again.
     parts.headers.remove(ACCEPT);
     let (app, cancel) = (Arc::clone(app), Cancel::new());
-    let answering = tokio::spawn(async move {
+    let answering = crate::beside(async move {
         let _begun = app.ending.begin(&cancel);
         let request = Request::from_parts(parts, Body::from(body));
         let answer = handler(Arc::clone(&app), permit, request).await;

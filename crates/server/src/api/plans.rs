@@ -209,7 +209,7 @@ async fn execute(app: Arc<App>, permit: Permit, _request: Request) -> Result<Res
         Poll::Ready(place) => Some(place?),
         Poll::Pending => None,
     };
-    tokio::spawn(async move {
+    crate::beside(async move {
         let place = match now {
             Some(place) => place,
             None => placed.await?,

@@ -59,7 +59,7 @@ async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
         return Ok(axum::Json(ended).into_response());
     }
     let (pieces, response) = pieces::answer();
-    tokio::spawn(async move {
+    crate::beside(async move {
         let heard = Heard(pieces.clone());
         let outcome = app.run_in(place, move |cancel| tell(&heard, cancel)).await;
         pieces.end(outcome.as_ref());

@@ -40,19 +40,17 @@ pub(super) fn add(
 fn refuse_tokens(actor: &Actor) -> Result<(), CommandError> {
     let own = format!("{}:", actor.name);
     let mut agents = agents(actor).into_iter();
-    let sends = agents.find(|agent| {
+    let sends = agents.any(|agent| {
         let is_own = agent.name == actor.name || agent.name.starts_with(&own);
         let remote = agent.remote.as_ref();
         is_own && remote.is_some_and(|remote| remote.token_variable.is_some())
     });
-    match sends {
-        None => Ok(()),
-        Some(_) => {
-            let message = "`token_env` names a variable of the machine that the server runs on";
-            Err(CommandError::new(Code::LocalOnly, message)
-                .with_hint("have the actor added there: `agents actor add --config FILE`"))
-        }
+    if !sends {
+        return Ok(());
     }
+    let message = "`token_env` names a variable of the machine that the server runs on";
+    Err(CommandError::new(Code::LocalOnly, message)
+        .with_hint("have the actor added there: `agents actor add --config FILE`"))
 }
 
 /// Replaces an actor; one that is not there is not made.
