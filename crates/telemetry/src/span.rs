@@ -66,8 +66,8 @@ pub struct Ended {
     pub(crate) parent: Option<u64>,
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    pub(crate) began: SystemTime,
-    pub(crate) ended: SystemTime,
+    pub(crate) start: SystemTime,
+    pub(crate) end: SystemTime,
     pub(crate) attributes: Vec<(&'static str, Attribute)>,
     pub(crate) is_failed: bool,
 }
@@ -108,7 +108,7 @@ impl Span {
         if !is_on() || !is_told {
             return Self(None);
         }
-        let began = SystemTime::now();
+        let start = SystemTime::now();
         Self(Some(Box::new(Recorded {
             ended: Ended {
                 context: Context {
@@ -119,8 +119,8 @@ impl Span {
                 parent: parent.map(|parent| parent.span),
                 name: name(),
                 kind,
-                began,
-                ended: began,
+                start,
+                end: start,
                 attributes: Vec::new(),
                 is_failed: false,
             },
@@ -158,7 +158,7 @@ impl Drop for Span {
         if let (Some(recorded), Some(sink)) = (self.0.take(), SINK.get()) {
             let Recorded { mut ended, clock } = *recorded;
             // The clock of the day may be set meanwhile.
-            ended.ended = ended.began + clock.elapsed();
+            ended.end = ended.start + clock.elapsed();
             sink(ended);
         }
     }
