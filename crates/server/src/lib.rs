@@ -29,7 +29,7 @@ use cleveragents_domain::Code;
 use cleveragents_store::Engine;
 use tokio::net::TcpListener;
 
-pub use options::{Options, Tls};
+pub use options::{Conformance, Options, Tls};
 pub use problem::Problem;
 pub use program::{
     Call, Done, Failure, Line, Listener, Operation, Program, Screen, Tell, Told, Touches,

@@ -1,6 +1,6 @@
 //! `serve`: the options of a server.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::config::{Error, Flags, keys};
 
@@ -65,8 +65,19 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME")]
     pub(crate) actor: Option<String>,
     /// Answer tasks of other agents as the conformance kit of A2A expects, without a model
-    #[arg(long)]
-    pub(crate) conformance: bool,
+    #[arg(long, value_name = "PROFILE", num_args = 0..=1, default_missing_value = "full")]
+    pub(crate) conformance: Option<ConformanceProfile>,
+}
+
+/// What the agent says of itself to the conformance kit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConformanceProfile {
+    /// Everything that it can do
+    Full,
+    /// Neither streams, push notifications nor an extended card
+    Minimal,
+    /// That callers must know an extension
+    Extension,
 }
 
 impl Serve {

@@ -154,7 +154,7 @@ fn methods(server: &ModelServer) -> Vec<String> {
 
 /// Waits until the task of a turn that runs is noted: then whoever goes on knows it.
 fn wait_for_note(agents: &Agents) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     let noted = "SELECT count(*) FROM turn_steps JOIN turns ON turns.turn_id = turn_steps.turn_id \
                  WHERE turns.state = 'running' AND message LIKE '%\"noted\"%'";
     while TestDatabase::read_file(&agents.database(), noted) != [["1"]] {

@@ -139,7 +139,7 @@ impl Work<'_> {
         if actor == Some(ECHO) {
             return self.answer_whole(&text);
         }
-        if self.app.options.conformance {
+        if self.app.options.conformance.is_some() {
             let id = last["messageId"].as_str().unwrap_or_default();
             return conformance::work(self, id);
         }
