@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cleveragents_domain::MicroUsd;
+use cleveragents_domain::{MicroUsd, RemoteAgent};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -22,6 +22,20 @@ pub enum ActorKind {
     Tool,
     /// A graph.
     Graph,
+    /// An agent on another machine.
+    A2a,
+}
+
+impl ActorKind {
+    /// What files call it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Llm => "llm",
+            Self::Tool => "tool",
+            Self::Graph => "graph",
+            Self::A2a => "a2a",
+        }
+    }
 }
 
 /// What an actor is meant for.
@@ -92,6 +106,8 @@ pub struct Agent {
     pub context_view: Option<String>,
     /// Whatever else the file gives to the model, such as `top_p`.
     pub options: Map<String, Value>,
+    /// The agent on another machine that is asked instead of a model.
+    pub remote: Option<RemoteAgent>,
 }
 
 /// The form of an answer.

@@ -129,6 +129,7 @@ fn execute(
         printer: *printer,
         engines: Arc::new(engines),
         served: None,
+        live: crate::output::Live::default(),
     };
     if !parsed.local
         && let Some(report) =
@@ -156,6 +157,7 @@ fn noted(report: Report, environment: Environment, home: Home, printer: Printer)
         printer,
         engines: Arc::new(engines),
         served: None,
+        live: crate::output::Live::default(),
     };
     match commands::config::note(&context, &report) {
         Ok(()) => report,

@@ -45,7 +45,7 @@ pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 pub(crate) use self::run::{Run, RunList, RunResume, RunStateName};
 pub(crate) use self::safety::{Safety, SafetyOptions};
-pub(crate) use self::serve::Serve;
+pub(crate) use self::serve::{ConformanceProfile, Serve};
 pub(crate) use self::server::{Audit, AuditList, Server, ServerConnect, Token, TokenCreate};
 pub(crate) use self::skill::{Skill, SkillAdd};
 pub(crate) use self::tool::{

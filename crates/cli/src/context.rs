@@ -12,7 +12,7 @@ use cleveragents_process::Cancel;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
 use crate::config::{Configuration, Environment, Home, Level, Settings, keys};
-use crate::output::{CommandError, Printer, Progress};
+use crate::output::{CommandError, Live, Printer, Progress};
 
 /// One invocation of the program.
 pub(crate) struct Context {
@@ -25,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) engines: Arc<EngineCache>,
     /// Who a server runs the command for; `None` for the person who started the program.
     pub(crate) served: Option<Served>,
+    /// Where is told what happens while it happens.
+    pub(crate) live: Live,
 }
 
 /// For whom a server runs a command.
@@ -154,6 +156,12 @@ impl Context {
         move |name| environment.text(name)
     }
 
+    /// Whether it is a caller from elsewhere for whom a server runs the command.
+    pub(crate) fn is_for_others(&self) -> bool {
+        let served = self.served.as_ref();
+        served.is_some_and(|served| !served.caller.is_local())
+    }
+
     /// The models that can be asked. With `record` every exchange is added to that file.
     pub(crate) fn models(&self, record: Option<&Path>) -> Result<Catalogue, CommandError> {
         let environment = self.environment.clone();
@@ -172,6 +180,14 @@ impl Context {
         options.limits = self.settings.model_limits();
         options.retry.retries = self.settings.model_retries();
         options.record = record.map(Path::to_owned);
+        // What a server may call for its callers is said with the server.
+        let private = if self.is_for_others() {
+            &keys::SERVE_ALLOW_PRIVATE
+        } else {
+            &keys::A2A_ALLOW_PRIVATE
+        };
+        let private = self.configuration.resolve_key(private)?.value;
+        options.private_agents = private.is_some_and(|value| value.as_flag() == Some(true));
         Ok(Catalogue::new(options)?)
     }
 

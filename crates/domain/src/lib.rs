@@ -29,6 +29,7 @@ mod name;
 pub mod nearest;
 mod plan;
 mod project;
+mod remote_agent;
 mod resource;
 mod resource_type;
 mod run;
@@ -84,6 +85,7 @@ pub use plan::{
     REVERSION_LIMIT, StepCall, StepRecord, StepState, StrategyFault, Waiting, criteria, list_items,
 };
 pub use project::{Alias, Project, ProjectLink, ProjectPartError, ProjectRules};
+pub use remote_agent::{AGENT_TOKEN_PREFIX, RemoteAgent, is_agent_token_variable};
 pub use resource::{Boundary, Properties, Resource, ResourceName};
 pub use resource_type::{
     Activation, Argument, ArgumentType, AutoDiscovery, Capabilities, ChildType, MAXIMUM_SCAN_DEPTH,

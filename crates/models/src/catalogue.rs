@@ -6,15 +6,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use cleveragents_domain::{RemoteAgent, is_agent_token_variable};
 use serde::Serialize;
 
+use crate::agent::{AgentModel, Caller, PROVIDER};
 use crate::error::{ErrorKind, ModelError};
 use crate::fallback::Fallback;
 use crate::file::{ModelFile, WrittenProvider};
 use crate::http::Http;
 use crate::limits::{Limits, RetryPolicy};
 use crate::model::{Capabilities, Model};
-use crate::name::ModelName;
+use crate::name::{ModelName, ModelNameError};
 use crate::persist::Persistent;
 use crate::price::{Description, Price, Table};
 use crate::provider::BUILT_IN;
@@ -47,6 +49,8 @@ pub struct CatalogueOptions {
     pub fallback: Vec<ModelName>,
     /// The file to which every exchange is added.
     pub record: Option<PathBuf>,
+    /// Whether remote agents may be on this machine or in a private network.
+    pub private_agents: bool,
 }
 
 impl CatalogueOptions {
@@ -61,6 +65,7 @@ impl CatalogueOptions {
             retry: RetryPolicy::default(),
             fallback: Vec::new(),
             record: None,
+            private_agents: false,
         }
     }
 }
@@ -193,6 +198,49 @@ impl Catalogue {
                 Ok(Arc::new(Persistent::new(Arc::new(remote), limits, retry)))
             }
         }
+    }
+
+    /// Opens a remote agent, which answers like a model. `name` is that of its actor.
+    pub fn open_agent(
+        &self,
+        name: &str,
+        agent: &RemoteAgent,
+    ) -> Result<Arc<dyn Model>, ModelError> {
+        let whole = format!("{PROVIDER}/{name}");
+        let name: ModelName = whole.parse().map_err(|error: ModelNameError| {
+            ModelError::about(ErrorKind::InvalidName, whole.as_str(), error.to_string())
+        })?;
+        let redactor = self.redactor();
+        // A file that is written by others could have secrets of the environment put into its address.
+        if redactor.text(&agent.url) != agent.url {
+            let why = "the address of the agent holds a secret";
+            return Err(ModelError::new(ErrorKind::AddressRefused, &name, why)
+                .with_hint("name the variable that holds the token with `token_env` instead"));
+        }
+        let token = match &agent.token_variable {
+            None => None,
+            Some(variable) if !is_agent_token_variable(variable) => {
+                let why = format!("`{variable}` is no variable for the token of an agent");
+                return Err(ModelError::new(ErrorKind::NoKey, &name, why));
+            }
+            Some(variable) => {
+                let Some(token) = self.variable(variable) else {
+                    let why = format!("there is no token: {variable} is not set");
+                    return Err(ModelError::new(ErrorKind::NoKey, &name, why)
+                        .with_hint(format!("set {variable} to the token of the agent")));
+                };
+                Some(Secret::new(token))
+            }
+        };
+        Ok(Arc::new(AgentModel::new(Caller {
+            redactor: redactor.and(token.clone()),
+            name,
+            agent: agent.clone(),
+            token,
+            allows_private: self.options.private_agents,
+            limits: self.options.limits,
+            retry: self.options.retry,
+        })))
     }
 
     /// Every described model of every provider, in order of names.

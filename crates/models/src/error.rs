@@ -59,6 +59,10 @@ pub enum ErrorKind {
     NotRecorded,
     /// No model of the chain can do what the request needs.
     NotCapable,
+    /// A remote agent failed, or answered something that cannot be used.
+    Agent,
+    /// A remote agent is at an address that may not be called.
+    AddressRefused,
 }
 
 impl ErrorKind {
@@ -107,6 +111,8 @@ impl ErrorKind {
             Self::NoAnswer => Code::NoScriptedAnswer,
             Self::NotRecorded => Code::NotRecorded,
             Self::NotCapable => Code::ModelNotCapable,
+            Self::Agent => Code::RemoteAgent,
+            Self::AddressRefused => Code::AddressRefused,
         }
     }
 
@@ -153,6 +159,8 @@ impl ErrorKind {
             Self::NotCapable => {
                 "use a model that can do this; `agents model list` shows what each can"
             }
+            Self::Agent => "the message of the agent says what it does not accept",
+            Self::AddressRefused => "correct `url` in the file of the actor",
         }
     }
 }

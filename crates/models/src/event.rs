@@ -30,6 +30,8 @@ pub enum StreamEvent {
         /// The next characters.
         fragment: String,
     },
+    /// What is to be kept of a question that was taken on elsewhere, for whoever asks it again after a crash.
+    Noted(serde_json::Value),
     /// The answer is whole.
     Finished(Box<Completion>),
 }

@@ -12,6 +12,7 @@
 //! Nothing here reads the environment, prints, or opens a database. Streams need a tokio runtime
 //! with I/O and time, and are driven by whoever polls them: dropping one closes its connection.
 
+mod agent;
 mod assemble;
 mod catalogue;
 mod error;
@@ -27,6 +28,7 @@ mod limits;
 mod message;
 mod model;
 mod name;
+pub mod outbound;
 mod persist;
 mod price;
 mod provider;
@@ -39,6 +41,7 @@ mod secret;
 mod wire;
 mod yaml;
 
+pub use agent::PROVIDER as AGENT_PROVIDER;
 pub use catalogue::{Catalogue, CatalogueOptions, KeyState, ModelEntry, Variables};
 pub use error::{ErrorKind, ModelError};
 pub use event::{Completion, StopReason, StreamEvent, Usage};

@@ -132,6 +132,17 @@ impl Redactor {
         Self { known: found }
     }
 
+    /// The same redactor, which knows one more key.
+    #[must_use]
+    pub(crate) fn and(self, key: Option<Secret>) -> Self {
+        let Some(key) = key else {
+            return self;
+        };
+        let mut known = self.known;
+        known.extend(Self::new([key]).known);
+        Self { known }
+    }
+
     /// The text without secrets.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let spans = self.spans(text);

@@ -31,6 +31,13 @@ pub struct ChatRequest {
     pub cache: bool,
     /// Whether the answer comes piece by piece. Otherwise it comes as one piece at the end.
     pub stream: bool,
+    /// What this question is called, the same when it is asked again after a crash. Agents on other machines know
+    /// it by this; models need no such thing.
+    #[serde(skip)]
+    pub key: Option<String>,
+    /// What was noted ([`StreamEvent::Noted`](crate::StreamEvent::Noted)) when it was asked before.
+    #[serde(skip)]
+    pub noted: Option<Value>,
 }
 
 fn as_messages<S: Serializer>(messages: &[Arc<ChatMessage>], to: S) -> Result<S::Ok, S::Error> {
@@ -62,6 +69,8 @@ impl Default for ChatRequest {
             reasoning_effort: None,
             cache: true,
             stream: true,
+            key: None,
+            noted: None,
         }
     }
 }

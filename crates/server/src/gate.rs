@@ -13,6 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use cleveragents_domain::identity::{Caller, Namespaces, Permission, Scope};
 use cleveragents_domain::{Code, NewAuditEntry, PlanId, SessionId};
 use cleveragents_store::{audit, plans};
+use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
 use http::request::Parts;
 use serde_json::json;
 
@@ -106,10 +107,34 @@ fn unnamed(what: &str) -> Problem {
 pub(crate) async fn enter(app: Arc<App>, route: &'static Route, request: Request) -> Response {
     let begun = Instant::now();
     let method = request.method().clone();
-    let outcome = admit(&app, route, request).await;
-    let response = outcome.unwrap_or_else(Problem::into_response);
+    let response = if telemetry::is_on() {
+        traced(&app, route, request).await
+    } else {
+        let outcome = admit(&app, route, request).await;
+        outcome.unwrap_or_else(Problem::into_response)
+    };
     app.metrics
         .answered(&method, route.path, response.status(), begun.elapsed());
+    response
+}
+
+/// Answers a request, and tells of it. It belongs to the trace that the caller names.
+async fn traced(app: &Arc<App>, route: &'static Route, request: Request) -> Response {
+    let from = request.headers().get("traceparent");
+    let from = from.and_then(|from| from.to_str().ok());
+    let from = from.and_then(telemetry::Context::parse);
+    let method = request.method().to_string();
+    let mut span = Span::below(from, Kind::Server, || format!("{method} {}", route.path));
+    span.set(name::METHOD, method);
+    span.set(name::ROUTE, route.path);
+    // What belongs to a trace that is not told is not told either.
+    let context = span.context().or(from);
+    let outcome = telemetry::within(context, admit(app, route, request)).await;
+    if let Err(problem) = &outcome {
+        span.fail(&problem.code);
+    }
+    let response = outcome.unwrap_or_else(Problem::into_response);
+    span.set(name::STATUS, u64::from(response.status().as_u16()));
     response
 }
 

@@ -19,7 +19,6 @@ mod listen;
 mod metrics;
 mod operations;
 mod options;
-mod outbound;
 mod problem;
 mod program;
 mod routes;
@@ -31,9 +30,11 @@ use cleveragents_domain::Code;
 use cleveragents_store::Engine;
 use tokio::net::TcpListener;
 
-pub use options::{Options, Tls};
+pub use options::{Conformance, Options, Tls};
 pub use problem::Problem;
-pub use program::{Call, Done, Failure, Line, Listener, Operation, Program, Tell, Told, Touches};
+pub use program::{
+    Call, Done, Failure, Line, Listener, Operation, Program, Screen, Tell, Told, Touches,
+};
 
 /// Serves until `stop` resolves, and then until what was begun is done. `listening` is told where, as soon as
 /// callers are taken.
@@ -73,8 +74,22 @@ pub async fn serve(
     Ok(())
 }
 
+/// Runs something beside the request that it belongs to.
+pub(crate) fn beside<F>(work: F) -> tokio::task::JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let span = cleveragents_telemetry::current();
+    tokio::spawn(cleveragents_telemetry::within(span, work))
+}
+
 /// Runs what waits for the database or for something else on a thread where that hurts nobody.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let span = cleveragents_telemetry::current();
+    let work = move || {
+        let _in = cleveragents_telemetry::attach(span);
+        work()
+    };
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,
         Err(error) => match error.try_into_panic() {

@@ -35,8 +35,9 @@ pub struct Options {
     pub allow_private_addresses: bool,
     /// How often a listener to whom nothing happens gets a sign of life, and is asked for its token again.
     pub keep_alive: Duration,
-    /// Whether tasks of other agents are answered by the built-in actor that the conformance kit of A2A expects.
-    pub conformance: bool,
+    /// Whether tasks of other agents are answered by the built-in actor that the conformance kit of A2A expects, and
+    /// what the agent says that it can do.
+    pub conformance: Option<Conformance>,
     /// The actor that answers tasks of other agents which name none; `None` for the usual one.
     pub actor: Option<String>,
     /// How long the server waits for what it has begun when it is told to end.
@@ -69,9 +70,21 @@ impl Default for Options {
             max_waiting: 1_024,
             allow_private_addresses: false,
             keep_alive: Duration::from_secs(15),
-            conformance: false,
+            conformance: None,
             actor: None,
             drain: Duration::from_secs(30),
         }
     }
+}
+
+/// What the agent that the conformance kit of A2A tries says of itself. What it does not say it refuses, as the kit
+/// checks too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conformance {
+    /// Everything that it can do.
+    Full,
+    /// Neither streams, push notifications nor an extended card.
+    Minimal,
+    /// That callers must know an extension.
+    Extension,
 }

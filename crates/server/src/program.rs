@@ -1,6 +1,8 @@
 //! [`Program`]: what the front end that starts a server lends it. The server knows protocols, callers and limits;
 //! what commands there are, and what models and tools turns run with, is the front end's.
 
+use std::sync::Arc;
+
 use cleveragents_domain::identity::{Caller, Namespaces, Permission, Scope};
 use cleveragents_domain::{Code, Diagnose, PlanId, SessionId};
 use cleveragents_process::Cancel;
@@ -48,8 +50,15 @@ pub struct Call<'a> {
     pub cancel: &'a Cancel,
 }
 
+/// The terminal of another machine's command line, on which a command tells what happens while it happens.
+pub trait Screen: Send + Sync {
+    /// Standard output.
+    fn out(&self, text: &str);
+    /// Standard error.
+    fn err(&self, text: &str);
+}
+
 /// A command of another machine's command line.
-#[derive(Debug)]
 pub struct Line<'a> {
     /// Who calls.
     pub caller: &'a Caller,
@@ -61,6 +70,8 @@ pub struct Line<'a> {
     pub namespace: Option<&'a str>,
     /// Whether people read what comes of it.
     pub is_for_people: bool,
+    /// Where is told what happens while it happens, if anybody looks.
+    pub screen: Option<Arc<dyn Screen>>,
     /// What may be seen.
     pub visible: Namespaces,
     /// What stops it.

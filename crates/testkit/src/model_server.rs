@@ -27,6 +27,8 @@ pub enum Step {
     Pause(Duration),
     /// Says at what instant it was reached.
     Note(Sender<Instant>),
+    /// Waits until the test says so.
+    Until(Arc<AtomicBool>),
     /// Closes the connection without ending the body.
     Cut,
     /// Sends nothing more until the client closes the connection.
@@ -333,6 +335,11 @@ fn respond(connection: &TcpStream, response: &Response, shared: &Shared) -> io::
         match step {
             Step::Send(bytes) => send(connection, bytes)?,
             Step::Pause(time) => pause(*time, shared),
+            Step::Until(told) => {
+                while !told.load(Ordering::SeqCst) && !shared.is_over.load(Ordering::SeqCst) {
+                    std::thread::sleep(GLANCE);
+                }
+            }
             // Whoever asked may not want to know any more.
             Step::Note(sender) => drop(sender.send(Instant::now())),
             Step::Cut => {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::remote::is_about_agents;
 use super::resolver::Trail;
 use super::settings::{Settings, model};
 use super::{Compiler, Found};
@@ -108,8 +109,8 @@ impl<'c> Compiler<'c> {
     }
 }
 
-/// Fields that only graphs have, at an actor that is none.
-pub(super) fn refuse_graph_fields(fields: &Fields<'_>, kind: ActorKind) -> Result<(), Complaint> {
+/// Fields at an actor that only actors of another type have.
+pub(super) fn refuse_other_fields(fields: &Fields<'_>, kind: ActorKind) -> Result<(), Complaint> {
     const GRAPH: &[&str] = &[
         "nodes",
         "edges",
@@ -118,15 +119,20 @@ pub(super) fn refuse_graph_fields(fields: &Fields<'_>, kind: ActorKind) -> Resul
         "route",
         "graph_descriptor",
     ];
-    let word = if kind == ActorKind::Llm {
-        "llm"
-    } else {
-        "tool"
-    };
-    let is_wrong = |field: &str| {
-        GRAPH.contains(&field)
-            || (kind == ActorKind::Tool && is_about_models(field) && field != "tools")
-            || (kind == ActorKind::Llm && field == "arguments")
+    let word = kind.as_str();
+    let is_wrong = |field: &str| match kind {
+        ActorKind::Graph => is_about_agents(field),
+        ActorKind::Llm => GRAPH.contains(&field) || is_about_agents(field) || field == "arguments",
+        ActorKind::Tool => {
+            GRAPH.contains(&field)
+                || is_about_agents(field)
+                || (is_about_models(field) && field != "tools")
+        }
+        ActorKind::A2a => {
+            GRAPH.contains(&field)
+                || is_about_models(field)
+                || ["actor", "arguments"].contains(&field)
+        }
     };
     match fields.written().find(|(field, _)| is_wrong(field)) {
         None => Ok(()),

@@ -8,6 +8,7 @@ mod flow;
 mod function;
 mod graph;
 mod node;
+mod remote;
 mod resolver;
 mod settings;
 
@@ -200,7 +201,7 @@ impl<'c> Compiler<'c> {
             };
             return self.entry_of(local, trail);
         }
-        let is_own = ["type", "nodes", "route", "graph_descriptor"]
+        let is_own = ["type", "nodes", "route", "graph_descriptor", "url"]
             .iter()
             .any(|field| self.top.get(field).is_some());
         if is_own || self.local.is_empty() {
@@ -246,9 +247,7 @@ impl<'c> Compiler<'c> {
         trail: &Trail<'_>,
         id: &str,
     ) -> Result<Graph, Complaint> {
-        if kind != ActorKind::Graph {
-            agent::refuse_graph_fields(fields, kind)?;
-        }
+        agent::refuse_other_fields(fields, kind)?;
         match kind {
             ActorKind::Graph => self.graph(fields, trail),
             ActorKind::Llm => {
@@ -277,6 +276,14 @@ impl<'c> Compiler<'c> {
                     output: OUTPUT.to_owned(),
                 };
                 self.single(fields, id, NodeKind::Tool(node))
+            }
+            ActorKind::A2a => {
+                let node = AgentNode {
+                    agent: Arc::new(remote::agent(fields, &trail.name())?),
+                    prompt: None,
+                    output: OUTPUT.to_owned(),
+                };
+                self.single(fields, id, NodeKind::Agent(node))
             }
         }
     }
@@ -332,7 +339,7 @@ impl<'c> Compiler<'c> {
     fn local_found(&self, local: &Local<'c>, trail: &Trail<'_>) -> Result<Found, Complaint> {
         let id = &local.name.value;
         if local.kind == ActorKind::Llm {
-            agent::refuse_graph_fields(&local.fields, local.kind)?;
+            agent::refuse_other_fields(&local.fields, local.kind)?;
             return self.agent_of(&local.fields, trail, id);
         }
         let graph = self.body(&local.fields, local.kind, trail, id)?;
@@ -429,6 +436,7 @@ const KINDS: &[(&str, ActorKind)] = &[
     ("agent", ActorKind::Llm),
     ("tool", ActorKind::Tool),
     ("graph", ActorKind::Graph),
+    ("a2a", ActorKind::A2a),
 ];
 
 /// What an actor is: what it says, or what its fields say.
@@ -439,7 +447,9 @@ fn kind_of(fields: &Fields<'_>) -> Result<ActorKind, Complaint> {
     let is_graph = ["nodes", "route", "graph_descriptor"]
         .iter()
         .any(|field| fields.get(field).is_some());
-    Ok(if is_graph {
+    Ok(if fields.get("url").is_some() {
+        ActorKind::A2a
+    } else if is_graph {
         ActorKind::Graph
     } else {
         ActorKind::Llm

@@ -83,6 +83,14 @@ impl<'t> Trail<'t> {
         }
     }
 
+    /// What the innermost actor is called: with that of its file before it when it is a part of one.
+    pub(crate) fn name(&self) -> String {
+        match self.owner {
+            "" => self.name.to_owned(),
+            owner => format!("{owner}:{}", self.name),
+        }
+    }
+
     fn steps(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |step| step.before)
     }

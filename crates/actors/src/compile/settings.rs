@@ -119,6 +119,7 @@ impl Settings {
             memory: self.memory.unwrap_or_default(),
             context_view: self.context_view,
             options: self.options,
+            remote: None,
         }
     }
 }

@@ -122,11 +122,7 @@ pub fn shortened(text: &str, most: usize) -> String {
 
 /// What stands above a drawing.
 pub(crate) fn title(actor: &Actor) -> String {
-    let kind = match actor.kind {
-        crate::graph::ActorKind::Llm => "llm",
-        crate::graph::ActorKind::Tool => "tool",
-        crate::graph::ActorKind::Graph => "graph",
-    };
+    let kind = actor.kind.as_str();
     let count = actor.graph.nodes.len();
     let nodes = if count == 1 { "node" } else { "nodes" };
     format!("{} ({kind}, {count} {nodes})", actor.name)

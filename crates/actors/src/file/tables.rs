@@ -12,7 +12,7 @@ const NO_LSP: Use = Use::Ignored("has no effect: language servers are not asked"
 static COMMON: &[Field] = &[
     Field::new(
         "type",
-        Form::Words(&["llm", "agent", "tool", "graph"]),
+        Form::Words(&["llm", "agent", "tool", "graph", "a2a"]),
         "What it is; found out from the other fields when not given.",
     ),
     Field::new("description", Form::Text, "What it does, for people."),
@@ -119,6 +119,26 @@ static AGENT: &[Field] = &[
     Field::new("auto_detect", Form::Any, "Not used.").used(NO_LSP),
 ];
 
+/// What is said about an agent on another machine.
+static REMOTE: &[Field] = &[
+    Field::new(
+        "url",
+        Form::Text,
+        "Where the agent is: its address, or that of its card.",
+    ),
+    Field::new(
+        "token_env",
+        Form::Text,
+        "The variable that holds the token it is called with; its name begins with `A2A_`.",
+    ),
+    Field::new(
+        "timeout_seconds",
+        Form::Number,
+        "How long one answer of the agent may take.",
+    )
+    .or(&["timeout"]),
+];
+
 /// What is said about tools: those an agent may call, or those a tool actor calls.
 static TOOLS: &[Field] = &[
     Field::new(
@@ -170,8 +190,10 @@ const NODES: &[Form] = &[Form::Named(&NODE), Form::Each(&NODE)];
 const CONDITION_FORMS: &[Form] = &[Form::Text, Form::One(&CONDITION)];
 
 /// A file.
-pub(crate) static TOP: Section =
-    Section::new("an actor file", &[FILE, COMMON, AGENT, TOOLS, GRAPH]);
+pub(crate) static TOP: Section = Section::new(
+    "an actor file",
+    &[FILE, COMMON, AGENT, REMOTE, TOOLS, GRAPH],
+);
 
 static FILE: &[Field] = &[
     Field::new(
@@ -277,8 +299,10 @@ pub(crate) static HEADER: Section = Section::new(
 );
 
 /// An actor of a file with several.
-pub(crate) static DEFINITION: Section =
-    Section::new("an actor", &[COMMON, CONFIG, AGENT, TOOLS, GRAPH, ROUTE_OF]);
+pub(crate) static DEFINITION: Section = Section::new(
+    "an actor",
+    &[COMMON, CONFIG, AGENT, REMOTE, TOOLS, GRAPH, ROUTE_OF],
+);
 
 static CONFIG: &[Field] = &[Field::new(
     "config",

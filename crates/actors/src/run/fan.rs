@@ -46,12 +46,16 @@ fn fan<T: Send>(
             ended.lock().unwrap_or_else(PoisonError::into_inner)[number] = Some(result);
         }
     };
+    let span = cleveragents_telemetry::current();
     std::thread::scope(|scope| {
         // The thread that is here works too.
         for _ in 1..concurrency.min(jobs) {
             let spawned = std::thread::Builder::new()
                 .name("run-branch".to_owned())
-                .spawn_scoped(scope, worker);
+                .spawn_scoped(scope, move || {
+                    let _in = cleveragents_telemetry::attach(span);
+                    worker();
+                });
             if spawned.is_err() {
                 // With fewer threads it takes longer, no more.
                 break;

@@ -97,6 +97,32 @@ fn the_shape_with_several_actors_and_routes() {
 }
 
 #[test]
+fn agents_on_other_machines() {
+    let alone = actor(
+        "name: acme/remote\nurl: https://agents.example/\ntoken_env: A2A_TOKEN\ntimeout: 2.5\n",
+    );
+    assert_eq!(alone.kind, ActorKind::A2a);
+    let agent = agent(&alone.graph, "remote");
+    let remote = agent.remote.as_ref().expect("an agent");
+    assert_eq!(remote.url, "https://agents.example/");
+    assert_eq!(remote.token_variable.as_deref(), Some("A2A_TOKEN"));
+    assert_eq!(remote.timeout, Some(std::time::Duration::from_millis(2500)));
+    assert_eq!((agent.name.as_str(), &agent.model), ("acme/remote", &None));
+
+    // As a part of a file it runs by itself, under a name of its own.
+    let file = actor(
+        "name: acme/both\ntype: graph\nactors:\n  there: {type: a2a, url: 'https://agents.example'}\nnodes:\n  \
+         ask: {agent: there, prompt: 'Say {{ input }}'}\n",
+    );
+    let NodeKind::Subgraph(inner) = &node(&file.graph, "ask").kind else {
+        panic!("no subgraph");
+    };
+    let inside = self::agent(&inner.actor.graph, "there");
+    assert_eq!(inside.name, "acme/both:there");
+    assert!(inside.remote.is_some());
+}
+
+#[test]
 fn the_old_shape() {
     let actor = actor(
         "name: local/old\nprovider_type: openai\nmodel_id: gpt-4\noptions: {top_p: 0.5}\nunsafe: false\n\

@@ -192,6 +192,7 @@ pub(crate) fn bare_agent() -> Agent {
         memory: Memory::default(),
         context_view: None,
         options: Map::new(),
+        remote: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! `serve`: the options of a server.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::config::{Error, Flags, keys};
 
@@ -58,12 +58,26 @@ pub(crate) struct Serve {
     /// Let the server call addresses of private networks for its callers
     #[arg(long)]
     pub(crate) allow_private_addresses: bool,
+    /// Tell traces to the collector at this address (OTLP over HTTP)
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
     /// The actor that answers tasks of other agents; `builtin/echo` repeats what it is told
     #[arg(long, value_name = "NAME")]
     pub(crate) actor: Option<String>,
     /// Answer tasks of other agents as the conformance kit of A2A expects, without a model
-    #[arg(long)]
-    pub(crate) conformance: bool,
+    #[arg(long, value_name = "PROFILE", num_args = 0..=1, default_missing_value = "full")]
+    pub(crate) conformance: Option<ConformanceProfile>,
+}
+
+/// What the agent says of itself to the conformance kit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConformanceProfile {
+    /// Everything that it can do
+    Full,
+    /// Neither streams, push notifications nor an extended card
+    Minimal,
+    /// That callers must know an extension
+    Extension,
 }
 
 impl Serve {
@@ -109,6 +123,11 @@ impl Serve {
                 &keys::SERVE_ALLOW_PRIVATE,
                 "--allow-private-addresses",
                 allows,
+            )?
+            .with(
+                &keys::TELEMETRY_OTLP_ENDPOINT,
+                "--otlp-endpoint",
+                self.otlp_endpoint.as_deref(),
             )
     }
 }

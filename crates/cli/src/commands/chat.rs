@@ -247,7 +247,7 @@ impl Chat<'_> {
             .with_hint("ask something, or go on with another one: `/session NAME`"));
         };
         let model = self.conversation.model_name(None)?;
-        self.conversation.catalogue.open(&model)?;
+        self.conversation.open(&model)?;
         let name = self.name.take().or_else(|| self.name_of(question));
         let automation = self.context.settings.automation_profile();
         let session = self.sessions.create(name, None, automation)?;

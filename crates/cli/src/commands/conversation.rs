@@ -8,18 +8,19 @@ mod told;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cleveragents_domain::{MicroUsd, Session, SessionId, Turn};
+use cleveragents_actors::{Actor, ActorKind};
+use cleveragents_domain::{ActorName, MicroUsd, Session, SessionId, Turn};
 use cleveragents_engine::{
     ActorService, NoObserver, SandboxWorkspace, SessionService, SpendScope, ToolService, TurnError,
     TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Unlimited,
     Waiting, instructions, project_instructions,
 };
-use cleveragents_models::{CancellationToken, Catalogue, ModelName};
+use cleveragents_models::{AGENT_PROVIDER, CancellationToken, Catalogue, Model, ModelName};
 use cleveragents_process::Cancel;
 use cleveragents_tools::Gate;
 use cleveragents_tools::ports::Approver;
 
-use super::toolbox::{Equipment, Needs, Toolbox};
+use super::toolbox::{Equipment, Needs, Toolbox, agents};
 use super::tooling::{self, InForce, Terminal};
 use crate::arguments::TurnOptions;
 use crate::context::Context;
@@ -101,9 +102,34 @@ impl<'c> Conversation<'c> {
         &self.options
     }
 
-    /// Lets another model answer from now on.
-    pub(crate) fn use_model(&mut self, name: &ModelName) {
-        self.options.actor = Some(name.to_string());
+    /// Lets another model or agent answer from now on, and says which.
+    pub(crate) fn use_actor(&mut self, name: &str) -> Result<ModelName, CommandError> {
+        let model = self.model_called(name)?;
+        // Without its key it is told now, not after the next question.
+        self.open(&model)?;
+        self.options.actor = Some(name.to_owned());
+        Ok(model)
+    }
+
+    /// Opens a model, or an agent on another machine.
+    pub(crate) fn open(&self, name: &ModelName) -> Result<Arc<dyn Model>, CommandError> {
+        if name.provider() != AGENT_PROVIDER {
+            return Ok(self.catalogue.open(name)?);
+        }
+        let actor = self.actor(name.model())?;
+        let mut nodes = agents(&actor).into_iter();
+        match nodes.find_map(|agent| agent.remote.as_ref()) {
+            Some(remote) => Ok(self.catalogue.open_agent(&actor.name, remote)?),
+            None => Err(not_a_model(&actor.name)),
+        }
+    }
+
+    /// A registered actor.
+    fn actor(&self, name: &str) -> Result<Arc<Actor>, CommandError> {
+        let toolbox = Toolbox::new(self.context)?;
+        let variables = self.context.variables();
+        let actors = ActorService::new(self.context.engine()?);
+        Ok(actors.find(name, toolbox.world(&variables))?.actor)
     }
 
     /// Who answers in a session, or in one that is not there yet.
@@ -117,9 +143,11 @@ impl<'c> Conversation<'c> {
         session: Option<&Session>,
         left: Option<&Turn>,
     ) -> Result<ModelName, CommandError> {
-        let named = self.options.actor.as_ref();
-        if let Some(name) = named.or_else(|| left.map(|turn| &turn.model)) {
+        if let Some(name) = &self.options.actor {
             return self.model_called(name);
+        }
+        if let Some(turn) = left {
+            return Ok(turn.model.parse()?);
         }
         if let Some(actor) = session.and_then(|session| session.actor.as_ref()) {
             return self.model_called(&actor.to_string());
@@ -132,16 +160,27 @@ impl<'c> Conversation<'c> {
         })
     }
 
-    /// A model by its name. Actors with a file of their own answer elsewhere.
+    /// A model by its name, or an agent on another machine by that of its actor. Other actors with a file of their
+    /// own answer elsewhere.
     fn model_called(&self, name: &str) -> Result<ModelName, CommandError> {
         let actors = ActorService::new(self.context.engine()?);
-        if actors.stored()?.iter().any(|actor| actor.name == name) {
-            let message = format!("`{name}` is an actor with a file of its own, not a model");
-            return Err(CommandError::usage(message).with_hint(format!(
-                "run it: `agents actor run {name} 'PROMPT' --context NAME` keeps a conversation with it"
-            )));
+        let whole: Option<ActorName> = name.parse().ok();
+        let whole = whole.map_or_else(|| name.to_owned(), |whole| whole.to_string());
+        if actors.stored()?.iter().any(|actor| actor.name == whole) {
+            return match self.actor(&whole)?.kind {
+                ActorKind::A2a => Ok(format!("{AGENT_PROVIDER}/{whole}").parse()?),
+                _ => Err(not_a_model(&whole)),
+            };
         }
-        Ok(name.parse()?)
+        let name: ModelName = name.parse()?;
+        // What may be asked is decided by the name of the actor.
+        if name.provider() == AGENT_PROVIDER {
+            return Err(
+                CommandError::usage(format!("`{name}` is not the name of an actor"))
+                    .with_hint(format!("write `{}`", name.model())),
+            );
+        }
+        Ok(name)
     }
 
     /// The name of the sandbox in which the next turn of a session acts.
@@ -186,7 +225,7 @@ impl<'c> Conversation<'c> {
         if asked.prompt.is_none() && left.is_none() {
             return Err(TurnError::NothingToResume(session.id).into());
         }
-        let model = self.catalogue.open(&self.model_for(Some(session), left)?)?;
+        let model = self.open(&self.model_for(Some(session), left)?)?;
         let project = self.options.project.as_deref();
         // A turn that is gone on with stays in its own sandbox.
         let own = left.and_then(|turn| turn.sandbox.as_deref());
@@ -258,6 +297,14 @@ impl<'c> Conversation<'c> {
             tooling::day_scope(self.context),
         ]
     }
+}
+
+/// An actor that cannot answer in a session.
+fn not_a_model(name: &str) -> CommandError {
+    let message = format!("`{name}` is an actor with a file of its own, not a model");
+    CommandError::usage(message).with_hint(format!(
+        "run it: `agents actor run {name} 'PROMPT' --context NAME` keeps a conversation with it"
+    ))
 }
 
 /// What the sandbox is called that belongs to a session.

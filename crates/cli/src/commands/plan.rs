@@ -6,7 +6,7 @@ mod errors;
 mod explain;
 mod guard;
 mod list;
-mod log;
+pub(crate) mod log;
 mod show;
 mod status;
 mod tree;

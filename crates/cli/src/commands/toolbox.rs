@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use cleveragents_actors::{Actor, Agent, NodeKind};
-use cleveragents_domain::Code;
+use cleveragents_domain::{Code, RemoteAgent};
 use cleveragents_engine::{
     ActorWorld, Equipped, McpService, ModelSource, SkillService, Supplies, ToolService,
     ToolSources, built_in_actors,
@@ -361,6 +361,12 @@ impl ModelSource for Models<'_> {
         };
         self.catalogue
             .open(&name)
+            .map_err(|error| error.to_string())
+    }
+
+    fn agent(&self, name: &str, agent: &RemoteAgent) -> Result<Arc<dyn Model>, String> {
+        self.catalogue
+            .open_agent(name, agent)
             .map_err(|error| error.to_string())
     }
 }

@@ -92,7 +92,7 @@ pub struct Key {
 pub mod keys;
 
 /// Every key, in the order shown to people.
-pub static KEYS: [&Key; 44] = [
+pub static KEYS: [&Key; 46] = [
     &keys::FORMAT,
     &keys::DATABASE_URL,
     &keys::AUTOMATION_PROFILE,
@@ -134,6 +134,8 @@ pub static KEYS: [&Key; 44] = [
     &keys::SERVE_MAX_RUNNING,
     &keys::SERVE_DRAIN_SECONDS,
     &keys::SERVE_ALLOW_PRIVATE,
+    &keys::TELEMETRY_OTLP_ENDPOINT,
+    &keys::A2A_ALLOW_PRIVATE,
     &keys::SERVER_URL,
     &keys::SERVER_NAMESPACE,
     &keys::SERVER_TLS_VERIFY,

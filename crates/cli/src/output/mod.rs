@@ -15,6 +15,7 @@ mod error;
 mod format;
 mod grid;
 mod layout;
+mod live;
 mod markdown;
 mod paint;
 mod printer;
@@ -32,6 +33,7 @@ mod samples;
 mod snapshots;
 
 pub(crate) use layout::{truncate, width};
+pub(crate) use live::Live;
 pub(crate) use markdown::Markdown;
 pub(crate) use paint::{Paint, Tone};
 pub(crate) use wire::{WireError, WireReport};

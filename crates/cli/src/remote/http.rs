@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cleveragents_domain::Code;
 use reqwest::redirect::Policy;
-use reqwest::{Client, Method};
+use reqwest::{Client, Method, RequestBuilder};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -80,22 +80,31 @@ impl Connection {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, CommandError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| CommandError::internal("no runtime can be made").caused_by(&error))?;
-        let unreachable = |error: reqwest::Error| {
-            // The address is told once, by us.
-            let error = error.without_url();
-            CommandError::new(
-                Code::ServerUnreachable,
-                format!("the server at {} cannot be reached", self.url),
-            )
-            .caused_by(&error)
-            .with_hint("check that it runs; `agents server status` tells more, --local runs a command here")
-        };
-        let client = self.client()?;
-        let mut request = client.request(method, format!("{}{path}", self.url));
+        let runtime = runtime()?;
+        let request = self.request(method, path, body)?;
+        let (status, bytes) = runtime
+            .block_on(async {
+                let response = request.send().await?;
+                let status = response.status();
+                Ok((status, response.bytes().await?))
+            })
+            .map_err(|error| self.unreachable(error))?;
+        let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        if status.is_success() && !answer.is_null() {
+            return Ok(answer);
+        }
+        Err(self.problem(status.as_u16(), &answer))
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<RequestBuilder, CommandError> {
+        let mut request = self
+            .client()?
+            .request(method, format!("{}{path}", self.url));
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
@@ -105,22 +114,72 @@ impl Connection {
                 .header("content-type", "application/json")
                 .body(text);
         }
-        let (status, bytes) = runtime
-            .block_on(async {
-                let response = request.send().await?;
-                let status = response.status();
-                Ok((status, response.bytes().await?))
-            })
-            .map_err(unreachable)?;
-        let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        if status.is_success() && !answer.is_null() {
-            return Ok(answer);
-        }
-        Err(self.problem(status.as_u16(), &answer))
+        Ok(request)
+    }
+
+    fn unreachable(&self, error: reqwest::Error) -> CommandError {
+        // The address is told once, by us.
+        let error = error.without_url();
+        CommandError::new(
+            Code::ServerUnreachable,
+            format!("the server at {} cannot be reached", self.url),
+        )
+        .caused_by(&error)
+        .with_hint(
+            "check that it runs; `agents server status` tells more, --local runs a command here",
+        )
+    }
+
+    /// An answer that ended before it was whole.
+    pub(crate) fn cut(&self) -> CommandError {
+        CommandError::new(
+            Code::ServerUnreachable,
+            format!(
+                "the server at {} ended the answer before it was whole",
+                self.url
+            ),
+        )
+        .with_hint(
+            "what was begun there goes on, or is gone on with; look at it with the same commands",
+        )
+    }
+
+    /// Asks for something that is answered piece by piece, and hears the pieces: the name of each and what it holds.
+    pub(crate) fn listen(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        mut hear: impl FnMut(&str, Value) -> Result<Next, CommandError>,
+    ) -> Result<(), CommandError> {
+        let runtime = runtime()?;
+        let request = self.request(method, path, body)?;
+        let request = request.header("accept", "text/event-stream, application/json");
+        runtime.block_on(async {
+            let sent = request.send().await;
+            let mut response = sent.map_err(|error| self.unreachable(error))?;
+            if !response.status().is_success() {
+                let status = response.status().as_u16();
+                let bytes = response.bytes().await.unwrap_or_default();
+                let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+                return Err(self.problem(status, &answer));
+            }
+            let mut events = Events::default();
+            while let Ok(Some(chunk)) = response.chunk().await {
+                events.add(&chunk);
+                while let Some((event, data)) = events.next() {
+                    if hear(&event, data)? == Next::Stop {
+                        return Ok(());
+                    }
+                }
+            }
+            // What was heard until here counts; the rest may be asked for again.
+            Ok(())
+        })
     }
 
     /// What the server said that went wrong.
-    fn problem(&self, status: u16, answer: &Value) -> CommandError {
+    pub(crate) fn problem(&self, status: u16, answer: &Value) -> CommandError {
         let mut codes = Code::ALL.iter().copied();
         let said = answer["code"].as_str().unwrap_or_default();
         let Some(code) = codes.find(|code| code.as_str() == said) else {
@@ -182,6 +241,51 @@ impl Connection {
         builder
             .build()
             .map_err(|error| failed(&error.without_url().to_string()))
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::internal("no runtime can be made").caused_by(&error))
+}
+
+/// What to do after a piece of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Hear more.
+    More,
+    /// It was the last.
+    Stop,
+}
+
+/// Cuts bytes into server-sent events.
+#[derive(Debug, Default)]
+struct Events(Vec<u8>);
+
+impl Events {
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// The next whole event that holds JSON: its name and what it holds.
+    fn next(&mut self) -> Option<(String, Value)> {
+        loop {
+            let end = self.0.windows(2).position(|two| two == b"\n\n")?;
+            let block: Vec<u8> = self.0.drain(..end + 2).collect();
+            let block = String::from_utf8_lossy(&block);
+            let field = |name: &str| {
+                let mut lines = block.lines();
+                lines
+                    .find_map(|line| line.strip_prefix(name))
+                    .map(str::trim)
+            };
+            let data = field("data:").and_then(|data| serde_json::from_str(data).ok());
+            if let Some(data) = data {
+                return Some((field("event:").unwrap_or("message").to_owned(), data));
+            }
+        }
     }
 }
 

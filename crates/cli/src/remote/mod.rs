@@ -1,6 +1,7 @@
 //! Commands that are sent to a server: the same command lines, the same output, the same exit codes. The table of
 //! operations decides which; the parser is the one of the command line.
 
+mod follow;
 mod http;
 
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory as _};
 use cleveragents_domain::Code;
 use cleveragents_domain::identity::{LOCAL_NAMESPACE, Scope};
+use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::Arguments;
@@ -17,10 +19,17 @@ use crate::commands::read_definition;
 use crate::commands::session::read_text;
 use crate::config::keys;
 use crate::context::Context;
-use crate::output::{CommandError, Report, WireError, WireReport};
-use crate::serve::{Offered, Part, TEXT, is_flag, is_many, operations};
+use crate::output::{CommandError, Report, WireError, WireReport, visible_lines};
+use crate::serve::{Offered, Part, STREAM, TEXT, is_flag, is_many, operations};
 
+use http::Next;
 pub(crate) use http::{Connection, token_file};
+
+/// Where commands are sent to.
+const CLI: &str = "/api/v1/cli";
+
+/// The option of `plan log` that goes on as long as the plan does.
+const FOLLOW: &str = "follow";
 
 /// Groups of commands that are about this machine.
 const HERE: &[&str] = &[
@@ -87,13 +96,45 @@ pub(crate) fn run(
         "namespace": namespace.as_ref().and_then(|value| value.as_text()),
         "is_for_people": context.printer.format().is_human(),
     });
-    let mut answer = connection.post("/api/v1/cli", &body)?;
+    if is_said(leaf, FOLLOW) {
+        return follow::run(context, &connection, &body).map(Some);
+    }
+    let mut answer = if is_said(leaf, STREAM) {
+        watched(context, &connection, &body)?
+    } else {
+        connection.post(CLI, &body)?
+    };
     if let Some(error) = answer.get_mut("error") {
         let error: WireError = read(error.take())?;
         return Err(error.into_error());
     }
     let report: WireReport = read(answer["report"].take())?;
     Ok(Some(report.into_report(command)))
+}
+
+/// Sends a command, and shows what happens while it happens.
+fn watched(
+    context: &Context,
+    connection: &Connection,
+    body: &Value,
+) -> Result<Value, CommandError> {
+    let mut ended = None;
+    connection.listen(Method::POST, CLI, Some(body), |event, data| {
+        let text = || visible_lines(data["text"].as_str().unwrap_or_default());
+        match event {
+            "out" => context.live.out(&text()),
+            "err" => context.live.err(&text()),
+            "end" => ended = Some(Ok(data)),
+            "problem" => ended = Some(Err(connection.problem(0, &data))),
+            _ => {}
+        }
+        Ok(if ended.is_some() {
+            Next::Stop
+        } else {
+            Next::More
+        })
+    })?;
+    ended.unwrap_or_else(|| Err(connection.cut()))
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, CommandError> {
@@ -117,19 +158,22 @@ fn leaf(matches: &ArgMatches) -> (Vec<&str>, &ArgMatches) {
     (words, at)
 }
 
+/// Whether an argument was given on the command line.
+fn is_said(matches: &ArgMatches, id: &str) -> bool {
+    matches.try_contains_id(id).unwrap_or(false)
+        && matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
 /// What was said on the command line, as parameters. Files are read here, and what is `local` stays here.
 fn parameters(
     context: &Context,
     offered: &Offered,
     matches: &ArgMatches,
 ) -> Result<Map<String, Value>, CommandError> {
-    let is_said = |id: &str| {
-        matches.try_contains_id(id).unwrap_or(false)
-            && matches.value_source(id) == Some(ValueSource::CommandLine)
-    };
+    let is_said = |id: &str| is_said(matches, id);
     let mut hidden = offered.row.without.iter().copied();
-    // An answer that is to be streamed comes whole.
-    if let Some(id) = hidden.find(|id| *id != "stream" && is_said(id)) {
+    // How it is shown is a matter of this side.
+    if let Some(id) = hidden.find(|id| ![STREAM, FOLLOW].contains(id) && is_said(id)) {
         let option = id.replace('_', "-");
         let message = format!("`{option}` is not for commands that are sent to a server");
         return Err(CommandError::new(Code::LocalOnly, message)

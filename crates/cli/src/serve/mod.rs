@@ -11,6 +11,7 @@ mod table;
 mod tell;
 #[cfg(test)]
 mod tests;
+mod traces;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -32,6 +33,8 @@ pub(crate) use operations::{Offered, TEXT, all as operations, is_flag, is_many};
 pub(crate) use table::Part;
 
 use program::Commands;
+pub(crate) use program::STREAM;
+use traces::Traces;
 
 const COMMAND: &str = "serve";
 
@@ -55,6 +58,10 @@ pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, Comman
         .enable_all()
         .build()
         .map_err(|error| CommandError::internal("no runtime can be made").caused_by(&error))?;
+    // Told at the end of this function, whichever way it ends.
+    let _traces = setup::collector(context)?
+        .map(|endpoint| Traces::start(context, &endpoint))
+        .transpose()?;
     let commands = Arc::new(Commands::new(context));
     let told = Announcement::new(context.printer, &options);
     let stop = stop_on_signals()?;

@@ -8,7 +8,9 @@ use clap::Parser as _;
 use cleveragents_domain::identity::{Caller, Namespaces, Permission, Scope};
 use cleveragents_domain::{Code, PlanId};
 use cleveragents_process::Cancel;
-use cleveragents_server::{Call, Done, Failure, Line, Operation, Program, Tell, Told, Touches};
+use cleveragents_server::{
+    Call, Done, Failure, Line, Operation, Program, Screen, Tell, Told, Touches,
+};
 use cleveragents_store::EngineCache;
 use serde_json::{Value, json};
 
@@ -20,7 +22,10 @@ use crate::arguments::Arguments;
 use crate::commands;
 use crate::config::{Configuration, Environment, Home, Settings};
 use crate::context::{Context, Served};
-use crate::output::{CommandError, Format, Printer, Report, Surface, WireError, WireReport};
+use crate::output::{CommandError, Format, Live, Printer, Report, Surface, WireError, WireReport};
+
+/// The option of commands that tell what happens while it happens.
+pub(crate) const STREAM: &str = "stream";
 
 /// What this program lends a server.
 pub(crate) struct Commands {
@@ -42,6 +47,8 @@ struct Asked<'a> {
     /// The namespace of names without one; the caller's home when not given.
     namespace: Option<&'a str>,
     format: Format,
+    /// The terminal of the caller, if it wants to see what happens while it happens.
+    screen: Option<Arc<dyn Screen>>,
     cancel: &'a Cancel,
 }
 
@@ -89,6 +96,7 @@ impl Commands {
                 visible,
                 cancel: cancel.clone(),
             }),
+            live: Live::Nowhere,
         }
     }
 
@@ -102,12 +110,15 @@ impl Commands {
     fn carry_out(&self, asked: &Asked<'_>) -> Result<Report, CommandError> {
         let offered = self.offered(asked.operation)?;
         let mut given = offered.read(asked.parameters)?;
-        let context = self.context(
+        let mut context = self.context(
             asked.caller,
             asked.visible.clone(),
             asked.format,
             asked.cancel,
         );
+        if let Some(screen) = &asked.screen {
+            context.live = Live::Away(Arc::clone(screen));
+        }
         if !asked.caller.is_local() {
             let home = asked.caller.home(offered.row.scope);
             let home = asked.namespace.map(str::to_owned).or(home);
@@ -115,7 +126,12 @@ impl Commands {
             settle::check(&context, asked.caller, offered, &given, &touched)?;
         }
         let file = definition_file(offered, &mut given)?;
-        let line = offered.line(&given)?;
+        let mut line = offered.line(&given)?;
+        // Behind the words of the command: what follows `--` is no option any more.
+        if asked.screen.is_some() && offered.row.without.contains(&STREAM) {
+            let words = offered.row.command.split(' ').count();
+            line.insert(1 + words, format!("--{STREAM}"));
+        }
         let parsed = Arguments::try_parse_from(line)
             .and_then(Arguments::gather)
             .map_err(|error| usage_error(&error))?;
@@ -203,6 +219,7 @@ impl Program for Commands {
                 parameters: call.parameters,
                 namespace: None,
                 format: Format::Json,
+                screen: None,
                 cancel: call.cancel,
             })
             .map_err(|error| failure(&error))?;
@@ -226,6 +243,7 @@ impl Program for Commands {
             parameters: line.parameters,
             namespace: line.namespace,
             format,
+            screen: line.screen.clone(),
             cancel: line.cancel,
         });
         Ok(match done {

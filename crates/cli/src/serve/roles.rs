@@ -138,6 +138,7 @@ fn ask(served: &Served, row: &Row, caller: &Caller, parameters: &Value) -> Seen 
             is_for_people: false,
             visible: caller.reach(operation.scope, Permission::Read),
             cancel: &Cancel::new(),
+            screen: None,
         })
         .unwrap_or_else(|failure| panic!("{}: {failure}", row.name));
     let code = answer["error"]["code"].as_str().unwrap_or_default();

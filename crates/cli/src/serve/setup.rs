@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cleveragents_server::{Options, Tls};
+use cleveragents_server::{Conformance, Options, Tls};
 
-use crate::arguments::Serve;
+use crate::arguments::{ConformanceProfile, Serve};
 use crate::config::{Key, keys};
 use crate::context::Context;
 use crate::output::CommandError;
@@ -57,7 +57,11 @@ pub(super) fn options(context: &Context, arguments: &Serve) -> Result<Options, C
         address: SocketAddr::new(host, port),
         public_url: text(&keys::SERVE_PUBLIC_URL)?,
         insecure_local: arguments.insecure_local,
-        conformance: arguments.conformance,
+        conformance: arguments.conformance.map(|profile| match profile {
+            ConformanceProfile::Full => Conformance::Full,
+            ConformanceProfile::Minimal => Conformance::Minimal,
+            ConformanceProfile::Extension => Conformance::Extension,
+        }),
         actor: arguments.actor.clone(),
         tls,
         max_body_bytes: size(&keys::SERVE_MAX_BODY_BYTES)?,
@@ -69,4 +73,13 @@ pub(super) fn options(context: &Context, arguments: &Serve) -> Result<Options, C
         drain: Duration::from_secs(number(&keys::SERVE_DRAIN_SECONDS)?),
         ..Options::default()
     })
+}
+
+/// The collector that traces are told.
+pub(super) fn collector(context: &Context) -> Result<Option<String>, CommandError> {
+    let found = context
+        .configuration
+        .resolve_key(&keys::TELEMETRY_OTLP_ENDPOINT)?
+        .value;
+    Ok(found.and_then(|found| found.as_text().map(str::to_owned)))
 }

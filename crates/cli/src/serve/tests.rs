@@ -43,6 +43,7 @@ pub(super) fn served() -> Served {
         settings,
         printer,
         served: None,
+        live: crate::output::Live::default(),
     };
     Served {
         commands: Commands::new(&context),

@@ -1,14 +1,17 @@
 //! A server and command lines that use it, all through the program.
 
+mod agent;
 mod alike;
 mod connect;
 mod ending;
 mod faults;
 mod http;
+mod live;
 mod load;
 mod plans;
 mod serve;
 mod tls;
+mod traces;
 #[path = "../plans/world.rs"]
 #[expect(
     dead_code,

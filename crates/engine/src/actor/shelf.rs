@@ -203,6 +203,7 @@ pub(super) fn of_model(name: &str) -> Actor {
         memory: Memory::default(),
         context_view: None,
         options: Map::new(),
+        remote: None,
     };
     Actor {
         name: name.to_owned(),

@@ -49,11 +49,12 @@ impl Work<'_> {
     /// Asks, or takes what an earlier attempt at the run got.
     pub(super) fn ask(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
         let agent = call.agent;
-        let model = self
-            .means
-            .models
-            .open(agent.model.as_deref())
-            .map_err(refused)?;
+        let models = self.means.models;
+        let model = match &agent.remote {
+            Some(remote) => models.agent(&agent.name, remote),
+            None => models.open(agent.model.as_deref()),
+        };
+        let model = model.map_err(refused)?;
         let gate = self.gate(&agent.tools, &agent.skills, &agent.mcp_servers)?;
         let mut number = 0_u32;
         let mut prompt = Some(call.prompt.clone());

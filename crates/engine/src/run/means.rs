@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cleveragents_actors::ports::RunObserver;
 use cleveragents_actors::ports::StepPath;
-use cleveragents_domain::PlanId;
+use cleveragents_domain::{PlanId, RemoteAgent};
 use cleveragents_models::{Model, Redactor, ToolCall};
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
@@ -19,6 +19,13 @@ use crate::tool::{SandboxWorkspace, SpendScope};
 pub trait ModelSource: Sync {
     /// A model; the usual one when no name is given.
     fn open(&self, name: Option<&str>) -> Result<Arc<dyn Model>, String>;
+
+    /// An agent on another machine, which answers like a model. `name` is that of its actor.
+    fn agent(&self, name: &str, _agent: &RemoteAgent) -> Result<Arc<dyn Model>, String> {
+        Err(format!(
+            "`{name}` is an agent on another machine, and none is asked here"
+        ))
+    }
 }
 
 /// Says which tools skills and servers bring.

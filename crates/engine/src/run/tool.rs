@@ -15,7 +15,7 @@ use super::means::Doubt;
 use super::work::{Work, broken, failure, refused};
 use crate::doubt::{AGAIN, DONE};
 use crate::tool::{StoreBudget, StoreLedger};
-use crate::turn::Secrets;
+use crate::turn::{Secrets, tool_ended, tool_span};
 
 /// So much of what a tool says goes into the state.
 const LONGEST: usize = 1 << 20;
@@ -74,9 +74,12 @@ impl Work<'_> {
             arguments: request.arguments.clone(),
             signature: None,
         };
+        let span = tool_span(step.tool, &told.id);
+        let _in = cleveragents_telemetry::attach(span.context());
         means.watcher.calling(step.path, &told);
         let outcome = gate.call(&request, &context).map_err(broken)?;
         means.watcher.called(step.path, &told, &outcome);
+        tool_ended(span, &outcome);
         self.answered(&outcome)
     }
 

@@ -4,13 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cleveragents_domain::{Message, MicroUsd, TokenUsage, Tokens};
+use cleveragents_domain::{Diagnose as _, Message, MicroUsd, TokenUsage, Tokens};
 use cleveragents_models::{
-    AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, ModelError, Price,
-    StreamEvent, ToolCall, ToolDefinition, Usage, Veil,
+    AGENT_PROVIDER, AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, EventStream,
+    ModelError, Price, StopReason, StreamEvent, ToolCall, ToolDefinition, Usage, Veil,
 };
+use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
 use cleveragents_tools::{Ground, ToolSpec};
 use futures_util::StreamExt as _;
+use serde_json::Value;
 
 use super::calls::CallRunner;
 use super::context::fit;
@@ -62,7 +64,9 @@ impl TurnService {
         report: &mut TurnReport,
     ) -> Result<Completion, TurnError> {
         let (request, budget) = (runner.request, runner.budget);
-        let chat = Self::chat(request, running, standing, report);
+        let mut chat = Self::chat(request, running, standing, report);
+        chat.key = Some(format!("{}-{}", running.turn.id, running.steps.len()));
+        chat.noted = running.noted.take();
         let price = request.model.price();
         let bound = most_expensive(price.as_ref(), &chat, standing.tool_bytes);
         let held = budget
@@ -76,14 +80,23 @@ impl TurnService {
                 },
                 Shortage::Store(error) => error.into(),
             })?;
-        let mut completion = match self.listen(request, chat) {
+        let mut span = model_span(request, running);
+        let heard = {
+            let _in = telemetry::attach(span.context());
+            self.listen(request, running, chat)
+        };
+        tell_end(&mut span, &heard.0);
+        drop(span);
+        let mut completion = match heard {
             (Ok(completion), _) => completion,
             (Err(error), has_begun) => {
                 // What was streamed was paid for, though nobody said how much.
                 held.settle(if has_begun { bound } else { MicroUsd(0) })?;
-                return Err(match error.kind() {
-                    ErrorKind::Cancelled => TurnError::Cancelled,
-                    _ => error.into(),
+                return Err(match error {
+                    TurnError::Model(error) if *error.kind() == ErrorKind::Cancelled => {
+                        TurnError::Cancelled
+                    }
+                    error => error,
                 });
             }
         };
@@ -119,9 +132,11 @@ impl TurnService {
     fn listen(
         &self,
         request: &TurnRequest<'_>,
+        running: &mut Running,
         chat: ChatRequest,
-    ) -> (Result<Completion, ModelError>, bool) {
-        let failed = |kind, why: String| ModelError::new(kind, request.model.name(), why);
+    ) -> (Result<Completion, TurnError>, bool) {
+        let failed =
+            |kind, why: String| TurnError::from(ModelError::new(kind, request.model.name(), why));
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,
             Err(error) => {
@@ -129,56 +144,30 @@ impl TurnService {
                 return (Err(failed(ErrorKind::Protocol, why)), false);
             }
         };
-        let mut has_begun = false;
-        let answer = runtime.block_on(async {
-            let mut events = request.model.stream(chat, request.stop.clone());
-            let mut text = Veil::new(request.redactor.clone());
-            let mut reasoning = Veil::new(request.redactor.clone());
-            let show_text = |piece: String| {
-                if !piece.is_empty() {
-                    request.observer.text(&piece);
+        let mut hearing = Hearing {
+            request,
+            events: request.model.stream(chat, request.stop.clone()),
+            text: Veil::new(request.redactor.clone()),
+            reasoning: Veil::new(request.redactor.clone()),
+            has_begun: false,
+        };
+        loop {
+            // Notes are stored between two stretches of listening: the database waits in its own way.
+            let heard = runtime.block_on(hearing.listen());
+            let answer = match heard {
+                Ok(Heard::Whole(completion)) => Ok(*completion),
+                Ok(Heard::Note(note)) => match self.note(running, &note) {
+                    Ok(()) => continue,
+                    Err(error) => Err(error),
+                },
+                Ok(Heard::Nothing) => {
+                    let why = "the answer ended before it was whole".to_owned();
+                    Err(failed(ErrorKind::Interrupted, why))
                 }
+                Err(error) => Err(error.into()),
             };
-            let show_reasoning = |piece: String| {
-                if !piece.is_empty() {
-                    request.observer.reasoning(&piece);
-                }
-            };
-            loop {
-                // Whoever cancels the tools of a turn means the model too.
-                let next = tokio::time::timeout(LOOK_UP, events.next()).await;
-                let Ok(next) = next else {
-                    if request.cancel.is_cancelled() {
-                        request.stop.cancel();
-                    }
-                    continue;
-                };
-                let Some(event) = next else {
-                    break;
-                };
-                match event? {
-                    StreamEvent::Text(piece) => {
-                        has_begun = true;
-                        show_text(text.push(&piece));
-                    }
-                    StreamEvent::Reasoning(piece) => {
-                        has_begun = true;
-                        show_reasoning(reasoning.push(&piece));
-                    }
-                    StreamEvent::ToolCallStarted { .. } | StreamEvent::ToolCallArguments { .. } => {
-                        has_begun = true;
-                    }
-                    StreamEvent::Finished(completion) => {
-                        show_reasoning(reasoning.finish());
-                        show_text(text.finish());
-                        return Ok(*completion);
-                    }
-                }
-            }
-            let why = "the answer ended before it was whole".to_owned();
-            Err(failed(ErrorKind::Interrupted, why))
-        });
-        (answer, has_begun)
+            return (answer, hearing.has_begun);
+        }
     }
 
     /// Everything the model is given.
@@ -214,9 +203,131 @@ impl TurnService {
             max_output_tokens: Some(request.settings.max_output_tokens),
             temperature: request.settings.temperature,
             reasoning_effort: request.settings.reasoning_effort,
-            cache: true,
             stream: request.settings.stream,
+            ..ChatRequest::default()
         }
+    }
+}
+
+/// An answer that is being listened to.
+struct Hearing<'a> {
+    request: &'a TurnRequest<'a>,
+    events: EventStream,
+    text: Veil,
+    reasoning: Veil,
+    has_begun: bool,
+}
+
+/// What comes of listening.
+enum Heard {
+    /// The answer.
+    Whole(Box<Completion>),
+    /// Something to be kept, before more is heard.
+    Note(Value),
+    /// The end, without an answer.
+    Nothing,
+}
+
+impl Hearing<'_> {
+    /// Listens until the answer is whole or something is to be kept, and shows the pieces.
+    async fn listen(&mut self) -> Result<Heard, ModelError> {
+        loop {
+            // Whoever cancels the tools of a turn means the model too.
+            let next = tokio::time::timeout(LOOK_UP, self.events.next()).await;
+            let Ok(next) = next else {
+                if self.request.cancel.is_cancelled() {
+                    self.request.stop.cancel();
+                }
+                continue;
+            };
+            let Some(event) = next else {
+                return Ok(Heard::Nothing);
+            };
+            match event? {
+                StreamEvent::Text(piece) => {
+                    self.has_begun = true;
+                    let piece = self.text.push(&piece);
+                    self.show_text(&piece);
+                }
+                StreamEvent::Reasoning(piece) => {
+                    self.has_begun = true;
+                    let piece = self.reasoning.push(&piece);
+                    self.show_reasoning(&piece);
+                }
+                StreamEvent::ToolCallStarted { .. } | StreamEvent::ToolCallArguments { .. } => {
+                    self.has_begun = true;
+                }
+                StreamEvent::Noted(note) => return Ok(Heard::Note(note)),
+                StreamEvent::Finished(completion) => {
+                    let (reasoning, text) = (self.reasoning.finish(), self.text.finish());
+                    self.show_reasoning(&reasoning);
+                    self.show_text(&text);
+                    return Ok(Heard::Whole(completion));
+                }
+            }
+        }
+    }
+
+    fn show_text(&self, piece: &str) {
+        if !piece.is_empty() {
+            self.request.observer.text(piece);
+        }
+    }
+
+    fn show_reasoning(&self, piece: &str) {
+        if !piece.is_empty() {
+            self.request.observer.reasoning(piece);
+        }
+    }
+}
+
+/// A span of a question to a model, or to an agent on another machine.
+fn model_span(request: &TurnRequest<'_>, running: &Running) -> Span {
+    let model = request.model.name();
+    let is_agent = model.provider() == AGENT_PROVIDER;
+    let operation = if is_agent {
+        name::INVOKE_AGENT
+    } else {
+        name::CHAT
+    };
+    let mut span = Span::begin(Kind::Client, || format!("{operation} {}", model.model()));
+    span.set(name::OPERATION, operation);
+    span.set(name::PROVIDER, name::provider(model.provider()));
+    span.set(name::CONVERSATION, running.turn.session.to_string());
+    if is_agent {
+        span.set(name::AGENT, model.model());
+        return span;
+    }
+    span.set(name::REQUEST_MODEL, model.model());
+    let settings = &request.settings;
+    span.set(name::MAX_TOKENS, u64::from(settings.max_output_tokens));
+    if let Some(temperature) = settings.temperature {
+        span.set(name::TEMPERATURE, temperature);
+    }
+    span
+}
+
+/// Tells what came of a question: how it ended and what it took, never what was said.
+fn tell_end(span: &mut Span, answer: &Result<Completion, TurnError>) {
+    let completion = match answer {
+        Ok(completion) => completion,
+        Err(error) => {
+            span.fail(error.code().as_str());
+            return;
+        }
+    };
+    span.set(name::RESPONSE_MODEL, completion.model.model());
+    let reason = match &completion.stop {
+        StopReason::EndTurn => "stop",
+        StopReason::ToolCalls => "tool_calls",
+        StopReason::MaxTokens => "length",
+        StopReason::ContentFilter => "content_filter",
+        StopReason::Other(_) => "other",
+    };
+    span.set(name::FINISH_REASONS, vec![reason.to_owned()]);
+    if completion.usage.is_told() {
+        span.set(name::INPUT_TOKENS, completion.usage.input_tokens);
+        span.set(name::OUTPUT_TOKENS, completion.usage.output_tokens);
     }
 }
 

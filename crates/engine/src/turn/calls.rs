@@ -5,8 +5,9 @@ use std::collections::HashMap;
 
 use cleveragents_domain::SessionId;
 use cleveragents_models::{Picture, ToolCall, ToolResult};
+use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply, Scope};
-use cleveragents_tools::{CallContext, CallOutcome, CallRequest};
+use cleveragents_tools::{CallContext, CallOutcome, CallRequest, ToolName};
 
 use super::error::TurnError;
 use super::request::TurnRequest;
@@ -123,6 +124,12 @@ impl CallRunner<'_> {
 
     /// What the model reads of an outcome.
     fn told(&self, outcome: &CallOutcome) -> String {
+        // Marks are for models; an agent on another machine is told what a person said.
+        if let CallOutcome::Succeeded(done) = outcome
+            && !self.request.model.capabilities().tools
+        {
+            return format!("{}{}", done.shown.head, done.shown.tail);
+        }
         let text = outcome.for_model();
         let is_picture = matches!(outcome, CallOutcome::Succeeded(done) if done.picture.is_some());
         if is_picture && !self.request.model.capabilities().vision {
@@ -163,9 +170,15 @@ impl CallRunner<'_> {
         match calls {
             [only] => Ok(vec![self.run_one(only, written)?]),
             _ => std::thread::scope(|scope| {
+                let span = telemetry::current();
                 let threads: Vec<_> = calls
                     .iter()
-                    .map(|call| scope.spawn(move || self.run_one(call, written)))
+                    .map(|call| {
+                        scope.spawn(move || {
+                            let _in = telemetry::attach(span);
+                            self.run_one(call, written)
+                        })
+                    })
                     .collect();
                 threads
                     .into_iter()
@@ -185,6 +198,8 @@ impl CallRunner<'_> {
     ) -> Result<CallOutcome, TurnError> {
         let request = self.request;
         let tools = &request.tools;
+        let span = tool_span(&tool_name(call), &call.id);
+        let _in = telemetry::attach(span.context());
         request.observer.calling(call);
         let scope = Scope {
             session: Some(self.session),
@@ -217,6 +232,29 @@ impl CallRunner<'_> {
             &context,
         )?;
         request.observer.called(call, &outcome);
+        tool_ended(span, &outcome);
         Ok(outcome)
+    }
+}
+
+/// The tool that a model means.
+fn tool_name(call: &ToolCall) -> String {
+    ToolName::from_wire(&call.name).map_or_else(|_| "unknown".to_owned(), |name| name.to_string())
+}
+
+/// A span of a call of a tool.
+pub(crate) fn tool_span(tool: &str, call: &str) -> Span {
+    let mut span = Span::begin(Kind::Internal, || format!("{} {tool}", name::EXECUTE_TOOL));
+    span.set(name::OPERATION, name::EXECUTE_TOOL);
+    span.set(name::TOOL, tool);
+    span.set(name::TOOL_TYPE, "function");
+    span.set(name::TOOL_CALL, call);
+    span
+}
+
+/// Tells how a call of a tool ended.
+pub(crate) fn tool_ended(mut span: Span, outcome: &CallOutcome) {
+    if let Some(code) = outcome.code() {
+        span.fail(code.as_str());
     }
 }

@@ -21,6 +21,7 @@ mod service;
 mod system;
 mod take;
 
+pub(crate) use calls::{tool_ended, tool_span};
 pub use error::TurnError;
 pub use request::{
     Ending, Interrupted, NoObserver, TurnAllowance, TurnObserver, TurnReport, TurnRequest,

@@ -78,6 +78,7 @@ impl TurnService {
                 invocations::of_turn(reader, turn.id)?,
             ))
         })?;
+        let noted = steps.last().and_then(turns::noted).cloned();
         let steps = steps
             .into_iter()
             .map(|step| {
@@ -96,6 +97,7 @@ impl TurnService {
             steps: steps.into_iter().map(Arc::new).collect(),
             written: HashMap::new(),
             is_loaded: true,
+            noted,
             fence,
         })
     }
@@ -271,7 +273,12 @@ impl TurnService {
         } else if let Some(output) = output {
             let text = String::from_utf8_lossy(&output);
             let end = text.floor_char_boundary(request.settings.shown_bytes);
-            content.push_str(&untrusted::wrap(&row.tool, &text[..end]));
+            // Marks are for models; an agent on another machine is told what a person said.
+            if request.model.capabilities().tools {
+                content.push_str(&untrusted::wrap(&row.tool, &text[..end]));
+            } else {
+                content.push_str(&text[..end]);
+            }
             if end < text.len() {
                 let _never_fails = write!(
                     content,

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use cleveragents_domain::{
-    LeaseSubject, LeaseToken, Message, NewMessage, Role, Sequence, SessionId, TokenUsage,
-    ToolInvocationId, Turn, TurnId,
+    Diagnose as _, LeaseSubject, LeaseToken, Message, NewMessage, Role, Sequence, SessionId,
+    TokenUsage, ToolInvocationId, Turn, TurnId,
 };
 use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall};
 use cleveragents_store::messages::{Announce, Appended};
 use cleveragents_store::{Engine, UnitOfWork, leases, messages, sessions, turns};
+use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
 use cleveragents_tools::{CallOutcome, LoopGuard, ToolName, Verdict};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -48,6 +49,8 @@ pub(super) struct Running {
     pub(super) written: HashMap<String, String>,
     /// Whether its calls come from the store, where arguments have no secrets.
     pub(super) is_loaded: bool,
+    /// What was noted when the question was asked that waits for an answer, by a process that is gone.
+    pub(super) noted: Option<Value>,
     pub(super) fence: (LeaseSubject, LeaseToken),
 }
 
@@ -94,6 +97,29 @@ impl TurnService {
     /// Answers a question in a session that was taken, or goes on with the turn that was interrupted
     /// in it.
     pub fn tell(
+        &self,
+        taken: &mut TakenSession,
+        request: &TurnRequest<'_>,
+    ) -> Result<TurnReport, TurnError> {
+        let actor = request.actor.as_ref().map(ToString::to_string);
+        let actor = actor.unwrap_or_else(|| request.model.name().to_string());
+        let mut span = Span::begin(Kind::Internal, || format!("{} {actor}", name::INVOKE_AGENT));
+        span.set(name::OPERATION, name::INVOKE_AGENT);
+        span.set(name::AGENT, actor);
+        span.set(name::CONVERSATION, taken.session.to_string());
+        let _in = telemetry::attach(span.context());
+        let told = self.take_turn(taken, request);
+        match &told {
+            Ok(report) => {
+                span.set(name::INPUT_TOKENS, report.usage.input_tokens.0);
+                span.set(name::OUTPUT_TOKENS, report.usage.output_tokens.0);
+            }
+            Err(error) => span.fail(error.code().as_str()),
+        }
+        told
+    }
+
+    fn take_turn(
         &self,
         taken: &mut TakenSession,
         request: &TurnRequest<'_>,
@@ -172,6 +198,7 @@ impl TurnService {
             rows: Vec::new(),
             written: HashMap::new(),
             is_loaded: false,
+            noted: None,
             fence,
         })
     }
@@ -369,6 +396,22 @@ impl TurnService {
         Ok(())
     }
 
+    /// Stores what is to be kept of the question that is being asked, with the steps that lead to it.
+    pub(super) fn note(&self, running: &mut Running, note: &Value) -> Result<(), TurnError> {
+        let (id, fence, open) = (running.turn.id, running.fence.clone(), running.open_steps());
+        let number = (running.steps.len() as u64).saturating_sub(1);
+        let note = note.clone();
+        self.engine.write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            for (number, step) in &open {
+                turns::add_step(unit, id, *number, step)?;
+            }
+            turns::note(unit, id, number, &note)
+        })?;
+        running.stored = running.steps.len();
+        Ok(())
+    }
+
     /// Ends a turn: all of its messages join the session, or it failed and they join it marked so.
     pub(super) fn end(
         &self,
@@ -424,7 +467,11 @@ pub(super) fn chat_value(message: &ChatMessage) -> Value {
 /// What a person is told of a call that waits for one: without the advice that a model is given.
 fn for_person(call: &ToolCall, outcome: &CallOutcome) -> String {
     let CallOutcome::Refused(refusal) = outcome else {
-        return outcome.for_model();
+        let arguments = serde_json::from_str::<Value>(&call.arguments).unwrap_or_default();
+        return match arguments["question"].as_str() {
+            Some(question) => format!("nobody is there to answer: {question}"),
+            None => outcome.for_model(),
+        };
     };
     let tool =
         ToolName::from_wire(&call.name).map_or_else(|_| call.name.clone(), |name| name.to_string());

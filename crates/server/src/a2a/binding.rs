@@ -10,9 +10,11 @@ use tokio::time::Instant;
 
 use super::extension;
 use super::fault::{Fault, Reason};
-use super::method::Version;
+use super::method::{Act, Version};
 use super::stream::Updates;
+use crate::app::App;
 use crate::callers::Again;
+use crate::options::Conformance;
 
 /// The version that a caller speaks.
 pub(super) fn version(parts: &Parts) -> Result<Version, Fault> {
@@ -61,16 +63,48 @@ pub(super) fn check_kind(headers: &HeaderMap) -> Result<(), Fault> {
     ))
 }
 
-/// Tells which of the extensions that a caller asked for are used.
-pub(super) fn extensions(asked: &HeaderMap, response: &mut Response) {
-    let is_asked = asked
+/// Refuses what the agent does not say that it can do. A server says everything, unless a profile of the conformance
+/// kit has it say less.
+pub(super) fn check_offered(app: &App, headers: &HeaderMap, act: Act) -> Result<(), Fault> {
+    match app.options.conformance {
+        None | Some(Conformance::Full) => Ok(()),
+        Some(Conformance::Minimal) => match act {
+            Act::PushCreate | Act::PushGet | Act::PushList | Act::PushDelete => Err(Fault::new(
+                Reason::PushNotSupported,
+                "this agent pushes nothing",
+            )),
+            Act::SendStreaming | Act::Subscribe | Act::Card => Err(Fault::new(
+                Reason::UnsupportedOperation,
+                "this agent does not say that it can do this",
+            )),
+            Act::Send | Act::Get | Act::List | Act::Cancel => Ok(()),
+        },
+        Some(Conformance::Extension) if knows(headers, REQUIRED_EXTENSION) => Ok(()),
+        Some(Conformance::Extension) => Err(Fault::new(
+            Reason::ExtensionRequired,
+            "callers must know an extension; send `A2A-Extensions`",
+        )
+        .with("extension", REQUIRED_EXTENSION)),
+    }
+}
+
+/// The extension that the conformance kit has agents require.
+pub(super) const REQUIRED_EXTENSION: &str = "urn:a2a:tck:required-extension";
+
+/// Whether a caller names an extension.
+fn knows(headers: &HeaderMap, uri: &str) -> bool {
+    headers
         .get_all("a2a-extensions")
         .iter()
-        .chain(asked.get_all("x-a2a-extensions"))
+        .chain(headers.get_all("x-a2a-extensions"))
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .any(|one| one.trim() == extension::URI);
-    if is_asked {
+        .any(|one| one.trim() == uri)
+}
+
+/// Tells which of the extensions that a caller asked for are used.
+pub(super) fn extensions(asked: &HeaderMap, response: &mut Response) {
+    if knows(asked, extension::URI) {
         let used = HeaderValue::from_static(extension::URI);
         response.headers_mut().insert("a2a-extensions", used);
     }

@@ -10,11 +10,12 @@ use cleveragents_domain::identity::Permission;
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::extension;
 use super::wire::INPUT_MODES;
+use super::{binding, extension};
 use crate::app::App;
 use crate::gate::Permit;
 use crate::operations;
+use crate::options::Conformance;
 use crate::problem::Problem;
 
 /// How long a card may be kept, in seconds.
@@ -59,6 +60,17 @@ fn public(app: &App) -> Value {
         "defaultOutputModes": INPUT_MODES,
         "skills": skills(),
     });
+    match app.options.conformance {
+        None | Some(Conformance::Full) => {}
+        Some(Conformance::Minimal) => card["capabilities"] = json!({}),
+        Some(Conformance::Extension) => {
+            card["capabilities"]["extensions"] = json!([{
+                "uri": binding::REQUIRED_EXTENSION,
+                "description": "Callers must know it",
+                "required": true,
+            }]);
+        }
+    }
     // Callers on this machine need no token there.
     if !app.options.insecure_local {
         card["securitySchemes"] =

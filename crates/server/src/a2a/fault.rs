@@ -17,8 +17,10 @@ const OWN_DOMAIN: &str = "cleveragents";
 pub(crate) enum Reason {
     TaskNotFound,
     TaskNotCancelable,
+    PushNotSupported,
     UnsupportedOperation,
     ContentType,
+    ExtensionRequired,
     Version,
     Parse,
     Request,
@@ -37,8 +39,12 @@ impl Reason {
         match self {
             Self::TaskNotFound => (-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND"),
             Self::TaskNotCancelable => (-32002, 400, precondition, "TASK_NOT_CANCELABLE"),
+            Self::PushNotSupported => {
+                (-32003, 400, precondition, "PUSH_NOTIFICATION_NOT_SUPPORTED")
+            }
             Self::UnsupportedOperation => (-32004, 400, precondition, "UNSUPPORTED_OPERATION"),
             Self::ContentType => (-32005, 400, argument, "CONTENT_TYPE_NOT_SUPPORTED"),
+            Self::ExtensionRequired => (-32008, 400, precondition, "EXTENSION_SUPPORT_REQUIRED"),
             Self::Version => (-32009, 400, precondition, "VERSION_NOT_SUPPORTED"),
             Self::Parse => (-32700, 400, argument, "PARSE_ERROR"),
             Self::Request => (-32600, 400, argument, "INVALID_REQUEST"),

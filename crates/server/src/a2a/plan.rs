@@ -61,7 +61,7 @@ pub(super) fn cancelled(app: &Arc<App>, caller: &Arc<Caller>, task: &Task) {
         return;
     }
     let (app, caller, plan) = (Arc::clone(app), Arc::clone(caller), task.subject.clone());
-    tokio::spawn(async move {
+    crate::beside(async move {
         let (inner, by) = (Arc::clone(&app), Arc::clone(&caller));
         let given_up = app.run(&caller, move |cancel| {
             let reason = json!({"reference": plan, "reason": "its task was cancelled"});

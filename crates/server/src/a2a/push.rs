@@ -16,7 +16,7 @@ use super::fault::{Fault, Reason};
 use super::old;
 use super::wire::{self, Fields};
 use crate::app::App;
-use crate::outbound::{self, Refused};
+use cleveragents_models::outbound::{self, Refused};
 
 /// How many places a task may be pushed to.
 const MOST: u64 = 16;

@@ -95,6 +95,7 @@ async fn perform(
     if binding::version(parts)? != Version::One {
         return Err(binding::unsupported());
     }
+    binding::check_offered(&app, &parts.headers, act)?;
     let mut params = if parts.method == Verb::POST {
         binding::check_kind(&parts.headers)?;
         let bytes = gate::body(&app, body).await?;

@@ -126,6 +126,7 @@ async fn dispatch(
         return Err(binding::unsupported());
     }
     let act = method.act;
+    binding::check_offered(&app, &parts.headers, act)?;
     let is_old = spoken == Version::Old;
     let params = if is_old {
         old::params(act, &params)?

@@ -27,8 +27,8 @@ const GATHERED_BYTES: usize = 1 << 10;
 pub(super) fn start(app: &Arc<App>, caller: &Arc<Caller>, task: &Task) {
     let (app, caller) = (Arc::clone(app), Arc::clone(caller));
     let (id, session) = (task.id, task.subject.parse::<SessionId>().ok());
-    tokio::spawn(async move {
-        let worker = tokio::spawn(work_in_turn(
+    crate::beside(async move {
+        let worker = crate::beside(work_in_turn(
             Arc::clone(&app),
             Arc::clone(&caller),
             id,
@@ -133,7 +133,7 @@ impl Work<'_> {
         }
         let named = task.metadata.get("actor").and_then(Value::as_str);
         let actor = named.or(self.app.options.actor.as_deref());
-        if self.app.options.conformance {
+        if self.app.options.conformance.is_some() {
             let id = last["messageId"].as_str().unwrap_or_default();
             return conformance::work(self, id);
         }

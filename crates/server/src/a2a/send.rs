@@ -161,7 +161,7 @@ async fn make(
         .context
         .clone()
         .unwrap_or_else(|| new_session.to_string());
-    if app.options.conformance
+    if app.options.conformance.is_some()
         && let Some(text) = conformance::message(&message.id)
     {
         return Ok(Begun::Message(wire::said(&context, None, text)));

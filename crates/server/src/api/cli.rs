@@ -6,16 +6,18 @@ use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use cleveragents_domain::Code;
 use cleveragents_domain::identity::{Grant, Permission, Scope};
+use cleveragents_process::Cancel;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::pieces::{self, Pieces};
 use super::request;
 use crate::app::App;
 use crate::gate::Permit;
 use crate::problem::Problem;
-use crate::program::Line;
-use crate::routes::{Place, Route, Verb, permitted, schema_of};
+use crate::program::{Line, Screen};
+use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
 
 pub(crate) static ROUTES: &[Route] = &[
     Route {
@@ -26,7 +28,12 @@ pub(crate) static ROUTES: &[Route] = &[
         // What it needs depends on the command, which checks all that it touches.
         place: Place::Body,
         summary: "Run a command of the command line",
-        parameters: &[],
+        parameters: &[Parameter {
+            name: "Accept",
+            place: "header",
+            about: "`text/event-stream` for what the command tells while it runs: events `out` and `err`, at last `end` or `problem`",
+            schema: schema_of::<Option<String>>,
+        }],
         body: Some(schema_of::<CommandLine>),
         answer: (200, None),
         handler: permitted!(run),
@@ -78,32 +85,57 @@ struct Known {
 }
 
 async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
+    let wants_pieces = pieces::are_wanted(&request);
     let line: CommandLine = request::json(&app, request).await?;
     let program = Arc::clone(&app.program);
     let caller = Arc::clone(permit.caller());
-    let answer = app
-        .run(permit.caller(), move |cancel| {
-            let mut all = program.operations().iter();
-            let operation = all
-                .find(|operation| operation.name == line.operation)
-                .ok_or_else(|| {
-                    Problem::new(
-                        Code::UnknownOperation,
-                        format!("there is no operation `{}`", line.operation),
-                    )
-                })?;
-            Ok(program.run_line(&Line {
-                caller: &caller,
-                operation,
-                parameters: &line.parameters,
-                namespace: line.namespace.as_deref(),
-                is_for_people: line.is_for_people,
-                visible: caller.reach(operation.scope, Permission::Read),
-                cancel,
-            })?)
-        })
-        .await?;
-    Ok(axum::Json(answer).into_response())
+    let run = move |screen: Option<Arc<dyn Screen>>, cancel: &Cancel| {
+        let mut all = program.operations().iter();
+        let operation = all
+            .find(|operation| operation.name == line.operation)
+            .ok_or_else(|| {
+                Problem::new(
+                    Code::UnknownOperation,
+                    format!("there is no operation `{}`", line.operation),
+                )
+            })?;
+        Ok::<Value, Problem>(program.run_line(&Line {
+            caller: &caller,
+            operation,
+            parameters: &line.parameters,
+            namespace: line.namespace.as_deref(),
+            is_for_people: line.is_for_people,
+            screen,
+            visible: caller.reach(operation.scope, Permission::Read),
+            cancel,
+        })?)
+    };
+    // Who is refused is told so before anything else.
+    let place = app.place(permit.caller()).await?;
+    if !wants_pieces {
+        let answer = app.run_in(place, move |cancel| run(None, cancel)).await?;
+        return Ok(axum::Json(answer).into_response());
+    }
+    let (pieces, response) = pieces::answer();
+    crate::beside(async move {
+        let screen = Arc::new(Shown(pieces.clone()));
+        let outcome = app.run_in(place, move |cancel| run(Some(screen), cancel));
+        pieces.end(outcome.await.as_ref());
+    });
+    Ok(response)
+}
+
+/// The terminal of the other command line.
+struct Shown(Pieces);
+
+impl Screen for Shown {
+    fn out(&self, text: &str) {
+        self.0.send("out", &json!({"text": text}));
+    }
+
+    fn err(&self, text: &str) {
+        self.0.send("err", &json!({"text": text}));
+    }
 }
 
 async fn known(app: Arc<App>, permit: Permit, _request: Request) -> Result<Response, Problem> {

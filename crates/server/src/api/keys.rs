@@ -161,7 +161,7 @@ pub(crate) async fn once(
     // Only a whole answer can be given again.
     parts.headers.remove(ACCEPT);
     let (inner, cancel, of) = (Arc::clone(app), Cancel::new(), key.clone());
-    let answering = tokio::spawn(async move {
+    let answering = crate::beside(async move {
         let _begun = inner.ending.begin(&cancel);
         let request = Request::from_parts(parts, Body::from(body));
         match handler(Arc::clone(&inner), permit, request).await {

@@ -8,6 +8,7 @@ mod messages;
 mod openapi;
 pub(crate) mod operations;
 mod paging;
+mod pieces;
 mod plans;
 mod request;
 mod sessions;

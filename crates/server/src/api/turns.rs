@@ -1,20 +1,14 @@
 //! Turns: a question that the actor of a conversation answers, in one answer or in pieces while it comes.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_process::Cancel;
-use futures_util::stream;
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
-use serde::Serialize;
 use serde_json::json;
-use tokio::sync::mpsc;
 
+use super::pieces::{self, Pieces};
 use super::request;
 use super::types::{NewTurnDocument, TurnDocument};
 use crate::app::App;
@@ -42,10 +36,7 @@ pub(crate) static ROUTES: &[Route] = &[Route {
 }];
 
 async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
-    let wants_pieces = request.headers().get(ACCEPT).is_some_and(|accepted| {
-        let accepted = accepted.to_str().unwrap_or_default();
-        accepted.contains("text/event-stream")
-    });
+    let wants_pieces = pieces::are_wanted(&request);
     let asked: NewTurnDocument = request::json(&app, request).await?;
     let session = permit.session()?;
     let (caller, program) = (Arc::clone(permit.caller()), Arc::clone(&app.program));
@@ -67,26 +58,13 @@ async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
         let ended = app.run_in(place, move |cancel| tell(&Deaf, cancel)).await?;
         return Ok(axum::Json(ended).into_response());
     }
-    let (sender, pieces) = mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        let heard = Pieces(sender.clone());
+    let (pieces, response) = pieces::answer();
+    crate::beside(async move {
+        let heard = Heard(pieces.clone());
         let outcome = app.run_in(place, move |cancel| tell(&heard, cancel)).await;
-        let last = match outcome {
-            Ok(ended) => block("end", &ended),
-            Err(problem) => block("problem", &problem),
-        };
-        // The caller may be gone; the turn is stored all the same.
-        let _heard = sender.send(last);
+        pieces.end(outcome.as_ref());
     });
-    let body = stream::unfold(pieces, |mut pieces| async move {
-        let piece: Bytes = pieces.recv().await?;
-        Some((Ok::<_, Infallible>(piece), pieces))
-    });
-    let headers = [
-        (CONTENT_TYPE, "text/event-stream"),
-        (CACHE_CONTROL, "no-store"),
-    ];
-    Ok((headers, Body::from_stream(body)).into_response())
+    Ok(response)
 }
 
 impl From<Told> for TurnDocument {
@@ -105,25 +83,19 @@ struct Deaf;
 
 impl Listener for Deaf {}
 
-/// Who hears each piece. No more is kept for it than the answer is long.
-struct Pieces(mpsc::UnboundedSender<Bytes>);
+/// Who hears each piece.
+struct Heard(Pieces);
 
-impl Listener for Pieces {
+impl Listener for Heard {
     fn text(&self, piece: &str) {
-        let _heard = self.0.send(block("text", &json!({"text": piece})));
+        self.0.send("text", &json!({"text": piece}));
     }
 
     fn tool(&self, name: &str) {
-        let _heard = self.0.send(block("tool", &json!({"name": name})));
+        self.0.send("tool", &json!({"name": name}));
     }
 
     fn reset(&self) {
-        let _heard = self.0.send(block("reset", &json!({})));
+        self.0.send("reset", &json!({}));
     }
-}
-
-/// A server-sent event.
-fn block(event: &str, data: &impl Serialize) -> Bytes {
-    let data = serde_json::to_string(data).unwrap_or_default();
-    Bytes::from(format!("event: {event}\ndata: {data}\n\n"))
 }

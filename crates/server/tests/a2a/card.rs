@@ -2,6 +2,7 @@
 
 use crate::harness::{Server, WAYS, Way, local, product};
 use cleveragents_domain::identity::Scope;
+use cleveragents_server::{Conformance, Options};
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
@@ -185,4 +186,70 @@ fn the_extended_card_tells_what_the_caller_finds() {
     let stranger = server.with_grants("stranger", &["acme=owner"], &[Scope::Sessions]);
     let answer = stranger.rpc_answer("GetExtendedAgentCard", &json!({}));
     assert_eq!(answer.status, 403);
+}
+
+/// A message that the conformance actor completes.
+fn message() -> Value {
+    json!({"message": {"messageId": "tck-complete-task-1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}})
+}
+
+#[test]
+fn an_agent_that_says_little_refuses_the_rest() {
+    let database = TestDatabase::sqlite();
+    let options = Options {
+        conformance: Some(Conformance::Minimal),
+        ..local()
+    };
+    let server = Server::start(&database, options);
+    let client = server.client();
+    let card = client
+        .http("GET", "/.well-known/agent-card.json", None)
+        .json();
+    assert_eq!(card["capabilities"], json!({}));
+    for way in WAYS {
+        assert!(client.call(way, "SendMessage", &message()).is_ok());
+        let code = |method: &str, params: &Value| {
+            client.call(way, method, params).expect_err("refused").code
+        };
+        // Before it is looked whether there is such a task.
+        let push = json!({"taskId": "t", "url": "https://example.com/hook"});
+        let expected = [
+            ("CreateTaskPushNotificationConfig", push, -32003),
+            ("SendStreamingMessage", message(), -32004),
+            ("GetExtendedAgentCard", json!({}), -32004),
+        ];
+        for (method, params, wanted) in expected {
+            let wanted = if way == Way::Rpc { wanted } else { 400 };
+            assert_eq!(code(method, &params), wanted, "{way:?} {method}");
+        }
+    }
+}
+
+#[test]
+fn an_agent_that_requires_an_extension_serves_those_who_know_it() {
+    let database = TestDatabase::sqlite();
+    let options = Options {
+        conformance: Some(Conformance::Extension),
+        ..local()
+    };
+    let server = Server::start(&database, options);
+    let card = server
+        .client()
+        .http("GET", "/.well-known/agent-card.json", None)
+        .json();
+    check_card(&card);
+    let extension = &card["capabilities"]["extensions"][0];
+    assert_eq!(extension["uri"], "urn:a2a:tck:required-extension");
+    assert_eq!(extension["required"], true);
+    for way in WAYS {
+        let refused = server.client().call(way, "SendMessage", &message());
+        let refused = refused.expect_err("refused");
+        assert_eq!(refused.code, if way == Way::Rpc { -32008 } else { 400 });
+        assert_eq!(refused.reason, "EXTENSION_SUPPORT_REQUIRED");
+        let known = server.client().header(
+            "a2a-extensions",
+            Some("urn:x, urn:a2a:tck:required-extension"),
+        );
+        assert!(known.call(way, "SendMessage", &message()).is_ok());
+    }
 }

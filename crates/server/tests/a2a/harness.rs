@@ -9,7 +9,7 @@ use cleveragents_domain::identity::{Caller, Grant, Permission, Scope};
 use cleveragents_domain::{Code, PlanId, Timestamp, TokenId};
 use cleveragents_process::Cancel;
 use cleveragents_server::{
-    Call, Done, Failure, Operation, Options, Program, Tell, Told, Touches, serve,
+    Call, Conformance, Done, Failure, Operation, Options, Program, Tell, Told, Touches, serve,
 };
 use cleveragents_store::{Engine, tokens};
 use cleveragents_testkit::TestDatabase;
@@ -241,7 +241,7 @@ pub(crate) fn local() -> Options {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         insecure_local: true,
         allow_private_addresses: true,
-        conformance: true,
+        conformance: Some(Conformance::Full),
         drain: Duration::from_secs(10),
         ..Options::default()
     }
@@ -250,7 +250,7 @@ pub(crate) fn local() -> Options {
 /// Options of a server that asks the program.
 pub(crate) fn product() -> Options {
     Options {
-        conformance: false,
+        conformance: None,
         // Work that is held is cut off soon.
         drain: Duration::from_millis(300),
         ..local()

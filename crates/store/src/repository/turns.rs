@@ -88,6 +88,33 @@ pub fn add_step(
     Ok(())
 }
 
+/// Notes at a step of a turn what is to be kept of the question that it asks, for whoever asks it again.
+pub fn note(unit: &mut UnitOfWork<'_>, id: TurnId, number: u64, note: &Value) -> Result<(), Error> {
+    let found = unit.query_first(
+        "SELECT message FROM turn_steps WHERE turn_id = ?1 AND number = ?2",
+        params![id, number],
+    )?;
+    let Some(mut row) = found else {
+        return Err(Error::stored("a step of a turn", "is missing"));
+    };
+    let message: String = row.take()?;
+    let mut message: Value = stored_json("a step of a turn", &message)?;
+    message[NOTED] = note.clone();
+    unit.execute(
+        "UPDATE turn_steps SET message = ?3 WHERE turn_id = ?1 AND number = ?2",
+        params![id, number, json_text(&message)],
+    )?;
+    Ok(())
+}
+
+/// What was noted at a step.
+pub fn noted(step: &Value) -> Option<&Value> {
+    step.get(NOTED)
+}
+
+/// Where a step has what was noted at it, beside the message.
+const NOTED: &str = "noted";
+
 /// Remembers the sandbox that a turn acts in.
 pub fn set_sandbox(unit: &mut UnitOfWork<'_>, id: TurnId, sandbox: &str) -> Result<(), Error> {
     unit.execute(

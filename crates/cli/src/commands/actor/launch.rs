@@ -355,7 +355,7 @@ impl Launch<'_> {
         }
         let (cancel, stop) = (Cancel::new(), CancellationToken::new());
         let terminal = Terminal::new(context, tools.clone(), &cancel);
-        let watcher = Watcher::new(context.printer, self.is_stream);
+        let watcher = Watcher::new(context, self.is_stream);
         let limit = [
             max_cost,
             actor.graph.limits.max_cost,

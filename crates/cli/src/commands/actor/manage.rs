@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use cleveragents_actors::NodeKind;
+use cleveragents_actors::{Actor, NodeKind};
 use cleveragents_domain::Code;
 use cleveragents_engine::{ActorError, ActorService, AddedActor, Outcome, Register};
 use serde_json::{Value, json};
 
 use super::read_actor;
 use crate::arguments::RoleName;
-use crate::commands::toolbox::Toolbox;
+use crate::commands::toolbox::{Toolbox, agents};
 use crate::commands::{confirm, counted, yes_no};
 use crate::config::{ConfigFile, keys};
 use crate::context::Context;
@@ -28,8 +28,29 @@ pub(super) fn add(
     let (text, source) = read_actor(context, config)?;
     let toolbox = Toolbox::new(context)?;
     let variables = context.variables();
-    let added = actors.add(&text, &source, register, toolbox.world(&variables))?;
+    let world = toolbox.world(&variables);
+    if context.is_for_others() {
+        refuse_tokens(&actors.compile(&text, &source, world)?.actor)?;
+    }
+    let added = actors.add(&text, &source, register, world)?;
     Ok(added_report(command, &added))
+}
+
+/// Refuses a file of somebody elsewhere that would have a token of this machine sent to an address of theirs.
+fn refuse_tokens(actor: &Actor) -> Result<(), CommandError> {
+    let own = format!("{}:", actor.name);
+    let mut agents = agents(actor).into_iter();
+    let sends = agents.any(|agent| {
+        let is_own = agent.name == actor.name || agent.name.starts_with(&own);
+        let remote = agent.remote.as_ref();
+        is_own && remote.is_some_and(|remote| remote.token_variable.is_some())
+    });
+    if !sends {
+        return Ok(());
+    }
+    let message = "`token_env` names a variable of the machine that the server runs on";
+    Err(CommandError::new(Code::LocalOnly, message)
+        .with_hint("have the actor added there: `agents actor add --config FILE`"))
 }
 
 /// Replaces an actor; one that is not there is not made.
@@ -43,6 +64,9 @@ pub(super) fn update(
     let variables = context.variables();
     let world = toolbox.world(&variables);
     let found = actors.compile(&text, &source, world)?;
+    if context.is_for_others() {
+        refuse_tokens(&found.actor)?;
+    }
     if !actors
         .stored()?
         .iter()
@@ -83,7 +107,11 @@ fn added_report(command: &'static str, added: &AddedActor) -> Report {
         .panel(
             Panel::new("Actor Added")
                 .row("Name", actor.name.clone())
-                .row("Type", super::show::kind(actor.kind))
+                .row("Type", actor.kind.as_str())
+                .row(
+                    "Agent",
+                    super::show::remote(actor).map(|remote| remote.url.clone()),
+                )
                 .row("Description", actor.description.clone())
                 .row(
                     "Model",
@@ -130,7 +158,7 @@ pub(super) fn list(
                 }));
                 rows.push(vec![
                     name.into(),
-                    super::show::kind(actor.kind).into(),
+                    actor.kind.as_str().into(),
                     super::show::models(actor).join(", ").into(),
                     yes_no(is_default).into(),
                     actor.description.lines().next().unwrap_or_default().into(),

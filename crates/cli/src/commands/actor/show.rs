@@ -1,7 +1,7 @@
 //! `actor show`: what an actor is, and how it was used.
 
-use cleveragents_actors::{Actor, ActorKind, Agent, NodeKind};
-use cleveragents_domain::MicroUsd;
+use cleveragents_actors::{Actor, Agent, NodeKind};
+use cleveragents_domain::{MicroUsd, RemoteAgent};
 use cleveragents_engine::{ActorService, ActorWorld, FoundActor};
 use cleveragents_store::sessions::SessionFilter;
 use serde_json::{Value, json};
@@ -140,6 +140,11 @@ fn details(found: &FoundActor, is_default: bool) -> Value {
         "builtin": stored.is_none(),
         "unsafe": actor.is_unsafe,
         "type": actor.kind,
+        "agent": remote(actor).map(|remote| json!({
+            "url": remote.url,
+            "token_env": remote.token_variable,
+            "timeout_seconds": remote.timeout.map(|timeout| timeout.as_secs_f64()),
+        })),
         "role": actor.role,
         "version": actor.version,
         "created": stored.map(|stored| stored.created_at),
@@ -185,7 +190,12 @@ fn panel(found: &FoundActor, is_default: bool) -> Panel {
     Panel::new("Actor")
         .row("Name", actor.name.clone())
         .row("Description", actor.description.clone())
-        .row("Type", kind(actor.kind))
+        .row("Type", actor.kind.as_str())
+        .row("Agent", remote(actor).map(|remote| remote.url.clone()))
+        .row(
+            "Token from",
+            remote(actor).and_then(|remote| remote.token_variable.clone()),
+        )
         .row("Models", models(actor).join(", "))
         .row("Default", yes_no(is_default))
         .row("Unsafe", yes_no(actor.is_unsafe))
@@ -216,15 +226,6 @@ fn nodes(actor: &Actor) -> Table {
             },
         ]
     }))
-}
-
-/// The kind of an actor, as files say it.
-pub(super) const fn kind(kind: ActorKind) -> &'static str {
-    match kind {
-        ActorKind::Llm => "llm",
-        ActorKind::Tool => "tool",
-        ActorKind::Graph => "graph",
-    }
 }
 
 const fn kind_of_node(kind: &NodeKind) -> &'static str {
@@ -269,6 +270,15 @@ pub(super) fn models(actor: &Actor) -> Vec<String> {
     names.sort();
     names.dedup();
     names
+}
+
+/// The agent on another machine that an actor is.
+pub(super) fn remote(actor: &Actor) -> Option<&RemoteAgent> {
+    let first = actor.graph.nodes.first()?;
+    match (&first.kind, actor.graph.nodes.len()) {
+        (NodeKind::Agent(node), 1) => node.agent.remote.as_ref(),
+        _ => None,
+    }
 }
 
 /// The provider and the model of an actor that has just one.

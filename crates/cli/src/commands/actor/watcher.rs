@@ -1,7 +1,6 @@
 //! What people see of a run while it goes on.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +11,8 @@ use cleveragents_models::ToolCall;
 use cleveragents_tools::CallOutcome;
 
 use crate::commands::conversation::{called_line, calling_line, short};
-use crate::output::{Printer, visible_lines};
+use crate::context::Context;
+use crate::output::{Live, visible_lines};
 
 /// Watches a run, and shows it as it happens where somebody looks.
 pub(super) struct Watcher {
@@ -22,14 +22,17 @@ pub(super) struct Watcher {
     /// Whether steps and calls are told on standard error.
     tells: bool,
     has_text: AtomicBool,
+    live: Live,
     tool_calls: AtomicU64,
     caveats: Mutex<BTreeSet<String>>,
 }
 
 impl Watcher {
-    pub(super) fn new(printer: Printer, is_stream: bool) -> Self {
+    pub(super) fn new(context: &Context, is_stream: bool) -> Self {
+        let printer = context.printer;
         let is_human = printer.format().is_human();
         Self {
+            live: context.live.clone(),
             started: Instant::now(),
             streams: is_stream && is_human,
             tells: is_human && (is_stream || printer.shows_progress()),
@@ -52,15 +55,14 @@ impl Watcher {
     /// Ends the line of the answer, so that what follows stands on its own.
     pub(super) fn end(&self) {
         if self.has_text.swap(false, Ordering::Relaxed) {
-            // Whoever closed the pipe does not want to see it.
-            let _closed = writeln!(std::io::stdout());
+            self.live.out("\n");
         }
     }
 
     fn tell(&self, line: &str) {
         if self.tells {
             self.end();
-            let _closed = writeln!(std::io::stderr(), "{}", visible_lines(line));
+            self.live.err(&format!("{}\n", visible_lines(line)));
         }
     }
 }
@@ -88,8 +90,7 @@ impl RunWatcher for Watcher {
     fn text(&self, _path: &StepPath, piece: &str) {
         if self.streams {
             self.has_text.store(true, Ordering::Relaxed);
-            let mut out = std::io::stdout().lock();
-            let _closed = write!(out, "{}", visible_lines(piece)).and_then(|()| out.flush());
+            self.live.out(&visible_lines(piece));
         }
     }
 

@@ -7,7 +7,6 @@ use std::path::Path;
 use clap::Parser as _;
 use cleveragents_domain::{Code, Role};
 use cleveragents_engine::SessionError;
-use cleveragents_models::ModelName;
 use serde_json::json;
 
 use super::command::{COMMANDS, Command};
@@ -111,10 +110,7 @@ impl Chat<'_> {
 
     fn model(&mut self, name: Option<&str>, timing: Timing) -> Result<(), CommandError> {
         let report = if let Some(name) = name {
-            let name: ModelName = name.parse()?;
-            // Without its key it is told now, not after the next question.
-            self.conversation.catalogue.open(&name)?;
-            self.conversation.use_model(&name);
+            let name = self.conversation.use_actor(name)?;
             Report::new("chat model")
                 .data(json!({"model": name}))
                 .ok(format!("From now on {name} answers"))

@@ -89,6 +89,44 @@ pub(super) fn read_on(
     }
 }
 
+/// How events are written one by one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum LineForm {
+    /// One JSON value a line.
+    Json,
+    /// For people.
+    Told,
+}
+
+impl LineForm {
+    /// That of a format.
+    pub(crate) fn of(format: Format) -> Result<Self, CommandError> {
+        match format {
+            Format::Yaml => Err(CommandError::usage(
+                "--follow writes lines, which YAML has none of",
+            )
+            .with_hint("use --format json, or one for people")),
+            Format::Json => Ok(Self::Json),
+            _ => Ok(Self::Told),
+        }
+    }
+
+    /// Writes an event. Whether anybody reads.
+    pub(crate) fn write(self, event: &Event) -> Result<bool, CommandError> {
+        let mut line = match self {
+            Self::Json => described(event).to_string(),
+            Self::Told => line(event),
+        };
+        line.push('\n');
+        let mut out = std::io::stdout().lock();
+        match out.write_all(line.as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(unwritable(&error)),
+        }
+    }
+}
+
 /// Writes what happens as it happens, until the plan is over.
 fn follow(
     context: &Context,
@@ -96,31 +134,12 @@ fn follow(
     plan: cleveragents_domain::PlanId,
     events: &[Event],
 ) -> Result<Report, CommandError> {
-    let format = context.printer.format();
-    if format == Format::Yaml {
-        return Err(
-            CommandError::usage("--follow writes lines, which YAML has none of")
-                .with_hint("use --format json, or one for people"),
-        );
-    }
-    let write = |event: &Event| {
-        let mut line = if format == Format::Json {
-            described(event).to_string()
-        } else {
-            line(event)
-        };
-        line.push('\n');
-        let mut out = std::io::stdout().lock();
-        out.write_all(line.as_bytes()).and_then(|()| out.flush())
-    };
+    let form = LineForm::of(context.printer.format())?;
     // A reader that went away has seen enough.
     let is_read = std::cell::Cell::new(true);
-    let mut tell = |event: &Event| match write(event) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            is_read.set(false);
-            Ok(())
-        }
-        other => other.map_err(|error| unwritable(&error)),
+    let mut tell = |event: &Event| {
+        is_read.set(form.write(event)?);
+        Ok(())
     };
     let mut position = Position::default();
     for event in events {

@@ -47,7 +47,7 @@ pub(super) fn drive(
 ) -> Result<Plan, CommandError> {
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());
     let world = World::new(desk.context, &cancel)?;
-    let watcher = Watcher::new(desk.context.printer, is_stream);
+    let watcher = Watcher::new(desk.context, is_stream);
     let signals = tooling::stop_on_signals(desk.context, &cancel, &stop)?;
     let driven = worker::slot(desk, &watcher, &cancel).and_then(|slot| {
         let driven = desk

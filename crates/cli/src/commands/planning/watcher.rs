@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 
-use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +15,8 @@ use cleveragents_tools::CallOutcome;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::commands::conversation::{called_line, calling_line, short};
-use crate::output::{Printer, visible_lines};
+use crate::context::Context;
+use crate::output::{Live, visible_lines};
 
 /// How often the display is redrawn.
 const REDRAW: Duration = Duration::from_millis(120);
@@ -28,6 +28,7 @@ pub(crate) struct Watcher {
     /// Whether what happens is told on standard error.
     tells: bool,
     has_text: AtomicBool,
+    live: Live,
     bar: ProgressBar,
     state: Mutex<State>,
 }
@@ -42,7 +43,8 @@ struct State {
 }
 
 impl Watcher {
-    pub(crate) fn new(printer: Printer, is_stream: bool) -> Self {
+    pub(crate) fn new(context: &Context, is_stream: bool) -> Self {
+        let printer = context.printer;
         let is_human = printer.format().is_human();
         let bar = if printer.shows_progress() {
             let style = ProgressStyle::with_template("{spinner} {msg} [{elapsed}]")
@@ -59,6 +61,7 @@ impl Watcher {
             streams: is_stream && is_human,
             tells: is_human && (is_stream || printer.shows_progress()),
             has_text: AtomicBool::new(false),
+            live: context.live.clone(),
             bar,
             state: Mutex::default(),
         }
@@ -72,17 +75,15 @@ impl Watcher {
 
     fn end_text(&self) {
         if self.has_text.swap(false, Ordering::Relaxed) {
-            // Whoever closed the pipe does not want to see it.
-            let _closed = writeln!(std::io::stderr());
+            self.live.err("\n");
         }
     }
 
     fn tell(&self, line: &str) {
         if self.tells {
             self.end_text();
-            self.bar.suspend(|| {
-                let _closed = writeln!(std::io::stderr(), "{}", visible_lines(line));
-            });
+            let line = format!("{}\n", visible_lines(line));
+            self.bar.suspend(|| self.live.err(&line));
         }
     }
 
@@ -120,8 +121,7 @@ impl RunWatcher for Watcher {
     fn text(&self, _path: &StepPath, piece: &str) {
         if self.streams {
             self.has_text.store(true, Ordering::Relaxed);
-            let mut err = std::io::stderr().lock();
-            let _closed = write!(err, "{}", visible_lines(piece)).and_then(|()| err.flush());
+            self.live.err(&visible_lines(piece));
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
         other => Some(other.unwrap_or_default().to_owned()),
     };
     let conversation = Conversation::new(context, arguments.turn.clone())?;
-    let watcher = Watcher::new(context.printer, arguments.stream);
+    let watcher = Watcher::new(context, arguments.stream);
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());
     let signals = tooling::stop_on_signals(context, &cancel, &stop)?;
     let answered = conversation.ask(&Asked {

@@ -1,6 +1,5 @@
 //! What people see of a turn: as it happens, and when it is over.
 
-use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,8 @@ use crate::commands::conversation::{
     Told, called_line, calling_line, recovered_line, short, tool_of, turn_json,
 };
 use crate::commands::tooling;
-use crate::output::{Align, Cell, Panel, Printer, Report, Table, visible_lines};
+use crate::context::Context;
+use crate::output::{Align, Cell, Live, Panel, Report, Table, visible_lines};
 
 /// The longest prompt that a panel shows.
 const LONGEST_PROMPT: usize = 200;
@@ -25,12 +25,15 @@ pub(super) struct Watcher {
     /// Whether calls are told on standard error.
     tells: bool,
     has_text: AtomicBool,
+    live: Live,
 }
 
 impl Watcher {
-    pub(super) fn new(printer: Printer, is_stream: bool) -> Self {
+    pub(super) fn new(context: &Context, is_stream: bool) -> Self {
+        let printer = context.printer;
         let is_human = printer.format().is_human();
         Self {
+            live: context.live.clone(),
             started: Instant::now(),
             streams: is_stream && is_human,
             tells: is_human && (is_stream || printer.shows_progress()),
@@ -49,15 +52,14 @@ impl Watcher {
 
     fn line_end(&self) {
         if self.has_text.swap(false, Ordering::Relaxed) {
-            // Whoever closed the pipe does not want to see it.
-            let _closed = writeln!(std::io::stdout());
+            self.live.out("\n");
         }
     }
 
     fn tell(&self, line: &str) {
         if self.tells {
             self.line_end();
-            let _closed = writeln!(std::io::stderr(), "{}", visible_lines(line));
+            self.live.err(&format!("{}\n", visible_lines(line)));
         }
     }
 }
@@ -70,8 +72,7 @@ impl TurnObserver for Watcher {
     fn text(&self, piece: &str) {
         if self.streams {
             self.has_text.store(true, Ordering::Relaxed);
-            let mut out = std::io::stdout().lock();
-            let _closed = write!(out, "{}", visible_lines(piece)).and_then(|()| out.flush());
+            self.live.out(&visible_lines(piece));
         }
     }
 

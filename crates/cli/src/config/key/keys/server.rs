@@ -54,6 +54,12 @@ keys! {
     /// Whether private addresses may be called.
     SERVE_ALLOW_PRIVATE = "serve.allow-private-addresses", "CLEVERAGENTS_SERVE_ALLOW_PRIVATE_ADDRESSES",
         Kind::Flag, Fallback::Automatic, "Whether a server may call addresses of private networks for its callers";
+    /// Where traces are told.
+    TELEMETRY_OTLP_ENDPOINT = "telemetry.otlp-endpoint", "CLEVERAGENTS_TELEMETRY_OTLP_ENDPOINT", Kind::Web,
+        Fallback::Automatic, "The collector that a server tells traces (OTLP over HTTP); none when not set";
+    /// Whether remote agents may be near.
+    A2A_ALLOW_PRIVATE = "a2a.allow-private-addresses", "CLEVERAGENTS_A2A_ALLOW_PRIVATE_ADDRESSES", Kind::Flag,
+        Fallback::Automatic, "Whether remote agents may be on this machine or in a private network";
     /// The server that commands are sent to.
     SERVER_URL = "server.url", "CLEVERAGENTS_SERVER_URL", Kind::Web, Fallback::Automatic,
         "The server that commands are sent to; set by `agents server connect`";

@@ -7,13 +7,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::HeaderValue;
+use reqwest::header::HeaderValue;
 use reqwest::redirect::Policy;
-use reqwest::{Client, RequestBuilder, Url};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Url};
 
 /// Why an address is not called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+pub enum Refused {
     /// No address at all.
     #[error("it is not an http or https URL")]
     Malformed,
@@ -32,7 +32,7 @@ pub(crate) enum Refused {
 }
 
 /// Checks what can be checked without looking a name up.
-pub(crate) fn check(url: &str, allows_private: bool) -> Result<Url, Refused> {
+pub fn check(url: &str, allows_private: bool) -> Result<Url, Refused> {
     let url = Url::parse(url).map_err(|_| Refused::Malformed)?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(Refused::Malformed);
@@ -57,14 +57,14 @@ pub(crate) fn check(url: &str, allows_private: bool) -> Result<Url, Refused> {
 }
 
 /// An address that was checked, with the machines that it means.
-pub(crate) struct Target {
+pub struct Target {
     url: Url,
     host: String,
     addresses: Vec<SocketAddr>,
 }
 
 /// Looks an address up and checks all that it means.
-pub(crate) async fn resolve(url: &str, allows_private: bool) -> Result<Target, Refused> {
+pub async fn resolve(url: &str, allows_private: bool) -> Result<Target, Refused> {
     let url = check(url, allows_private)?;
     let host = url.host_str().ok_or(Refused::Malformed)?.to_owned();
     let port = url.port_or_known_default().ok_or(Refused::Malformed)?;
@@ -92,29 +92,45 @@ pub(crate) async fn resolve(url: &str, allows_private: bool) -> Result<Target, R
 
 impl Target {
     /// A request to it, to nobody else.
-    pub(crate) fn post(&self, patience: Duration) -> Result<RequestBuilder, String> {
-        let client = Client::builder()
+    pub fn post(&self, patience: Duration) -> Result<RequestBuilder, String> {
+        let builder = self.builder()?.timeout(patience).pool_max_idle_per_host(0);
+        let client = builder.build().map_err(|_| NO_CLIENT.to_owned())?;
+        Ok(client.post(self.url.clone()))
+    }
+
+    /// A client for several requests to its host, whose connections are kept. It reaches other hosts only by
+    /// looking their names up without a check: give it no URL of another one.
+    pub(crate) fn client(&self, connect: Duration) -> Result<Client, String> {
+        let builder = self.builder()?.connect_timeout(connect).tcp_nodelay(true);
+        builder.build().map_err(|_| NO_CLIENT.to_owned())
+    }
+
+    /// The address.
+    pub(crate) const fn url(&self) -> &Url {
+        &self.url
+    }
+
+    fn builder(&self) -> Result<ClientBuilder, String> {
+        Ok(Client::builder()
             .tls_backend_preconfigured(tls(self.url.scheme() == "https")?)
             .redirect(Policy::none())
             .no_proxy()
-            .timeout(patience)
-            .pool_max_idle_per_host(0)
             .resolve_to_addrs(&self.host, &self.addresses)
-            .user_agent(concat!("cleveragents/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|_| "no client can be made for it".to_owned())?;
-        Ok(client.post(self.url.clone()))
+            .user_agent(concat!("cleveragents/", env!("CARGO_PKG_VERSION"))))
     }
 }
 
+const NO_CLIENT: &str = "no client can be made for it";
+
 /// A value of a header that is nowhere shown.
-pub(crate) fn secret(text: &str) -> HeaderValue {
+pub fn secret(text: &str) -> HeaderValue {
     let mut value = HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
     value.set_sensitive(true);
     value
 }
 
-fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
+/// A TLS configuration that trusts what the system trusts. Without `is_secure` it trusts nobody, and is never used.
+pub fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
     // Reading them takes a while, and they do not change.
     static ROOTS: OnceLock<Arc<rustls::RootCertStore>> = OnceLock::new();
     let roots = if is_secure {

@@ -1,0 +1,246 @@
+//! Telling traces to a collector (OTLP over HTTP, as JSON). Nobody waits for it: what the collector does not take in
+//! time is left out.
+
+use std::io::Write as _;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use cleveragents_models::outbound;
+use cleveragents_telemetry::{self as telemetry, Ended};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
+
+use crate::context::Context;
+use crate::output::{CommandError, visible_lines};
+
+/// How many spans wait to be told; more are left out.
+const WAITING: usize = 8_192;
+
+/// How many spans are told at a time.
+const BATCH: usize = 512;
+
+/// How long spans are gathered.
+const GATHERED: Duration = Duration::from_secs(1);
+
+/// How long a collector may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the end of the program waits for the last spans.
+const AT_THE_END: Duration = Duration::from_secs(3);
+
+/// The variable of OpenTelemetry that holds headers for the collector, such as a key.
+const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+
+enum Message {
+    Span(Box<Ended>),
+    /// Everything until here is to be told; then say so.
+    Flush(SyncSender<()>),
+}
+
+/// Tells traces until it is dropped, and then those that are left.
+pub(super) struct Traces(SyncSender<Message>);
+
+impl Traces {
+    /// Begins to tell spans to the collector at an address.
+    pub(super) fn start(context: &Context, endpoint: &str) -> Result<Self, CommandError> {
+        let headers = headers(context.environment.text(HEADERS).as_deref())?;
+        let collector = Collector::new(endpoint, headers)?;
+        let (sender, spans) = sync_channel(WAITING);
+        std::thread::Builder::new()
+            .name("agents-traces".to_owned())
+            .spawn(move || collector.tell_all(&spans))
+            .map_err(|error| CommandError::internal("no thread can be made").caused_by(&error))?;
+        let sink = sender.clone();
+        telemetry::send_to(move |ended| {
+            // Without room it is left out: nothing waits for a collector.
+            let _full = sink.try_send(Message::Span(Box::new(ended)));
+        });
+        Ok(Self(sender))
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        let (told, waiting) = sync_channel(1);
+        if self.0.try_send(Message::Flush(told)).is_ok() {
+            let _in_time = waiting.recv_timeout(AT_THE_END);
+        }
+    }
+}
+
+struct Collector {
+    url: Url,
+    client: Client,
+    runtime: tokio::runtime::Runtime,
+    resource: Vec<(&'static str, String)>,
+}
+
+impl Collector {
+    fn new(endpoint: &str, headers: HeaderMap) -> Result<Self, CommandError> {
+        let url = traces_url(endpoint).ok_or_else(|| {
+            CommandError::usage("the address of the collector cannot be used")
+                .with_hint("give one like http://127.0.0.1:4318")
+        })?;
+        let failed = |why: &str| CommandError::internal(format!("traces cannot be told: {why}"));
+        let tls = outbound::tls(url.scheme() == "https").map_err(|why| failed(&why))?;
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .default_headers(headers)
+            .redirect(Policy::none())
+            .timeout(PATIENCE)
+            .user_agent(concat!("cleveragents/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| failed(&error.without_url().to_string()))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| failed(&error.to_string()))?;
+        Ok(Self {
+            url,
+            client,
+            runtime,
+            resource: vec![
+                ("service.name", "cleveragents".to_owned()),
+                ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
+                ("service.instance.id", std::process::id().to_string()),
+            ],
+        })
+    }
+
+    /// Tells spans as they come, some at a time.
+    fn tell_all(&self, spans: &Receiver<Message>) {
+        let mut batch: Vec<Ended> = Vec::new();
+        let mut since = Instant::now();
+        let mut is_taken = true;
+        loop {
+            let wait = if batch.is_empty() {
+                Duration::MAX
+            } else {
+                GATHERED.saturating_sub(since.elapsed())
+            };
+            // Without spans it sleeps until there is one.
+            let next = if wait == Duration::MAX {
+                spans.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                spans.recv_timeout(wait)
+            };
+            let mut waiting = None;
+            match next {
+                Ok(Message::Span(span)) => {
+                    if batch.is_empty() {
+                        since = Instant::now();
+                    }
+                    batch.push(*span);
+                    if batch.len() < BATCH {
+                        continue;
+                    }
+                }
+                Ok(Message::Flush(told)) => waiting = Some(told),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if !batch.is_empty() {
+                let told = self.tell(&batch);
+                if let (true, Err(why)) = (is_taken, &told) {
+                    warn(&format!(
+                        "traces are left out: the collector does not take them ({why})"
+                    ));
+                }
+                is_taken = told.is_ok();
+                batch.clear();
+            }
+            if let Some(told) = waiting {
+                // Whoever waited may have given up.
+                let _heard = told.try_send(());
+            }
+        }
+    }
+
+    fn tell(&self, batch: &[Ended]) -> Result<(), String> {
+        let body = telemetry::request(batch, &self.resource).to_string();
+        let request = self.client.post(self.url.clone());
+        let request = request
+            .header("content-type", "application/json")
+            .body(body);
+        self.runtime.block_on(async {
+            let response = request.send().await;
+            let response = response.map_err(|error| error.without_url().to_string())?;
+            let status = response.status();
+            // Read, so that the connection can be used again.
+            let _read = response.bytes().await;
+            if status.is_success() {
+                Ok(())
+            } else {
+                Err(format!("status {}", status.as_u16()))
+            }
+        })
+    }
+}
+
+/// Where a collector takes traces: below its address, unless that says so itself.
+fn traces_url(endpoint: &str) -> Option<Url> {
+    let endpoint = endpoint.trim_end_matches('/');
+    let url = if endpoint.ends_with("/v1/traces") {
+        endpoint.to_owned()
+    } else {
+        format!("{endpoint}/v1/traces")
+    };
+    Url::parse(&url).ok()
+}
+
+/// Headers as OpenTelemetry writes them: `name=value,name=value`.
+fn headers(written: Option<&str>) -> Result<HeaderMap, CommandError> {
+    let mut headers = HeaderMap::new();
+    for pair in written.unwrap_or_default().split(',') {
+        if pair.trim().is_empty() {
+            continue;
+        }
+        let read = pair.split_once('=').and_then(|(name, value)| {
+            let name = HeaderName::try_from(name.trim()).ok()?;
+            let mut value = HeaderValue::try_from(value.trim()).ok()?;
+            value.set_sensitive(true);
+            Some((name, value))
+        });
+        let Some((name, value)) = read else {
+            // What stands there may be a key.
+            let message = format!("{HEADERS} does not hold headers");
+            return Err(CommandError::usage(message).with_hint("write NAME=VALUE,NAME=VALUE"));
+        };
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+fn warn(text: &str) {
+    // Nobody may be there to read it.
+    let _told =
+        std::io::stderr().write_all(visible_lines(&format!("warning: {text}\n")).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{headers, traces_url};
+
+    #[test]
+    fn addresses_and_headers_are_read_as_opentelemetry_has_them() {
+        for (endpoint, url) in [
+            ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/traces"),
+            ("http://127.0.0.1:4318/", "http://127.0.0.1:4318/v1/traces"),
+            ("https://c.example/otlp", "https://c.example/otlp/v1/traces"),
+            ("https://c.example/v1/traces", "https://c.example/v1/traces"),
+        ] {
+            assert_eq!(traces_url(endpoint).expect("a URL").as_str(), url);
+        }
+        let read = headers(Some("x-key=abc, authorization=Bearer a=b ,")).expect("headers");
+        assert_eq!(read.get("x-key").expect("one"), "abc");
+        assert_eq!(read.get("authorization").expect("one"), "Bearer a=b");
+        assert!(headers(None).expect("none").is_empty());
+        let error = headers(Some("secret-without-a-name")).expect_err("refused");
+        assert!(
+            !error.message().contains("secret-without"),
+            "{}",
+            error.message()
+        );
+    }
+}

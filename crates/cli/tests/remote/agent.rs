@@ -1,0 +1,253 @@
+//! Agents on other machines as actors, through the program: our own server, and one that answers as it is told.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use cleveragents_testkit::model_server::{ModelServer, Response, Step};
+use cleveragents_testkit::{Agents, TestDatabase};
+use serde_json::{Value, json};
+
+use crate::{Server, agents};
+
+/// A home with the actor `acme/remote` at an address.
+fn caller(url: &str) -> Agents {
+    let agents = agents().with("CLEVERAGENTS_A2A_ALLOW_PRIVATE_ADDRESSES", "true");
+    write(&agents, "remote.yaml", &actor(url));
+    agents.data(&["actor", "add", "--config", "remote.yaml"]);
+    agents
+}
+
+fn actor(url: &str) -> String {
+    format!("name: acme/remote\ntype: a2a\ndescription: Elsewhere\nurl: {url}\ntimeout: 60\n")
+}
+
+fn write(agents: &Agents, file: &str, text: &str) {
+    std::fs::write(agents.work().join(file), text).expect("a file");
+}
+
+fn session(agents: &Agents) -> String {
+    let made = agents.data(&["session", "create", "--actor", "acme/remote"]);
+    made["session"]["id"].as_str().expect("an id").to_owned()
+}
+
+fn tell(agents: &Agents, session: &str, prompt: &str) -> Value {
+    agents.data(&["session", "tell", "--session", session, prompt])
+}
+
+#[test]
+fn our_own_server_is_an_actor_by_itself_and_in_a_graph() {
+    let home = agents();
+    let server = Server::start(&home, &["--insecure-local", "--actor", "builtin/echo"]);
+    let caller = caller(&server.url);
+    let shown = caller.data(&["actor", "show", "acme/remote"]);
+    assert_eq!(shown["actor_details"]["type"], "a2a");
+    assert_eq!(shown["actor_details"]["agent"]["url"], server.url.as_str());
+
+    let ran = caller.data(&["actor", "run", "acme/remote", "Hello there"]);
+    assert_eq!(ran["response"]["text"], "Hello there");
+    assert_eq!(ran["usage"]["model_calls"], 1);
+
+    let session = session(&caller);
+    assert_eq!(tell(&caller, &session, "first")["response"], "first");
+    assert_eq!(tell(&caller, &session, "second")["response"], "second");
+    // Both questions were one conversation there, and that of the run another one.
+    let sessions = home.data(&["session", "list"]);
+    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(2));
+
+    let graph = "name: acme/twice\ntype: graph\nnodes:\n  first:\n    agent: acme/remote\n    prompt: 'one {{ input }}'\n    \
+                 next: second\n  second:\n    agent: acme/remote\n    prompt: 'two {{ output }}'\n";
+    write(&caller, "twice.yaml", graph);
+    caller.data(&["actor", "add", "--config", "twice.yaml"]);
+    let ran = caller.data(&["actor", "run", "acme/twice", "x"]);
+    assert_eq!(ran["response"]["text"], "two one x");
+}
+
+#[test]
+fn what_the_agent_asks_is_answered_in_the_next_message() {
+    let home = agents();
+    let script = "answers:\n\
+                  - calls:\n  - {id: one, name: builtin_S_ask-user, arguments: {question: 'Which colour?'}}\n\
+                  - text: Blue it is.\n";
+    write(&home, "ask.yaml", script);
+    let server = Server::start(&home, &["--insecure-local", "--actor", "scripted/ask.yaml"]);
+    let caller = caller(&server.url);
+    let session = session(&caller);
+    let asked = caller.run(&[
+        "--format",
+        "json",
+        "session",
+        "tell",
+        "--session",
+        &session,
+        "Paint it",
+    ]);
+    assert_eq!(asked.code, Some(5), "{asked:?}");
+    assert!(asked.out.contains("Which colour?"), "{asked:?}");
+    let told = tell(&caller, &session, "blue");
+    assert_eq!(told["response"], "Blue it is.");
+    // It is the same task that was gone on with.
+    let heard = home.data(&["session", "list"]);
+    assert_eq!(heard["sessions"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn addresses_of_this_machine_are_called_only_when_allowed() {
+    let strict = agents();
+    write(&strict, "remote.yaml", &actor("http://127.0.0.1:9/"));
+    strict.data(&["actor", "add", "--config", "remote.yaml"]);
+    let session = session(&strict);
+    let arguments = ["session", "tell", "--session", session.as_str(), "hi"];
+    let answer = strict.run(&[&["--format", "json"], &arguments[..]].concat());
+    let error = answer.json()["data"]["error"].clone();
+    assert_eq!(error["code"], "CA-1221", "{answer:?}");
+    let hint = error["hint"].as_str().expect("a hint");
+    assert!(
+        hint.contains("agents config set a2a.allow-private-addresses true"),
+        "{hint}"
+    );
+}
+
+/// An agent that takes a task on and answers when it is asked for it again.
+fn slow_agent() -> (ModelServer, mpsc::Receiver<Instant>) {
+    let (reached, waits) = mpsc::channel();
+    let server = ModelServer::answering(move |request| {
+        let here = format!("http://{}", request.header("host").expect("a host"));
+        if request.path.starts_with("/.well-known/") {
+            let card = json!({"capabilities": {"streaming": true}, "supportedInterfaces": [
+                {"url": here, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]});
+            return Response::json(200, &card.to_string());
+        }
+        let call = request.json();
+        let task = |state: &str| {
+            json!({"id": "t", "contextId": "c", "status": {"state": state},
+            "artifacts": [{"artifactId": "a", "parts": [{"text": "done meanwhile"}]}]})
+        };
+        let result = |value: Value| json!({"jsonrpc": "2.0", "id": 1, "result": value}).to_string();
+        match call["method"].as_str().expect("a method") {
+            "SendStreamingMessage" => {
+                let task = json!({"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}});
+                let more = json!({"statusUpdate": {"taskId": "t", "contextId": "c",
+                    "status": {"state": "TASK_STATE_WORKING", "message": {"parts": [{"text": "reading"}]}}}});
+                Response::events([result(task), result(more)])
+                    .then(Step::Note(reached.clone()))
+                    .then(Step::Hang)
+            }
+            "CancelTask" => Response::json(200, &result(task("TASK_STATE_CANCELED"))),
+            _ => Response::json(200, &result(task("TASK_STATE_COMPLETED"))),
+        }
+    });
+    (server, waits)
+}
+
+fn methods(server: &ModelServer) -> Vec<String> {
+    let received = server.received();
+    let calls = received.iter().filter(|request| !request.body.is_empty());
+    calls
+        .map(|request| {
+            request.json()["method"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        })
+        .collect()
+}
+
+/// Waits until the task of a turn that runs is noted: then whoever goes on knows it.
+fn wait_for_note(agents: &Agents) {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let noted = "SELECT count(*) FROM turn_steps JOIN turns ON turns.turn_id = turn_steps.turn_id \
+                 WHERE turns.state = 'running' AND message LIKE '%\"noted\"%'";
+    while TestDatabase::read_file(&agents.database(), noted) != [["1"]] {
+        assert!(Instant::now() < deadline, "nothing is noted");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn after_a_crash_the_task_is_asked_for_and_not_sent_twice() {
+    let (server, waits) = slow_agent();
+    let caller = caller(&server.url());
+    let session = session(&caller);
+    let asking = ["session", "tell", "--session", session.as_str(), "hi"];
+    let mut child = caller.command(asking).spawn().expect("it starts");
+    waits.recv().expect("the agent works");
+    wait_for_note(&caller);
+    child.kill().expect("it runs");
+    child.wait().expect("it is reaped");
+    let told = caller.data(&["session", "tell", "--session", &session, "--resume"]);
+    assert_eq!(told["response"], "done meanwhile");
+    assert_eq!(methods(&server), ["SendStreamingMessage", "GetTask"]);
+    caller.assert_sound();
+
+    // The same with a run.
+    let mut child = caller
+        .command(["actor", "run", "acme/remote", "hi"])
+        .spawn()
+        .expect("it starts");
+    waits.recv().expect("the agent works");
+    wait_for_note(&caller);
+    child.kill().expect("it runs");
+    child.wait().expect("it is reaped");
+    let runs = caller.data(&["run", "list"]);
+    let run = runs["runs"][0]["id"].as_str().expect("an id").to_owned();
+    let resumed = caller.data(&["run", "resume", &run]);
+    assert_eq!(resumed["response"]["text"], "done meanwhile");
+    assert_eq!(
+        methods(&server),
+        [
+            "SendStreamingMessage",
+            "GetTask",
+            "SendStreamingMessage",
+            "GetTask"
+        ]
+    );
+}
+
+#[test]
+fn who_stops_here_stops_there() {
+    let (server, waits) = slow_agent();
+    let caller = caller(&server.url());
+    let session = session(&caller);
+    let asking = ["session", "tell", "--session", session.as_str(), "hi"];
+    let mut child = caller.command(asking).spawn().expect("it starts");
+    waits.recv().expect("the agent works");
+    wait_for_note(&caller);
+    let id = i32::try_from(child.id()).ok();
+    let id = id.and_then(rustix::process::Pid::from_raw).expect("an id");
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
+    let ended = child.wait().expect("it is reaped");
+    assert_eq!(ended.code(), Some(130));
+    assert_eq!(methods(&server), ["SendStreamingMessage", "CancelTask"]);
+}
+
+#[test]
+fn a_caller_of_a_server_cannot_have_its_tokens_sent() {
+    let home = agents().with("A2A_TOKEN", "agent-token-0123456789");
+    let secret = crate::token(&home, "amy", &["acme=admin"]);
+    let server = Server::start(&home, &[]);
+    let amy = agents().with("CLEVERAGENTS_SERVER_TOKEN", secret);
+    amy.data(&["server", "connect", &server.url, "--namespace", "acme"]);
+    let text = format!("{}token_env: A2A_TOKEN\n", actor("https://agents.example"));
+    write(&amy, "remote.yaml", &text);
+    let refused = amy.run(&[
+        "--format",
+        "json",
+        "actor",
+        "add",
+        "--config",
+        "remote.yaml",
+    ]);
+    assert_eq!(
+        refused.json()["data"]["error"]["code"],
+        "CA-1210",
+        "{refused:?}"
+    );
+    write(&amy, "remote.yaml", &actor(&server.url));
+    amy.data(&["actor", "add", "--config", "remote.yaml"]);
+    // And the server does not call itself, or its neighbours, for her.
+    let refused = amy.run(&["--format", "json", "actor", "run", "acme/remote", "hi"]);
+    assert!(
+        refused.out.contains("address of a private network") || refused.out.contains("not https"),
+        "{refused:?}"
+    );
+}

@@ -1,0 +1,174 @@
+//! What happens is shown while it happens, also by command lines that use a server.
+
+use std::io::Read as _;
+use std::process::{Child, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cleveragents_domain::Move;
+use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
+use cleveragents_testkit::model_server::{ModelServer, Step, openai};
+use cleveragents_testkit::{Agents, plans};
+use regex::Regex;
+
+use crate::{Server, agents};
+
+/// A model that says `Hello`, waits until it is told to, and goes on.
+fn model(go: &Arc<AtomicBool>) -> ModelServer {
+    let go = Arc::clone(go);
+    ModelServer::answering(move |_| {
+        let mut response = openai::text(&["Hello", " there"]);
+        let wait = Step::Until(Arc::clone(&go));
+        let place = response.steps.iter().position(|step| {
+            matches!(step, Step::Send(bytes) if String::from_utf8_lossy(bytes).contains("there"))
+        });
+        response.steps.insert(place.expect("a second piece"), wait);
+        response
+    })
+}
+
+/// A home whose models are that server.
+fn home(models: &ModelServer) -> Agents {
+    agents()
+        .with("OPENAI_BASE_URL", format!("{}/v1", models.url()))
+        .with("OPENAI_API_KEY", "test-key-0123456789")
+        .with("CLEVERAGENTS_MODEL_DEFAULT", "openai/gpt-5.1")
+}
+
+/// Reads what a command writes until it says something, and gives what it wrote so far.
+fn read_until(child: &mut Child, text: &str) -> String {
+    let out = child.stdout.as_mut().expect("a pipe");
+    let mut said = Vec::new();
+    let mut byte = [0];
+    while !String::from_utf8_lossy(&said).contains(text) {
+        if out.read(&mut byte).expect("it can be read") == 0 {
+            let mut why = String::new();
+            let mut err = child.stderr.take().expect("a pipe");
+            err.read_to_string(&mut why).expect("text");
+            panic!("it ends: {}{why}", String::from_utf8_lossy(&said));
+        }
+        said.push(byte[0]);
+    }
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// What differs from call to call, made the same.
+fn alike(text: &str) -> String {
+    let ids = Regex::new("[0-9A-HJKMNP-TV-Z]{26}").expect("a pattern");
+    let times = Regex::new(r"\d+\.\d+").expect("a pattern");
+    let text = ids.replace_all(text, "ID");
+    times.replace_all(&text, "N").into_owned()
+}
+
+fn whole(beginning: &str, output: &Output) -> String {
+    alike(&format!(
+        "{beginning}{}--- stderr\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+#[test]
+fn an_answer_is_shown_while_it_comes_as_it_is_here() {
+    let go = Arc::new(AtomicBool::new(false));
+    let models = model(&go);
+    let home = home(&models);
+    let file = "name: acme/greeter\ntype: llm\nmodel: openai/gpt-5.1\n";
+    std::fs::write(home.work().join("greeter.yaml"), file).expect("a file");
+    home.data(&["actor", "add", "--config", "greeter.yaml"]);
+    let server = Server::start(&home, &["--insecure-local"]);
+    let away = agents().with("CLEVERAGENTS_SERVER_URL", server.url.as_str());
+    for command in [
+        &["session", "tell", "--session", "SESSION", "--stream", "hi"][..],
+        &["actor", "run", "acme/greeter", "hi", "--stream"][..],
+    ] {
+        let mut outputs = Vec::new();
+        for caller in [&away, &home] {
+            go.store(false, Ordering::SeqCst);
+            let session = home.create_session();
+            let command = command.iter().map(|word| match *word {
+                "SESSION" => session.as_str(),
+                word => word,
+            });
+            let mut child = caller.command(command).spawn().expect("it starts");
+            // The model has not said more than this.
+            let beginning = read_until(&mut child, "Hello");
+            assert!(!beginning.contains("there"), "{beginning}");
+            go.store(true, Ordering::SeqCst);
+            let output = child.wait_with_output().expect("it ends");
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            outputs.push(whole(&beginning, &output));
+        }
+        assert!(outputs[0].contains("Hello there"), "{}", outputs[0]);
+        assert_eq!(outputs[0], outputs[1]);
+    }
+    // Programs get one document, whoever runs the command.
+    let session = home.create_session();
+    let told = away.data(&["session", "tell", "--session", &session, "--stream", "hi"]);
+    assert_eq!(told["response"], "Hello there");
+    // What goes wrong is told as it is here.
+    let arguments = ["session", "tell", "--session", "nowhere", "--stream", "hi"];
+    assert_eq!(away.run(&arguments), home.run(&arguments));
+}
+
+fn engine(home: &Agents) -> Arc<Engine> {
+    let url = DatabaseUrl::file(&home.database(), home.home());
+    EngineCache::new(Options::default())
+        .open(&url)
+        .expect("the database opens")
+}
+
+#[test]
+fn the_log_of_a_plan_is_followed_until_it_is_over() {
+    let home = agents();
+    home.data(&["db", "upgrade"]);
+    let server = Server::start(&home, &["--insecure-local"]);
+    let away = agents().with("CLEVERAGENTS_SERVER_URL", server.url.as_str());
+    let engine = engine(&home);
+    let plan = plans::store(&engine, &plans::new_plan("watched"));
+    let id = plan.to_string();
+    for format in ["plain", "json"] {
+        let is_first = format == "plain";
+        let arguments = ["--format", format, "plan", "log", &id, "--follow"];
+        let mut child = away.command(arguments).spawn().expect("it starts");
+        let mut said = read_until(&mut child, "\n");
+        if is_first {
+            plans::advance(&engine, plan, &[Move::StartStrategize]);
+            said.push_str(&read_until(&mut child, "\n"));
+            plans::advance(&engine, plan, &[Move::Cancel]);
+        }
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        said.push_str(&String::from_utf8_lossy(&output.stdout));
+        assert_eq!(said, home.run(&arguments).out, "{format}");
+        assert!(said.lines().count() > 2, "{said}");
+    }
+    let yaml = ["--format", "yaml", "plan", "log", &id, "--follow"];
+    assert_eq!(away.run(&yaml).code, home.run(&yaml).code);
+}
+
+#[test]
+fn a_log_is_gone_on_with_when_the_server_is_started_again() {
+    let home = agents();
+    home.data(&["db", "upgrade"]);
+    let server = Server::start(&home, &["--insecure-local"]);
+    let url = server.url.clone();
+    let away = agents().with("CLEVERAGENTS_SERVER_URL", server.url.as_str());
+    let engine = engine(&home);
+    let plan = plans::store(&engine, &plans::new_plan("watched"));
+    let id = plan.to_string();
+    let mut child = away
+        .command(["plan", "log", &id, "--follow"])
+        .spawn()
+        .expect("it starts");
+    let mut said = read_until(&mut child, "\n");
+    assert_eq!(server.end(), Some(0));
+    plans::advance(&engine, plan, &[Move::StartStrategize]);
+    let _again = Server::start_again(&home, &url, &["--insecure-local"]);
+    said.push_str(&read_until(&mut child, "\n"));
+    plans::advance(&engine, plan, &[Move::Cancel]);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    said.push_str(&String::from_utf8_lossy(&output.stdout));
+    assert_eq!(said, home.run(&["plan", "log", &id, "--follow"]).out);
+}

@@ -1,0 +1,160 @@
+//! Traces of a server, told to a collector on loopback; and collectors that are not there, or say nothing.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use cleveragents_testkit::Agents;
+use cleveragents_testkit::model_server::{ModelServer, Response, Step};
+use serde_json::{Value, json};
+
+use crate::{Server, agents};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00f067aa0ba902b7";
+const KEY: &str = "collector-key-0123456789";
+
+/// A home whose usual model looks something up and answers.
+fn home() -> Agents {
+    let home = agents()
+        .with(
+            "OTEL_EXPORTER_OTLP_HEADERS",
+            format!("x-collector-key={KEY}"),
+        )
+        .with("CLEVERAGENTS_MODEL_DEFAULT", "scripted/look.yaml");
+    let script = "answers:\n\
+                  - usage: {input_tokens: 11, output_tokens: 7}\n  calls:\n  \
+                  - {id: one, name: builtin_S_output-read, arguments: {invocation: 01ARZ3NDEKTSV4RRFFQ69G5FAV}}\n\
+                  - text: a-secret-answer\n";
+    std::fs::write(home.work().join("look.yaml"), script).expect("a file");
+    home
+}
+
+/// Asks a question in a new session over HTTP, and gives the status.
+fn ask(server: &Server, home: &Agents, flags: &str) -> String {
+    let session = home.create_session();
+    let body = json!({"prompt": "a-secret-question"}).to_string();
+    let address = server.url.trim_start_matches("http://");
+    let request = format!(
+        "POST /api/v1/sessions/{session}/turns HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\ntraceparent: 00-{TRACE}-{CALLER}-{flags}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.write_all(request.as_bytes()).expect("it listens");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.contains("a-secret-answer"), "{answer}");
+    answer.lines().next().unwrap_or_default().to_owned()
+}
+
+/// Every span that the collector was told.
+fn spans(collector: &ModelServer) -> Vec<Value> {
+    let received = collector.received();
+    let bodies = received.iter().map(|request| {
+        assert_eq!(request.path, "/v1/traces");
+        assert_eq!(request.header("x-collector-key"), Some(KEY));
+        request.json()["resourceSpans"][0]["scopeSpans"][0]["spans"].clone()
+    });
+    bodies
+        .flat_map(|spans| spans.as_array().cloned().unwrap_or_default())
+        .collect()
+}
+
+fn fact<'a>(span: &'a Value, key: &str) -> &'a Value {
+    let mut all = span["attributes"].as_array().into_iter().flatten();
+    all.find(|attribute| attribute["key"] == key)
+        .map_or(&Value::Null, |attribute| &attribute["value"])
+}
+
+#[test]
+fn a_request_its_turn_its_questions_and_its_calls_are_one_trace() {
+    let collector = ModelServer::answering(|_| Response::json(200, "{}"));
+    let home = home();
+    let url = collector.url();
+    let server = Server::start(&home, &["--insecure-local", "--otlp-endpoint", &url]);
+    assert!(ask(&server, &home, "01").contains(" 200 "));
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let is_request = |span: &&Value| span["name"] == "POST /api/v1/sessions/{session}/turns";
+    let told = loop {
+        let told = spans(&collector);
+        if told.iter().any(|span| is_request(&span)) {
+            break told;
+        }
+        assert!(Instant::now() < deadline, "{told:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let named =
+        |name: &str| -> Vec<&Value> { told.iter().filter(|span| span["name"] == name).collect() };
+    let request = told.iter().find(is_request).expect("a request");
+    assert_eq!(request["parentSpanId"], CALLER);
+    assert_eq!(request["kind"], 2);
+    assert_eq!(
+        fact(request, "http.response.status_code")["intValue"],
+        "200"
+    );
+    let turns = named("invoke_agent scripted/look.yaml");
+    assert_eq!(turns.len(), 1, "{told:?}");
+    assert_eq!(turns[0]["parentSpanId"], request["spanId"]);
+    let questions = named("chat look.yaml");
+    let calls = named("execute_tool builtin/output-read");
+    assert_eq!((questions.len(), calls.len()), (2, 1), "{told:?}");
+    for part in questions.iter().chain(&calls) {
+        assert_eq!(part["parentSpanId"], turns[0]["spanId"]);
+    }
+    for span in &told {
+        assert_eq!(span["traceId"], TRACE, "{span}");
+    }
+    let first = questions[0];
+    for (key, value) in [
+        ("gen_ai.operation.name", json!({"stringValue": "chat"})),
+        ("gen_ai.provider.name", json!({"stringValue": "scripted"})),
+        ("gen_ai.request.model", json!({"stringValue": "look.yaml"})),
+        ("gen_ai.usage.input_tokens", json!({"intValue": "11"})),
+        ("gen_ai.usage.output_tokens", json!({"intValue": "7"})),
+    ] {
+        assert_eq!(fact(first, key), &value, "{key}");
+    }
+    // The call did not succeed, which is told by its code alone.
+    assert_eq!(calls[0]["status"], json!({"code": 2}));
+    assert_eq!(
+        fact(calls[0], "gen_ai.tool.name")["stringValue"],
+        "builtin/output-read"
+    );
+
+    // What a caller does not want to be told of is not told.
+    assert!(ask(&server, &home, "00").contains(" 200 "));
+    assert_eq!(server.end(), Some(0));
+    assert_eq!(spans(&collector).iter().filter(is_request).count(), 1);
+    // Nothing of what was said, and no secret.
+    let all: String = collector
+        .received()
+        .into_iter()
+        .map(|request| request.body)
+        .collect();
+    assert!(!all.contains("a-secret") && !all.contains(KEY), "{all}");
+}
+
+#[test]
+fn a_collector_that_is_not_there_or_says_nothing_disturbs_nobody() {
+    let silent = ModelServer::answering(|_| Response::json(200, "").then(Step::Hang));
+    let angry = ModelServer::answering(|_| Response::json(500, "{}"));
+    for url in ["http://127.0.0.1:1".to_owned(), silent.url(), angry.url()] {
+        let home = home();
+        let server = Server::start(&home, &["--insecure-local", "--otlp-endpoint", &url]);
+        for _ in 0..3 {
+            assert!(ask(&server, &home, "01").contains(" 200 "));
+        }
+        assert_eq!(server.end(), Some(0));
+    }
+}
+
+#[test]
+fn without_a_collector_nothing_is_told_and_a_wrong_address_is_refused() {
+    let home = home();
+    let refused = home.run(&["serve", "--insecure-local", "--otlp-endpoint", "nonsense"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    let server = Server::start(&home, &["--insecure-local"]);
+    assert!(ask(&server, &home, "01").contains(" 200 "));
+    assert_eq!(server.end(), Some(0));
+}

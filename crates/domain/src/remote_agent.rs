@@ -1,0 +1,51 @@
+//! [`RemoteAgent`]: an agent on another machine, as a file describes it.
+
+use std::time::Duration;
+
+/// What the names of variables that hold tokens of remote agents begin with.
+///
+/// A file says which variable is sent where. Files come from elsewhere too, and one that could name any variable
+/// could have any secret of the environment sent to whoever wrote it.
+pub const AGENT_TOKEN_PREFIX: &str = "A2A_";
+
+/// An agent on another machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteAgent {
+    /// The address of its card, or the one below which the card is.
+    pub url: String,
+    /// The variable that holds the token it is called with. Never the token.
+    pub token_variable: Option<String>,
+    /// How long one answer may take; as long as that of a model when not given.
+    pub timeout: Option<Duration>,
+}
+
+/// Whether a variable may hold the token of a remote agent.
+pub fn is_agent_token_variable(name: &str) -> bool {
+    name.len() > AGENT_TOKEN_PREFIX.len()
+        && name.starts_with(AGENT_TOKEN_PREFIX)
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_agent_token_variable;
+
+    #[test]
+    fn only_variables_made_for_it_hold_tokens_of_agents() {
+        for name in ["A2A_TOKEN", "A2A_ACME_2"] {
+            assert!(is_agent_token_variable(name), "{name}");
+        }
+        for name in [
+            "",
+            "A2A_",
+            "OPENAI_API_KEY",
+            "HOME",
+            "a2a_token",
+            "A2A_TOKEN X",
+        ] {
+            assert!(!is_agent_token_variable(name), "{name}");
+        }
+    }
+}

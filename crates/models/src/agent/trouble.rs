@@ -1,0 +1,197 @@
+//! [`Trouble`]: why a request to a remote agent has no answer, and what that means for who asked.
+
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use serde_json::Value;
+
+use super::Caller;
+use crate::error::{ErrorKind, ModelError};
+use crate::http::seconds;
+use crate::outbound::Refused;
+
+/// The code of JSON-RPC for a task that the agent does not know.
+const TASK_NOT_FOUND: i64 = -32001;
+
+/// So much of what an agent says about an error is told.
+const LONGEST: usize = 500;
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The address may not be called.
+    Address(Refused),
+    /// The token cannot be sent.
+    Token(String),
+    /// Nobody answers there.
+    Unreachable(String),
+    /// The connection was cut.
+    Cut(String),
+    /// It took too long.
+    Late(Duration),
+    /// It is larger than allowed.
+    Large(usize),
+    /// It cannot be read.
+    Malformed(String),
+    /// The agent answered with an error.
+    Refused {
+        status: u16,
+        code: Option<i64>,
+        message: String,
+        retry_after: Option<Duration>,
+    },
+}
+
+impl Trouble {
+    pub(super) fn of(error: &reqwest::Error) -> Self {
+        let mut deepest: &dyn std::error::Error = error;
+        while let Some(source) = deepest.source() {
+            deepest = source;
+        }
+        let why = deepest.to_string();
+        if error.is_connect() {
+            Self::Unreachable(why)
+        } else {
+            Self::Cut(why)
+        }
+    }
+
+    pub(super) fn status(status: StatusCode, retry_after: Option<Duration>) -> Self {
+        Self::Refused {
+            status: status.as_u16(),
+            code: None,
+            message: String::new(),
+            retry_after,
+        }
+    }
+
+    pub(super) fn refused(
+        status: StatusCode,
+        error: &Value,
+        retry_after: Option<Duration>,
+    ) -> Self {
+        let message = error["message"].as_str().unwrap_or_default();
+        Self::Refused {
+            status: status.as_u16(),
+            code: error["code"].as_i64().filter(|code| *code < 0),
+            message: message.chars().take(LONGEST).collect(),
+            retry_after,
+        }
+    }
+
+    /// Whether the agent says that there is no such task.
+    pub(super) const fn is_unknown_task(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused {
+                code: Some(TASK_NOT_FOUND),
+                ..
+            } | Self::Refused { status: 404, .. }
+        )
+    }
+
+    /// Whether the request certainly had no effect, and may have one a little later.
+    pub(super) const fn was_not_taken(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable(_)
+                | Self::Refused {
+                    status: 429 | 503,
+                    ..
+                }
+        )
+    }
+
+    /// Whether looking again may help.
+    pub(super) const fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable(_)
+                | Self::Cut(_)
+                | Self::Late(_)
+                | Self::Refused {
+                    status: 429 | 500..=599,
+                    ..
+                }
+        )
+    }
+
+    pub(super) const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// What whoever asked is told.
+    pub(super) fn into_error(self, caller: &Caller) -> ModelError {
+        let error = |kind, message: String| {
+            let message = caller.redactor.text(&message).into_owned();
+            ModelError::new(kind, &caller.name, message)
+        };
+        let address = "check `url` in the file of the actor, and that the agent runs";
+        match self {
+            Self::Address(refused) => {
+                let hint = match refused {
+                    Refused::Private | Refused::Insecure => {
+                        "agents of this machine or of your own network are called only when you allow it: \
+                         `agents config set a2a.allow-private-addresses true`"
+                    }
+                    _ => "correct `url` in the file of the actor",
+                };
+                let message = format!("the agent is not called at its address: {refused}");
+                error(ErrorKind::AddressRefused, message).with_hint(hint)
+            }
+            Self::Token(why) => error(ErrorKind::Auth, why)
+                .with_hint("check `url` and `token_env` in the file of the actor"),
+            Self::Unreachable(why) => error(
+                ErrorKind::Unreachable,
+                format!("the agent cannot be reached: {why}"),
+            )
+            .with_hint(address),
+            Self::Cut(why) => error(
+                ErrorKind::Interrupted,
+                format!("the connection to the agent was cut: {why}"),
+            )
+            .with_hint("try again; whether the agent works on it is not known"),
+            Self::Late(wait) => error(
+                ErrorKind::Timeout,
+                format!("nothing came from the agent for {}", seconds(wait)),
+            )
+            .with_hint(address),
+            Self::Large(limit) => {
+                error(ErrorKind::Agent, format!("it sent more than {limit} bytes"))
+                    .with_hint("ask it for less at a time")
+            }
+            Self::Malformed(why) => error(ErrorKind::Agent, why)
+                .with_hint("check that `url` is the address of an A2A agent, or of its card"),
+            Self::Refused {
+                status,
+                code,
+                message,
+                retry_after,
+            } => {
+                let said = match (message.is_empty(), code) {
+                    (true, _) => format!("the agent answered with the status {status}"),
+                    (false, Some(code)) => format!("the agent refused: {message} (code {code})"),
+                    (false, None) => format!("the agent refused: {message} (status {status})"),
+                };
+                let found = match status {
+                    401 | 403 => error(ErrorKind::Auth, said).with_hint(
+                        "check the token: `token_env` in the file of the actor names the variable that holds it",
+                    ),
+                    429 => error(ErrorKind::RateLimited { retry_after }, said)
+                        .with_hint("wait a little"),
+                    500..=599 => error(ErrorKind::Overloaded, said)
+                        .with_hint("try again later, or ask whoever runs the agent"),
+                    300..=399 => error(ErrorKind::Agent, said).with_hint(
+                        "it sends callers elsewhere, which is not followed: write the address where it is",
+                    ),
+                    _ => error(ErrorKind::Agent, said)
+                        .with_hint("the message of the agent says what it does not accept"),
+                };
+                found.with_status(status)
+            }
+        }
+    }
+}
