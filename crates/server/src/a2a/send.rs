@@ -36,6 +36,15 @@ struct Accepted {
     watching: Watching,
 }
 
+/// What who sends a message sees of its task.
+#[derive(Clone, Copy, PartialEq)]
+enum Seen {
+    /// How it is in the end.
+    AtTheEnd,
+    /// How it begins, and every change.
+    FromTheBeginning,
+}
+
 /// What a message leads to.
 enum Begun {
     Task(Box<Accepted>),
@@ -50,7 +59,7 @@ pub(super) async fn send(ask: Ask) -> Result<Value, Fault> {
     let configuration = configuration.unwrap_or(Fields(&empty));
     let is_immediate = configuration.flag("returnImmediately")?;
     let history = configuration.history()?;
-    let accepted = match begin(&ask).await? {
+    let accepted = match begin(&ask, Seen::AtTheEnd).await? {
         Begun::Message(message) => return Ok(json!({"message": message})),
         Begun::Task(accepted) => *accepted,
     };
@@ -66,7 +75,7 @@ pub(super) async fn send(ask: Ask) -> Result<Value, Fault> {
 
 /// `SendStreamingMessage`.
 pub(super) async fn stream(ask: Ask) -> Result<Updates, Fault> {
-    match begin(&ask).await? {
+    match begin(&ask, Seen::FromTheBeginning).await? {
         Begun::Message(message) => Ok(Updates::only(ask.app, &message)),
         Begun::Task(accepted) => Ok(Updates::after(
             ask.app,
@@ -115,7 +124,7 @@ async fn wait(
 }
 
 /// Checks a message, stores what it begins or goes on with, and has somebody work on it.
-async fn begin(ask: &Ask) -> Result<Begun, Fault> {
+async fn begin(ask: &Ask, seen: Seen) -> Result<Begun, Fault> {
     let app = &ask.app;
     if app.ending.is_near() {
         return Err(ending().into());
@@ -142,7 +151,7 @@ async fn begin(ask: &Ask) -> Result<Begun, Fault> {
     }
     match &message.task {
         Some(id) => go_on(ask, id, &message, wanted, history).await,
-        None => make(ask, &message, wanted, history).await,
+        None => make(ask, &message, wanted, history, seen).await,
     }
 }
 
@@ -152,6 +161,7 @@ async fn make(
     message: &Incoming,
     wanted: Option<Wanted>,
     history: Option<u64>,
+    seen: Seen,
 ) -> Result<Begun, Fault> {
     let app = &ask.app;
     let namespace = namespace(ask, message)?;
@@ -199,7 +209,12 @@ async fn make(
         if let Some(wanted) = &wanted {
             wanted.store(unit, &task)?;
         }
-        let snapshot = wire::document(unit, &task, history, true)?;
+        // Nobody sees how a task was that is answered at once, but who hears of it step by step.
+        let snapshot = if answer.is_none() || seen == Seen::FromTheBeginning {
+            wire::document(unit, &task, history, true)?
+        } else {
+            Value::Null
+        };
         let Some(answer) = &answer else {
             return Ok::<_, NotMade>((task, snapshot, None));
         };

@@ -3,6 +3,7 @@
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{Plan, shortest_prefix};
 use cleveragents_engine::{PlanBook, PlanQuery};
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{clock, elapsed, projects, state_cell};
@@ -49,16 +50,6 @@ pub(super) fn run(
                 elapsed(plan).map(clock).into(),
             ]
         }));
-    let entries: Vec<Value> = plans
-        .iter()
-        .enumerate()
-        .map(|(at, plan)| {
-            let mut entry = entry(&short(at), plan);
-            let (cost, is_known) = (plan.usage.cost_micro_usd, !plan.is_cost_partial);
-            put_cost(&mut entry, "cost_usd", cost, is_known);
-            entry
-        })
-        .collect();
     let count = |is_such: &dyn Fn(&Plan) -> bool| plans.iter().filter(|plan| is_such(plan)).count();
     let summary = json!({
         "total": plans.len(),
@@ -67,22 +58,36 @@ pub(super) fn run(
         "errored": count(&|plan| plan.stage.is_errored()),
         "awaiting_input": count(&|plan| plan.shown_state() == "awaiting_input"),
     });
-    Ok(Report::new("plan list")
-        .data(json!({
-            "plans": entries,
-            "filters": {
-                "phase": query.phase, "state": query.state, "project": query.project,
-                "action": query.action, "pattern": query.pattern,
-            },
-            "summary": summary,
-        }))
+    let report = Report::new("plan list")
         .table(table)
-        .ok(format!("{} listed", counted(plans.len(), "plan"))))
+        .ok(format!("{} listed", counted(plans.len(), "plan")));
+    let shorts: Vec<String> = (0..plans.len()).map(short).collect();
+    Ok(report.records(Listing {
+        plans: shorts.into_iter().zip(plans).collect(),
+        filters: json!({
+            "phase": query.phase, "state": query.state, "project": query.project,
+            "action": query.action, "pattern": query.pattern,
+        }),
+        summary,
+    }))
+}
+
+/// What programs read. Its entries are made when somebody does.
+#[derive(Serialize)]
+struct Listing {
+    #[serde(serialize_with = "entries")]
+    plans: Vec<(String, Plan)>,
+    filters: Value,
+    summary: Value,
+}
+
+fn entries<S: Serializer>(plans: &[(String, Plan)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(plans.iter().map(|(short, plan)| entry(short, plan)))
 }
 
 fn entry(short: &str, plan: &Plan) -> Value {
     let took = elapsed(plan);
-    json!({
+    let mut entry = json!({
         "id": short,
         "plan_id": plan.id,
         "name": plan.name,
@@ -97,5 +102,8 @@ fn entry(short: &str, plan: &Plan) -> Value {
         "elapsed_s": took,
         "created": plan.created_at,
         "updated": plan.updated_at,
-    })
+    });
+    let (cost, is_known) = (plan.usage.cost_micro_usd, !plan.is_cost_partial);
+    put_cost(&mut entry, "cost_usd", cost, is_known);
+    entry
 }
