@@ -91,6 +91,38 @@ fn what_the_agent_asks_is_answered_in_the_next_message() {
 }
 
 #[test]
+fn a_question_goes_from_agent_to_agent_and_its_answer_back() {
+    let (last, middle) = (agents(), agents());
+    let script = "answers:\n\
+                  - calls:\n  - {id: one, name: builtin_S_ask-user, arguments: {question: 'Which colour?'}}\n\
+                  - text: Blue it is.\n";
+    write(&last, "ask.yaml", script);
+    let options = ["--insecure-local", "--actor", "scripted/ask.yaml"];
+    let last_server = Server::start(&last, &options);
+    let middle = middle.with("CLEVERAGENTS_A2A_ALLOW_PRIVATE_ADDRESSES", "true");
+    write(&middle, "remote.yaml", &actor(&last_server.url));
+    middle.data(&["actor", "add", "--config", "remote.yaml"]);
+    let middle_server = Server::start(&middle, &["--insecure-local", "--actor", "acme/remote"]);
+    let caller = caller(&middle_server.url);
+    let session = session(&caller);
+    let arguments = ["session", "tell", "--session", session.as_str(), "Paint it"];
+    let asked = caller.run(&arguments);
+    assert_eq!(asked.code, Some(5), "{asked:?}");
+    assert!(asked.err.contains("Which colour?"), "{asked:?}");
+    assert_eq!(tell(&caller, &session, "blue")["response"], "Blue it is.");
+    // The person's words came through as they were: only the last one, who has a model, marks them for it.
+    let sessions = last.data(&["session", "list"]);
+    let id = sessions["sessions"][0]["id"].as_str().expect("an id");
+    let heard = last.contents(id);
+    let answer = heard
+        .iter()
+        .find(|text| text.contains("blue"))
+        .expect("an answer");
+    assert_eq!(answer.matches("<data-").count(), 1, "{answer}");
+    assert!(answer.lines().any(|line| line == "blue"), "{answer}");
+}
+
+#[test]
 fn addresses_of_this_machine_are_called_only_when_allowed() {
     let strict = agents();
     write(&strict, "remote.yaml", &actor("http://127.0.0.1:9/"));
