@@ -11,7 +11,11 @@ use crate::{Server, agents};
 
 /// A home with the actor `acme/remote` at an address.
 fn caller(url: &str) -> Agents {
-    let agents = agents().with("CLEVERAGENTS_A2A_ALLOW_PRIVATE_ADDRESSES", "true");
+    with_actor(agents(), url)
+}
+
+fn with_actor(agents: Agents, url: &str) -> Agents {
+    let agents = agents.with("CLEVERAGENTS_A2A_ALLOW_PRIVATE_ADDRESSES", "true");
     write(&agents, "remote.yaml", &actor(url));
     agents.data(&["actor", "add", "--config", "remote.yaml"]);
     agents
@@ -185,11 +189,11 @@ fn methods(server: &ModelServer) -> Vec<String> {
 }
 
 /// Waits until the task of a turn that runs is noted: then whoever goes on knows it.
-fn wait_for_note(agents: &Agents) {
+fn wait_for_note(rows: impl Fn(&str) -> Vec<Vec<String>>) {
     let deadline = Instant::now() + Duration::from_mins(1);
     let noted = "SELECT count(*) FROM turn_steps JOIN turns ON turns.turn_id = turn_steps.turn_id \
                  WHERE turns.state = 'running' AND message LIKE '%\"noted\"%'";
-    while TestDatabase::read_file(&agents.database(), noted) != [["1"]] {
+    while rows(noted) != [["1"]] {
         assert!(Instant::now() < deadline, "nothing is noted");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -197,13 +201,19 @@ fn wait_for_note(agents: &Agents) {
 
 #[test]
 fn after_a_crash_the_task_is_asked_for_and_not_sent_twice() {
+    for database in TestDatabase::each() {
+        crash(&database);
+    }
+}
+
+fn crash(database: &TestDatabase) {
     let (server, waits) = slow_agent();
-    let caller = caller(&server.url());
+    let caller = with_actor(agents().on(&database.url), &server.url());
     let session = session(&caller);
     let asking = ["session", "tell", "--session", session.as_str(), "hi"];
     let mut child = caller.command(asking).spawn().expect("it starts");
     waits.recv().expect("the agent works");
-    wait_for_note(&caller);
+    wait_for_note(|sql| database.ask(sql));
     child.kill().expect("it runs");
     child.wait().expect("it is reaped");
     let told = caller.data(&["session", "tell", "--session", &session, "--resume"]);
@@ -217,7 +227,7 @@ fn after_a_crash_the_task_is_asked_for_and_not_sent_twice() {
         .spawn()
         .expect("it starts");
     waits.recv().expect("the agent works");
-    wait_for_note(&caller);
+    wait_for_note(|sql| database.ask(sql));
     child.kill().expect("it runs");
     child.wait().expect("it is reaped");
     let runs = caller.data(&["run", "list"]);
@@ -243,7 +253,7 @@ fn who_stops_here_stops_there() {
     let asking = ["session", "tell", "--session", session.as_str(), "hi"];
     let mut child = caller.command(asking).spawn().expect("it starts");
     waits.recv().expect("the agent works");
-    wait_for_note(&caller);
+    wait_for_note(|sql| TestDatabase::read_file(&caller.database(), sql));
     let id = i32::try_from(child.id()).ok();
     let id = id.and_then(rustix::process::Pid::from_raw).expect("an id");
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
