@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{Server, agents};
 
 /// A home with the actor `acme/remote` at an address.
-fn caller(url: &str) -> Agents {
+pub(crate) fn caller(url: &str) -> Agents {
     with_actor(agents(), url)
 }
 
@@ -29,12 +29,12 @@ fn write(agents: &Agents, file: &str, text: &str) {
     std::fs::write(agents.work().join(file), text).expect("a file");
 }
 
-fn session(agents: &Agents) -> String {
+pub(crate) fn session(agents: &Agents) -> String {
     let made = agents.data(&["session", "create", "--actor", "acme/remote"]);
     made["session"]["id"].as_str().expect("an id").to_owned()
 }
 
-fn tell(agents: &Agents, session: &str, prompt: &str) -> Value {
+pub(crate) fn tell(agents: &Agents, session: &str, prompt: &str) -> Value {
     agents.data(&["session", "tell", "--session", session, prompt])
 }
 
@@ -189,7 +189,7 @@ fn methods(server: &ModelServer) -> Vec<String> {
 }
 
 /// Waits until the task of a turn that runs is noted: then whoever goes on knows it.
-fn wait_for_note(rows: impl Fn(&str) -> Vec<Vec<String>>) {
+pub(crate) fn wait_for_note(rows: impl Fn(&str) -> Vec<Vec<String>>) {
     let deadline = Instant::now() + Duration::from_mins(1);
     let noted = "SELECT count(*) FROM turn_steps JOIN turns ON turns.turn_id = turn_steps.turn_id \
                  WHERE turns.state = 'running' AND message LIKE '%\"noted\"%'";
