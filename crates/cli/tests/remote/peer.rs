@@ -99,5 +99,4 @@ fn try_agent(folder: &Path, binding: &str, streams: &str) {
     let mut told = String::new();
     peer.out.read_line(&mut told).expect("a line");
     assert_eq!(told, "cancelled\n", "{here}");
-    eprintln!("an agent of the Python SDK: {here}");
 }
