@@ -19,8 +19,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// So many events are asked for at the end: what came meanwhile is less.
 const LAST: u64 = 1_000;
 
-/// How often in a row coming back may fail.
-const FAILURES: u32 = 5;
+/// How often in a row coming back may fail: a server takes a while to be started again.
+const FAILURES: u32 = 60;
 
 /// Follows the log that a command asks for.
 pub(super) fn run(

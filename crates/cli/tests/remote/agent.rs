@@ -10,8 +10,12 @@ use serde_json::{Value, json};
 use crate::{Server, agents};
 
 /// A home with the actor `acme/remote` at an address.
-fn caller(url: &str) -> Agents {
-    let agents = agents().with("CLEVERAGENTS_A2A_ALLOW_PRIVATE_ADDRESSES", "true");
+pub(crate) fn caller(url: &str) -> Agents {
+    with_actor(agents(), url)
+}
+
+fn with_actor(agents: Agents, url: &str) -> Agents {
+    let agents = agents.with("CLEVERAGENTS_A2A_ALLOW_PRIVATE_ADDRESSES", "true");
     write(&agents, "remote.yaml", &actor(url));
     agents.data(&["actor", "add", "--config", "remote.yaml"]);
     agents
@@ -25,12 +29,12 @@ fn write(agents: &Agents, file: &str, text: &str) {
     std::fs::write(agents.work().join(file), text).expect("a file");
 }
 
-fn session(agents: &Agents) -> String {
+pub(crate) fn session(agents: &Agents) -> String {
     let made = agents.data(&["session", "create", "--actor", "acme/remote"]);
     made["session"]["id"].as_str().expect("an id").to_owned()
 }
 
-fn tell(agents: &Agents, session: &str, prompt: &str) -> Value {
+pub(crate) fn tell(agents: &Agents, session: &str, prompt: &str) -> Value {
     agents.data(&["session", "tell", "--session", session, prompt])
 }
 
@@ -88,6 +92,38 @@ fn what_the_agent_asks_is_answered_in_the_next_message() {
     // It is the same task that was gone on with.
     let heard = home.data(&["session", "list"]);
     assert_eq!(heard["sessions"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_question_goes_from_agent_to_agent_and_its_answer_back() {
+    let (last, middle) = (agents(), agents());
+    let script = "answers:\n\
+                  - calls:\n  - {id: one, name: builtin_S_ask-user, arguments: {question: 'Which colour?'}}\n\
+                  - text: Blue it is.\n";
+    write(&last, "ask.yaml", script);
+    let options = ["--insecure-local", "--actor", "scripted/ask.yaml"];
+    let last_server = Server::start(&last, &options);
+    let middle = middle.with("CLEVERAGENTS_A2A_ALLOW_PRIVATE_ADDRESSES", "true");
+    write(&middle, "remote.yaml", &actor(&last_server.url));
+    middle.data(&["actor", "add", "--config", "remote.yaml"]);
+    let middle_server = Server::start(&middle, &["--insecure-local", "--actor", "acme/remote"]);
+    let caller = caller(&middle_server.url);
+    let session = session(&caller);
+    let arguments = ["session", "tell", "--session", session.as_str(), "Paint it"];
+    let asked = caller.run(&arguments);
+    assert_eq!(asked.code, Some(5), "{asked:?}");
+    assert!(asked.err.contains("Which colour?"), "{asked:?}");
+    assert_eq!(tell(&caller, &session, "blue")["response"], "Blue it is.");
+    // The person's words came through as they were: only the last one, who has a model, marks them for it.
+    let sessions = last.data(&["session", "list"]);
+    let id = sessions["sessions"][0]["id"].as_str().expect("an id");
+    let heard = last.contents(id);
+    let answer = heard
+        .iter()
+        .find(|text| text.contains("blue"))
+        .expect("an answer");
+    assert_eq!(answer.matches("<data-").count(), 1, "{answer}");
+    assert!(answer.lines().any(|line| line == "blue"), "{answer}");
 }
 
 #[test]
@@ -153,11 +189,11 @@ fn methods(server: &ModelServer) -> Vec<String> {
 }
 
 /// Waits until the task of a turn that runs is noted: then whoever goes on knows it.
-fn wait_for_note(agents: &Agents) {
+pub(crate) fn wait_for_note(rows: impl Fn(&str) -> Vec<Vec<String>>) {
     let deadline = Instant::now() + Duration::from_mins(1);
     let noted = "SELECT count(*) FROM turn_steps JOIN turns ON turns.turn_id = turn_steps.turn_id \
                  WHERE turns.state = 'running' AND message LIKE '%\"noted\"%'";
-    while TestDatabase::read_file(&agents.database(), noted) != [["1"]] {
+    while rows(noted) != [["1"]] {
         assert!(Instant::now() < deadline, "nothing is noted");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -165,13 +201,19 @@ fn wait_for_note(agents: &Agents) {
 
 #[test]
 fn after_a_crash_the_task_is_asked_for_and_not_sent_twice() {
+    for database in TestDatabase::each() {
+        crash(&database);
+    }
+}
+
+fn crash(database: &TestDatabase) {
     let (server, waits) = slow_agent();
-    let caller = caller(&server.url());
+    let caller = with_actor(agents().on(&database.url), &server.url());
     let session = session(&caller);
     let asking = ["session", "tell", "--session", session.as_str(), "hi"];
     let mut child = caller.command(asking).spawn().expect("it starts");
     waits.recv().expect("the agent works");
-    wait_for_note(&caller);
+    wait_for_note(|sql| database.ask(sql));
     child.kill().expect("it runs");
     child.wait().expect("it is reaped");
     let told = caller.data(&["session", "tell", "--session", &session, "--resume"]);
@@ -185,7 +227,7 @@ fn after_a_crash_the_task_is_asked_for_and_not_sent_twice() {
         .spawn()
         .expect("it starts");
     waits.recv().expect("the agent works");
-    wait_for_note(&caller);
+    wait_for_note(|sql| database.ask(sql));
     child.kill().expect("it runs");
     child.wait().expect("it is reaped");
     let runs = caller.data(&["run", "list"]);
@@ -211,7 +253,7 @@ fn who_stops_here_stops_there() {
     let asking = ["session", "tell", "--session", session.as_str(), "hi"];
     let mut child = caller.command(asking).spawn().expect("it starts");
     waits.recv().expect("the agent works");
-    wait_for_note(&caller);
+    wait_for_note(|sql| TestDatabase::read_file(&caller.database(), sql));
     let id = i32::try_from(child.id()).ok();
     let id = id.and_then(rustix::process::Pid::from_raw).expect("an id");
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");

@@ -116,7 +116,7 @@ fn masked(text: &str) -> String {
         (r"duration_ms(\x22?): \d+", "duration_ms$1: [ms]"),
         // A short id is as long as it takes to tell it from the others, and
         // its column as wide.
-        (r"\bId {2,}", "Id  "),
+        (r"\b(Id|Session) {2,}", "$1  "),
     ] {
         let pattern = Regex::new(pattern).expect("a pattern");
         text = pattern.replace_all(&text, replacement).into_owned();

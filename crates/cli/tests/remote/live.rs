@@ -11,6 +11,7 @@ use cleveragents_testkit::model_server::{ModelServer, Step, openai};
 use cleveragents_testkit::{Agents, plans};
 use regex::Regex;
 
+use crate::world::World;
 use crate::{Server, agents};
 
 /// A model that says `Hello`, waits until it is told to, and goes on.
@@ -109,6 +110,26 @@ fn an_answer_is_shown_while_it_comes_as_it_is_here() {
     // What goes wrong is told as it is here.
     let arguments = ["session", "tell", "--session", "nowhere", "--stream", "hi"];
     assert_eq!(away.run(&arguments), home.run(&arguments));
+}
+
+#[test]
+fn a_plan_is_shown_while_it_is_carried_out_as_it_is_here() {
+    let world = World::new();
+    world.action(
+        "local/two",
+        &["write `one` to `a.txt`", "write `two` to `b.txt`"],
+    );
+    let server = Server::start(&world.agents, &["--insecure-local"]);
+    let away = agents().with("CLEVERAGENTS_SERVER_URL", server.url.as_str());
+    let outputs = [&away, &world.agents].map(|caller| {
+        let plan = world.plan("local/two", &[]);
+        let answer = caller.run(&["plan", "execute", &plan, "--stream"]);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        // Where it runs, and whether something is drawn, is told apart in no other way.
+        alike(&answer.err)
+    });
+    assert!(outputs[0].contains("execute: complete"), "{}", outputs[0]);
+    assert_eq!(outputs[0], outputs[1]);
 }
 
 fn engine(home: &Agents) -> Arc<Engine> {

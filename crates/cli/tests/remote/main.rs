@@ -8,6 +8,7 @@ mod faults;
 mod http;
 mod live;
 mod load;
+mod peer;
 mod plans;
 mod serve;
 mod tls;

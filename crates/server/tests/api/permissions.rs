@@ -333,7 +333,7 @@ fn methods_rows(server: &Server, callers: &Callers) -> String {
         let mut shown = None;
         for name in std::iter::once(method.name).chain(method.old) {
             let seen = method_cells(server, callers, method, name);
-            assert_eq!(*shown.get_or_insert(seen.clone()), seen, "{name}");
+            assert_eq!(*shown.get_or_insert_with(|| seen.clone()), seen, "{name}");
         }
         let old = method.old.map_or(String::new(), |old| format!("`{old}`"));
         let (name, least) = (method.name, method.least);

@@ -1,0 +1,102 @@
+//! An agent that others wrote, as an actor: one made with the official SDK for Python. Run by `scripts/a2a-clients`,
+//! which installs it; without the folder that `CLEVERAGENTS_A2A_CLIENTS` names there is nothing to do.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use cleveragents_testkit::TestDatabase;
+
+use crate::agent::{caller, session, tell, wait_for_note};
+
+/// An agent that runs until it is dropped.
+struct Peer {
+    process: Child,
+    out: BufReader<ChildStdout>,
+    url: String,
+}
+
+impl Peer {
+    fn start(folder: &Path, binding: &str, streams: &str) -> Self {
+        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/remote/peer.py");
+        let mut process = Command::new(folder.join("venv/bin/python"))
+            .arg(script)
+            .args([binding, streams])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the agent starts");
+        let mut out = BufReader::new(process.stdout.take().expect("a pipe"));
+        let mut port = String::new();
+        out.read_line(&mut port).expect("it says where it listens");
+        let url = format!("http://127.0.0.1:{}", port.trim());
+        Self { process, out, url }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It may be over already.
+        let _killed = self.process.kill();
+        let _reaped = self.process.wait();
+    }
+}
+
+#[test]
+fn an_agent_of_the_official_sdk_is_an_actor() {
+    let Some(folder) = std::env::var_os("CLEVERAGENTS_A2A_CLIENTS").map(PathBuf::from) else {
+        eprintln!("NOT RUN: an agent of the official SDK: run scripts/a2a-clients");
+        return;
+    };
+    for binding in ["JSONRPC", "HTTP+JSON"] {
+        for streams in ["yes", "no"] {
+            try_agent(&folder, binding, streams);
+        }
+    }
+}
+
+fn try_agent(folder: &Path, binding: &str, streams: &str) {
+    let here = format!("{binding}, streams: {streams}");
+    let mut peer = Peer::start(folder, binding, streams);
+    let caller = caller(&peer.url);
+    let session = session(&caller);
+    let first = tell(&caller, &session, "one")["response"].clone();
+    let first = first.as_str().expect("text");
+    let context = first.strip_suffix(" one done").expect("an answer");
+    // The conversation goes on in its context, through a question too.
+    let second = tell(&caller, &session, "two");
+    assert_eq!(second["response"], format!("{context} two done"), "{here}");
+    let ask = |prompt: &str| {
+        let arguments = ["session", "tell", "--session", session.as_str(), prompt];
+        caller.run(&[&["--format", "json"], &arguments[..]].concat())
+    };
+    let asked = ask("ask");
+    assert_eq!(asked.code, Some(5), "{here}: {asked:?}");
+    assert!(asked.out.contains("Which colour?"), "{here}: {asked:?}");
+    let answered = tell(&caller, &session, "blue");
+    assert_eq!(
+        answered["response"],
+        format!("{context} blue done"),
+        "{here}"
+    );
+    let error = ask("fail").json()["data"]["error"].clone();
+    assert_eq!(error["code"], "CA-1223", "{here}");
+    assert!(
+        error["message"]
+            .as_str()
+            .is_some_and(|message| message.contains("broken"))
+    );
+    let ran = caller.data(&["actor", "run", "acme/remote", "three"]);
+    let text = ran["response"]["text"].as_str().expect("text");
+    assert!(text.ends_with(" three done"), "{here}: {text}");
+    // Who stops here stops there.
+    let waiting = ["session", "tell", "--session", session.as_str(), "wait"];
+    let mut child = caller.command(waiting).spawn().expect("it starts");
+    wait_for_note(|sql| TestDatabase::read_file(&caller.database(), sql));
+    let id = i32::try_from(child.id()).ok();
+    let id = id.and_then(rustix::process::Pid::from_raw).expect("an id");
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{here}");
+    let mut told = String::new();
+    peer.out.read_line(&mut told).expect("a line");
+    assert_eq!(told, "cancelled\n", "{here}");
+}
