@@ -61,7 +61,7 @@ fn the_audit_on_a_full_disk_is_shown_as_it_is_or_not_at_all() {
     for arguments in [&["audit", "list"][..], &["audit", "verify"]] {
         let expected = host.data(arguments);
         let shown = host.squeezed(arguments, |_, here| {
-            assert_eq!(rows(&host), before, "{here}")
+            assert_eq!(rows(&host), before, "{here}");
         });
         assert_eq!(shown.json()["data"], expected, "{arguments:?}");
     }
