@@ -38,6 +38,8 @@ const PATIENCE: Duration = Duration::from_mins(8);
 struct Scene {
     address: Mutex<String>,
     is_enough: AtomicBool,
+    /// Whether the test has failed, and nobody waits for more.
+    is_over: AtomicBool,
     /// Messages that were acknowledged, requests that were made again, streams that were begun again.
     acknowledged: AtomicUsize,
     repeated: AtomicUsize,
@@ -49,6 +51,7 @@ impl Scene {
         Self {
             address: Mutex::new(server.address().to_owned()),
             is_enough: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
             acknowledged: AtomicUsize::new(0),
             repeated: AtomicUsize::new(0),
             resumed: AtomicUsize::new(0),
@@ -98,6 +101,7 @@ impl Scene {
         let (begun, wanted) = (Instant::now(), so_many() + 2 * size.callers);
         while begun.elapsed() < part || so_many() < wanted {
             assert!(begun.elapsed() < PATIENCE, "nothing is acknowledged");
+            assert!(!self.is_over.load(Ordering::SeqCst), "somebody failed");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -120,6 +124,7 @@ impl Scene {
 
     /// Appends messages, each with a key, until it is enough, and gives the number that each got.
     fn write(&self, who: usize, session: &str) -> BTreeMap<u64, String> {
+        let _let_go = LetGo(self);
         let (mut caller, mut stored) = (None, BTreeMap::new());
         while !self.is_enough.load(Ordering::SeqCst) || stored.is_empty() {
             let text = format!("message {} of {who}", stored.len());
@@ -142,10 +147,12 @@ impl Scene {
     /// Hears of messages until one comes in the session `end`, and gives what it heard in order. Comes back where
     /// it stopped when the connection breaks, and breaks it itself now and then.
     fn listen(&self, end: &str) -> Vec<Heard> {
+        let _let_go = LetGo(self);
         let (mut heard, mut position, mut dice) = (Vec::new(), 0, Dice::default());
         let begun = Instant::now();
         loop {
             assert!(begun.elapsed() < PATIENCE, "events do not come");
+            assert!(!self.is_over.load(Ordering::SeqCst), "somebody failed");
             let header = format!("last-event-id: {position}");
             let line = "GET /api/v1/events?kind=session.message_appended";
             let Some(Ok(Ok(mut events))) = self
@@ -158,6 +165,7 @@ impl Scene {
             self.resumed.fetch_add(1, Ordering::Relaxed);
             let until = heard.len() + 500 + usize::try_from(dice.roll(5_000)).unwrap_or(0);
             while let Ok(Some(block)) = events.next() {
+                assert!(!self.is_over.load(Ordering::SeqCst), "somebody failed");
                 position = block.position.unwrap_or(position);
                 if let Some(data) = block.data {
                     heard.push(Heard::of(position, &data));
@@ -169,6 +177,18 @@ impl Scene {
                     break;
                 }
             }
+        }
+    }
+}
+
+/// Lets everybody go when somebody fails, so that nobody waits for what does not come.
+struct LetGo<'a>(&'a Scene);
+
+impl Drop for LetGo<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.is_enough.store(true, Ordering::SeqCst);
+            self.0.is_over.store(true, Ordering::SeqCst);
         }
     }
 }
@@ -214,6 +234,7 @@ fn nothing_is_lost_or_doubled_when_a_server_under_load_is_killed() {
     let end = scene.session();
     let (stored, heard) = std::thread::scope(|scope| {
         let (scene, end) = (&scene, &end);
+        let _let_go = LetGo(scene);
         let listeners: Vec<_> = (0..size.listeners)
             .map(|_| scope.spawn(|| scene.listen(end)))
             .collect();

@@ -1,32 +1,79 @@
 //! A server that speaks TLS, with a certificate that nobody vouches for.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use cleveragents_testkit::{Agents, not_run};
+use base64::Engine as _;
+use cleveragents_testkit::Agents;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 
 use crate::http::Caller;
 use crate::{Server, agents, token};
 
-/// A certificate for this machine that it issued itself, and its key; nothing where there is no `openssl`.
-fn certificate(folder: &Path, name: &str) -> Option<[PathBuf; 2]> {
-    let files = ["pem", "key"].map(|end| folder.join(format!("{name}.{end}")));
-    let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
-        .args(["ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
-        .args(["-subj", "/CN=localhost", "-addext"])
-        .args(["subjectAltName=IP:127.0.0.1,DNS:localhost", "-addext"])
-        .args(["basicConstraints=critical,CA:FALSE", "-out"])
-        .arg(&files[0])
-        .arg("-keyout")
-        .arg(&files[1])
-        .output();
-    let Ok(made) = made else {
-        not_run("TLS of a server", "there is no program `openssl`");
-        return None;
-    };
-    assert!(made.status.success(), "{made:?}");
-    Some(files)
+/// Something in DER: what it is, how long, and what it holds.
+fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let content = parts.concat();
+    let length = u16::try_from(content.len()).expect("short").to_be_bytes();
+    let mut all = vec![tag];
+    match length {
+        [0, short @ 0..0x80] => all.push(short),
+        [0, long] => all.extend([0x81, long]),
+        [high, low] => all.extend([0x82, high, low]),
+    }
+    all.extend(content);
+    all
+}
+
+fn sequence(parts: &[&[u8]]) -> Vec<u8> {
+    der(0x30, parts)
+}
+
+const EC_PUBLIC_KEY: &[u8] = &[6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+const P256: &[u8] = &[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
+const ECDSA_WITH_SHA256: &[u8] = &[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
+const COMMON_NAME: &[u8] = &[6, 3, 0x55, 4, 3];
+const BASIC_CONSTRAINTS: &[u8] = &[6, 3, 0x55, 0x1d, 0x13];
+const OTHER_NAMES: &[u8] = &[6, 3, 0x55, 0x1d, 0x11];
+const TRUE: &[u8] = &[1, 1, 0xff];
+
+/// A certificate for this machine (RFC 5280) that it issued itself, and its key, as PEM files.
+fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
+    let (random, kind) = (SystemRandom::new(), &ECDSA_P256_SHA256_ASN1_SIGNING);
+    let key = EcdsaKeyPair::generate_pkcs8(kind, &random).expect("a key");
+    let pair = EcdsaKeyPair::from_pkcs8(kind, key.as_ref(), &random).expect("a key");
+    let public = pair.public_key().as_ref();
+    let algorithm = sequence(&[ECDSA_WITH_SHA256]);
+    let common_name = sequence(&[COMMON_NAME, &der(0x0c, &[b"localhost"])]);
+    let person = sequence(&[&der(0x31, &[&common_name])]);
+    let from = der(0x17, &[b"240101000000Z"]);
+    let until = der(0x17, &[b"491231235959Z"]);
+    // No authority: it vouches for itself alone.
+    let constraints = sequence(&[BASIC_CONSTRAINTS, TRUE, &der(4, &[&sequence(&[])])]);
+    let names = sequence(&[&der(0x82, &[b"localhost"]), &der(0x87, &[&[127, 0, 0, 1]])]);
+    let names = sequence(&[OTHER_NAMES, &der(4, &[&names])]);
+    let said = sequence(&[
+        &der(0xa0, &[&[2, 1, 2]]),
+        &[2, 1, 1],
+        &algorithm,
+        &person,
+        &sequence(&[&from, &until]),
+        &person,
+        &sequence(&[&sequence(&[EC_PUBLIC_KEY, P256]), &der(3, &[&[0], public])]),
+        &der(0xa3, &[&sequence(&[&constraints, &names])]),
+    ]);
+    let signature = pair.sign(&random, &said).expect("a signature");
+    let whole = sequence(&[&said, &algorithm, &der(3, &[&[0], signature.as_ref()])]);
+    [
+        ("pem", "CERTIFICATE", &whole[..]),
+        ("key", "PRIVATE KEY", key.as_ref()),
+    ]
+    .map(|(end, title, bytes)| {
+        let file = folder.join(format!("{name}.{end}"));
+        let text = base64::engine::general_purpose::STANDARD.encode(bytes);
+        let pem = format!("-----BEGIN {title}-----\n{text}\n-----END {title}-----\n");
+        std::fs::write(&file, pem).expect("a file");
+        file
+    })
 }
 
 fn text(path: &Path) -> &str {
@@ -43,9 +90,7 @@ fn code(agents: &Agents, arguments: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn a_certificate_that_nobody_vouches_for_is_refused_unless_it_is_asked_for() {
     let (host, client) = (agents(), agents());
-    let Some([certificate, key]) = certificate(&host.work(), "server") else {
-        return;
-    };
+    let [certificate, key] = certificate(&host.work(), "server");
     let secret = token(&host, "ada", &["acme=editor"]);
     let (certificate, key) = (text(&certificate), text(&key));
     let server = Server::start(&host, &["--tls-cert", certificate, "--tls-key", key]);
@@ -81,12 +126,8 @@ fn a_certificate_that_nobody_vouches_for_is_refused_unless_it_is_asked_for() {
 #[test]
 fn a_certificate_that_cannot_be_used_is_told_before_anybody_calls() {
     let host = agents();
-    let Some([certificate_file, key_file]) = certificate(&host.work(), "one") else {
-        return;
-    };
-    let Some([_, other_key]) = certificate(&host.work(), "other") else {
-        return;
-    };
+    let [certificate_file, key_file] = certificate(&host.work(), "one");
+    let [_, other_key] = certificate(&host.work(), "other");
     token(&host, "ada", &["acme=editor"]);
     let empty = host.work().join("empty.pem");
     std::fs::write(&empty, "").expect("a file");

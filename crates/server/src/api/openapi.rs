@@ -158,6 +158,15 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
             "schema": not_null(reference((parameter.schema)(generator))),
         }));
     }
+    if is_of_a2a(route) && route.place != Place::Open {
+        all.push(json!({
+            "name": "A2A-Version",
+            "in": "header",
+            "required": false,
+            "description": "`1.0`, or any `1.x`; without it a caller speaks 0.3, which is for JSON-RPC",
+            "schema": {"type": "string"},
+        }));
+    }
     if route.verb == Verb::Post && route.place != Place::Open {
         all.push(json!({
             "name": "Idempotency-Key",
@@ -168,6 +177,11 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
         }));
     }
     all
+}
+
+/// Whether a route speaks the protocol of other agents, which has errors of its own.
+fn is_of_a2a(route: &Route) -> bool {
+    route.path.starts_with("/a2a")
 }
 
 /// What a part of a path looks like.
@@ -196,6 +210,8 @@ fn media(route: &Route) -> &'static [&'static str] {
         "/metrics" => &["application/openmetrics-text"],
         "/api/v1/events" => &["text/event-stream"],
         path if path.ends_with("/turns") => &["application/json", "text/event-stream"],
+        path if path.starts_with("/a2a/v1/") => &["application/a2a+json", "text/event-stream"],
+        path if path.starts_with("/a2a") => &["application/json", "text/event-stream"],
         _ => &["application/json"],
     }
 }
@@ -224,9 +240,13 @@ fn responses(route: &Route, problem: &Value, generator: &mut SchemaGenerator) ->
             .ok()
             .and_then(|status| status.canonical_reason())
             .unwrap_or("A problem");
+        let mut content = json!({PROBLEM: {"schema": problem}});
+        if is_of_a2a(route) {
+            content["application/json"] = json!({"schema": {"type": "object"}});
+        }
         all.insert(
             status.to_string(),
-            json!({"description": description, "content": {PROBLEM: {"schema": problem}}}),
+            json!({"description": description, "content": content}),
         );
     }
     all.into()
@@ -235,7 +255,12 @@ fn responses(route: &Route, problem: &Value, generator: &mut SchemaGenerator) ->
 /// The statuses with which a route says no.
 fn refusals(route: &Route) -> BTreeSet<u16> {
     if route.place == Place::Open {
-        return BTreeSet::from([503]);
+        // Where JSON-RPC is posted to, nothing can be got.
+        return if is_of_a2a(route) {
+            BTreeSet::from([405, 503])
+        } else {
+            BTreeSet::from([503])
+        };
     }
     let mut all = BTreeSet::from([400, 401, 403, 429, 503]);
     if route.path.contains('{') {

@@ -20,7 +20,7 @@ pub(crate) const LIMIT: Parameter = Parameter {
     name: "limit",
     place: "query",
     about: "How many to give, 50 when left out and 500 at most",
-    schema: schema_of::<Option<u64>>,
+    schema: |_| schemars::json_schema!({"type": "integer", "minimum": 1}),
 };
 
 pub(crate) const CURSOR: Parameter = Parameter {
