@@ -209,6 +209,7 @@ impl Drive<'_> {
         let mut new = Vec::new();
         if known.is_none() {
             new.push(NewDecision {
+                id: root,
                 parent: None,
                 ..decided(
                     root,
@@ -219,9 +220,6 @@ impl Drive<'_> {
                     format!("made from the action `{}`", plan.action),
                 )
             });
-            if let Some(first) = new.first_mut() {
-                first.id = root;
-            }
         }
         let enforced: Vec<String> = if known.is_some() {
             self.engine()
