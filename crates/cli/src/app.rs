@@ -55,6 +55,9 @@ fn execute(
         );
     }
     let home = Home::find(&environment)?;
+    if let Command::Config(config) = &parsed.command {
+        commands::config::require_profile(config, || as_it_is(&environment, &home, *printer))?;
+    }
     if let Command::Config(config) = &parsed.command
         && let Some(report) = commands::config::change(config, &environment, &home)?
     {
@@ -71,7 +74,7 @@ fn execute(
             surface,
         );
         *printer = Printer::new(format?, surface);
-        return Ok(Some(noted(report, environment, home, *printer)));
+        return Ok(Some(noted(report, &environment, &home, *printer)));
     }
     let flags = Flags::none()
         .with(
@@ -142,27 +145,31 @@ fn execute(
 
 /// Writes down in the audit that the configuration was changed. What is in the file holds whether or not that is
 /// possible.
-fn noted(report: Report, environment: Environment, home: Home, printer: Printer) -> Report {
-    let loaded = Configuration::load(&environment, &home, Flags::none())
-        .and_then(|configuration| Ok((configuration.settings()?, configuration)));
-    let Ok((settings, configuration)) = loaded else {
+fn noted(report: Report, environment: &Environment, home: &Home, printer: Printer) -> Report {
+    let Some(context) = as_it_is(environment, home, printer) else {
         return report;
     };
+    match commands::config::note(&context, &report) {
+        Ok(()) => report,
+        Err(error) => report.warn(format!("The change is not in the audit: {error}")),
+    }
+}
+
+/// What a command would work with that is given nothing; nothing when the configuration cannot be read.
+fn as_it_is(environment: &Environment, home: &Home, printer: Printer) -> Option<Context> {
+    let configuration = Configuration::load(environment, home, Flags::none()).ok()?;
+    let settings = configuration.settings().ok()?;
     let engines = EngineCache::new(Context::store_options(&settings, printer));
-    let context = Context {
-        environment,
-        home,
+    Some(Context {
+        environment: environment.clone(),
+        home: home.clone(),
         configuration,
         settings,
         printer,
         engines: Arc::new(engines),
         served: None,
         live: crate::output::Live::default(),
-    };
-    match commands::config::note(&context, &report) {
-        Ok(()) => report,
-        Err(error) => report.warn(format!("The change is not in the audit: {error}")),
-    }
+    })
 }
 
 fn finish(

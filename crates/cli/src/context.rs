@@ -82,6 +82,11 @@ impl Context {
         self.uses_own_database().unwrap_or(false) && self.home.database_file().exists()
     }
 
+    /// Whether the database is the one in the home folder, and not made yet.
+    pub(crate) fn lacks_database(&self) -> bool {
+        self.uses_own_database().unwrap_or(false) && !self.home.database_file().exists()
+    }
+
     /// What may be shown.
     pub(crate) fn visible(&self) -> Namespaces {
         let served = self.served.as_ref();

@@ -4,6 +4,7 @@
 //! lost. An owner that died on this machine is succeeded at once; one elsewhere when its lease has
 //! expired.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -64,11 +65,16 @@ impl Diagnose for LeaseError {
     }
 }
 
-/// Gives leases to this process.
+/// Leases that their holders could not give back, as on a full disk. In the store they are held; in fact nobody
+/// has them, though their owner is alive.
+type LeftBehind = Arc<Mutex<HashSet<(LeaseSubject, LeaseToken)>>>;
+
+/// Gives leases to this process. All clones are one service.
 #[derive(Clone)]
 pub struct LeaseService {
     engine: Arc<Engine>,
     owner: Owner,
+    left: LeftBehind,
 }
 
 impl LeaseService {
@@ -78,8 +84,12 @@ impl LeaseService {
     }
 
     /// A service that acts for a given owner.
-    pub const fn acting_for(engine: Arc<Engine>, owner: Owner) -> Self {
-        Self { engine, owner }
+    pub fn acting_for(engine: Arc<Engine>, owner: Owner) -> Self {
+        Self {
+            engine,
+            owner,
+            left: LeftBehind::default(),
+        }
     }
 
     /// Takes the lease of a subject, or says who has it. The lease is kept alive until released.
@@ -87,14 +97,16 @@ impl LeaseService {
         let mut dead = None;
         loop {
             if let Some(lease) = self.try_acquire(&subject, ttl, dead)? {
-                return Ok(HeldLease::keep_alive(Arc::clone(&self.engine), lease, ttl));
+                self.forget_left(&subject);
+                return Ok(HeldLease::keep_alive(self, lease, ttl));
             }
             let holder = self.holder(&subject)?;
             match holder {
                 // Released since we looked: try again.
                 None => {}
                 Some(lease)
-                    if dead != Some(lease.token) && liveness(&lease.owner) == Liveness::Dead =>
+                    if dead != Some(lease.token)
+                        && (self.was_left(&lease) || liveness(&lease.owner) == Liveness::Dead) =>
                 {
                     dead = Some(lease.token);
                 }
@@ -107,6 +119,18 @@ impl LeaseService {
                 }
             }
         }
+    }
+
+    /// Whether a lease is one of this service that nobody has any more.
+    fn was_left(&self, lease: &Lease) -> bool {
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.contains(&(lease.subject.clone(), lease.token))
+    }
+
+    /// Forgets what was left of a subject: once it is taken over, its tokens are never seen again.
+    fn forget_left(&self, subject: &LeaseSubject) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.retain(|(known, _)| known != subject);
     }
 
     fn try_acquire(
@@ -175,6 +199,7 @@ pub struct HeldLease {
     heartbeat: Arc<Heartbeat>,
     thread: Option<JoinHandle<()>>,
     is_given_back: bool,
+    left: LeftBehind,
 }
 
 #[derive(Default)]
@@ -185,7 +210,8 @@ struct Heartbeat {
 }
 
 impl HeldLease {
-    fn keep_alive(engine: Arc<Engine>, lease: Lease, ttl: Ttl) -> Self {
+    fn keep_alive(service: &LeaseService, lease: Lease, ttl: Ttl) -> Self {
+        let engine = Arc::clone(&service.engine);
         let heartbeat = Arc::new(Heartbeat::default());
         let beat = {
             let (engine, lease, heartbeat) =
@@ -203,6 +229,7 @@ impl HeldLease {
             heartbeat,
             thread,
             is_given_back: false,
+            left: Arc::clone(&service.left),
         }
     }
 
@@ -241,15 +268,20 @@ impl HeldLease {
             let _ended = thread.join();
         }
         let (subject, token) = (self.lease.subject.clone(), self.lease.token);
-        Ok(self
+        let released = self
             .engine
-            .write(move |unit| leases::release(unit, &subject, token))?)
+            .write(move |unit| leases::release(unit, &subject, token));
+        if released.is_err() {
+            let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+            left.insert((self.lease.subject.clone(), self.lease.token));
+        }
+        Ok(released?)
     }
 }
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        // If the store cannot be reached the lease expires by itself.
+        // If the store cannot be reached the lease expires by itself, and is free for this service at once.
         let _released = self.give_back();
     }
 }

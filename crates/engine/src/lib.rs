@@ -59,7 +59,7 @@ pub use plan::{
     ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, KeptVariables,
     OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext, PlanJob, PlanQueue,
     PlanRollbackPreview, PlanRolledBack, PlanService, PlanWatcher, PlanWorld, Queued, REVIEWER,
-    SERVER_LEASE, STRATEGIST, Served, UseAction, built_in_actors,
+    SERVER_LEASE, STRATEGIST, Served, UseAction, built_in_actors, calling_actor,
 };
 pub use process::{Liveness, current_owner, liveness};
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};

@@ -47,6 +47,37 @@ fn expire(database: &TestDatabase) {
     database.meddle(&format!("UPDATE leases SET expires_at = {moment}"));
 }
 
+/// A full disk is one reason among others.
+#[test]
+fn a_lease_that_could_not_be_given_back_is_free_for_who_had_it_and_for_nobody_else() {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    let mine = service(&engine, current_owner());
+    let held = mine.acquire(subject(), Ttl::default()).expect("free");
+    let token = held.token();
+    database.meddle(
+        "CREATE TRIGGER broken BEFORE UPDATE ON leases BEGIN SELECT RAISE(ABORT, 'no room'); END",
+    );
+    assert!(held.release().is_err(), "it cannot be given back");
+    let refused = mine.acquire(subject(), Ttl::default());
+    assert!(
+        !matches!(refused, Err(LeaseError::Held { .. })),
+        "what is told is that it cannot be stored"
+    );
+    database.meddle("DROP TRIGGER broken");
+    let others = service(&engine, current_owner());
+    let refused = others.acquire(subject(), Ttl::default());
+    assert!(
+        matches!(refused, Err(LeaseError::Held { .. })),
+        "they cannot know"
+    );
+    let again = mine.acquire(subject(), Ttl::default()).expect("free");
+    assert!(again.token() > token);
+    // One that is in hand is not free.
+    let refused = mine.acquire(subject(), Ttl::default());
+    assert!(matches!(refused, Err(LeaseError::Held { .. })));
+}
+
 /// Of so many racing threads one wins, and every other is told who.
 fn one_wins(database: &TestDatabase, engines: &[Arc<Engine>]) -> HeldLease {
     let mut outcomes = at_once(16, |thread| {

@@ -1,10 +1,11 @@
 //! `config`: reading and changing the configuration.
 
-use cleveragents_engine::AuditService;
+use cleveragents_domain::{AutomationProfile, nearest};
+use cleveragents_engine::{AuditService, AutomationError, AutomationService};
 use serde_json::json;
 
 use crate::arguments::Config;
-use crate::config::{Change, ConfigFile, Environment, Home, KEYS, Resolved};
+use crate::config::{Change, ConfigFile, Environment, Home, KEYS, Resolved, keys};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
@@ -33,6 +34,36 @@ pub(crate) fn change(
         Config::Get { .. } | Config::List => Vec::new(),
     };
     Ok(Some(changed(name, &file, &changes)))
+}
+
+/// Refuses to set an automation profile that does not exist. `context` is asked for only when the database must be;
+/// with a configuration that cannot be read nobody knows which database that is, and mending it comes first.
+pub(crate) fn require_profile(
+    command: &Config,
+    context: impl FnOnce() -> Option<Context>,
+) -> Result<(), CommandError> {
+    let Config::Set { key, value, .. } = command else {
+        return Ok(());
+    };
+    // What has not even the form of a name is refused where the file is written.
+    if key != keys::AUTOMATION_PROFILE.name
+        || keys::AUTOMATION_PROFILE.parse(value).is_err()
+        || AutomationProfile::find_built_in(value).is_some()
+    {
+        return Ok(());
+    }
+    let Some(context) = context() else {
+        return Ok(());
+    };
+    if context.lacks_database() {
+        return Err(AutomationError::NotFound {
+            name: value.clone(),
+            nearest: nearest::best(value, AutomationProfile::built_in_names()),
+        }
+        .into());
+    }
+    AutomationService::new(context.engine()?).file(value)?;
+    Ok(())
 }
 
 fn changed(command: &'static str, file: &ConfigFile, changes: &[Change]) -> Report {

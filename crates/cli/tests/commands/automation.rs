@@ -86,6 +86,56 @@ fn defect_6231_a_profile_that_is_not_there_is_never_replaced_by_another() {
 }
 
 #[test]
+fn a_profile_that_is_not_there_is_not_made_the_usual_one() {
+    let agents = agents();
+    let set = |name: &str| agents.run(&["config", "set", "core.automation-profile", name]);
+    for is_furnished in [false, true] {
+        if is_furnished {
+            added(&agents);
+        }
+        for name in ["local/carefull", "team/trusted"] {
+            let refused = set(name);
+            assert_eq!(refused.code, Some(3), "{refused:?}");
+            assert!(refused.err.contains("CA-1111"), "{refused:?}");
+            let is_told = refused.err.contains("did you mean `local/careful`?");
+            let is_like = is_furnished && name == "local/carefull";
+            assert_eq!(is_told, is_like, "{refused:?}");
+            let now = agents.data(&["config", "get", "core.automation-profile"]);
+            assert_eq!(now["value"], "supervised");
+        }
+    }
+    for name in ["local/careful", "trusted"] {
+        assert_eq!(set(name).code, Some(0), "{name}");
+    }
+}
+
+/// What is in the environment is read with every command, and looked up by the one that needs it.
+#[test]
+fn a_profile_of_the_environment_that_is_not_there_makes_no_plan() {
+    let mut agents = agents();
+    std::fs::create_dir(agents.work().join("src")).expect("a folder");
+    agents.data(&[
+        "resource",
+        "add",
+        "fs-directory",
+        "local/src",
+        "--path",
+        "src",
+    ]);
+    agents.data(&["project", "create", "shop", "--resource", "local/src"]);
+    let action = "name: local/fix\ndescription: d\ndefinition_of_done: d\n\
+                  strategy_actor: builtin/deterministic\n";
+    write(&agents, "fix.yaml", action);
+    agents.data(&["action", "create", "--config", "fix.yaml"]);
+    agents = agents.with("CLEVERAGENTS_AUTOMATION_PROFILE", "team/careful");
+    let refused = agents.run(&["plan", "use", "fix", "shop"]);
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(refused.err.contains("CA-1111"), "{refused:?}");
+    assert!(refused.err.contains("team/careful"), "{refused:?}");
+    assert_eq!(agents.data(&["plan", "list"])["plans"], json!([]));
+}
+
+#[test]
 fn a_profile_that_is_used_stays() {
     let agents = agents();
     added(&agents);

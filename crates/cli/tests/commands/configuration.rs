@@ -94,7 +94,7 @@ fn flag_beats_environment_beats_project_beats_home_beats_default() {
 fn defect_7106_changes_of_many_processes_are_all_kept() {
     let keys = [
         ("core.format", "plain"),
-        ("core.automation-profile", "team/careful"),
+        ("core.automation-profile", "trusted"),
         ("core.database-url", "sqlite:///tmp/not-used.db"),
         ("session.max-message-bytes", "4096"),
         ("store.busy-timeout-seconds", "12"),

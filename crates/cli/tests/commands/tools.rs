@@ -101,6 +101,45 @@ fn tools_are_filtered_by_namespace_and_source() {
 }
 
 #[test]
+fn validations_are_listed_among_the_tools_with_their_mode() {
+    let agents = agents();
+    furnished(&agents);
+    let key = "sk-test-0123456789abcdefghijkl";
+    let agents = agents.with("OPENAI_API_KEY", key);
+    for (name, more) in [
+        ("looks", "mode: informational\ntimeout: 7\n"),
+        ("passes", "mode: required\n"),
+    ] {
+        let text =
+            format!("name: local/{name}\ndescription: {key} looks\ncommand: [\"true\"]\n{more}");
+        write(&agents, "validation.yaml", &text);
+        agents.data(&["validation", "add", "--config", "validation.yaml"]);
+    }
+    let listed = agents.data(&["tool", "list", "--type", "validation"]);
+    let expected = [("looks", "informational"), ("passes", "required")];
+    assert_eq!(listed["summary"]["total"], expected.len());
+    for (number, (name, mode)) in expected.into_iter().enumerate() {
+        let one = &listed["tools"][number];
+        assert_eq!(one["name"], format!("local/{name}"), "{listed:#}");
+        assert_eq!(one["type"], "validation");
+        assert_eq!(one["mode"], mode);
+        assert_eq!(one["writes"], false);
+        assert_eq!(one["source"], "custom");
+        assert_eq!(one["description"], "[REDACTED] looks");
+    }
+    assert_eq!(listed["tools"][0]["timeout"], 7.0);
+    let count = |arguments: &[&str]| {
+        let found = agents.data(&[&["tool", "list"], arguments].concat());
+        found["summary"]["total"].as_u64().expect("a number")
+    };
+    let own = ["--source", "custom"];
+    assert_eq!(count(&own), 4, "all of them");
+    assert_eq!(count(&[&own[..], &["--type", "tool"]].concat()), 2);
+    let plain = agents.run(&["--format", "plain", "tool", "list", "--type", "validation"]);
+    assert!(plain.out.contains("validation (required)"), "{plain:?}");
+}
+
+#[test]
 fn tool_show() {
     let own = ["tool", "show", "local/stamp"];
     assert_shown("tool_show", &shown(furnished, &own));

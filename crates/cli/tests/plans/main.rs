@@ -6,6 +6,7 @@ mod full_disk;
 mod kill;
 mod policy;
 mod reasoning;
+mod stream;
 mod terminals;
 mod together;
 mod world;

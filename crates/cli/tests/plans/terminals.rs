@@ -338,3 +338,24 @@ fn ctrl_c_ends_a_question_between_phases() {
     let stages = world.ask("SELECT stage FROM plans");
     assert_eq!(stages, [["strategize/complete"]], "{seen}");
 }
+
+/// Beside the plan a run would have neither its sandbox nor its limits.
+#[test]
+fn a_run_of_a_plan_is_gone_on_with_by_the_plan_alone() {
+    let world = World::new();
+    world.action("local/fails", &["run `echo once >> log.txt; exit 3`"]);
+    let plan = world.plan("local/fails", &[]);
+    let failed = world.run(&["plan", "execute", &plan]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    let (before, seen) = (rows(&world), world.seen());
+    let runs = world.ask("SELECT run_id FROM runs");
+    assert!(!runs.is_empty());
+    for run in runs {
+        let refused = world.run(&["run", "resume", &run[0], "--redo"]);
+        assert_eq!(refused.code, Some(4), "{refused:?}");
+        assert_eq!(error(&refused)["code"], "CA-1142");
+        let hint = error(&refused)["hint"].to_string();
+        assert!(hint.contains(&format!("plan execute {plan}")), "{hint}");
+    }
+    assert_eq!((rows(&world), world.seen()), (before, seen));
+}

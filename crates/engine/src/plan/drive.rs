@@ -460,6 +460,12 @@ fn why_stopped(why: &RunError, open: Option<Waiting>) -> Stop {
     }
 }
 
+/// The actor of a run that is one call of a plan, by what was kept of it; nothing for other runs.
+pub fn calling_actor(definitions: &Value) -> Option<Actor> {
+    let call = definitions.get("call")?.clone();
+    serde_json::from_value(call).ok().as_ref().map(of_call)
+}
+
 /// An actor that makes one call.
 fn of_call(call: &StepCall) -> Actor {
     Actor {

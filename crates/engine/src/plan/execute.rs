@@ -327,14 +327,17 @@ impl Drive<'_> {
         let (Some(root), id) = (plan.decision_root, plan.id) else {
             return Ok(());
         };
-        let decision = decided(
-            root,
-            DecisionType::ErrorRecovery,
-            PlanPhase::Execute,
-            format!("What is done about the failure of `{}`?", piece.title),
-            format!("it is tried again, for the {tries}. time"),
-            message,
-        );
+        let decision = NewDecision {
+            snapshot: self.service.snapshot(plan, None)?,
+            ..decided(
+                root,
+                DecisionType::ErrorRecovery,
+                PlanPhase::Execute,
+                format!("What is done about the failure of `{}`?", piece.title),
+                format!("it is tried again, for the {tries}. time"),
+                message,
+            )
+        };
         self.write(move |unit| decisions::insert(unit, id, &decision).map(drop))
     }
 
@@ -399,7 +402,7 @@ impl Drive<'_> {
             let key = run_key(&piece.path, number);
             decision = Some(NewDecision {
                 artifacts: changed.clone(),
-                snapshot: self.snapshot(plan, &key)?,
+                snapshot: self.service.snapshot(plan, Some(id.run(&key)))?,
                 reasoning: self.reasoning(plan, &key)?,
                 ..decided(
                     root,

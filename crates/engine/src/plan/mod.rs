@@ -24,6 +24,7 @@ mod rollback;
 mod rules;
 mod say;
 mod service;
+mod snapshot;
 mod standing;
 mod strategize;
 mod told;
@@ -40,6 +41,7 @@ pub use built_in::{
     DETERMINISTIC, ESTIMATOR, EXECUTOR, PROMPTS, REVIEWER, STRATEGIST, built_in_actors,
 };
 pub use context::{ContextError, OpenChangeset, PlanExecutionContext};
+pub use drive::calling_actor;
 pub use error::PlanError;
 pub use policy::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use queue::{PlanQueue, Queued, SERVER_LEASE, Served};

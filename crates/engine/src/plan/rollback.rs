@@ -4,8 +4,8 @@
 //! files through the history of the sandbox is one that can be gone again.
 
 use cleveragents_domain::{
-    Checkpoint, CheckpointReason, DecisionType, Move, Plan, PlanId, PlanPhase, PlanStage,
-    StepRecord, Waiting,
+    Checkpoint, CheckpointReason, DecisionType, Move, NewDecision, Plan, PlanId, PlanPhase,
+    PlanStage, StepRecord, Waiting,
 };
 use cleveragents_store::plan_steps::{Rollback, RollbackState, Undone};
 use cleveragents_store::plans::Along;
@@ -16,7 +16,7 @@ use super::error::PlanError;
 use super::service::{PlanService, over};
 use super::strategize::decided;
 use crate::lease::HeldLease;
-use crate::sandbox::{OpenSandbox, RollbackTarget};
+use crate::sandbox::{OpenSandbox, RollbackTarget, SandboxError};
 
 /// What taking a plan back did.
 #[derive(Debug)]
@@ -58,9 +58,13 @@ impl PlanService {
         let Some(name) = &plan.sandbox else {
             return Err(refused("it has no sandbox".to_owned()));
         };
-        self.sandboxes
-            .open(name)
-            .map_err(|error| refused(format!("its sandbox cannot be used: {error}")))
+        self.sandboxes.open(name).map_err(|error| match error {
+            SandboxError::NotFound(_) | SandboxError::NotReady { .. } => {
+                refused(format!("its sandbox cannot be used: {error}"))
+            }
+            // Not a state of the plan: it says itself what is wrong, and what to do.
+            error => error.into(),
+        })
     }
 
     /// A checkpoint by what people call it: `cp_7`, `7`, or its label.
@@ -248,8 +252,10 @@ impl PlanService {
         let moment = rollback.before["moment"].as_i64().unwrap_or_default();
         let moment = cleveragents_domain::Timestamp::from_micros(moment);
         let label = checkpoint.label.clone();
-        let decision = plan.decision_root.map(|root| {
-            decided(
+        let snapshot = self.snapshot(plan, None)?;
+        let decision = plan.decision_root.map(|root| NewDecision {
+            snapshot,
+            ..decided(
                 root,
                 DecisionType::UserIntervention,
                 PlanPhase::Execute,

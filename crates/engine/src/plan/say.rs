@@ -110,7 +110,7 @@ impl PlanService {
             (_, true, _) => "approved",
             (_, false, _) => "rejected",
         };
-        let decision = Self::said(&plan, &waiting.sentence(), verdict, text);
+        let decision = self.said(&plan, &waiting.sentence(), verdict, text)?;
         let (text, person) = (text.map(str::to_owned), person.to_owned());
         self.engine.write(move |unit| {
             // Of two answers the second finds nothing to answer.
@@ -137,14 +137,18 @@ impl PlanService {
 
     /// A decision that tells what a person said; nothing before there is a root for it.
     pub(super) fn said(
+        &self,
         plan: &Plan,
         question: &str,
         chosen: &str,
         why: Option<&str>,
-    ) -> Option<NewDecision> {
-        Some(NewDecision {
+    ) -> Result<Option<NewDecision>, PlanError> {
+        let Some(root) = plan.decision_root else {
+            return Ok(None);
+        };
+        Ok(Some(NewDecision {
             id: DecisionId::generate(),
-            parent: Some(plan.decision_root?),
+            parent: Some(root),
             kind: DecisionType::UserIntervention,
             phase: plan.stage.phase(),
             question: question.to_owned(),
@@ -153,10 +157,10 @@ impl PlanService {
             confidence: None,
             rationale: why.unwrap_or_default().to_owned(),
             reasoning: None,
-            snapshot: cleveragents_domain::ContextSnapshot::default(),
+            snapshot: self.snapshot(plan, None)?,
             artifacts: Vec::new(),
             influenced_by: Vec::new(),
-        })
+        }))
     }
 
     /// Tells a plan something, for its next step.
@@ -169,7 +173,7 @@ impl PlanService {
         if guidance.is_empty() {
             return Err(PlanError::Usage("the guidance is empty".to_owned()));
         }
-        let Some(decision) = Self::said(&plan, "How shall the plan go on?", guidance, None) else {
+        let Some(decision) = self.said(&plan, "How shall the plan go on?", guidance, None)? else {
             return Err(PlanError::NotReady {
                 plan: id,
                 stage: plan.stage,
@@ -205,7 +209,8 @@ impl PlanService {
                 hint: format!("go back to it with `agents plan revert {id}`"),
             });
         }
-        let Some(decision) = Self::said(&plan, "Which strategy?", "the strategy was edited", None)
+        let Some(decision) =
+            self.said(&plan, "Which strategy?", "the strategy was edited", None)?
         else {
             return Err(PlanError::NotFound(id));
         };
@@ -255,6 +260,7 @@ impl PlanService {
             });
         }
         let root = plan.decision_root;
+        let snapshot = self.snapshot(plan, None)?;
         let reversion = root.map(|root| NewDecision {
             id: DecisionId::generate(),
             parent: Some(root),
@@ -266,7 +272,7 @@ impl PlanService {
             confidence: None,
             rationale: reason.to_owned(),
             reasoning: None,
-            snapshot: cleveragents_domain::ContextSnapshot::default(),
+            snapshot,
             artifacts: Vec::new(),
             influenced_by: Vec::new(),
         });

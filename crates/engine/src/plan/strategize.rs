@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use cleveragents_domain::{
-    ContentHash, ContextSnapshot, DecisionId, DecisionType, EventKind, Move, NewDecision, NewEvent,
-    Plan, PlanPhase, PlanStage, PlanStrategy, Reconciled, RunState, StepState,
+    ContextSnapshot, DecisionId, DecisionType, EventKind, Move, NewDecision, NewEvent, Plan,
+    PlanPhase, PlanStage, PlanStrategy, Reconciled, RunState, StepState,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
 use cleveragents_store::plans::Along;
@@ -17,7 +17,8 @@ use super::drive::{Drive, Stop, Task, Who};
 use super::error::PlanError;
 use super::ground::sandbox_name;
 use super::rules::PathRule;
-use super::told::{Told, read_told, violations};
+use super::snapshot::minding;
+use super::told::{Told, figures, read_told, violations};
 use crate::run::{RunServiceError, bounded};
 
 /// A decision of the program itself.
@@ -101,7 +102,7 @@ impl Drive<'_> {
             }
             Err(stop) => return self.halt(&plan, Move::FailStrategize, stop),
         }
-        let snapshot = self.snapshot(&plan, &key)?;
+        let snapshot = self.service.snapshot(&plan, Some(plan.id.run(&key)))?;
         let mut all = Self::decisions(root, &told, &strategy, &snapshot);
         let reasoning = self.reasoning(&plan, &key)?;
         for decision in &mut all {
@@ -139,6 +140,7 @@ impl Drive<'_> {
         })?;
         let plan = completed.ok_or(PlanError::NotFound(id))?;
         self.watcher.stage(&plan);
+        self.watcher.strategy(&strategy);
         self.watcher.taken(&plan);
         self.estimate(&plan)
     }
@@ -203,9 +205,11 @@ impl Drive<'_> {
         let id = plan.id;
         let known = plan.decision_root;
         let root = known.unwrap_or_else(DecisionId::generate);
+        let snapshot = self.service.snapshot(plan, None)?;
         let mut new = Vec::new();
         if known.is_none() {
             new.push(NewDecision {
+                id: root,
                 parent: None,
                 ..decided(
                     root,
@@ -216,9 +220,6 @@ impl Drive<'_> {
                     format!("made from the action `{}`", plan.action),
                 )
             });
-            if let Some(first) = new.first_mut() {
-                first.id = root;
-            }
         }
         let enforced: Vec<String> = if known.is_some() {
             self.engine()
@@ -243,6 +244,9 @@ impl Drive<'_> {
                 &invariant.text,
                 format!("set for {} ({of})", invariant.source.as_str()),
             ));
+        }
+        for decision in &mut new {
+            decision.snapshot.clone_from(&snapshot);
         }
         let ids: Vec<DecisionId> = new
             .iter()
@@ -427,12 +431,10 @@ impl Drive<'_> {
                 Some("resource_selection") => DecisionType::ResourceSelection,
                 _ => DecisionType::StrategyChoice,
             };
-            let mut snapshot = snapshot.clone();
-            snapshot.relevant_resources.clone_from(&told.resources);
             let decision = NewDecision {
                 alternatives: told.alternatives.clone(),
                 confidence: told.confidence,
-                snapshot,
+                snapshot: minding(snapshot, &told.resources),
                 influenced_by: told
                     .depends_on
                     .iter()
@@ -454,10 +456,7 @@ impl Drive<'_> {
         for (number, step) in (1..).zip(&strategy.steps) {
             let decision = NewDecision {
                 confidence: step.risk.map(|risk| 1.0 - risk),
-                snapshot: ContextSnapshot {
-                    relevant_resources: step.files.clone(),
-                    ..snapshot.clone()
-                },
+                snapshot: minding(snapshot, &step.files),
                 influenced_by: step
                     .after
                     .iter()
@@ -476,25 +475,6 @@ impl Drive<'_> {
             all.push(decision);
         }
         all
-    }
-
-    /// What is known at this moment: the conversation of a run, with its hash.
-    pub(super) fn snapshot(&self, plan: &Plan, key: &str) -> Result<ContextSnapshot, PlanError> {
-        let run = plan.id.run(key);
-        let instructions = self.service.instructions(plan)?.concat();
-        let steps = self.service.runs.get(run).ok();
-        let context = json!([instructions, steps.as_ref().map(|run| &run.input)]).to_string();
-        Ok(ContextSnapshot {
-            hot_context_hash: Some(ContentHash::of(context.as_bytes())),
-            hot_context_ref: steps.as_ref().map(|run| format!("run {}", run.id)),
-            relevant_resources: plan
-                .made_with
-                .projects
-                .iter()
-                .map(|project| project.name.clone())
-                .collect(),
-            actor_state_ref: steps.map(|run| format!("run {}", run.id)),
-        })
     }
 
     /// What the actor of a run said and thought on the way to a decision, as far as it is kept.
@@ -543,7 +523,7 @@ impl Drive<'_> {
                 )
             });
             match answer {
-                Ok(Ok(value)) => estimate["actor"] = value,
+                Ok(Ok(value)) => estimate["actor"] = figures(value),
                 Ok(Err(Stop::Cancelled)) => return Err(self.stopped(plan)?),
                 Ok(Err(Stop::Failed { message, .. })) => estimate["problem"] = message.into(),
                 Ok(Err(Stop::Person(_))) => estimate["problem"] = "it asked for a person".into(),

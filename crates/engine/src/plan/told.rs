@@ -104,6 +104,15 @@ pub(super) fn read_told(value: &Value) -> Result<Told, String> {
     })
 }
 
+/// What an estimation actor says, as an object where it is one: without a response format it is text.
+pub(super) fn figures(said: Value) -> Value {
+    let object = match &said {
+        Value::String(text) => serde_json::from_str(unfenced(text.trim())).ok(),
+        _ => None,
+    };
+    object.filter(Value::is_object).unwrap_or(said)
+}
+
 /// What an invariant actor finds broken. An answer that is none of the asked form has found nothing good:
 /// whoever cannot say that all is well has not said it.
 pub(super) fn violations(said: &Value) -> Option<String> {

@@ -322,7 +322,9 @@ impl Drive<'_> {
         self.watcher
             .validated(&result.validation, result.passed, &result.message);
         let last = output.lines().rev().find(|line| !line.trim().is_empty());
-        if let (false, Some(last)) = (result.passed, last) {
+        // A reviewer answers the program: what it found is the message.
+        let is_printed = !matches!(wanted, Wanted::Reviewed { .. });
+        if let (false, true, Some(last)) = (result.passed, is_printed, last) {
             self.watcher.note(&format!("it printed: {}", last.trim()));
         }
         let from = output.ceil_char_boundary(output.len().saturating_sub(SHOWN));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cleveragents_actors::Actor;
-use cleveragents_domain::{MicroUsd, Plan};
+use cleveragents_domain::{MicroUsd, Plan, PlanStrategy};
 use cleveragents_models::Redactor;
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
@@ -46,6 +46,8 @@ pub struct PlanJob<'a> {
 pub trait PlanWatcher: crate::run::RunWatcher {
     /// The plan came to another stage.
     fn stage(&self, _plan: &Plan) {}
+    /// The plan was thought out.
+    fn strategy(&self, _strategy: &PlanStrategy) {}
     /// A step begins: its number from 1, of how many, and what it is called.
     fn step(&self, _number: usize, _count: usize, _title: &str) {}
     /// A step ended.

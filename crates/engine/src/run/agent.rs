@@ -227,10 +227,9 @@ impl Work<'_> {
             cancel: call.cancel,
             stop: CancellationToken::new(),
         };
-        let report = self
-            .turns
-            .tell(&mut taken, &request)
-            .map_err(|error| self.failed(&error, session))?;
+        let told = self.turns.tell(&mut taken, &request);
+        means.watcher.answered(call.path);
+        let report = told.map_err(|error| self.failed(&error, session))?;
         for caveat in report.caveats() {
             means.watcher.caveat(call.path, caveat);
         }

@@ -58,6 +58,8 @@ pub enum Doubt {
 pub trait RunWatcher: RunObserver {
     /// A piece of the answer that people wait for.
     fn text(&self, _path: &StepPath, _piece: &str) {}
+    /// The answer is whole.
+    fn answered(&self, _path: &StepPath) {}
     /// A tool is about to be called.
     fn calling(&self, _path: &StepPath, _tool: &ToolCall) {}
     /// A tool was called.

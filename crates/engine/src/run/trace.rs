@@ -3,6 +3,7 @@
 use cleveragents_domain::{RunId, Turn};
 use cleveragents_models::{AssistantMessage, ChatMessage};
 use cleveragents_store::{runs, turns};
+use serde_json::Value;
 
 use super::error::RunServiceError;
 use super::service::RunService;
@@ -11,25 +12,32 @@ use super::service::RunService;
 const LONGEST: usize = 64 * 1024;
 
 impl RunService {
-    /// What models said and thought in a run, in the order in which they did; nothing when none was asked.
-    pub fn trace(&self, id: RunId) -> Result<Option<String>, RunServiceError> {
-        let answers = self.engine.read(|reader| {
+    /// Everything that models were told and said in a run, in the order in which it happened.
+    pub(crate) fn conversation(&self, id: RunId) -> Result<Vec<Value>, RunServiceError> {
+        Ok(self.engine.read(|reader| {
             let mut asked: Vec<Turn> = Vec::new();
             for session in runs::sessions(reader, id)? {
                 asked.extend(turns::of_session(reader, session)?);
             }
             // Ids of conversations follow from the run, those of turns from the moment.
             asked.sort_by_key(|turn| turn.id);
-            let mut answers = Vec::new();
+            let mut said = Vec::new();
             for turn in asked {
-                for step in turns::steps(reader, turn.id)? {
-                    if let Ok(ChatMessage::Assistant(answer)) = serde_json::from_value(step) {
-                        answers.push(answer);
-                    }
-                }
+                said.extend(turns::steps(reader, turn.id)?);
             }
-            Ok::<_, cleveragents_store::Error>(answers)
-        })?;
+            Ok::<_, cleveragents_store::Error>(said)
+        })?)
+    }
+
+    /// What models said and thought in a run, in the order in which they did; nothing when none was asked.
+    pub fn trace(&self, id: RunId) -> Result<Option<String>, RunServiceError> {
+        let said = self.conversation(id)?.into_iter();
+        let answers: Vec<AssistantMessage> = said
+            .filter_map(|step| match serde_json::from_value(step) {
+                Ok(ChatMessage::Assistant(answer)) => Some(answer),
+                _ => None,
+            })
+            .collect();
         Ok(told(&answers))
     }
 }

@@ -20,12 +20,6 @@ pub struct SpendScope {
     pub limit: Option<MicroUsd>,
 }
 
-impl SpendScope {
-    fn limit_with(&self, extra: Option<MicroUsd>) -> Option<MicroUsd> {
-        [self.limit, extra].into_iter().flatten().min()
-    }
-}
-
 /// Calls and money of one turn.
 pub struct StoreBudget {
     engine: Arc<Engine>,
@@ -64,7 +58,8 @@ impl From<Error> for Shortage {
 }
 
 impl StoreBudget {
-    /// Counts in these scopes, all of which must have room.
+    /// Counts in these scopes, all of which must have room. The first is that of the work itself: what
+    /// profiles and guards say about money is about it.
     pub fn new(engine: Arc<Engine>, scopes: Vec<SpendScope>) -> Self {
         Self {
             engine,
@@ -84,7 +79,19 @@ impl StoreBudget {
         self.calls.store(calls, Ordering::Relaxed);
     }
 
-    /// Reserves money in every scope, or in none.
+    /// Every scope with its limit; `extra` is another limit of the first.
+    fn limits(&self, extra: Option<MicroUsd>) -> Vec<(SpendScope, Option<MicroUsd>)> {
+        let extras = std::iter::once(extra).chain(std::iter::repeat(None));
+        let scopes = self.scopes.iter().cloned().zip(extras);
+        scopes
+            .map(|(scope, extra)| {
+                let limit = [scope.limit, extra].into_iter().flatten().min();
+                (scope, limit)
+            })
+            .collect()
+    }
+
+    /// Reserves money in every scope, or in none. `extra` is another limit of the first.
     pub(crate) fn reserve_money(
         &self,
         amount: MicroUsd,
@@ -112,14 +119,13 @@ impl StoreBudget {
             self.require_room(extra)?;
             return Ok(Held::nothing(self));
         }
-        let (scopes, owner) = (self.scopes.clone(), self.owner.clone());
+        let (limits, owner) = (self.limits(extra), self.owner.clone());
         self.engine.write(move |unit| {
-            for scope in &scopes {
-                let limit = scope.limit_with(extra);
-                if !budgets::reserve(unit, id, &scope.name, amount, limit, &owner)? {
+            for (scope, limit) in &limits {
+                if !budgets::reserve(unit, id, &scope.name, amount, *limit, &owner)? {
                     return Err(Shortage::of(
                         scope,
-                        limit,
+                        *limit,
                         budgets::used(unit, &scope.name)?,
                     ));
                 }
@@ -135,8 +141,7 @@ impl StoreBudget {
     /// What costs nothing needs no reservation, which would be two writes: only that no limit is
     /// exceeded already.
     fn require_room(&self, extra: Option<MicroUsd>) -> Result<(), Shortage> {
-        for scope in &self.scopes {
-            let limit = scope.limit_with(extra);
+        for (scope, limit) in self.limits(extra) {
             let Some(most) = limit else {
                 continue;
             };
@@ -144,7 +149,7 @@ impl StoreBudget {
                 .engine
                 .read(|reader| budgets::used(reader, &scope.name))?;
             if used.spent.0 + used.reserved.0 > most.0 {
-                return Err(Shortage::of(scope, limit, used));
+                return Err(Shortage::of(&scope, limit, used));
             }
         }
         Ok(())
@@ -292,29 +297,24 @@ impl Drop for Call<'_> {
 
 impl Budget for StoreBudget {
     fn reserve(&self, spending: &Spending<'_>) -> Result<Box<dyn Reservation + '_>, BudgetRefusal> {
-        let most = spending.limits.calls_per_step.unwrap_or(u64::MAX);
-        let counted = self
-            .calls
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |calls| {
-                (calls < most).then_some(calls + 1)
-            });
-        if counted.is_err() {
-            return Err(BudgetRefusal::Calls { limit: most });
-        }
         let extra = [spending.limits.cost_per_plan, spending.limits.total_cost];
         let extra = extra.into_iter().flatten().min();
-        match self.reserve_money(spending.cost, extra) {
-            Ok(held) => Ok(Box::new(Call {
-                held,
-                calls: Some(&self.calls),
-            })),
-            Err(shortage) => {
-                self.calls.fetch_sub(1, Ordering::Relaxed);
-                Err(match shortage {
-                    Shortage::Money { limit, used, .. } => BudgetRefusal::Money { limit, used },
-                    Shortage::Store(error) => BudgetRefusal::Failed(PortError::new(error)),
-                })
-            }
-        }
+        // When the call is one too many, what is held is given back as it is dropped.
+        let held = self
+            .reserve_money(spending.cost, extra)
+            .map_err(|shortage| match shortage {
+                Shortage::Money { limit, used, .. } => BudgetRefusal::Money { limit, used },
+                Shortage::Store(error) => BudgetRefusal::Failed(PortError::new(error)),
+            })?;
+        let most = spending.limits.calls_per_step.unwrap_or(u64::MAX);
+        self.calls
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |calls| {
+                (calls < most).then_some(calls + 1)
+            })
+            .map_err(|_| BudgetRefusal::Calls { limit: most })?;
+        Ok(Box::new(Call {
+            held,
+            calls: Some(&self.calls),
+        }))
     }
 }

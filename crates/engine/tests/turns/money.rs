@@ -64,7 +64,7 @@ fn reserved<'b>(budget: &'b StoreBudget, spending: &Spending<'_>) -> Box<dyn Res
 fn what_is_not_used_is_given_back_and_calls_are_counted() {
     let database = TestDatabase::each().remove(0);
     let engine = database.open();
-    let budget = StoreBudget::new(Arc::clone(&engine), vec![scope(100)]);
+    let budget = StoreBudget::new(Arc::clone(&engine), vec![scope(150)]);
     let tool: ToolName = "local/paid".parse().expect("a name");
     let spending = Spending {
         tool: &tool,
@@ -93,6 +93,77 @@ fn what_is_not_used_is_given_back_and_calls_are_counted() {
         matches!(refused, Err(BudgetRefusal::Money { .. })),
         "zero means nothing"
     );
+}
+
+#[test]
+fn defect_5360_money_is_looked_at_before_the_number_of_calls() {
+    let database = TestDatabase::each().remove(0);
+    let engine = database.open();
+    let budget = StoreBudget::new(Arc::clone(&engine), vec![scope(100)]);
+    let tool: ToolName = "local/paid".parse().expect("a name");
+    let spending = |cost: u64, calls: u64| Spending {
+        tool: &tool,
+        cost: MicroUsd(cost),
+        limits: SpendingLimits {
+            calls_per_step: Some(calls),
+            ..SpendingLimits::default()
+        },
+    };
+    let refused = budget.reserve(&spending(101, 0));
+    assert!(
+        matches!(refused, Err(BudgetRefusal::Money { .. })),
+        "both limits are exceeded"
+    );
+    let refused = budget.reserve(&spending(100, 0));
+    assert!(
+        matches!(refused, Err(BudgetRefusal::Calls { limit: 0 })),
+        "only the calls are"
+    );
+    let used = engine
+        .read(|reader| budgets::used(reader, "session test"))
+        .expect("read");
+    assert_eq!((used.spent, used.reserved), (MicroUsd(0), MicroUsd(0)));
+    // What was refused counts as no call.
+    drop(reserved(&budget, &spending(100, 1)));
+}
+
+#[test]
+fn a_limit_of_the_work_is_not_one_of_the_day() {
+    let database = TestDatabase::each().remove(0);
+    let engine = database.open();
+    let day = SpendScope {
+        name: "day test".to_owned(),
+        limit: None,
+    };
+    let tool: ToolName = "local/paid".parse().expect("a name");
+    let spending = |cost: u64| Spending {
+        tool: &tool,
+        cost: MicroUsd(cost),
+        limits: SpendingLimits {
+            cost_per_plan: Some(MicroUsd(50)),
+            ..SpendingLimits::default()
+        },
+    };
+    let others = StoreBudget::new(Arc::clone(&engine), vec![day.clone()]);
+    let unlimited = Spending {
+        limits: SpendingLimits::default(),
+        ..spending(60)
+    };
+    reserved(&others, &unlimited)
+        .settle(MicroUsd(60))
+        .expect("settled");
+    let budget = StoreBudget::new(engine, vec![scope(1_000), day]);
+    for cost in [0, 50] {
+        drop(reserved(&budget, &spending(cost)));
+    }
+    let refused = budget.reserve(&spending(51));
+    assert!(matches!(
+        refused,
+        Err(BudgetRefusal::Money {
+            limit: MicroUsd(50),
+            used: MicroUsd(0)
+        })
+    ));
 }
 
 #[test]

@@ -55,6 +55,7 @@ pub trait Reservation {
 
 /// Calls and money.
 pub trait Budget: Send + Sync {
-    /// Reserves what a call would spend, in one step with the check of the limits.
+    /// Reserves what a call would spend, in one step with the check of the limits. Of several that are
+    /// exceeded, the one on money is told, not the one on calls.
     fn reserve(&self, spending: &Spending<'_>) -> Result<Box<dyn Reservation + '_>, BudgetRefusal>;
 }

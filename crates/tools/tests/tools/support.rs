@@ -367,11 +367,6 @@ struct Held<'p> {
 impl Budget for Purse {
     fn reserve(&self, spending: &Spending<'_>) -> Result<Box<dyn Reservation + '_>, BudgetRefusal> {
         let mut state = self.state.lock().expect("not poisoned");
-        if let Some(limit) = spending.limits.calls_per_step
-            && state.calls >= limit
-        {
-            return Err(BudgetRefusal::Calls { limit });
-        }
         for limit in [spending.limits.cost_per_plan, spending.limits.total_cost]
             .into_iter()
             .flatten()
@@ -382,6 +377,11 @@ impl Budget for Purse {
                     used: MicroUsd(state.money),
                 });
             }
+        }
+        if let Some(limit) = spending.limits.calls_per_step
+            && state.calls >= limit
+        {
+            return Err(BudgetRefusal::Calls { limit });
         }
         state.calls += 1;
         state.money += spending.cost.0;

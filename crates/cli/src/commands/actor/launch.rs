@@ -9,8 +9,8 @@ use cleveragents_actors::{Actor, State};
 use cleveragents_domain::{Code, RunId};
 use cleveragents_engine::{
     ActorService, Bundle, ContextService, Doubt, ExportedMessage, RunMeans, RunReport, RunService,
-    RunServiceError, RunStart, SandboxWorkspace, SpendScope, ToolSources as _, instructions,
-    project_instructions, read_context,
+    RunServiceError, RunStart, SandboxWorkspace, SpendScope, ToolSources as _, calling_actor,
+    instructions, project_instructions, read_context,
 };
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
@@ -125,6 +125,14 @@ pub(in crate::commands) fn resume(
     arguments: &RunResume,
 ) -> Result<Report, CommandError> {
     let run = service.resolve(&arguments.run.run)?;
+    // Alone it would have neither the sandbox of the plan nor its limits.
+    if let Some(plan) = run.options["plan"].as_str() {
+        return Err(CommandError::new(
+            Code::PlanNotReady,
+            format!("the run {} is a part of plan {plan}", run.id),
+        )
+        .with_hint(format!("go on with the plan: `agents plan execute {plan}`")));
+    }
     let kept: Kept = serde_json::from_value(run.options.clone()).map_err(|error| {
         CommandError::internal("the options of the run cannot be read").caused_by(&error)
     })?;
@@ -167,7 +175,11 @@ fn stored(
     toolbox: &Toolbox,
     run: RunId,
 ) -> Result<Arc<Actor>, CommandError> {
-    let bundle: Bundle = serde_json::from_value(service.definitions(run)?).map_err(|error| {
+    let definitions = service.definitions(run)?;
+    if let Some(actor) = calling_actor(&definitions) {
+        return Ok(Arc::new(actor));
+    }
+    let bundle: Bundle = serde_json::from_value(definitions).map_err(|error| {
         CommandError::internal("the files of the run cannot be read").caused_by(&error)
     })?;
     let variables = context.variables();

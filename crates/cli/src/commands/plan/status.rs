@@ -166,12 +166,12 @@ fn cost(status: &PlanStatus) -> Panel {
         .row("Model calls", status.plan.model_calls)
 }
 
-/// What the estimate says about money, in whatever form it says it.
+/// What the estimation actor says about money, in whatever form it says it.
 fn estimated(estimate: Option<&Value>) -> Value {
-    let estimate = estimate.unwrap_or(&Value::Null);
+    let figures = estimate.map_or(&Value::Null, |estimate| &estimate["actor"]);
     ["cost_usd", "estimated_cost_usd", "estimated_cost", "cost"]
         .into_iter()
-        .map(|key| &estimate[key])
+        .map(|key| &figures[key])
         .find(|value| !value.is_null())
         .cloned()
         .unwrap_or(Value::Null)
@@ -182,6 +182,7 @@ fn estimated_text(estimate: Option<&Value>) -> Option<String> {
         Value::Null => None,
         Value::String(text) => Some(text),
         Value::Number(number) => Some(format!("${number}")),
+        Value::Array(range) if range.len() == 2 => Some(format!("${} to ${}", range[0], range[1])),
         other => Some(other.to_string()),
     }
 }

@@ -1,14 +1,14 @@
 //! What people see of a plan while it is driven: a line for each thing that is over, and below it what goes
 //! on, with what it took so far.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cleveragents_actors::ports::{RunObserver, Step, StepPath};
-use cleveragents_domain::{MicroUsd, Plan, PlanPhase};
+use cleveragents_domain::{MicroUsd, Plan, PlanPhase, PlanStrategy};
 use cleveragents_engine::{PlanWatcher, RunWatcher};
 use cleveragents_models::ToolCall;
 use cleveragents_tools::CallOutcome;
@@ -29,8 +29,81 @@ pub(crate) struct Watcher {
     tells: bool,
     has_text: AtomicBool,
     live: Live,
+    /// The answers that are being given, by the step that gives them: several may at once.
+    answers: Mutex<HashMap<String, Hearing>>,
     bar: ProgressBar,
     state: Mutex<State>,
+}
+
+/// An answer as it comes, as far as people see it. One that is meant for the program is not shown: what the
+/// program makes of it is told instead.
+#[derive(Debug, Default)]
+enum Hearing {
+    /// Nothing of it came yet.
+    #[default]
+    Nothing,
+    /// It is not known yet for whom it is; the text so far.
+    Beginning(String),
+    /// It is for people.
+    Shown,
+    /// It is JSON.
+    Hidden,
+}
+
+impl Hearing {
+    /// Hears a piece, and gives what of it is shown.
+    fn hear(&mut self, piece: &str) -> String {
+        let text = match std::mem::take(self) {
+            Self::Shown => {
+                *self = Self::Shown;
+                return piece.to_owned();
+            }
+            Self::Hidden => {
+                *self = Self::Hidden;
+                return String::new();
+            }
+            Self::Nothing => piece.to_owned(),
+            Self::Beginning(text) => text + piece,
+        };
+        match is_json(&text) {
+            None => *self = Self::Beginning(text),
+            Some(true) => *self = Self::Hidden,
+            Some(false) => {
+                *self = Self::Shown;
+                return text;
+            }
+        }
+        String::new()
+    }
+
+    /// Ends the answer, and gives what of it was kept back.
+    fn end(self) -> String {
+        match self {
+            Self::Beginning(text) => text,
+            _ => String::new(),
+        }
+    }
+}
+
+/// Whether an answer that begins so is JSON, bare or in a block of code; nothing while that is open.
+fn is_json(text: &str) -> Option<bool> {
+    const FENCE: &str = "```";
+    let text = text.trim_start();
+    let inside = match text.strip_prefix(FENCE) {
+        Some(rest) => match rest.split_once('\n') {
+            Some((language, inside)) => match language.trim() {
+                "json" => return Some(true),
+                "" => inside.trim_start(),
+                _ => return Some(false),
+            },
+            // The line that names the language is not whole.
+            None => return None,
+        },
+        None if FENCE.starts_with(text) => return None,
+        None => text,
+    };
+    let first = inside.chars().next()?;
+    Some(matches!(first, '{' | '['))
 }
 
 #[derive(Default)]
@@ -62,6 +135,7 @@ impl Watcher {
             tells: is_human && (is_stream || printer.shows_progress()),
             has_text: AtomicBool::new(false),
             live: context.live.clone(),
+            answers: Mutex::default(),
             bar,
             state: Mutex::default(),
         }
@@ -69,11 +143,29 @@ impl Watcher {
 
     /// Ends the display.
     pub(crate) fn end(&self) {
-        self.end_text();
+        self.end_line();
         self.bar.finish_and_clear();
     }
 
-    fn end_text(&self) {
+    /// Hears more of the answer of a step, or its end, and shows what of it is for people.
+    fn hear(&self, path: &StepPath, piece: Option<&str>) {
+        if !self.streams {
+            return;
+        }
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = path.to_string();
+        let text = match piece {
+            Some(piece) => answers.entry(step).or_default().hear(piece),
+            None => answers.remove(&step).unwrap_or_default().end(),
+        };
+        drop(answers);
+        if !text.is_empty() {
+            self.has_text.store(true, Ordering::Relaxed);
+            self.live.err(&visible_lines(&text));
+        }
+    }
+
+    fn end_line(&self) {
         if self.has_text.swap(false, Ordering::Relaxed) {
             self.live.err("\n");
         }
@@ -81,7 +173,7 @@ impl Watcher {
 
     fn tell(&self, line: &str) {
         if self.tells {
-            self.end_text();
+            self.end_line();
             let line = format!("{}\n", visible_lines(line));
             self.bar.suspend(|| self.live.err(&line));
         }
@@ -118,14 +210,17 @@ impl RunObserver for Watcher {
 }
 
 impl RunWatcher for Watcher {
-    fn text(&self, _path: &StepPath, piece: &str) {
-        if self.streams {
-            self.has_text.store(true, Ordering::Relaxed);
-            self.live.err(&visible_lines(piece));
-        }
+    fn text(&self, path: &StepPath, piece: &str) {
+        self.hear(path, Some(piece));
     }
 
-    fn calling(&self, _path: &StepPath, tool: &ToolCall) {
+    fn answered(&self, path: &StepPath) {
+        self.hear(path, None);
+        self.end_line();
+    }
+
+    fn calling(&self, path: &StepPath, tool: &ToolCall) {
+        self.hear(path, None);
         self.tell(&format!("    {}", calling_line(tool)));
     }
 
@@ -151,6 +246,13 @@ impl PlanWatcher for Watcher {
             state.step.clear();
             (state.number, state.count) = (0, 0);
         });
+    }
+
+    fn strategy(&self, strategy: &PlanStrategy) {
+        self.tell(&format!("  {}", short(&strategy.summary, 300)));
+        for (number, step) in (1..).zip(&strategy.steps) {
+            self.tell(&format!("  {number}. {}", short(&step.title, 100)));
+        }
     }
 
     fn step(&self, number: usize, count: usize, title: &str) {
@@ -197,5 +299,45 @@ impl PlanWatcher for Watcher {
                 cost => format!("{tokens} tokens · ${:.4}", cost.as_usd()),
             };
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Hearing;
+
+    /// What is shown of an answer that comes in these pieces.
+    fn shown(pieces: &[&str]) -> String {
+        let mut hearing = Hearing::default();
+        let mut shown: String = pieces.iter().map(|piece| hearing.hear(piece)).collect();
+        shown.push_str(&hearing.end());
+        shown
+    }
+
+    #[test]
+    fn what_is_meant_for_the_program_is_not_shown() {
+        for pieces in [
+            &["{\"summary\": ", "\"x\"}"][..],
+            &[" \n", "[1,", "2]"],
+            &["`", "``js", "on\n{\"a\"", ": 1}\n```"],
+            &["```\n", " {}\n```"],
+        ] {
+            assert_eq!(shown(pieces), "", "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_meant_for_people_is_shown_whole() {
+        for pieces in [
+            &["It is", " {done}", "\n{really}\n"][..],
+            &["```", "rust\n{ }\n```"],
+            &["``", "x`` is a name"],
+            &["```\nls\n```"],
+            &["``"],
+            &["```rust"],
+            &[],
+        ] {
+            assert_eq!(shown(pieces), pieces.concat());
+        }
     }
 }

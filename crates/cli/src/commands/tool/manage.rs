@@ -1,9 +1,13 @@
 //! `tool add`, `list` and `remove`.
 
 use std::path::Path;
+use std::time::Duration;
 
-use cleveragents_domain::Code;
-use cleveragents_engine::{Outcome, Register, RegisteredTool, ToolService};
+use cleveragents_domain::{Code, ValidationMode};
+use cleveragents_engine::{
+    Outcome, Register, RegisteredTool, RegisteredValidation, ToolService, ValidationCheck,
+    ValidationService,
+};
 use cleveragents_tools::ports::Redact as _;
 use cleveragents_tools::{Category, Registry, Source, ToolSpec};
 use serde_json::{Value, json};
@@ -14,9 +18,6 @@ use crate::commands::tooling::Secrets;
 use crate::commands::{confirm, counted, read_definition, removal};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
-
-/// The one kind of tool there is at present.
-const KIND: &str = "tool";
 
 pub(super) fn add(
     context: &Context,
@@ -72,36 +73,81 @@ pub(super) fn add(
         }))
 }
 
-/// A tool in a list; one whose file cannot be read any more has a reason instead of a spec.
+/// A tool or validation in a list; one whose file cannot be read any more has a reason instead of facts.
 struct Listed {
     name: String,
+    kind: ToolKind,
     source: Source,
     category: Category,
-    spec: Result<ToolSpec, String>,
+    facts: Result<Facts, String>,
+}
+
+/// What a list says of a tool.
+struct Facts {
+    description: String,
+    writes: bool,
+    timeout: Option<Duration>,
+    /// How much the verdict of a validation counts.
+    mode: Option<ValidationMode>,
+}
+
+impl Facts {
+    fn of_tool(spec: &ToolSpec, secrets: &Secrets) -> Self {
+        Self {
+            description: secrets.redact(&spec.description).into_owned(),
+            writes: spec.capability.is_writing(),
+            timeout: Some(spec.timeout),
+            mode: None,
+        }
+    }
 }
 
 impl Listed {
-    fn built_in(spec: &ToolSpec) -> Self {
+    fn built_in(spec: &ToolSpec, secrets: &Secrets) -> Self {
         Self {
             name: spec.name.to_string(),
+            kind: ToolKind::Tool,
             source: spec.source,
             category: spec.category,
-            spec: Ok(spec.clone()),
+            facts: Ok(Facts::of_tool(spec, secrets)),
         }
     }
 
     fn registered(tool: RegisteredTool, secrets: &Secrets) -> Self {
+        let facts = tool.spec.map(|spec| Facts::of_tool(&spec, secrets));
+        let facts = facts.map_err(|error| secrets.redact(&error.to_string()).into_owned());
+        Self::own(tool.stored.name, ToolKind::Tool, facts)
+    }
+
+    /// A validation only looks, and one that wraps a tool has as much time as that.
+    fn validation(registered: RegisteredValidation, secrets: &Secrets) -> Self {
+        let facts = registered.validation.map(|validation| Facts {
+            description: secrets.redact(&validation.description).into_owned(),
+            writes: false,
+            timeout: match &validation.check {
+                ValidationCheck::Command(check) => Some(check.timeout),
+                ValidationCheck::Wraps(_) => None,
+            },
+            mode: Some(validation.mode),
+        });
+        let facts = facts.map_err(|error| secrets.redact(&error.to_string()).into_owned());
+        Self::own(registered.stored.name, ToolKind::Validation, facts)
+    }
+
+    const fn own(name: String, kind: ToolKind, facts: Result<Facts, String>) -> Self {
         Self {
-            name: tool.stored.name,
+            name,
+            kind,
             source: Source::Custom,
             category: Category::Custom,
-            spec: match tool.spec {
-                Ok(spec) => Ok(ToolSpec {
-                    description: secrets.redact(&spec.description).into_owned(),
-                    ..spec
-                }),
-                Err(error) => Err(secrets.redact(&error.to_string()).into_owned()),
-            },
+            facts,
+        }
+    }
+
+    const fn kind(&self) -> &'static str {
+        match self.kind {
+            ToolKind::Tool => "tool",
+            ToolKind::Validation => "validation",
         }
     }
 
@@ -123,37 +169,40 @@ impl Listed {
                 .is_none_or(|wanted| wanted.trim_end_matches('/') == here)
         };
         source
-            && filter.kind != Some(ToolKind::Validation)
+            && filter.kind.is_none_or(|kind| kind == self.kind)
             && wanted(&filter.namespace, self.namespace())
             && wanted(&filter.category, self.category.as_str())
     }
 
     fn json(&self) -> Value {
-        let spec = self.spec.as_ref().ok();
+        let facts = self.facts.as_ref().ok();
         json!({
             "name": self.name,
-            "type": KIND,
+            "type": self.kind(),
+            "mode": facts.and_then(|facts| facts.mode),
             "namespace": self.namespace(),
             "source": self.source,
             "category": self.category,
-            "description": spec.map(|spec| &spec.description),
-            "writes": spec.map(|spec| spec.capability.is_writing()),
-            "timeout": spec.map(|spec| spec.timeout.as_secs_f64()),
-            "problem": self.spec.as_ref().err(),
+            "description": facts.map(|facts| &facts.description),
+            "writes": facts.map(|facts| facts.writes),
+            "timeout": facts.and_then(|facts| facts.timeout).map(|timeout| timeout.as_secs_f64()),
+            "problem": self.facts.as_ref().err(),
         })
     }
 
     fn row(&self) -> Vec<Cell> {
-        let (access, description) = match &self.spec {
-            Ok(spec) if spec.capability.is_writing() => {
-                (Cell::Warn("writes".to_owned()), first_line(spec))
-            }
-            Ok(spec) => (Cell::Good("reads".to_owned()), first_line(spec)),
+        let (access, description) = match &self.facts {
+            Ok(facts) if facts.writes => (Cell::Warn("writes".to_owned()), first_line(facts)),
+            Ok(facts) => (Cell::Good("reads".to_owned()), first_line(facts)),
             Err(problem) => (Cell::Bad("broken".to_owned()), problem.as_str()),
         };
+        let mode = self.facts.as_ref().ok().and_then(|facts| facts.mode);
         vec![
             self.name.as_str().into(),
-            KIND.into(),
+            match mode {
+                Some(mode) => format!("{} ({})", self.kind(), mode.as_str()).into(),
+                None => self.kind().into(),
+            },
             self.source.as_str().into(),
             self.category.as_str().into(),
             access,
@@ -162,8 +211,8 @@ impl Listed {
     }
 }
 
-fn first_line(spec: &ToolSpec) -> &str {
-    spec.description.lines().next().unwrap_or_default()
+fn first_line(facts: &Facts) -> &str {
+    facts.description.lines().next().unwrap_or_default()
 }
 
 pub(super) fn list(
@@ -174,14 +223,21 @@ pub(super) fn list(
     let builtins = Registry::with_builtins();
     let secrets = Secrets::of(&context.models(None)?);
     let registered = tools.registered(&context.variables())?;
+    let validations = ValidationService::new(context.engine()?).list(&context.variables())?;
     let mut listed: Vec<Listed> = builtins
         .list()
-        .map(Listed::built_in)
+        .map(|spec| Listed::built_in(spec, &secrets))
         .chain(
             registered
                 .into_iter()
                 .filter(|tool| context.sees(&tool.stored.name))
                 .map(|tool| Listed::registered(tool, &secrets)),
+        )
+        .chain(
+            validations
+                .into_iter()
+                .filter(|validation| context.sees(&validation.stored.name))
+                .map(|validation| Listed::validation(validation, &secrets)),
         )
         .filter(|tool| tool.fits(filter))
         .collect();
@@ -202,7 +258,7 @@ pub(super) fn list(
     .rows(listed.iter().map(Listed::row));
     let (count, broken) = (
         listed.len(),
-        listed.iter().filter(|tool| tool.spec.is_err()).count(),
+        listed.iter().filter(|tool| tool.facts.is_err()).count(),
     );
     let entries: Vec<Value> = listed.iter().map(Listed::json).collect();
     let report = Report::new("tool list")
