@@ -379,7 +379,7 @@ fn tools_and_validations_are_told_apart() {
             "{answer:?}"
         );
     }
-    let tools = agents.data(&["tool", "list", "--source", "custom"]);
+    let tools = agents.data(&["tool", "list", "--source", "custom", "--type", "tool"]);
     assert_eq!(tools["tools"], json!([]));
     agents.data(&["validation", "remove", "local/check", "--yes"]);
     agents.data(&["tool", "add", "--config", "tool.yaml"]);
