@@ -41,8 +41,8 @@ pub(super) fn run(
         match follower.go_on(&plan) {
             Ok(Next::Stop) => break,
             Ok(Next::More) => failures = 0,
-            // It may be started again.
-            Err(error) if error.code() == Code::ServerUnreachable && failures < FAILURES => {
+            // It may be started again, and then it is there.
+            Err(error) if is_for_now(&error) && failures < FAILURES => {
                 failures += 1;
                 std::thread::sleep(PAUSE);
             }
@@ -52,6 +52,19 @@ pub(super) fn run(
     // Looked at after it was over: what ended it is told, too.
     follower.catch_up(&json!({"reference": plan, "limit": LAST}))?;
     Ok(Report::written("plan log", 0))
+}
+
+/// Whether a server is not there only for the moment: it is gone, about to go, has too much to do, or no database.
+fn is_for_now(error: &CommandError) -> bool {
+    matches!(
+        error.code(),
+        Code::ServerUnreachable
+            | Code::ServerEnding
+            | Code::ServerBusy
+            | Code::TooManyRequests
+            | Code::DatabaseUnavailable
+            | Code::DatabaseBusy
+    )
 }
 
 struct Follower<'a> {
