@@ -162,7 +162,21 @@ pub fn insert(
             "namespace": new.namespace, "context": new.context, "kind": new.kind.as_str(),
         }),
     });
-    get(unit, new.id)?.ok_or_else(|| Error::stored("a new task", "is missing"))
+    Ok(Task {
+        id: new.id,
+        namespace: new.namespace.clone(),
+        context: new.context.clone(),
+        identity,
+        kind: new.kind,
+        subject: new.subject.clone(),
+        state: TaskState::Submitted,
+        status_message: None,
+        metadata: new.metadata.clone(),
+        runner: new.runner.clone(),
+        update_count: 0,
+        created_at: now,
+        status_at: now,
+    })
 }
 
 /// The task with an id.
