@@ -17,6 +17,10 @@ use super::secrets;
 use super::service::{Running, TurnService};
 use crate::doubt::{AGAIN, DONE, NOT_DONE};
 
+/// The error of a call that was cut off and is made again. Whoever finds it as the last word on a call was cut off
+/// himself before he could begin, and makes it.
+const MADE_AGAIN: &str = "interrupted: it is made again";
+
 impl TurnService {
     /// Goes on with a turn where it stopped.
     pub(super) fn resume(
@@ -180,6 +184,7 @@ impl TurnService {
                 }
                 // It had no effect, and somebody may be there now.
                 Some(row) if is_for_a_person(row) => Ok(None),
+                Some(row) if row.error.as_deref() == Some(MADE_AGAIN) => Ok(None),
                 Some(row) => Ok(Some(self.stored_result(request, row)?)),
             })
             .zip(calls)
@@ -235,7 +240,11 @@ impl TurnService {
         };
         let mut ended = row.clone();
         ended.outcome = InvocationOutcome::Failed;
-        ended.error = Some("interrupted: it is not known whether it took effect".to_owned());
+        let why = match &content {
+            None => MADE_AGAIN,
+            Some(_) => "interrupted: it is not known whether it took effect",
+        };
+        ended.error = Some(why.to_owned());
         self.engine
             .write(move |unit| invocations::finish(unit, &ended))?;
         Ok(content.map(|content| ToolResult {

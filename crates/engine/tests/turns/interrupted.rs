@@ -145,6 +145,37 @@ fn a_doubtful_call_is_asked_about_and_never_repeated_unasked() {
     assert!(talk.messages()[2].content.contains("says that it was done"));
 }
 
+/// Crashes when a call is about to be made.
+struct CrashBefore;
+
+impl TurnObserver for CrashBefore {
+    fn calling(&self, _call: &ToolCall) {
+        panic!("crash");
+    }
+}
+
+#[test]
+fn a_call_that_is_to_be_made_again_is_made_whenever_that_is_cut_off_too() {
+    for database in TestDatabase::each() {
+        let talk = in_the_middle_of(&database, false);
+        let person = Person::saying(Approval::Once, Reply::Text("make it again".to_owned()));
+        for _ in 0..2 {
+            let how = How {
+                observer: &CrashBefore,
+                ..resuming(&person)
+            };
+            let ended = catch_unwind(AssertUnwindSafe(|| talk.tell(SCRIPT, how)));
+            assert!(ended.is_err(), "it crashed");
+            assert!(!talk.copy().join("one.txt").exists());
+        }
+        talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+        assert!(talk.copy().join("one.txt").exists(), "it was asked for");
+        assert_eq!(person.asked.lock().expect("fine").len(), 1, "once");
+        let outcomes: Vec<_> = talk.calls().iter().map(|call| call.outcome).collect();
+        assert_eq!(outcomes, [Failed, Succeeded, Succeeded]);
+    }
+}
+
 #[test]
 fn a_call_that_may_be_repeated_is_run_again_without_a_question() {
     let database = TestDatabase::each().remove(0);
