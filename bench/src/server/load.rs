@@ -1,14 +1,21 @@
 //! Callers: many connections of one thread that send the same request again and again, as cheaply as possible, since
 //! they share the machine with what is measured.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream as Blocking};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+
+/// How long a caller does something else between two looks: who is woken for each single answer keeps the server, on
+/// the same machine, from giving the next.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// How long is waited for an answer at most.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is asked.
 pub(super) struct Target {
@@ -66,65 +73,90 @@ impl Load {
     }
 }
 
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?)
+/// One caller: it waits for the answer to what it sent.
+struct Caller {
+    stream: TcpStream,
+    sent: Instant,
+    /// What came of the answer so far.
+    answer: Vec<u8>,
 }
 
-/// Sends from so many connections for some time. Every answer must be a good one.
+impl Caller {
+    fn send(&mut self, request: &[u8]) -> anyhow::Result<()> {
+        self.sent = Instant::now();
+        self.answer.clear();
+        // A request is small, and the one before was answered: there is room for all of it.
+        let written = self.stream.write(request)?;
+        ensure!(written == request.len(), "a request was sent in part");
+        Ok(())
+    }
+
+    /// Reads what is there, and says whether that is a whole answer.
+    fn receive(&mut self, expected: &str) -> anyhow::Result<bool> {
+        let mut part = [0; 4096];
+        loop {
+            match self.stream.read(&mut part) {
+                Ok(0) => bail!("the server closed"),
+                Ok(count) => self.answer.extend_from_slice(&part[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+            if let Some(end) = whole(&self.answer)? {
+                let text = std::str::from_utf8(&self.answer[..end])?;
+                ensure!(text.contains(expected), "{text}");
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Sends from so many connections for some time, each again as soon as it was answered. Every answer must be a good
+/// one.
 pub(super) fn run(target: &Target, callers: usize, time: Duration) -> anyhow::Result<Load> {
     let request = target.request();
-    runtime()?.block_on(async {
-        let begun = Instant::now();
-        let mut tasks = Vec::with_capacity(callers);
-        for _ in 0..callers {
-            let (request, address, expected) = (request.clone(), target.address, target.expected);
-            tasks.push(tokio::spawn(async move {
-                call(address, &request, expected, begun, time).await
-            }));
-        }
-        let mut times = Vec::new();
-        for task in tasks {
-            times.extend(task.await??);
-        }
-        let seconds = begun.elapsed().as_secs_f64();
-        times.sort_unstable_by(f64::total_cmp);
-        Ok(Load {
-            answered: times.len() as u64,
-            seconds,
-            times,
-        })
-    })
-}
-
-async fn call(
-    address: SocketAddr,
-    request: &[u8],
-    expected: &str,
-    begun: Instant,
-    time: Duration,
-) -> anyhow::Result<Vec<f64>> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    let (mut times, mut buffer) = (Vec::new(), Vec::with_capacity(4096));
-    while begun.elapsed() < time {
-        let sent = Instant::now();
-        stream.write_all(request).await?;
-        buffer.clear();
-        let end = loop {
-            ensure!(stream.read_buf(&mut buffer).await? > 0, "the server closed");
-            if let Some(end) = whole(&buffer)? {
-                break end;
-            }
+    let mut poll = Poll::new()?;
+    let begun = Instant::now();
+    let mut all = Vec::with_capacity(callers);
+    for number in 0..callers {
+        let stream = Blocking::connect(target.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let mut caller = Caller {
+            stream: TcpStream::from_std(stream),
+            sent: begun,
+            answer: Vec::new(),
         };
-        times.push(sent.elapsed().as_secs_f64() * 1000.0);
-        let is_good = buffer[..end]
-            .windows(expected.len())
-            .any(|part| part == expected.as_bytes());
-        ensure!(is_good, "{}", String::from_utf8_lossy(&buffer));
+        poll.registry()
+            .register(&mut caller.stream, Token(number), Interest::READABLE)?;
+        caller.send(&request)?;
+        all.push(caller);
     }
-    Ok(times)
+    let (mut events, mut times) = (Events::with_capacity(callers), Vec::new());
+    let mut waiting = callers;
+    while waiting > 0 {
+        std::thread::sleep(PAUSE);
+        poll.poll(&mut events, Some(PATIENCE))?;
+        ensure!(!events.is_empty(), "no answer came for {PATIENCE:?}");
+        for event in &events {
+            let caller = all.get_mut(event.token().0).context("a caller")?;
+            if !caller.receive(target.expected)? {
+                continue;
+            }
+            times.push(caller.sent.elapsed().as_secs_f64() * 1000.0);
+            if begun.elapsed() < time {
+                caller.send(&request)?;
+            } else {
+                waiting -= 1;
+            }
+        }
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    times.sort_unstable_by(f64::total_cmp);
+    Ok(Load {
+        answered: times.len() as u64,
+        seconds,
+        times,
+    })
 }
 
 /// Where an answer ends, once all of it is there.

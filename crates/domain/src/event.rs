@@ -212,6 +212,8 @@ kinds! {
     TaskStateChanged = "task.state_changed";
     /// A result of a task is there.
     TaskArtifact = "task.artifact_added";
+    /// Somebody who wanted to be told of a task could not be told.
+    TaskPushFailed = "task.push_failed";
     /// Old rows were removed.
     CleanupRan = "cleanup.ran";
 }
@@ -220,6 +222,14 @@ impl EventKind {
     /// What the audit calls it; `None` for what it does not keep.
     pub const fn audited(self) -> Option<&'static str> {
         Some(match self {
+            Self::PlanCreated => "plan_created",
+            Self::PlanPhaseChanged => "plan_phase_changed",
+            Self::PlanErrored => "plan_errored",
+            Self::PlanEdited => "plan_edited",
+            Self::PlanGuided => "plan_guided",
+            Self::DecisionCreated => "decision_created",
+            Self::ToolInvoked => "tool_invoked",
+            Self::ToolRefused => "tool_refused",
             Self::PlanApplied => "plan_applied",
             Self::PlanCancelled => "plan_cancelled",
             Self::PlanAnswered => "plan_answered",

@@ -35,7 +35,9 @@ pub(crate) fn client(server: &str, url: &Url) -> Result<Client, McpError> {
         log: String::new(),
     };
     let mut builder = Client::builder()
-        .tls_backend_preconfigured(tls(url.scheme() == "https").map_err(failed)?)
+        .tls_backend_preconfigured(
+            cleveragents_outbound::tls(url.scheme() == "https").map_err(failed)?,
+        )
         .connect_timeout(CONNECT)
         .tcp_nodelay(true)
         // A redirect would carry secrets to a place that nobody configured.
@@ -47,24 +49,6 @@ pub(crate) fn client(server: &str, url: &Url) -> Result<Client, McpError> {
     builder
         .build()
         .map_err(|error| failed(with_sources(&error.without_url())))
-}
-
-fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
-    let mut roots = rustls::RootCertStore::empty();
-    if is_secure {
-        // A certificate that cannot be read is no reason to trust none.
-        let (_added, _ignored) =
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if roots.is_empty() {
-            return Err("the system has no root certificates to trust".to_owned());
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
 }
 
 /// A transport to a server. It shows the token that is kept for it, and gets a new one when that is

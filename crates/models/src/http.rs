@@ -1,11 +1,11 @@
 //! Requests over HTTP: one client, time limits on each step, and errors that name no secret.
 
 use std::collections::HashMap;
-use std::error::Error;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use cleveragents_outbound as outbound;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
@@ -81,7 +81,7 @@ impl Http {
             return Ok(client.clone());
         }
         let mut builder = Client::builder()
-            .tls_backend_preconfigured(tls(way.is_secure)?)
+            .tls_backend_preconfigured(outbound::tls(way.is_secure)?)
             .connect_timeout(limits.connect)
             .tcp_nodelay(true)
             // A redirect would carry the key to a place that nobody configured.
@@ -90,7 +90,7 @@ impl Http {
         if way.is_local {
             builder = builder.no_proxy();
         }
-        let client = builder.build().map_err(|error| deepest(&error))?;
+        let client = builder.build().map_err(|error| outbound::deepest(&error))?;
         clients.insert(way, client.clone());
         Ok(client)
     }
@@ -130,7 +130,7 @@ pub(crate) async fn next_chunk(
         Ok(Err(error)) => Err(ModelError::new(
             ErrorKind::Interrupted,
             model,
-            format!("the connection was cut: {}", deepest(&error)),
+            format!("the connection was cut: {}", outbound::deepest(&error)),
         )),
         Err(_) => Err(ModelError::new(
             ErrorKind::Timeout,
@@ -150,16 +150,7 @@ fn failed(model: &ModelName, error: &reqwest::Error) -> ModelError {
     } else {
         (ErrorKind::Interrupted, "the connection was cut")
     };
-    ModelError::new(kind, model, format!("{what}: {}", deepest(error)))
-}
-
-/// What lies at the bottom of an error. The layers above only repeat it, or name the URL.
-fn deepest(error: &dyn Error) -> String {
-    let mut current = error;
-    while let Some(source) = current.source() {
-        current = source;
-    }
-    current.to_string()
+    ModelError::new(kind, model, format!("{what}: {}", outbound::deepest(error)))
 }
 
 fn is_local(url: &Url) -> bool {
@@ -169,23 +160,4 @@ fn is_local(url: &Url) -> bool {
         || address
             .parse::<IpAddr>()
             .is_ok_and(|address| address.is_loopback())
-}
-
-/// A TLS configuration made with ring. Without `is_secure` it trusts nobody, and is never used.
-fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
-    let mut roots = rustls::RootCertStore::empty();
-    if is_secure {
-        // A certificate that cannot be read is no reason to trust none.
-        let (_added, _ignored) =
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if roots.is_empty() {
-            return Err("the system has no root certificates to trust".to_owned());
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
 }

@@ -28,7 +28,6 @@ mod limits;
 mod message;
 mod model;
 mod name;
-pub mod outbound;
 mod persist;
 mod price;
 mod provider;

@@ -1,20 +1,22 @@
 //! [`Callers`]: who a request comes from. Tokens are looked up by the hash of their secret; what was found is
-//! believed for a second, so that a token that is revoked, by whatever process, is refused a second later.
+//! believed for a second, so that a token that is revoked, by whatever process, is refused a second later. That a token
+//! was accepted is in the audit, once for each server that it comes to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::extract::ConnectInfo;
 use cleveragents_domain::identity::Caller;
-use cleveragents_domain::{Code, ContentHash, Timestamp};
-use cleveragents_store::{Engine, tokens};
+use cleveragents_domain::{Code, ContentHash, NewAuditEntry, Timestamp, TokenId};
+use cleveragents_store::tokens::{self, Token};
+use cleveragents_store::{Engine, audit};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use http::HeaderMap;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
-use http::{Extensions, HeaderMap};
+use serde_json::json;
 
 use crate::options::Options;
 use crate::problem::Problem;
@@ -38,6 +40,8 @@ pub(crate) struct Callers {
     engine: Arc<Engine>,
     insecure_local: bool,
     known: Mutex<HashMap<Hash, Known>>,
+    /// The tokens that were accepted since the server began.
+    met: Arc<Mutex<HashSet<TokenId>>>,
     rate: Option<DefaultKeyedRateLimiter<String>>,
     wrong: DefaultKeyedRateLimiter<IpAddr>,
     local: Arc<Caller>,
@@ -60,6 +64,7 @@ impl Callers {
             engine,
             insecure_local: options.insecure_local,
             known: Mutex::default(),
+            met: Arc::default(),
             rate,
             wrong: RateLimiter::keyed(Quota::per_second(WRONG_TOKENS)),
         }
@@ -92,7 +97,7 @@ impl Callers {
         };
         let found = match remembered {
             Some(known) if known.since.elapsed() < BELIEVED => known.caller,
-            _ => self.look_up(hash).await?,
+            _ => self.look_up(hash, address).await?,
         };
         found.ok_or_else(|| self.refused(address))
     }
@@ -108,8 +113,9 @@ impl Callers {
         }
     }
 
-    async fn look_up(&self, hash: Hash) -> Result<Option<Arc<Caller>>, Problem> {
+    async fn look_up(&self, hash: Hash, from: IpAddr) -> Result<Option<Arc<Caller>>, Problem> {
         let (engine, wanted) = (Arc::clone(&self.engine), hash.clone());
+        let met = Arc::clone(&self.met);
         let found = crate::blocking(move || {
             let token = engine.read(|reader| tokens::by_hash(reader, &wanted))?;
             let Some(token) = token.filter(|token| token.is_valid_at(Timestamp::now())) else {
@@ -122,6 +128,7 @@ impl Callers {
                 let id = token.id;
                 engine.write(move |unit| tokens::used(unit, id))?;
             }
+            accepted(&engine, &met, &token, from)?;
             Ok::<_, Problem>(Some(Arc::new(Caller::with_token(
                 token.name,
                 token.grants,
@@ -147,6 +154,32 @@ impl Callers {
     }
 }
 
+/// Writes down that a token was accepted, when it is for the first time here.
+fn accepted(
+    engine: &Engine,
+    met: &Mutex<HashSet<TokenId>>,
+    token: &Token,
+    from: IpAddr,
+) -> Result<(), Problem> {
+    let met = || met.lock().unwrap_or_else(PoisonError::into_inner);
+    if !met().insert(token.id) {
+        return Ok(());
+    }
+    let entry = NewAuditEntry {
+        kind: "auth_success",
+        identity: token.name.clone(),
+        namespace: None,
+        subject: Some(token.id.to_string()),
+        details: json!({"from": from.to_string()}),
+    };
+    let recorded = engine.write(move |unit| audit::record(unit, entry.clone()));
+    if let Err(error) = recorded {
+        met().remove(&token.id);
+        return Err(error.into());
+    }
+    Ok(())
+}
+
 fn i64_micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
@@ -170,25 +203,24 @@ fn too_many(wait: Duration) -> Problem {
 /// What tells who calls, kept by what goes on for long: roles change and tokens are revoked meanwhile.
 pub(crate) struct Again {
     headers: HeaderMap,
-    peer: Option<SocketAddr>,
+    peer: SocketAddr,
 }
 
 impl Again {
     /// What tells it of a request.
-    pub(crate) fn of(headers: &HeaderMap, extensions: &Extensions) -> Self {
+    pub(crate) fn of(headers: &HeaderMap, peer: SocketAddr) -> Self {
         let kept = [AUTHORIZATION, HOST, ORIGIN].into_iter();
-        let peer = extensions.get::<ConnectInfo<SocketAddr>>();
         Self {
             headers: kept
                 .filter_map(|name| Some((name.clone(), headers.get(&name)?.clone())))
                 .collect(),
-            peer: peer.map(|info| info.0),
+            peer,
         }
     }
 
     /// Who calls, with what they may do now; nobody when they are refused.
     pub(crate) async fn caller(&self, callers: &Callers) -> Option<Arc<Caller>> {
-        callers.identify(&self.headers, self.peer?).await.ok()
+        callers.identify(&self.headers, self.peer).await.ok()
     }
 }
 

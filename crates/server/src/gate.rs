@@ -1,20 +1,18 @@
 //! The one way to a handler: who calls is found out, what they may do is checked against the route's entry in the
 //! table, and a denial is written down. Without a [`Permit`] no handler runs, and only this file makes one.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::RequestPartsExt as _;
 use axum::body::Body;
-use axum::extract::{ConnectInfo, RawPathParams, Request};
+use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use cleveragents_domain::identity::{Caller, Namespaces, Permission, Scope};
 use cleveragents_domain::{Code, NewAuditEntry, PlanId, SessionId};
 use cleveragents_store::{audit, plans};
 use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
-use http::request::Parts;
+use http::{HeaderMap, Method};
 use serde_json::json;
 
 use crate::api::keys;
@@ -25,13 +23,24 @@ use crate::routes::{Handler, Place, Route, Verb};
 /// How much of a namespace that nobody has is written down.
 const LONGEST_NAMESPACE: usize = 128;
 
+/// The parts of a path that have names.
+pub(crate) type Parameters = Vec<(String, String)>;
+
+/// The way by which a request came.
+pub(crate) struct Way {
+    pub(crate) route: &'static Route,
+    pub(crate) parameters: Parameters,
+    pub(crate) peer: SocketAddr,
+}
+
 /// That a caller may do what the route does. Made by the gate alone.
 pub(crate) struct Permit {
     caller: Arc<Caller>,
     scope: Scope,
     permission: Permission,
     route: &'static str,
-    parameters: HashMap<String, String>,
+    parameters: Parameters,
+    peer: SocketAddr,
     session: Option<SessionId>,
     plan: Option<PlanId>,
 }
@@ -40,6 +49,11 @@ impl Permit {
     /// Who calls.
     pub(crate) fn caller(&self) -> &Arc<Caller> {
         &self.caller
+    }
+
+    /// Where the request came from.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
     /// What the caller may look at here.
@@ -59,7 +73,10 @@ impl Permit {
 
     /// A part of the path.
     pub(crate) fn parameter(&self, name: &str) -> &str {
-        self.parameters.get(name).map_or("", String::as_str)
+        let mut parameters = self.parameters.iter();
+        parameters
+            .find(|(known, _)| known == name)
+            .map_or("", |(_, value)| value)
     }
 
     /// Checks what only the body says: that the caller may do this in a namespace too.
@@ -104,22 +121,25 @@ fn unnamed(what: &str) -> Problem {
 }
 
 /// Answers a request.
-pub(crate) async fn enter(app: Arc<App>, route: &'static Route, request: Request) -> Response {
+pub(crate) async fn enter(app: &Arc<App>, way: Way, request: Request) -> Response {
     let begun = Instant::now();
-    let method = request.method().clone();
+    let route = way.route;
+    let is_head = request.method() == Method::HEAD;
     let response = if telemetry::is_on() {
-        traced(&app, route, request).await
+        traced(app, way, request).await
     } else {
-        let outcome = admit(&app, route, request).await;
+        let outcome = admit(app, way, request).await;
         outcome.unwrap_or_else(Problem::into_response)
     };
+    let method = if is_head { "HEAD" } else { route.verb.as_str() };
     app.metrics
-        .answered(&method, route.path, response.status(), begun.elapsed());
+        .answered(method, route.path, response.status(), begun.elapsed());
     response
 }
 
 /// Answers a request, and tells of it. It belongs to the trace that the caller names.
-async fn traced(app: &Arc<App>, route: &'static Route, request: Request) -> Response {
+async fn traced(app: &Arc<App>, way: Way, request: Request) -> Response {
+    let route = way.route;
     let from = request.headers().get("traceparent");
     let from = from.and_then(|from| from.to_str().ok());
     let from = from.and_then(telemetry::Context::parse);
@@ -129,7 +149,7 @@ async fn traced(app: &Arc<App>, route: &'static Route, request: Request) -> Resp
     span.set(name::ROUTE, route.path);
     // What belongs to a trace that is not told is not told either.
     let context = span.context().or(from);
-    let outcome = telemetry::within(context, admit(app, route, request)).await;
+    let outcome = telemetry::within(context, admit(app, way, request)).await;
     if let Err(problem) = &outcome {
         span.fail(&problem.code);
     }
@@ -138,17 +158,12 @@ async fn traced(app: &Arc<App>, route: &'static Route, request: Request) -> Resp
     response
 }
 
-async fn admit(
-    app: &Arc<App>,
-    route: &'static Route,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (mut parts, body) = request.into_parts();
+async fn admit(app: &Arc<App>, way: Way, request: Request) -> Result<Response, Problem> {
+    let route = way.route;
     let permit = match route.place {
         Place::Open => None,
-        place => Some(permit(app, route, place, &mut parts).await?),
+        _ => Some(permit(app, way, request.headers()).await?),
     };
-    let request = Request::from_parts(parts, body);
     match (route.handler, permit) {
         (Handler::Open(handler), _) => handler(Arc::clone(app), request).await,
         (Handler::Permitted(handler), Some(permit))
@@ -165,18 +180,13 @@ async fn admit(
     }
 }
 
-async fn permit(
-    app: &Arc<App>,
-    route: &'static Route,
-    place: Place,
-    parts: &mut Parts,
-) -> Result<Permit, Problem> {
-    let peer = parts
-        .extensions
-        .get::<ConnectInfo<SocketAddr>>()
-        .map(|info| info.0)
-        .ok_or_else(|| Problem::new(Code::Internal, "nobody knows where the request came from"))?;
-    let caller = match app.callers.identify(&parts.headers, peer).await {
+async fn permit(app: &Arc<App>, way: Way, headers: &HeaderMap) -> Result<Permit, Problem> {
+    let Way {
+        route,
+        parameters,
+        peer,
+    } = way;
+    let caller = match app.callers.identify(headers, peer).await {
         Ok(caller) => caller,
         Err(problem) => {
             if problem.code == Code::Unauthenticated.as_str() {
@@ -185,23 +195,17 @@ async fn permit(
             return Err(problem);
         }
     };
-    let parameters: HashMap<String, String> = parts
-        .extract::<RawPathParams>()
-        .await
-        .map_err(|_| Problem::new(Code::MalformedRequest, "the path is not valid UTF-8"))?
-        .iter()
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
     let mut permit = Permit {
         caller,
         scope: route.scope,
         permission: route.permission,
         route: route.path,
         parameters,
+        peer,
         session: None,
         plan: None,
     };
-    match place {
+    match route.place {
         Place::Open | Place::Body => {}
         Place::Any => {
             if permit

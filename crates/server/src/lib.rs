@@ -28,7 +28,6 @@ use std::sync::Arc;
 
 use cleveragents_domain::Code;
 use cleveragents_store::Engine;
-use tokio::net::TcpListener;
 
 pub use options::{Conformance, Options, Tls};
 pub use problem::Problem;
@@ -54,9 +53,7 @@ pub async fn serve(
         .with_hint("choose another port with --port; 0 takes a free one")
     };
     let tls = options.tls.as_ref().map(listen::acceptor).transpose()?;
-    let listener = TcpListener::bind(wanted)
-        .await
-        .map_err(|error| cannot(&error))?;
+    let listener = listen::bind(wanted).map_err(|error| cannot(&error))?;
     let address = listener.local_addr().map_err(|error| cannot(&error))?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = options
@@ -67,9 +64,10 @@ pub async fn serve(
     let app = Arc::new(app::App::new(engine, program, options, url));
     a2a::begin(&app).await?;
     driving::take_over(&app).await?;
-    let router = routes::router(&app);
+    let router = routes::Router::new()
+        .map_err(|error| Failure::new(Code::Internal, format!("the table of routes: {error}")))?;
     listening(address);
-    listen::serve(Arc::clone(&app), listener, tls, router, stop).await;
+    listen::serve(Arc::clone(&app), listener, tls, Arc::new(router), stop).await;
     a2a::end(&app).await;
     Ok(())
 }

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
 use cleveragents_domain::Code;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,14 +17,14 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
-use tower_service::Service as _;
 
 use crate::app::App;
 use crate::options::Tls;
 use crate::program::Failure;
+use crate::routes::Router;
 
 /// The most headers of a request.
 const MAX_HEADERS: usize = 100;
@@ -39,12 +37,28 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconn
 /// How long is waited for who is refused to hang up.
 const REFUSING: Duration = Duration::from_secs(1);
 
+/// How many connections may wait to be taken. With as few as are usual, who comes with many others at once would
+/// try again a second later.
+const BACKLOG: u32 = 4_096;
+
+/// Begins to listen.
+pub(crate) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A server that was just ended does not keep its port from the next.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// Serves until `stop` resolves, and then until what was begun is done.
 pub(crate) async fn serve(
     app: Arc<App>,
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
-    router: Router,
+    router: Arc<Router>,
     stop: impl Future<Output = ()>,
 ) {
     let graceful = GracefulShutdown::new();
@@ -66,7 +80,7 @@ pub(crate) async fn serve(
         let _quick = stream.set_nodelay(true);
         let connection = Connection {
             app: Arc::clone(&app),
-            router: router.clone(),
+            router: Arc::clone(&router),
             peer,
             watcher: graceful.watcher(),
             _permit: permit,
@@ -106,7 +120,7 @@ async fn refuse(mut stream: TcpStream) {
 
 struct Connection {
     app: Arc<App>,
-    router: Router,
+    router: Arc<Router>,
     peer: SocketAddr,
     watcher: Watcher,
     _permit: OwnedSemaphorePermit,
@@ -121,19 +135,11 @@ impl Connection {
     }
 
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
-        let (router, peer) = (self.router, self.peer);
+        let (app, router, peer) = (Arc::clone(&self.app), self.router, self.peer);
         let service = hyper::service::service_fn(move |request: http::Request<Incoming>| {
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(ConnectInfo(peer));
-            let mut router = router.clone();
-            async move {
-                Ok::<_, Infallible>(
-                    router
-                        .call(request)
-                        .await
-                        .unwrap_or_else(|never| match never {}),
-                )
-            }
+            let request = request.map(Body::new);
+            let (app, router) = (Arc::clone(&app), Arc::clone(&router));
+            async move { Ok::<_, Infallible>(router.answer(&app, peer, request).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())

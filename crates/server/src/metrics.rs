@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cleveragents_store::figures::Figures;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
-    method: String,
+    method: &'static str,
     route: &'static str,
     status: u16,
 }
@@ -84,14 +84,14 @@ impl Metrics {
     /// Counts an answer.
     pub(crate) fn answered(
         &self,
-        method: &Method,
+        method: &'static str,
         route: &'static str,
         status: StatusCode,
         took: Duration,
     ) {
         self.requests
             .get_or_create(&Answered {
-                method: method.to_string(),
+                method,
                 route,
                 status: status.as_u16(),
             })

@@ -1,21 +1,23 @@
 //! The table of routes: from it the router, the checks of the gate, the OpenAPI document and the table of
 //! permissions in the documentation are made. A route that is not in it does not exist.
 
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{MethodFilter, on};
 use cleveragents_domain::Code;
 use cleveragents_domain::identity::{Permission, Scope};
-use http::StatusCode;
+use http::header::ALLOW;
+use http::{Method, StatusCode};
+use percent_encoding::percent_decode_str;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::app::App;
-use crate::gate::{self, Permit};
+use crate::gate::{self, Parameters, Permit, Way};
 use crate::problem::Problem;
 
 /// What a request is to do.
@@ -38,13 +40,9 @@ impl Verb {
         }
     }
 
-    const fn filter(self) -> MethodFilter {
-        match self {
-            Self::Get => MethodFilter::GET,
-            Self::Post => MethodFilter::POST,
-            Self::Patch => MethodFilter::PATCH,
-            Self::Delete => MethodFilter::DELETE,
-        }
+    /// Whether a request is of this kind. Who asks for the head alone gets what the rest would have.
+    fn takes(self, method: &Method) -> bool {
+        method.as_str() == self.as_str() || (self == Self::Get && method == Method::HEAD)
     }
 }
 
@@ -146,25 +144,121 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
         .flatten()
 }
 
-/// The router of the table.
-pub(crate) fn router(app: &Arc<App>) -> Router {
-    let mut router = Router::new();
-    for route in all() {
-        let app = Arc::clone(app);
-        let handler = move |request: Request| async move {
-            gate::enter(Arc::clone(&app), route, request).await
-        };
-        router = router.route(route.path, on(route.verb.filter(), handler));
+/// Finds the route of a request.
+pub(crate) struct Router(matchit::Router<Vec<&'static Route>>);
+
+impl Router {
+    /// The router of the table. Fails when two paths of it mean the same.
+    pub(crate) fn new() -> Result<Self, matchit::InsertError> {
+        let mut paths: BTreeMap<&str, Vec<&'static Route>> = BTreeMap::new();
+        for route in all() {
+            paths.entry(route.path).or_default().push(route);
+        }
+        let mut router = matchit::Router::new();
+        for (path, routes) in paths {
+            router.insert(path, routes)?;
+        }
+        Ok(Self(router))
     }
-    router
-        .fallback(|| async {
+
+    /// Answers a request.
+    pub(crate) async fn answer(
+        &self,
+        app: &Arc<App>,
+        peer: SocketAddr,
+        request: Request,
+    ) -> Response {
+        match self.find(request.method(), request.uri().path()) {
+            Ok((route, parameters)) => {
+                let way = Way {
+                    route,
+                    parameters,
+                    peer,
+                };
+                gate::enter(app, way, request).await
+            }
+            Err(refusal) => *refusal,
+        }
+    }
+
+    fn find(
+        &self,
+        method: &Method,
+        path: &str,
+    ) -> Result<(&'static Route, Parameters), Box<Response>> {
+        let found = self.0.at(path).map_err(|_| {
             Problem::new(Code::UnknownOperation, "there is no such path")
                 .with_hint("`/api/v1/openapi.json` describes the paths that there are")
                 .into_response()
-        })
-        .method_not_allowed_fallback(|| async {
-            Problem::new(Code::UnknownOperation, "the path does not take this method")
-                .with_status(StatusCode::METHOD_NOT_ALLOWED)
-                .into_response()
-        })
+        })?;
+        let route = found.value.iter().find(|route| route.verb.takes(method));
+        let route = *route.ok_or_else(|| not_taken(found.value))?;
+        let mut parameters = Vec::with_capacity(found.params.len());
+        for (name, value) in found.params.iter() {
+            let value = percent_decode_str(value).decode_utf8().map_err(|_| {
+                Problem::new(Code::MalformedRequest, "the path is not valid UTF-8").into_response()
+            })?;
+            parameters.push((name.to_owned(), value.into_owned()));
+        }
+        Ok((route, parameters))
+    }
+}
+
+/// What who uses a path in a way that it is not made for is told.
+fn not_taken(routes: &[&Route]) -> Response {
+    let mut response = Problem::new(Code::UnknownOperation, "the path does not take this method")
+        .with_status(StatusCode::METHOD_NOT_ALLOWED)
+        .into_response();
+    let taken: Vec<&str> = routes.iter().map(|route| route.verb.as_str()).collect();
+    let mut taken = taken.join(",");
+    if routes.iter().any(|route| route.verb == Verb::Get) {
+        taken.push_str(",HEAD");
+    }
+    if let Ok(taken) = taken.parse() {
+        response.headers_mut().insert(ALLOW, taken);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Router;
+    use http::header::ALLOW;
+    use http::{Method, StatusCode};
+
+    #[test]
+    fn every_path_is_found_with_its_parts() {
+        let router = Router::new().expect("a table without doubles");
+        let found = |method: &Method, path: &str| {
+            let (route, parameters) = router
+                .find(method, path)
+                .map_err(|refusal| refusal.status())?;
+            let values: Vec<String> = parameters.into_iter().map(|(_, value)| value).collect();
+            Ok::<_, StatusCode>((route.path, values))
+        };
+        let session = "/api/v1/sessions/{session}";
+        assert_eq!(
+            found(&Method::GET, "/api/v1/sessions/a%20b"),
+            Ok((session, vec!["a b".to_owned()]))
+        );
+        assert_eq!(
+            found(&Method::HEAD, "/healthz"),
+            Ok(("/healthz", Vec::new()))
+        );
+        assert_eq!(
+            found(&Method::GET, "/api/v1/sessions/%ff"),
+            Err(StatusCode::BAD_REQUEST)
+        );
+        for path in ["/", "/healthz/", "/api/v1/sessions/a/b"] {
+            assert_eq!(
+                found(&Method::GET, path),
+                Err(StatusCode::NOT_FOUND),
+                "{path}"
+            );
+        }
+        let refused = router.find(&Method::PUT, "/api/v1/sessions").err();
+        let refused = refused.expect("no such method");
+        assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(refused.headers()[ALLOW], "GET,POST,HEAD");
+    }
 }

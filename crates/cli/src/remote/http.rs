@@ -10,7 +10,7 @@ use reqwest::{Client, Method, RequestBuilder};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::{DigitallySignedStruct, SignatureScheme};
 use serde_json::Value;
 
 use crate::config::keys;
@@ -205,25 +205,14 @@ impl Connection {
                 format!("the server at {} cannot be reached: {why}", self.url),
             )
         };
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| failed(&error.to_string()))?;
-        let tls = if self.checks_certificate {
-            let mut roots = rustls::RootCertStore::empty();
-            if self.url.starts_with("https:") {
-                // A certificate that cannot be read is no reason to trust none.
-                let (_added, _ignored) =
-                    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            }
-            builder.with_root_certificates(roots).with_no_client_auth()
-        } else {
-            let verifier = Arc::new(Unchecked(provider));
-            let builder = builder.dangerous();
-            builder
-                .with_custom_certificate_verifier(verifier)
-                .with_no_client_auth()
-        };
+        let checks = self.checks_certificate;
+        let mut tls = cleveragents_outbound::tls(checks && self.url.starts_with("https:"))
+            .map_err(|why| failed(&why))?;
+        if !checks {
+            let provider = Arc::clone(tls.crypto_provider());
+            tls.dangerous()
+                .set_certificate_verifier(Arc::new(Unchecked(provider)));
+        }
         let mut builder = Client::builder()
             .tls_backend_preconfigured(tls)
             .connect_timeout(CONNECT)

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use cleveragents_models::outbound;
+use cleveragents_outbound as outbound;
 use cleveragents_telemetry::{self as telemetry, Ended};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;

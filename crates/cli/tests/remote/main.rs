@@ -2,6 +2,7 @@
 
 mod agent;
 mod alike;
+mod audit;
 mod connect;
 mod ending;
 mod faults;

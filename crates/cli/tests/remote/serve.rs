@@ -1,5 +1,7 @@
 //! `agents serve`: what it refuses, and how it ends.
 
+use std::net::{Ipv4Addr, TcpListener};
+
 use cleveragents_testkit::TestDatabase;
 
 use crate::{Server, agents, token};
@@ -15,6 +17,42 @@ fn a_server_that_nobody_could_call_is_not_started() {
     agents.data(&["token", "revoke", "ci"]);
     let answer = agents.run(&["--format", "json", "serve", "--port", "0"]);
     assert_eq!(answer.json()["data"]["error"]["code"], "CA-1201");
+}
+
+/// Nothing is left out in silence: a part that cannot be made is named, and nobody is listened to.
+#[test]
+fn defect_3085_a_server_that_lacks_a_part_does_not_start_and_says_which() {
+    let agents = agents();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let nowhere = format!(
+        "postgres://{}/nothing",
+        closed.local_addr().expect("an address")
+    );
+    drop(closed);
+    let certificate = ["--tls-cert", "missing.pem", "--tls-key", "missing.key"];
+    let cases: [(&[&str], &str); 5] = [
+        (&["--port", "0", "--actor", "acme/nobody"], "acme/nobody"),
+        (
+            &[&["--port", "0"], certificate.as_slice()].concat(),
+            "missing.pem",
+        ),
+        (
+            &["--port", "0", "--otlp-endpoint", "collector"],
+            "collector",
+        ),
+        (&["--port", "0", "--database-url", &nowhere], "127.0.0.1"),
+        (&["--port", &port], &port),
+    ];
+    for (options, part) in cases {
+        let arguments = [&["--format", "json", "serve", "--insecure-local"], options].concat();
+        let answer = agents.run(&arguments);
+        assert!(matches!(answer.code, Some(1..)), "{options:?}: {answer:?}");
+        let error = &answer.json()["data"]["error"];
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains(part), "{options:?}: {message}");
+    }
 }
 
 #[test]

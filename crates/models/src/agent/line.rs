@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cleveragents_outbound as outbound;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use serde_json::{Value, json};
@@ -11,7 +12,6 @@ use super::card::{self, Binding, Card, Version};
 use super::trouble::Trouble;
 use super::{ANSWER_BYTES, Caller};
 use crate::frames::{Frames, Framing};
-use crate::outbound;
 
 /// The largest card.
 const CARD_BYTES: usize = 1 << 20;

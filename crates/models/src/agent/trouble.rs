@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use cleveragents_outbound::{self as outbound, Refused};
 use reqwest::StatusCode;
 use serde_json::Value;
 
 use super::Caller;
 use crate::error::{ErrorKind, ModelError};
 use crate::http::seconds;
-use crate::outbound::Refused;
 
 /// The code of JSON-RPC for a task that the agent does not know.
 const TASK_NOT_FOUND: i64 = -32001;
@@ -44,11 +44,7 @@ pub(super) enum Trouble {
 
 impl Trouble {
     pub(super) fn of(error: &reqwest::Error) -> Self {
-        let mut deepest: &dyn std::error::Error = error;
-        while let Some(source) = deepest.source() {
-            deepest = source;
-        }
-        let why = deepest.to_string();
+        let why = outbound::deepest(error);
         if error.is_connect() {
             Self::Unreachable(why)
         } else {

@@ -511,7 +511,7 @@ fn private_addresses_are_called_only_when_allowed() {
     }
     assert_eq!(server.connections(), 0);
     // A card cannot lead there either; that one can only be had from outside, so it is checked with the rule alone.
-    assert!(cleveragents_models::outbound::check("https://127.0.0.1/rpc", false).is_err());
+    assert!(cleveragents_outbound::check("https://127.0.0.1/rpc", false).is_err());
 }
 
 #[test]

@@ -113,11 +113,10 @@ pub(super) fn extensions(asked: &HeaderMap, response: &mut Response) {
 /// An answer that goes on: one event for each update, as a binding writes it. Ends when the caller may not listen any
 /// more.
 pub(super) fn events(
-    parts: &Parts,
+    again: Again,
     updates: Updates,
     write: impl Fn(Result<&Value, &Fault>) -> Value + Send + 'static,
 ) -> Response {
-    let again = Again::of(&parts.headers, &parts.extensions);
     let asked_at = Instant::now() + updates.pulse();
     let begin = (updates, write, again, asked_at);
     let stream = futures_util::stream::unfold(begin, |mut told| async {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_domain::{TaskId, Timestamp};
+use cleveragents_outbound::{self as outbound, Refused};
 use cleveragents_store::pushes::{self, PushConfig};
 use cleveragents_store::tasks::Task;
 use cleveragents_store::{Error, UnitOfWork, tasks};
@@ -16,7 +17,6 @@ use super::fault::{Fault, Reason};
 use super::old;
 use super::wire::{self, Fields};
 use crate::app::App;
-use cleveragents_models::outbound::{self, Refused};
 
 /// How many places a task may be pushed to.
 const MOST: u64 = 16;
@@ -298,8 +298,8 @@ async fn send(app: &App, push: &PushConfig, body: &Value) -> Result<(), Undelive
             may_pass: answer.status().is_server_error()
                 || matches!(answer.status().as_u16(), 408 | 425 | 429),
         }),
-        Err(_) => Err(Undelivered {
-            text: "it cannot be reached".to_owned(),
+        Err(error) => Err(Undelivered {
+            text: format!("it cannot be reached: {}", outbound::deepest(&error)),
             may_pass: true,
         }),
     }

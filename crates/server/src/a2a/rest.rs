@@ -13,6 +13,7 @@ use super::binding;
 use super::fault::{Fault, Reason};
 use super::method::{Act, Version};
 use crate::app::App;
+use crate::callers::Again;
 use crate::gate::{self, Permit};
 use crate::problem::Problem;
 
@@ -117,6 +118,7 @@ async fn perform(
     let method = act
         .method()
         .ok_or_else(|| Fault::new(Reason::Internal, "the method is not in the table"))?;
+    let peer = permit.peer();
     let ask = Ask {
         app,
         permit,
@@ -129,10 +131,13 @@ async fn perform(
             let kind = [(header::CONTENT_TYPE, "application/a2a+json")];
             (kind, value.to_string()).into_response()
         }
-        Outcome::Updates(updates) => binding::events(parts, updates, |update| match update {
-            Ok(update) => update.clone(),
-            Err(fault) => fault.rest(),
-        }),
+        Outcome::Updates(updates) => {
+            let again = Again::of(&parts.headers, peer);
+            binding::events(again, updates, |update| match update {
+                Ok(update) => update.clone(),
+                Err(fault) => fault.rest(),
+            })
+        }
     })
 }
 

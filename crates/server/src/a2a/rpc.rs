@@ -14,6 +14,7 @@ use super::fault::{Fault, Reason};
 use super::method::{Act, METHODS, Method, Version};
 use super::{binding, extension, old};
 use crate::app::App;
+use crate::callers::Again;
 use crate::gate::{self, Permit};
 use crate::problem::Problem;
 
@@ -133,6 +134,7 @@ async fn dispatch(
     } else {
         params
     };
+    let peer = permit.peer();
     let ask = Ask {
         app,
         permit,
@@ -148,10 +150,13 @@ async fn dispatch(
     };
     Ok(match acts::perform(act, ask).await? {
         Outcome::Value(value) => success(&id, &shaped(act, &value)),
-        Outcome::Updates(updates) => binding::events(parts, updates, move |update| match update {
-            Ok(update) => json!({"jsonrpc": "2.0", "id": id, "result": shaped(act, update)}),
-            Err(fault) => json!({"jsonrpc": "2.0", "id": id, "error": fault.rpc()}),
-        }),
+        Outcome::Updates(updates) => {
+            let again = Again::of(&parts.headers, peer);
+            binding::events(again, updates, move |update| match update {
+                Ok(update) => json!({"jsonrpc": "2.0", "id": id, "result": shaped(act, update)}),
+                Err(fault) => json!({"jsonrpc": "2.0", "id": id, "error": fault.rpc()}),
+            })
+        }
     })
 }
 

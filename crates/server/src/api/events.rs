@@ -150,7 +150,7 @@ async fn events(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
     let told = Told {
         listening: app.feed.listen(begin),
         visible: permit.visible(),
-        again: Again::of(request.headers(), request.extensions()),
+        again: Again::of(request.headers(), permit.peer()),
         last: begin,
         said: begin,
         pulse: pulse(&app),

@@ -6,7 +6,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{Code, NewMessage, Role, Sequence};
-use cleveragents_engine::{SessionError, SessionService};
+use cleveragents_engine::SessionError;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 
@@ -79,10 +79,9 @@ async fn append(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
             format!("a list must hold 1 to {MOST} messages"),
         ));
     }
-    let sessions = app.sessions_of(permit.caller());
     let messages = new
         .into_iter()
-        .map(|new| message(&sessions, new))
+        .map(|new| message(new, app.options.max_message_bytes))
         .collect::<Result<_, _>>()?;
     let session = permit.session()?;
     let append = Append {
@@ -101,10 +100,11 @@ async fn append(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
     }
 }
 
-fn message(sessions: &SessionService, new: NewMessageDocument) -> Result<NewMessage, Problem> {
+fn message(new: NewMessageDocument, limit: usize) -> Result<NewMessage, Problem> {
     let role: Role = new
         .role
         .parse()
         .map_err(|error: cleveragents_domain::RoleError| SessionError::from(error))?;
-    Ok(sessions.message(role, new.content, new.metadata)?)
+    let message = NewMessage::new(role, new.content, new.metadata, limit);
+    Ok(message.map_err(SessionError::from)?)
 }

@@ -6,6 +6,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use crate::harness::{Double, PATIENCE, Server, WAYS, Way, local, message, product, state};
+use cleveragents_domain::{EventKind, Position};
+use cleveragents_store::events;
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
@@ -244,6 +246,25 @@ fn what_fails_is_tried_again_and_nothing_overtakes_it() {
     let second = hook.next();
     assert!(second.body.get("artifactUpdate").is_some());
     assert_eq!(hook.next().state(), Some("TASK_STATE_COMPLETED"));
+    // Each failure left a record with its cause.
+    let events = database
+        .open()
+        .read(|reader| events::after(reader, Position(0), 100))
+        .expect("read");
+    let failed: Vec<&Value> = events
+        .iter()
+        .filter(|event| event.kind == EventKind::TaskPushFailed)
+        .inspect(|event| assert_eq!(event.subject, task["id"]))
+        .map(|event| &event.payload)
+        .collect();
+    let [once, twice] = failed.as_slice() else {
+        panic!("{failed:?}");
+    };
+    for (failure, status, is_given_up) in [(once, "503", false), (twice, "302", true)] {
+        let reason = failure["reason"].as_str().expect("a reason");
+        assert!(reason.contains(status), "{failure}");
+        assert_eq!(failure["is_given_up"], is_given_up, "{failure}");
+    }
 }
 
 #[test]

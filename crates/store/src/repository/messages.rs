@@ -66,22 +66,24 @@ impl From<NewMessage> for Appended {
 }
 
 /// Appends messages in order, with consecutive numbers. `None` when the session does not exist.
-pub fn append(
+pub fn append<'a>(
     unit: &mut UnitOfWork<'_>,
     session: SessionId,
-    messages: &[Appended],
+    messages: impl IntoIterator<Item = &'a Appended, IntoIter: Clone>,
     announce: Announce,
 ) -> Result<Option<Vec<Sequence>>, Error> {
-    let bytes = messages
-        .iter()
-        .map(|appended| appended.message.content().len() as u64)
-        .sum();
-    let Some(first) = sessions::allocate(unit, session, messages.len() as u64, bytes)? else {
+    let messages = messages.into_iter();
+    let (mut count, mut bytes) = (0, 0);
+    for appended in messages.clone() {
+        count += 1;
+        bytes += appended.message.content().len() as u64;
+    }
+    let Some(first) = sessions::allocate(unit, session, count, bytes)? else {
         return Ok(None);
     };
     let now = unit.now();
     let subject = session.to_string();
-    let mut sequences = Vec::with_capacity(messages.len());
+    let mut sequences = Vec::new();
     for (sequence, appended) in (first.0..).zip(messages) {
         let message = &appended.message;
         let id = message.id().to_string();

@@ -3,8 +3,8 @@
 //! Each place has the number of the next update to deliver, which grows by one with each delivery: everything
 //! arrives at least once and in order, whatever process delivers it.
 
-use cleveragents_domain::{TaskId, Timestamp};
-use serde_json::Value;
+use cleveragents_domain::{EventKind, NewEvent, TaskId, Timestamp};
+use serde_json::{Value, json};
 
 use super::tasks::{self, Task};
 use super::{json_text, stored_json};
@@ -153,6 +153,11 @@ pub fn delivered(
             error
         ],
     )?;
+    if let Some(error) = error
+        && touched == 1
+    {
+        announce(unit, push, error, true);
+    }
     Ok(touched == 1)
 }
 
@@ -168,5 +173,20 @@ pub fn failed(
          WHERE task_id = ?1 AND config_id = ?2 AND next_number = ?3",
         params![push.task, &push.id, push.next_number, next_at, error],
     )?;
+    if touched == 1 {
+        announce(unit, push, error, false);
+    }
     Ok(touched == 1)
+}
+
+/// Leaves a record of what could not be delivered, and why. Where it was to go may hold secrets and is left out.
+fn announce(unit: &mut UnitOfWork<'_>, push: &PushConfig, error: &str, is_given_up: bool) {
+    unit.emit(NewEvent {
+        kind: EventKind::TaskPushFailed,
+        subject: push.task.to_string(),
+        payload: json!({
+            "push": push.id, "update": push.next_number, "attempt": push.attempts + 1,
+            "reason": error, "is_given_up": is_given_up,
+        }),
+    });
 }

@@ -1,8 +1,9 @@
-//! Calling addresses that somebody else chose: which may be called, and that what is called is what was checked.
+//! Calling other machines: whom to trust, why it failed, and which addresses that somebody else chose may be called.
 //!
-//! A name is looked up once, each of its addresses is checked, and the connection goes to those addresses and no
+//! A name that somebody else chose is looked up once, each of its addresses is checked, and the connection goes to those addresses and no
 //! others, so that a name cannot mean another machine a moment later. Redirects are not followed.
 
+use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -100,13 +101,13 @@ impl Target {
 
     /// A client for several requests to its host, whose connections are kept. It reaches other hosts only by
     /// looking their names up without a check: give it no URL of another one.
-    pub(crate) fn client(&self, connect: Duration) -> Result<Client, String> {
+    pub fn client(&self, connect: Duration) -> Result<Client, String> {
         let builder = self.builder()?.connect_timeout(connect).tcp_nodelay(true);
         builder.build().map_err(|_| NO_CLIENT.to_owned())
     }
 
     /// The address.
-    pub(crate) const fn url(&self) -> &Url {
+    pub const fn url(&self) -> &Url {
         &self.url
     }
 
@@ -144,12 +145,24 @@ pub fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
     } else {
         Arc::new(rustls::RootCertStore::empty())
     };
+    if is_secure && roots.is_empty() {
+        return Err("the system has no root certificates to trust".to_owned());
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     Ok(rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .with_root_certificates(roots)
         .with_no_client_auth())
+}
+
+/// What lies at the bottom of an error. The layers above only repeat it, or name the URL.
+pub fn deepest(error: &dyn Error) -> String {
+    let mut current = error;
+    while let Some(source) = current.source() {
+        current = source;
+    }
+    current.to_string()
 }
 
 /// Whether an address is of this machine, of a private network, or of nobody in particular.

@@ -1,0 +1,134 @@
+//! The audit: each thing that it is to tell of is in it, once, and with who did it.
+
+use std::collections::BTreeMap;
+
+use cleveragents_domain::EventKind;
+use serde_json::Value;
+
+use crate::http::Caller;
+use crate::world::World;
+use crate::{Server, token};
+
+/// Every entry, the oldest first.
+fn entries(world: &World) -> Vec<Value> {
+    let listed = world.agents.data(&["audit", "list", "--limit", "10000"]);
+    let mut entries = listed["entries"].as_array().expect("entries").clone();
+    entries.reverse();
+    entries
+}
+
+/// Does everything that the audit tells of.
+fn do_all(world: &World) {
+    let agents = &world.agents;
+    let file = |name: &str, content: &str| world.file(name, content);
+    world.named_action();
+    let guarded = file(
+        "guarded.yaml",
+        "name: local/guarded\nextends: full-auto\nguards: {require_approval_for_writes: true, tool_denylist: [local/note]}\n",
+    );
+    agents.data(&["automation-profile", "add", "--config", &guarded]);
+    let careful = ["--automation-profile", "local/guarded"];
+    // One that is asked about, refused a tool, told something and carried to the end.
+    world.action(
+        "local/asks",
+        &["write `one` to `one.txt`", "write `two` to `two.txt`"],
+    );
+    let plan = world.plan("local/asks", &careful);
+    for _ in 0..4 {
+        if agents.run(&["plan", "execute", &plan]).code == Some(5) {
+            agents.data(&["plan", "approve", &plan]);
+        }
+    }
+    agents.run(&["plan", "apply", &plan, "--yes"]);
+    assert_eq!(world.stage(&plan), "apply/applied");
+    // One that fails, is told what to do, and is given up.
+    world.action("local/fails", &["run `exit 3`"]);
+    let plan = world.plan("local/fails", &[]);
+    assert_eq!(agents.run(&["plan", "execute", &plan]).code, Some(1));
+    agents.data(&["plan", "prompt", &plan, "Leave it"]);
+    agents.data(&["plan", "cancel", &plan, "--yes"]);
+    // What people do besides.
+    agents.data(&["config", "set", "core.format", "plain"]);
+    agents.data(&["session", "create", "--name", "weekly"]);
+    agents.data(&["session", "delete", "weekly", "--yes"]);
+    let secret = token(agents, "ci", &["acme=viewer"]);
+    let server = Server::start(agents, &[]);
+    let ask = |line: &str, secret: &str| {
+        let bearer = format!("authorization: Bearer {secret}");
+        let mut caller = Caller::connect(server.address()).expect("somebody listens");
+        caller
+            .ask(line, &[&bearer], "{}")
+            .expect("an answer")
+            .status
+    };
+    for _ in 0..3 {
+        assert_eq!(ask("GET /api/v1/sessions", &secret), 200);
+    }
+    assert_eq!(ask("GET /api/v1/sessions", "ca_wrong"), 401);
+    assert_eq!(ask("POST /api/v1/sessions", &secret), 403);
+    agents.data(&["token", "revoke", "ci"]);
+}
+
+#[test]
+fn defect_5813_each_thing_that_the_audit_tells_of_is_in_it_once() {
+    let world = World::new();
+    do_all(&world);
+    let entries = entries(&world);
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for entry in &entries {
+        *counts
+            .entry(entry["kind"].as_str().expect("a kind"))
+            .or_default() += 1;
+        assert!(
+            !entry["identity"].as_str().expect("who").is_empty(),
+            "{entry}"
+        );
+    }
+    // What happened once is told once.
+    for kind in [
+        "access_denied",
+        "auth_failure",
+        "auth_success",
+        "config_changed",
+        "plan_applied",
+        "plan_cancelled",
+        "plan_errored",
+        "plan_guided",
+        "resource_modified",
+        "session_created",
+        "token_created",
+        "token_revoked",
+    ] {
+        assert_eq!(counts.get(kind), Some(&1), "{kind}: {counts:#?}");
+    }
+    assert_eq!(counts["plan_created"], 2);
+    // Each event that is to be told has its own entry, with what it is about.
+    let mut told: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for entry in &entries {
+        if let Some(event) = entry["details"]["event"].as_str() {
+            let subject = entry["subject"].as_str().expect("a subject");
+            *told
+                .entry((event.to_owned(), subject.to_owned()))
+                .or_default() += 1;
+        }
+    }
+    let mut happened: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for row in world.ask("SELECT kind, subject FROM events") {
+        let kind = EventKind::from_stored(&row[0]).expect("a kind");
+        if kind.audited().is_some() {
+            *happened
+                .entry((row[0].clone(), row[1].clone()))
+                .or_default() += 1;
+        }
+    }
+    assert_eq!(told, happened);
+    for kind in [
+        "decision_created",
+        "plan_answered",
+        "plan_phase_changed",
+        "tool_invoked",
+    ] {
+        assert!(counts.contains_key(kind), "{kind}: {counts:#?}");
+    }
+    world.agents.data(&["audit", "verify"]);
+}
