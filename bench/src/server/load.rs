@@ -10,10 +10,6 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use serde_json::Value;
 
-/// How long a caller does something else between two looks: who is woken for each single answer keeps the server, on
-/// the same machine, from giving the next.
-const PAUSE: Duration = Duration::from_micros(50);
-
 /// How long is waited for an answer at most.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -134,7 +130,6 @@ pub(super) fn run(target: &Target, callers: usize, time: Duration) -> anyhow::Re
     let (mut events, mut times) = (Events::with_capacity(callers), Vec::new());
     let mut waiting = callers;
     while waiting > 0 {
-        std::thread::sleep(PAUSE);
         poll.poll(&mut events, Some(PATIENCE))?;
         ensure!(!events.is_empty(), "no answer came for {PATIENCE:?}");
         for event in &events {

@@ -15,6 +15,7 @@ mod traces;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,13 @@ const WAITING_THREADS: usize = 64;
 /// How long a thread that has nothing to do is kept.
 const IDLE_THREAD: Duration = Duration::from_secs(5);
 
+/// How many threads read requests and write answers: half as many as there are cores. The rest is for those that
+/// store and run, without which no answer comes; and the fewer they are, the less they get in each other's way.
+fn workers() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    (cores / 2).max(1)
+}
+
 /// Serves until a signal ends it.
 pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, CommandError> {
     let options = setup::options(context, arguments)?;
@@ -52,6 +60,7 @@ pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, Comman
         require_token(&engine)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers())
         .max_blocking_threads(options.max_running + WAITING_THREADS)
         .thread_keep_alive(IDLE_THREAD)
         .thread_name("agents-serve")
