@@ -29,6 +29,7 @@ use std::sync::Arc;
 use cleveragents_domain::Code;
 use cleveragents_store::Engine;
 
+pub use a2a::ECHO;
 pub use options::{Conformance, Options, Tls};
 pub use problem::Problem;
 pub use program::{

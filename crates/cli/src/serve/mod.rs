@@ -27,7 +27,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tokio::sync::Notify;
 
-use crate::arguments::Serve;
+use crate::arguments::{Serve, TurnOptions};
+use crate::commands::conversation::Conversation;
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Printer, Report, Timing};
 pub(crate) use operations::{Offered, TEXT, all as operations, is_flag, is_many};
@@ -58,6 +59,9 @@ pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, Comman
     let engine = context.engine()?;
     if !options.insecure_local {
         require_token(&engine)?;
+    }
+    if let Some(actor) = &options.actor {
+        require_actor(context, actor)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
@@ -102,6 +106,15 @@ fn require_token(engine: &Arc<Engine>) -> Result<(), CommandError> {
         "make one: `agents token create NAME --grant NAMESPACE=ROLE`; or let programs on this machine in: \
          `agents serve --insecure-local`",
     ))
+}
+
+/// Refuses to start a server whose actor could answer nobody: one that is not there, or that has no key.
+fn require_actor(context: &Context, actor: &str) -> Result<(), CommandError> {
+    if actor == cleveragents_server::ECHO {
+        return Ok(());
+    }
+    let mut conversation = Conversation::new(context, TurnOptions::default())?;
+    conversation.use_actor(actor).map(drop)
 }
 
 /// The first SIGTERM or Ctrl-C ends the server when what it has begun is done, the second at once.

@@ -24,11 +24,11 @@ fn do_all(world: &World) {
     world.named_action();
     let guarded = file(
         "guarded.yaml",
-        "name: local/guarded\nextends: full-auto\nguards: {require_approval_for_writes: true, tool_denylist: [local/note]}\n",
+        "name: local/guarded\nextends: supervised\nguards: {require_approval_for_writes: true}\n",
     );
     agents.data(&["automation-profile", "add", "--config", &guarded]);
     let careful = ["--automation-profile", "local/guarded"];
-    // One that is asked about, refused a tool, told something and carried to the end.
+    // One that is asked about and carried to the end.
     world.action(
         "local/asks",
         &["write `one` to `one.txt`", "write `two` to `two.txt`"],
@@ -46,7 +46,7 @@ fn do_all(world: &World) {
     let plan = world.plan("local/fails", &[]);
     assert_eq!(agents.run(&["plan", "execute", &plan]).code, Some(1));
     agents.data(&["plan", "prompt", &plan, "Leave it"]);
-    agents.data(&["plan", "cancel", &plan, "--yes"]);
+    agents.data(&["plan", "cancel", &plan]);
     // What people do besides.
     agents.data(&["config", "set", "core.format", "plain"]);
     agents.data(&["session", "create", "--name", "weekly"]);
@@ -57,7 +57,7 @@ fn do_all(world: &World) {
         let bearer = format!("authorization: Bearer {secret}");
         let mut caller = Caller::connect(server.address()).expect("somebody listens");
         caller
-            .ask(line, &[&bearer], "{}")
+            .ask(line, &[&bearer], r#"{"namespace": "acme"}"#)
             .expect("an answer")
             .status
     };
@@ -90,12 +90,12 @@ fn defect_5813_each_thing_that_the_audit_tells_of_is_in_it_once() {
         "auth_failure",
         "auth_success",
         "config_changed",
+        "entity_deleted",
         "plan_applied",
         "plan_cancelled",
         "plan_errored",
         "plan_guided",
         "resource_modified",
-        "session_created",
         "token_created",
         "token_revoked",
     ] {
@@ -126,7 +126,9 @@ fn defect_5813_each_thing_that_the_audit_tells_of_is_in_it_once() {
         "decision_created",
         "plan_answered",
         "plan_phase_changed",
+        "session_created",
         "tool_invoked",
+        "tool_refused",
     ] {
         assert!(counts.contains_key(kind), "{kind}: {counts:#?}");
     }

@@ -28,6 +28,7 @@ use cleveragents_domain::identity::{Permission, Scope};
 use crate::routes::{Handler, Place, Route, Verb, open, permitted};
 
 pub(crate) use recover::{begin, caller, end};
+pub use send::ECHO;
 pub(crate) use tasks::Tasks;
 
 const fn route(

@@ -24,7 +24,7 @@ use crate::app::{App, ending};
 pub(super) const NO_PLAN: &str = "-";
 
 /// The actor that answers with what it was told.
-const ECHO: &str = "builtin/echo";
+pub const ECHO: &str = "builtin/echo";
 
 /// A message that was taken on.
 struct Accepted {
