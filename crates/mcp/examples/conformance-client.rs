@@ -145,14 +145,14 @@ fn definition(url: &str) -> ServerDefinition {
 fn visit(url: &Url) {
     let url = url.clone();
     std::thread::spawn(move || {
-        let provider = rustls::crypto::ring::default_provider();
-        let _unless_done = provider.install_default();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .expect("a runtime");
         runtime.block_on(async {
+            let tls = cleveragents_outbound::tls(url.scheme() == "https").expect("roots");
             let client = reqwest::Client::builder()
+                .tls_backend_preconfigured(tls)
                 .no_proxy()
                 .build()
                 .expect("a client");

@@ -1,6 +1,7 @@
 //! Pages of lists. A cursor says after what the next page begins, not how many come before it: what is added or
 //! removed meanwhile neither repeats nor hides anything.
 
+use std::num::NonZeroU64;
 use std::str::FromStr;
 
 use axum::extract::Request;
@@ -32,7 +33,7 @@ pub(crate) const CURSOR: Parameter = Parameter {
 
 #[derive(Debug, Deserialize)]
 struct Asked {
-    limit: Option<u64>,
+    limit: Option<NonZeroU64>,
     cursor: Option<String>,
 }
 
@@ -55,7 +56,7 @@ impl<T: FromStr> Paging<T> {
             })
         });
         Ok(Self {
-            limit: asked.limit.unwrap_or(USUAL).clamp(1, MAXIMUM),
+            limit: asked.limit.map_or(USUAL, NonZeroU64::get).min(MAXIMUM),
             after: after.transpose()?,
         })
     }

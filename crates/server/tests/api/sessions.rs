@@ -67,9 +67,11 @@ fn pages_hold_each_session_once_whatever_happens_meanwhile() {
         viewer
             .get("/api/v1/sessions?cursor=zz")
             .problem(400, "CA-1213");
-        viewer
-            .get("/api/v1/sessions?limit=many")
-            .problem(400, "CA-1213");
+        for limit in ["many", "0", "-1"] {
+            viewer
+                .get(&format!("/api/v1/sessions?limit={limit}"))
+                .problem(400, "CA-1213");
+        }
         let other = walk(&local, "/api/v1/sessions", 500, || {});
         assert!(other.len() > before.len() + 2, "the person here sees all");
     }
