@@ -220,7 +220,7 @@ fn tool_edit(place: &Place, open: &mut OpenSandbox, number: usize) -> anyhow::Re
     let (time, _) = timed(|| {
         place
             .service
-            .capture_paths(open, "code", &[inside], Some("bench/edit".into()))?;
+            .capture_paths(open, &[("code", vec![inside])], Some("bench/edit".into()))?;
         Ok(place
             .service
             .checkpoint_recorded(open, CheckpointReason::Manual, None)?)

@@ -20,9 +20,10 @@ use cleveragents_tools::{
     SafetyProfile,
 };
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::Row;
-use crate::sandbox::{place, timed};
+use crate::sandbox::{Place, place, timed};
 
 /// How often each measurement is made; the best counts, since noise only slows.
 const ROUNDS: usize = 7;
@@ -65,14 +66,15 @@ fn call(number: usize) -> (&'static str, Value) {
 }
 
 /// A folder to work on.
-fn ground() -> anyhow::Result<tempfile::TempDir> {
+fn ground() -> anyhow::Result<TempDir> {
     let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
     std::fs::write(folder.path().join("README"), "a folder\n")?;
     Ok(folder)
 }
 
-/// Milliseconds that so many calls take through the gate, with every row that a plan would store.
-fn bare(calls: usize) -> anyhow::Result<f64> {
+/// Milliseconds that so many calls take through the gate, with every row that a plan would store, and where
+/// they were made.
+fn bare(calls: usize) -> anyhow::Result<(f64, (TempDir, Place))> {
     let ground = ground()?;
     let place = place()?;
     let open = place.create(ground.path(), Source::Directory)?;
@@ -110,13 +112,13 @@ fn bare(calls: usize) -> anyhow::Result<f64> {
         }
         Ok(())
     })?;
-    Ok(time)
+    Ok((time, (ground, place)))
 }
 
 /// A home with a project and an action.
 struct Home {
-    folder: tempfile::TempDir,
-    ground: tempfile::TempDir,
+    folder: TempDir,
+    ground: TempDir,
 }
 
 impl Home {
@@ -211,13 +213,19 @@ impl Home {
 /// A plan of so many calls beside the same calls bare; the start of the program does not count.
 pub(super) fn overhead(agents: &Path, calls: usize) -> anyhow::Result<Row> {
     let (mut best, mut best_bare) = (f64::MAX, f64::MAX);
+    // Removed at the end only: on ext4 without a journal, making files is slower for minutes after others were
+    // removed, which is up to a tenth of either side.
+    let (mut homes, mut places) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let home = Home::new(agents)?;
         let (small, large) = (home.plan(agents, 4)?, home.plan(agents, calls)?);
         let (time_small, _) = timed(|| home.run(agents, &["plan", "execute", &small]))?;
         let (time_large, _) = timed(|| home.run(agents, &["plan", "execute", &large]))?;
         best = best.min(time_large - time_small);
-        best_bare = best_bare.min(bare(calls - 4)?);
+        let (time, place) = bare(calls - 4)?;
+        best_bare = best_bare.min(time);
+        homes.push(home);
+        places.push(place);
     }
     Ok(Row {
         name: format!("plan of {calls} calls"),

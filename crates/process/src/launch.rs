@@ -2,6 +2,7 @@
 //! has no stages.
 
 use crate::invocation::{Input, Invocation, Output};
+use crate::nursery::{self, Stage};
 use crate::outcome::Stream;
 use crate::pipes::{Capture, Tap};
 use crate::wire::{self, Plan};
@@ -10,11 +11,11 @@ use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::OnceLock;
 
-/// The first argument that makes a program a stage.
+/// The first argument that makes a program the nursery of its stages.
 pub(crate) const STAGE: &str = "__process-stage";
 
 static STAGE_PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -107,37 +108,16 @@ fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// A first stage that has its plan.
-#[derive(Debug)]
-pub(crate) struct Staged {
-    pub(crate) child: Child,
-    pub(crate) control: OwnedFd,
-}
-
-/// Starts the first stage and hands it the plan and the streams.
-pub(crate) fn stage(program: &PathBuf, plan: &Plan, streams: &Streams) -> io::Result<Staged> {
-    let (control, theirs) = wire::connection()?;
-    let mut command = Command::new(program);
-    command
-        .arg(STAGE)
-        .env_clear()
-        .stdin(theirs)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command.current_dir("/");
-    if plan.output == Output::Capture {
-        command.process_group(0);
-    }
-    let mut child = command.spawn()?;
-    // The command holds our copy of the stage's end of the socket.
-    drop(command);
+/// Makes a first stage and hands it the plan and the streams.
+pub(crate) fn stage(program: &Path, plan: &Plan, streams: &Streams) -> io::Result<Stage> {
+    let stage = nursery::stage(program)?;
     let files = streams.given.each_ref().map(AsFd::as_fd);
-    if let Err(error) = wire::tell_with(&control, plan, &files) {
-        drop(control);
-        child.wait()?;
+    if let Err(error) = wire::tell_with(&stage.control, plan, &files) {
+        stage.kill();
+        stage.wait()?;
         return Err(error);
     }
-    Ok(Staged { child, control })
+    Ok(stage)
 }
 
 /// Starts a trusted command without stages, in a process group of its own.

@@ -14,7 +14,8 @@
 //! Landlock, seccomp, is told in [`Enforced`]; `docs/design/0007-child-processes.md` says what
 //! each one does and what none of them does.
 //!
-//! Supervision and confinement are done by stages: this program started again. The program has to
+//! Supervision and confinement are done by stages: copies of this program, started again once as their
+//! nursery. The program has to
 //! call [`stage_main`] first thing in `main`. Where it does not, as in the tests of other crates,
 //! commands without a policy still run, in a process group of their own; those with one need
 //! [`stages_from`].
@@ -28,6 +29,7 @@ mod environment;
 mod error;
 mod invocation;
 mod launch;
+mod nursery;
 mod outcome;
 mod pipes;
 mod policy;

@@ -4,7 +4,8 @@
 use crate::cancel::Cancel;
 use crate::error::ProcessError;
 use crate::invocation::Invocation;
-use crate::launch::{self, Piped, Staged, Streams};
+use crate::launch::{self, Piped, Streams};
+use crate::nursery::Stage;
 use crate::outcome::{Captured, Ending, Enforced, Finished, Stream, Tree};
 use crate::pipes::{Event, Tap, Watch};
 use crate::wire::{self, Confinement, Order, Plan, Report};
@@ -14,7 +15,7 @@ use rustix::net::{Shutdown, shutdown};
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long a stage may take to kill everything before it is killed itself.
@@ -140,15 +141,15 @@ impl<'a> Attempt<'a> {
     }
 
     /// Runs the plan in stages.
-    fn staged(&self, program: &PathBuf, plan: &Plan) -> Result<Outcome, ProcessError> {
+    fn staged(&self, program: &Path, plan: &Plan) -> Result<Outcome, ProcessError> {
         let starting = |error| self.cannot("starting its supervisor", error);
         let (streams, watch) = self.streams()?;
-        let staged = launch::stage(program, plan, &streams).map_err(starting)?;
+        let stage = launch::stage(program, plan, &streams).map_err(starting)?;
         // From here on only the command has its ends.
         drop(streams);
         let mut following = Following {
             attempt: self,
-            staged,
+            stage,
             watch,
             ending: None,
             enforced: None,
@@ -221,7 +222,7 @@ impl<'a> Attempt<'a> {
 /// A first stage being followed to its end.
 struct Following<'a> {
     attempt: &'a Attempt<'a>,
-    staged: Staged,
+    stage: Stage,
     watch: Watch<'a>,
     /// Why we ended it, when it was us.
     ending: Option<Ending>,
@@ -246,12 +247,12 @@ enum Last {
 impl Following<'_> {
     fn follow(&mut self) -> Last {
         loop {
-            let event = match self.watch.next(self.staged.control.as_fd()) {
+            let event = match self.watch.next(self.stage.control.as_fd()) {
                 Ok(event) => event,
                 Err(error) => return Last::Failed(self.attempt.cannot("watching it", error)),
             };
             match event {
-                Event::Ready => match wire::hear::<Report>(&self.staged.control) {
+                Event::Ready => match wire::hear::<Report>(&self.stage.control) {
                     Ok(Some(Report::Started(enforced))) => {
                         self.enforced = Some(enforced);
                         self.attempt.tell_started();
@@ -265,7 +266,7 @@ impl Following<'_> {
                 Event::Signals(signals) => {
                     for signal in signals {
                         // A stage that is gone is noticed by reading from it.
-                        let _unless_gone = wire::tell(&self.staged.control, &Order::Signal(signal));
+                        let _unless_gone = wire::tell(&self.stage.control, &Order::Signal(signal));
                     }
                 }
             }
@@ -276,7 +277,7 @@ impl Following<'_> {
     fn stop(&mut self, ending: Ending) {
         self.ending = Some(ending);
         self.watch.stop_within(GRACE);
-        let _unless_gone = shutdown(&self.staged.control, Shutdown::Write);
+        let _unless_gone = shutdown(&self.stage.control, Shutdown::Write);
     }
 
     fn last(&self, report: Report) -> Last {
@@ -300,15 +301,15 @@ impl Following<'_> {
     }
 
     /// Waits for the stage itself, and makes sure that it goes.
-    fn finish(mut self, last: Last) -> Result<Outcome, ProcessError> {
+    fn finish(self, last: Last) -> Result<Outcome, ProcessError> {
         if matches!(last, Last::Lost | Last::Failed(_)) {
-            let _unless_gone = shutdown(&self.staged.control, Shutdown::Write);
+            let _unless_gone = shutdown(&self.stage.control, Shutdown::Write);
         }
         if matches!(last, Last::Lost) {
-            let _unless_gone = self.staged.child.kill();
+            self.stage.kill();
         }
-        // Where our children are not for us to wait for, the report has to do.
-        let _status = self.staged.child.wait();
+        // Where it cannot be waited for, the report has to do.
+        let _ended = self.stage.wait();
         match last {
             Last::Ended { ending, leftovers } => {
                 let enforced = self

@@ -5,12 +5,13 @@
 
 #![expect(
     unsafe_code,
-    reason = "fork, unshare, mount_setattr, close_range and signal masks"
+    reason = "fork, _exit, unshare, mount_setattr, close_range, signal masks and signalfd"
 )]
 
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
 use std::ffi::CStr;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::{io, mem, ptr};
 
 /// Which side of a [`fork`] this is.
@@ -29,6 +30,13 @@ pub(crate) fn fork() -> io::Result<Fork> {
         -1 => Err(io::Error::last_os_error()),
         number => Ok(Pid::from_raw(number).map_or(Fork::Child, Fork::Parent)),
     }
+}
+
+/// Ends this process at once, without what a program does at its end: a copy has nothing to tidy up that is not
+/// the business of the process that it is a copy of.
+pub(crate) fn leave(code: u8) -> ! {
+    // SAFETY: no memory is passed, and nothing of this process is used again.
+    unsafe { libc::_exit(code.into()) }
 }
 
 /// Moves this process, or its later children, into new namespaces.
@@ -124,6 +132,20 @@ pub(crate) fn block_signals() -> io::Result<()> {
         libc::sigprocmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut())
     };
     succeeded(outcome.into())
+}
+
+/// A file that can be read when children have ended or stopped; their signal has to be blocked.
+pub(crate) fn ends_of_children() -> io::Result<OwnedFd> {
+    // SAFETY: as above; the number is that of a new file, which nobody else owns.
+    unsafe {
+        let mut ends: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut ends);
+        libc::sigaddset(&raw mut ends, libc::SIGCHLD);
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        let file = libc::signalfd(-1, &raw const ends, flags);
+        succeeded(file.into())?;
+        Ok(OwnedFd::from_raw_fd(file))
+    }
 }
 
 /// Lets every signal through.

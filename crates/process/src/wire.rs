@@ -1,5 +1,6 @@
 //! What this process and its stages say to each other: one socket, messages of JSON with their
-//! length before them. The first message carries the plan and the three standard streams.
+//! length before them. The first message carries the plan and the three standard streams. The nursery is asked
+//! in the same way.
 //!
 //! The command never has the socket, so it can neither read nor change what is said.
 
@@ -29,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) output: Output,
     pub(crate) limits: Limits,
     pub(crate) confinement: Option<Confinement>,
-    /// The process that asked; when it is another one by now, nobody waits for the command.
+    /// The process that asked.
     pub(crate) asked_by: i32,
     /// Set up everything and report it, but run no command.
     pub(crate) rehearsal: bool,
@@ -91,11 +92,11 @@ pub(crate) fn tell<T: Serialize>(socket: impl AsFd, message: &T) -> io::Result<(
     send_all(socket.as_fd(), &framed)
 }
 
-/// Sends a message together with open files.
+/// Sends a message together with open files, three at most.
 pub(crate) fn tell_with<T: Serialize>(
     socket: impl AsFd,
     message: &T,
-    files: &[BorrowedFd<'_>; 3],
+    files: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let framed = frame(message)?;
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(3))];
@@ -125,12 +126,15 @@ pub(crate) fn hear_with<T: DeserializeOwned>(
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(3))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut length = [0; 4];
-    let received = recvmsg(
-        &socket,
-        &mut [IoSliceMut::new(&mut length)],
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL,
-    )?;
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+    let received = rustix::io::retry_on_intr(|| {
+        recvmsg(
+            &socket,
+            &mut [IoSliceMut::new(&mut length)],
+            &mut control,
+            flags,
+        )
+    })?;
     if received.bytes < length.len() {
         return Ok(None);
     }

@@ -4,6 +4,7 @@ use cleveragents_actors::ports::Taken;
 use cleveragents_domain::{RunId, SessionId, Turn};
 use cleveragents_models::ChatMessage;
 use cleveragents_store::{Error, Reader, invocations, runs, sessions, turns};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::turn::is_for_a_person;
@@ -38,7 +39,7 @@ pub(super) fn of_session(reader: &mut dyn Reader, session: SessionId) -> Result<
 
 /// The text of a step, when it is an answer of the model.
 pub(super) fn answered(step: &Value) -> Option<String> {
-    match serde_json::from_value(step.clone()) {
+    match ChatMessage::deserialize(step) {
         Ok(ChatMessage::Assistant(answer)) => Some(answer.text),
         _ => None,
     }

@@ -45,6 +45,9 @@ pub struct Doer<'a> {
     pub tool: &'a str,
     /// Its call.
     pub invocation: Option<ToolInvocationId>,
+    /// What a checkpoint behind its changes is called, where one is wanted. It is stored together with
+    /// them: they are never there without it.
+    pub mark: Option<&'a str>,
 }
 
 impl<'a> From<&'a str> for Doer<'a> {
@@ -52,6 +55,7 @@ impl<'a> From<&'a str> for Doer<'a> {
         Self {
             tool,
             invocation: None,
+            mark: None,
         }
     }
 }
@@ -142,20 +146,37 @@ impl SandboxService {
         Ok((report, captures))
     }
 
-    /// Finds and records what changed at single paths of one part. The cost does not grow with the tree.
+    /// Finds and records what changed at single paths, part by part. The cost does not grow with the tree.
     pub fn capture_paths(
         &self,
         open: &mut OpenSandbox,
-        alias: &str,
-        paths: &[TreePath],
+        paths: &[(&str, Vec<TreePath>)],
         by: Option<Doer<'_>>,
     ) -> Result<CaptureReport, SandboxError> {
+        let mut changes = Vec::new();
+        for (alias, paths) in paths {
+            let found = self.look_at(open, alias, paths)?.into_iter();
+            changes.extend(found.map(|change| ((*alias).to_owned(), change)));
+        }
+        self.record(open, &changes, by)?;
+        Ok(CaptureReport {
+            changes,
+            special: Vec::new(),
+        })
+    }
+
+    /// Finds what changed at single paths of one part since the last look.
+    fn look_at(
+        &self,
+        open: &OpenSandbox,
+        alias: &str,
+        paths: &[TreePath],
+    ) -> Result<Vec<Change>, SandboxError> {
         let member = open
             .view
             .members
             .iter()
             .find(|member| member.alias == alias)
-            .cloned()
             .ok_or_else(|| SandboxError::PartNotFound {
                 name: open.view.sandbox.name.clone(),
                 part: alias.to_owned(),
@@ -167,16 +188,7 @@ impl SandboxService {
             .filter(|entry| entry.change.resource() == alias)
             .filter_map(change_of)
             .collect();
-        let changes: Vec<_> = member
-            .capture_paths(paths, &recent)?
-            .into_iter()
-            .map(|change| (alias.to_owned(), change))
-            .collect();
-        self.record(open, &changes, by)?;
-        Ok(CaptureReport {
-            changes,
-            special: Vec::new(),
-        })
+        Ok(member.capture_paths(paths, &recent)?)
     }
 
     /// Adds changes to the history, all of them or none.
@@ -188,6 +200,12 @@ impl SandboxService {
     ) -> Result<(), SandboxError> {
         if changes.is_empty() {
             return Ok(());
+        }
+        if let Some(label) = by.and_then(|by| by.mark) {
+            let reason = CheckpointReason::BeforeExec;
+            return self
+                .add_checkpoint(open, changes, by, reason, Some(label))
+                .map(drop);
         }
         self.write_with(open, changes, by, |_, _| Ok(()))
     }
@@ -226,7 +244,7 @@ impl SandboxService {
             check_label(label)?;
         }
         let (report, captures) = self.look(open)?;
-        let number = self.add_checkpoint(open, &report.changes, reason, label)?;
+        let number = self.add_checkpoint(open, &report.changes, None, reason, label)?;
         remember(open, captures)?;
         Ok(number)
     }
@@ -238,7 +256,7 @@ impl SandboxService {
         reason: CheckpointReason,
         label: Option<&str>,
     ) -> Result<CheckpointNumber, SandboxError> {
-        self.add_checkpoint(open, &[], reason, label)
+        self.add_checkpoint(open, &[], None, reason, label)
     }
 
     /// Records changes and makes a checkpoint behind them.
@@ -246,16 +264,20 @@ impl SandboxService {
         &self,
         open: &mut OpenSandbox,
         changes: &[(String, Change)],
+        by: Option<Doer<'_>>,
         reason: CheckpointReason,
         label: Option<&str>,
     ) -> Result<CheckpointNumber, SandboxError> {
         let (id, label) = (open.view.sandbox.id, label.map(str::to_owned));
-        let number = self.write_with(open, changes, None, move |unit, position| {
+        let made = self.write_with(open, changes, by, move |unit, position| {
             let label = label.as_deref();
-            let number = sandboxes::add_checkpoint(unit, id, reason, label, position, None)?;
-            Ok(number)
+            Ok(sandboxes::add_checkpoint(
+                unit, id, reason, label, position, None,
+            )?)
         })?;
-        self.refresh_checkpoints(open)?;
+        let number = made.number;
+        // Nobody else can have added one meanwhile: the sandbox is ours.
+        open.view.checkpoints.push(made);
         Ok(number)
     }
 

@@ -67,8 +67,8 @@ impl SandboxService {
                 let checkpoint =
                     self.checkpoint(open, CheckpointReason::BeforeExec, Some(&label))?;
                 let path = member.record_sql(&request.sql)?;
-                let changes =
-                    self.capture_paths(open, &member.alias, &[path], Some("sandbox/query".into()))?;
+                let script = [(member.alias.as_str(), vec![path])];
+                let changes = self.capture_paths(open, &script, Some("sandbox/query".into()))?;
                 Some((checkpoint, changes))
             }
         };

@@ -209,6 +209,7 @@ impl SandboxService {
             let reason = CheckpointReason::BeforeRollback;
             let kept = journey.keeps.map(|target| {
                 sandboxes::add_checkpoint(unit, id, reason, None, position, Some(target))
+                    .map(|made| made.number)
             });
             sandboxes::set_rolling_back(unit, id, Some(journey.to))?;
             Ok(kept.transpose()?)

@@ -190,6 +190,27 @@ impl SandboxWorkspace {
         Ok(true)
     }
 
+    /// Captures what a call changed, as its doing.
+    fn attributed(
+        &self,
+        by: Attribution<'_>,
+        capture: impl FnOnce(Doer<'_>) -> Result<CaptureReport, SandboxError>,
+    ) -> Result<Captured, PortError> {
+        let tool = by.tool.to_string();
+        // Another label than before the call, by which that one is found.
+        let mark = self.marks_after.then(|| format!("after {tool}"));
+        let report = capture(Doer {
+            tool: &tool,
+            invocation: Some(by.invocation),
+            mark: mark.as_deref(),
+        })
+        .map_err(PortError::new)?;
+        Ok(Captured {
+            changes: report.changes,
+            special: report.special,
+        })
+    }
+
     fn open(&self) -> MutexGuard<'_, OpenSandbox> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -208,13 +229,6 @@ fn types_of(service: &SandboxService, resource: &str) -> Vec<String> {
     match inherited {
         Some(found) => found.chain.iter().map(ToString::to_string).collect(),
         None => vec![resource.type_name.to_string()],
-    }
-}
-
-fn captured(report: CaptureReport) -> Captured {
-    Captured {
-        changes: report.changes,
-        special: report.special,
     }
 }
 
@@ -240,15 +254,6 @@ impl Workspace for SandboxWorkspace {
         self.marks_before
     }
 
-    fn mark_after(&self, tool: &str) -> Result<(), PortError> {
-        if self.marks_after {
-            // Another label than before the call, by which that one is found.
-            self.mark(&format!("after {tool}"))
-                .map_err(PortError::new)?;
-        }
-        Ok(())
-    }
-
     fn checkpoint(&self, reason: &str) -> Result<CheckpointNumber, PortError> {
         // Every tool's changes are recorded after it, so there is nothing to look for.
         self.service
@@ -261,42 +266,25 @@ impl Workspace for SandboxWorkspace {
         by: Attribution<'_>,
         paths: &[PartPath],
     ) -> Result<Captured, PortError> {
-        let tool = by.tool.to_string();
-        let doer = Doer {
-            tool: &tool,
-            invocation: Some(by.invocation),
+        let inside = |part: &Part| -> Vec<TreePath> {
+            let paths = paths.iter().filter(|path| path.alias == part.alias);
+            paths.map(|path| path.path.clone()).collect()
         };
-        let mut open = self.open();
-        let mut all = Captured::default();
-        for part in &self.parts {
-            let inside: Vec<TreePath> = paths
-                .iter()
-                .filter(|path| path.alias == part.alias)
-                .map(|path| path.path.clone())
-                .collect();
-            if inside.is_empty() {
-                continue;
-            }
-            let found = self
-                .service
-                .capture_paths(&mut open, &part.alias, &inside, Some(doer))
-                .map_err(PortError::new)?;
-            all.changes.extend(found.changes);
-            all.special.extend(found.special);
-        }
-        Ok(all)
+        let parts = self.parts.iter();
+        let changed: Vec<_> = parts
+            .map(|part| (part.alias.as_str(), inside(part)))
+            .filter(|(_, paths)| !paths.is_empty())
+            .collect();
+        self.attributed(by, |doer| {
+            self.service
+                .capture_paths(&mut self.open(), &changed, Some(doer))
+        })
     }
 
     fn capture_all(&self, by: Attribution<'_>) -> Result<Captured, PortError> {
-        let tool = by.tool.to_string();
-        let doer = Doer {
-            tool: &tool,
-            invocation: Some(by.invocation),
-        };
-        self.service
-            .capture(&mut self.open(), Some(doer))
-            .map(captured)
-            .map_err(PortError::new)
+        self.attributed(by, |doer| {
+            self.service.capture(&mut self.open(), Some(doer))
+        })
     }
 
     fn exec(

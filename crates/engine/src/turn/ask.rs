@@ -20,7 +20,7 @@ use super::error::TurnError;
 use super::history;
 use super::request::{TurnReport, TurnRequest};
 use super::secrets;
-use super::service::{Running, StepCost, TurnService, chat_value};
+use super::service::{Running, StepCost, TurnService, chat_text};
 use crate::tool::Shortage;
 
 /// So often somebody who listens to a model looks whether the turn is to end.
@@ -340,7 +340,7 @@ fn most_expensive(price: Option<&Price>, chat: &ChatRequest, tool_bytes: usize) 
     bytes += chat
         .messages
         .iter()
-        .map(|message| chat_value(message).to_string().len() + pictures(message))
+        .map(|message| chat_text(message).len() + pictures(message))
         .sum::<usize>();
     let usage = |cache_write_tokens| Usage {
         input_tokens: bytes as u64,

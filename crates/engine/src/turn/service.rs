@@ -56,11 +56,11 @@ pub(super) struct Running {
 
 impl Running {
     /// The steps that are not stored yet, with their numbers.
-    fn open_steps(&self) -> Vec<(u64, Value)> {
+    fn open_steps(&self) -> Vec<(u64, String)> {
         (0_u64..)
             .zip(&self.steps)
             .skip(self.stored)
-            .map(|(number, step)| (number, chat_value(step)))
+            .map(|(number, step)| (number, chat_text(step)))
             .collect()
     }
 }
@@ -181,7 +181,7 @@ impl TurnService {
             .tools
             .workspace
             .map(|workspace| workspace.name().to_owned());
-        let (stored, held) = (chat_value(&first), fence.clone());
+        let (stored, held) = (chat_text(&first), fence.clone());
         let turn = self.engine.write(move |unit| {
             leases::require(unit, &held.0, held.1)?;
             turns::begin(unit, id, session, &model, &stored)?;
@@ -458,11 +458,18 @@ fn storing(running: &Running, cost: Option<StepCost>) -> Ahead {
     })
 }
 
-/// A message as it is stored.
-pub(super) fn chat_value(message: &ChatMessage) -> Value {
-    let value = serde_json::to_value(message).unwrap_or(Value::Null);
-    crate::tool::storable_json(&value)
+/// A message as it is stored: JSON.
+pub(super) fn chat_text(message: &ChatMessage) -> String {
+    let text = serde_json::to_string(message).unwrap_or_else(|_| Value::Null.to_string());
+    if !text.contains(NULL_CHARACTER) {
+        return text;
+    }
+    let value = serde_json::to_value(message).unwrap_or_default();
+    crate::tool::storable_json(&value).to_string()
 }
+
+/// How JSON writes the one character that PostgreSQL cannot store.
+const NULL_CHARACTER: &str = r"\u0000";
 
 /// What a person is told of a call that waits for one: without the advice that a model is given.
 fn for_person(call: &ToolCall, outcome: &CallOutcome) -> String {

@@ -98,7 +98,7 @@ impl Case<'_> {
                 .collect();
             let report = self
                 .service
-                .capture_paths(&mut self.open, "part", &paths, Some("test/tool".into()))
+                .capture_paths(&mut self.open, &[("part", paths)], Some("test/tool".into()))
                 .expect("the paths are looked at");
             if !report.changes.is_empty() {
                 self.redo.clear();

@@ -9,6 +9,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, apply_filter,
 };
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -98,15 +99,35 @@ const FAMILIES: &[libc::c_int] = &[
     libc::AF_NETLINK,
 ];
 
+/// The filter of a command, compiled once: with network, and without.
+static WITH_NETWORK: OnceLock<Programs> = OnceLock::new();
+static WITHOUT_NETWORK: OnceLock<Programs> = OnceLock::new();
+
+/// A filter, or why there is none.
+type Programs = Result<[BpfProgram; 2], String>;
+
+/// Compiles the filters, so that copies of this process have them.
+pub(super) fn prepare() {
+    compiled(true);
+    compiled(false);
+}
+
+fn compiled(network: bool) -> &'static Programs {
+    let place = if network {
+        &WITH_NETWORK
+    } else {
+        &WITHOUT_NETWORK
+    };
+    place.get_or_init(|| programs(network).map_err(|error| error.to_string()))
+}
+
 /// Installs the filter for this process and all it starts.
 pub(super) fn install(network: bool) -> Layer<()> {
-    let installed = programs(network)
-        .map_err(|error| error.to_string())
-        .and_then(|programs| {
-            programs
-                .iter()
-                .try_for_each(|program| apply_filter(program).map_err(|error| error.to_string()))
-        });
+    let apply = |program: &BpfProgram| apply_filter(program).map_err(|error| error.to_string());
+    let installed = match compiled(network) {
+        Ok(programs) => programs.iter().try_for_each(apply),
+        Err(reason) => Err(reason.clone()),
+    };
     match installed {
         Ok(()) => Layer::InForce(()),
         Err(reason) => Layer::Missing(reason),

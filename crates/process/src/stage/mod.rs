@@ -1,8 +1,8 @@
 //! The stages between this process and a command: copies of this program that set up what holds
 //! the command, wait for it, and kill what it leaves behind.
 //!
-//! The first stage is started by [`launch`](crate::launch) and gets its plan through a socket. It
-//! makes the namespaces and forks their first process, which supervises the command and with which
+//! The [`nursery`] is started by [`nursery`](crate::nursery) and forks a first stage for each command, which
+//! gets its plan through a socket. It makes the namespaces and forks their first process, which supervises the command and with which
 //! the kernel kills everything else. Without a namespace of processes the first stage supervises
 //! by itself. The command is one more fork, which takes its own rights away ([`command`]) and then
 //! becomes the program.
@@ -11,6 +11,7 @@ mod command;
 mod filter;
 mod isolate;
 mod mounts;
+mod nursery;
 mod restrict;
 mod supervise;
 mod terminal;
@@ -24,10 +25,9 @@ use crate::wire::{self, Plan, Report};
 use rustix::io::Errno;
 use rustix::process::{
     DumpableBehavior, Pid, Signal, WaitOptions, getppid, set_dumpable_behavior,
-    set_parent_process_death_signal,
+    set_parent_process_death_signal, setpgid,
 };
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use supervise::Supervisor;
@@ -46,7 +46,7 @@ pub fn stage_main(arguments: &[OsString]) -> Option<u8> {
         launch::stages_from("/proc/self/exe");
         return None;
     }
-    Some(first_stage().unwrap_or(FAILED))
+    Some(nursery::serve().unwrap_or(FAILED))
 }
 
 /// What a step of a stage failed at.
@@ -85,14 +85,19 @@ struct Task {
     plan: Plan,
     control: OwnedFd,
     streams: [OwnedFd; 3],
+    /// The process that forked us and lives as long as the one that asked.
+    nursery: Pid,
 }
 
-fn first_stage() -> io::Result<u8> {
-    let Some(task) = receive()? else {
+fn first_stage(control: OwnedFd, nursery: Pid) -> io::Result<u8> {
+    let Some(task) = receive(control, nursery)? else {
         return Ok(FAILED);
     };
-    if !is_awaited(&task.plan) {
+    if !task.is_awaited() {
         return Ok(FAILED);
+    }
+    if task.plan.output == Output::Capture {
+        setpgid(None, None)?;
     }
     let isolation = task
         .plan
@@ -100,7 +105,7 @@ fn first_stage() -> io::Result<u8> {
         .as_ref()
         .map_or(Isolation::None, |confined| confined.isolation);
     let terminal = match task.plan.output {
-        Output::Terminal => Terminal::of(&task.streams[0]),
+        Output::Terminal => Terminal::of(&task.streams[0], task.plan.asked_by),
         Output::Capture | Output::Inherit => None,
     };
     let namespaces = match isolate::enter(&task.plan) {
@@ -122,12 +127,8 @@ fn first_stage() -> io::Result<u8> {
     }
 }
 
-/// Takes the plan and the streams from the socket that is our standard input.
-fn receive() -> io::Result<Option<Task>> {
-    system::close_all()?;
-    system::block_signals()?;
-    let control = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
-    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+/// Takes the plan and the streams from our socket.
+fn receive(control: OwnedFd, nursery: Pid) -> io::Result<Option<Task>> {
     let Some((plan, files)) = wire::hear_with::<Plan>(&control)? else {
         return Ok(None);
     };
@@ -138,12 +139,15 @@ fn receive() -> io::Result<Option<Task>> {
         plan,
         control,
         streams,
+        nursery,
     }))
 }
 
-/// Whether the process that asked for the command still waits for it.
-fn is_awaited(plan: &Plan) -> bool {
-    getppid().map(|parent| parent.as_raw_nonzero().get()) == Some(plan.asked_by)
+impl Task {
+    /// Whether the process that asked for the command still waits for it: else the nursery is gone too.
+    fn is_awaited(&self) -> bool {
+        getppid() == Some(self.nursery)
+    }
 }
 
 fn not_isolated(task: &Task, problem: Problem) -> io::Result<u8> {
@@ -160,7 +164,7 @@ fn in_process_namespace(
     terminal: Option<Terminal>,
 ) -> io::Result<u8> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    if !is_awaited(&task.plan) {
+    if !task.is_awaited() {
         return Ok(FAILED);
     }
     let (ours, theirs) = wire::connection()?;

@@ -8,6 +8,7 @@ use crate::outcome;
 use crate::outcome::{Ending, Enforced, Layer, Namespace};
 use crate::system::{self, Fork};
 use crate::wire::{self, Order, Plan, Report};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, getuid, kill_process, kill_process_group,
@@ -16,13 +17,13 @@ use rustix::process::{
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How often the processes of root, whom the kernel does not limit, are counted.
+/// How often processes are counted.
 const COUNT: Duration = Duration::from_millis(20);
+
+/// So many bytes tell of one signal.
+const SIGNAL_BYTES: usize = 128;
 
 /// How the supervisor holds the command.
 #[derive(Debug)]
@@ -48,6 +49,7 @@ impl Supervisor {
             plan,
             control,
             streams,
+            nursery: _,
         } = task;
         match system::fork()? {
             Fork::Child => {
@@ -99,20 +101,16 @@ impl Supervisor {
         command: Pid,
         suspension: &mut Suspension,
     ) -> io::Result<u8> {
-        let watched = Watched {
+        let mut watched = Watched {
             command,
             has_group: plan.output != Output::Inherit,
             tree: self.tree,
-            ending: Arc::new(AtomicBool::new(false)),
+            // The kernel does not limit root.
+            most: plan.limits.processes.filter(|_| getuid().is_root()),
+            counted: Instant::now(),
+            is_ending: false,
         };
-        let orders = control.try_clone()?;
-        let obeying = watched.clone();
-        thread::Builder::new().spawn(move || obeying.obey(&orders))?;
-        if let Some(limit) = plan.limits.processes.filter(|_| getuid().is_root()) {
-            let counting = watched.clone();
-            thread::Builder::new().spawn(move || counting.count(limit))?;
-        }
-        let (ending, leftovers) = watched.reap(suspension)?;
+        let (ending, leftovers) = watched.reap(control, suspension)?;
         wire::tell(control, &Report::Ended { ending, leftovers })?;
         Ok(0)
     }
@@ -140,58 +138,30 @@ fn preparation(command: &OwnedFd) -> Result<Enforced, Box<Report>> {
 }
 
 /// A running command.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Watched {
     command: Pid,
     has_group: bool,
     tree: Tree,
+    /// How many processes it may have, where we have to count them.
+    most: Option<u64>,
+    /// When they were counted.
+    counted: Instant,
     /// Whether everything is being killed.
-    ending: Arc<AtomicBool>,
+    is_ending: bool,
 }
 
 impl Watched {
-    /// Passes signals on until nobody gives orders any more; then everything has to end.
-    fn obey(&self, orders: &OwnedFd) {
-        while let Ok(Some(Order::Signal(number))) = wire::hear::<Order>(orders) {
-            let Some(signal) = Signal::from_named_raw(number) else {
-                continue;
-            };
-            if !self.ending.load(Ordering::SeqCst) {
-                self.signal(signal);
-            }
-        }
-        self.kill_all();
-    }
-
-    fn signal(&self, signal: Signal) {
-        let _unless_gone = if self.has_group {
-            kill_process_group(self.command, signal)
-        } else {
-            kill_process(self.command, signal)
-        };
-    }
-
-    /// Ends everything when there are too many processes.
-    fn count(&self, limit: u64) {
-        while !self.ending.load(Ordering::SeqCst) {
-            if self.tree.size() as u64 > limit {
-                self.kill_all();
-            }
-            thread::sleep(COUNT);
-        }
-    }
-
-    fn kill_all(&self) {
-        self.ending.store(true, Ordering::SeqCst);
-        self.tree.kill();
-    }
-
-    /// Waits for the command, kills what is left, and tells how many were.
-    fn reap(&self, suspension: &Suspension) -> io::Result<(Ending, usize)> {
+    /// Does what the orders say until the command has ended, kills what is left, and tells how many were.
+    fn reap(&mut self, orders: &OwnedFd, suspension: &Suspension) -> io::Result<(Ending, usize)> {
         let options = match suspension {
-            Suspension::Never => WaitOptions::empty(),
-            Suspension::Here(_) | Suspension::Through(_) => WaitOptions::UNTRACED,
+            Suspension::Never => WaitOptions::NOHANG,
+            Suspension::Here(_) | Suspension::Through(_) => {
+                WaitOptions::NOHANG | WaitOptions::UNTRACED
+            }
         };
+        let ends = system::ends_of_children()?;
+        let mut orders = Some(orders);
         let mut leftovers = 0;
         let ending = loop {
             match wait(options) {
@@ -199,17 +169,18 @@ impl Watched {
                     if let Some(ending) = ending_of(status) {
                         break ending;
                     }
-                    if !self.ending.load(Ordering::SeqCst) {
+                    if !self.is_ending {
                         suspension.suspend();
                         self.signal(Signal::CONT);
                     }
                 }
                 Ok(Some((_, status))) => leftovers += usize::from(self.was_killed(status)),
-                Ok(None) | Err(Errno::INTR) => {}
+                Ok(None) => self.look(&ends, &mut orders)?,
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         };
-        self.ending.store(true, Ordering::SeqCst);
+        self.is_ending = true;
         let mut patience = WaitOptions::NOHANG;
         loop {
             match wait(patience) {
@@ -227,10 +198,76 @@ impl Watched {
         }
     }
 
+    /// Returns when a child may have ended, and passes orders on meanwhile. When nobody gives orders any more, or
+    /// there are too many processes, everything has to end.
+    fn look(&mut self, ends: &OwnedFd, orders: &mut Option<&OwnedFd>) -> io::Result<()> {
+        let mut watched = vec![PollFd::new(ends, PollFlags::IN)];
+        watched.extend(orders.map(|orders| PollFd::new(orders, PollFlags::IN)));
+        let until_count = self.until_count();
+        let timeout = until_count.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut watched, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |place: usize| {
+            watched
+                .get(place)
+                .is_some_and(|one| !one.revents().is_empty())
+        };
+        let (has_ended, has_order) = (is_ready(0), is_ready(1));
+        if has_ended {
+            // One signal may stand for several children, which are all waited for.
+            let _unless_taken = rustix::io::read(ends, &mut [0; SIGNAL_BYTES]);
+        }
+        if has_order && let Some(told) = *orders {
+            match wire::hear::<Order>(told) {
+                Ok(Some(Order::Signal(number))) => {
+                    if let Some(signal) = Signal::from_named_raw(number).filter(|_| !self.is_ending)
+                    {
+                        self.signal(signal);
+                    }
+                }
+                Ok(None) | Err(_) => {
+                    *orders = None;
+                    self.kill_all();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How long until the processes have to be counted, where they are. Counts them when it is time.
+    fn until_count(&mut self) -> Option<Duration> {
+        let most = self.most.filter(|_| !self.is_ending)?;
+        let left = COUNT.saturating_sub(self.counted.elapsed());
+        if !left.is_zero() {
+            return Some(left);
+        }
+        if self.tree.size() as u64 > most {
+            self.kill_all();
+            return None;
+        }
+        self.counted = Instant::now();
+        Some(COUNT)
+    }
+
+    fn signal(&self, signal: Signal) {
+        let _unless_gone = if self.has_group {
+            kill_process_group(self.command, signal)
+        } else {
+            kill_process(self.command, signal)
+        };
+    }
+
+    fn kill_all(&mut self) {
+        self.is_ending = true;
+        self.tree.kill();
+    }
+
     /// Whether a process that is no more was one of those we killed.
     fn was_killed(&self, status: WaitStatus) -> bool {
-        self.ending.load(Ordering::SeqCst)
-            && status.terminating_signal() == Some(Signal::KILL.as_raw())
+        self.is_ending && status.terminating_signal() == Some(Signal::KILL.as_raw())
     }
 }
 

@@ -6,7 +6,7 @@
 //! name the caller's group, so the first stage does this and the supervisor asks for it.
 
 use super::tree::state_in;
-use rustix::process::{Pid, Signal, getpgrp, getppid, kill_process_group, test_kill_process_group};
+use rustix::process::{Pid, Signal, getpgrp, kill_process_group, test_kill_process_group};
 use rustix::termios::{
     OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp,
 };
@@ -34,15 +34,14 @@ pub(super) struct Terminal {
 
 impl Terminal {
     /// The terminal behind a stream, when it is one and our caller is in its foreground.
-    pub(super) fn of(stream: &OwnedFd) -> Option<Self> {
+    pub(super) fn of(stream: &OwnedFd, caller: i32) -> Option<Self> {
         if !isatty(stream) || tcgetpgrp(stream).ok()? != getpgrp() {
             return None;
         }
-        let parent = getppid()?.as_raw_nonzero();
         Some(Self {
             file: stream.try_clone().ok()?,
             caller: getpgrp(),
-            caller_state: File::open(format!("/proc/{parent}/stat")).ok()?,
+            caller_state: File::open(format!("/proc/{caller}/stat")).ok()?,
             settings: tcgetattr(stream).ok()?,
             job: Cell::new(None),
         })

@@ -6,8 +6,9 @@ use crate::harness::{
 use crate::parent::Parent;
 use cleveragents_domain::{Code, Diagnose};
 use cleveragents_process::{Cancel, Ending, run};
-use rustix::process::getuid;
+use rustix::process::{Pid, Signal, getuid, kill_process};
 use std::fs;
+use std::io::Read as _;
 use std::thread;
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ tests![
     processes_that_ignore_signals_die_too,
     one_handle_serves_several_commands,
     a_command_does_not_outlive_its_supervisor,
+    short_lived_orphans_do_not_keep_processes_from_being_counted,
+    commands_run_after_their_nursery_was_killed,
+    the_nursery_ends_with_us,
 ];
 
 /// Seconds after which a daemon that lives on makes a file.
@@ -262,4 +266,79 @@ fn a_command_does_not_outlive_its_supervisor() {
     assert_eq!(error.code(), Code::SupervisorLost);
     eventually("the end of the command", || !lives(&mark));
     assert_gone(&mark, &sandbox);
+}
+
+/// Orphans that end at once call the supervisor all the time; it counts nevertheless.
+fn short_lived_orphans_do_not_keep_processes_from_being_counted() {
+    if !getuid().is_root() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let script = "(while :; do (true &); done) & i=0; while [ $i -lt 40 ]; do sleep 1000 & i=$((i+1)); done; wait";
+    let mut invocation = sandbox.invocation("sh", &["-c", script]);
+    invocation.limits.processes = Some(20);
+    let finished = run(&invocation, &Cancel::new()).expect("it ran");
+    assert_eq!(finished.ending, Ending::Signalled(9), "{finished:?}");
+}
+
+/// The processes from which another process takes its stages.
+fn nurseries_of(parent: u32) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").expect("processes");
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers
+        .filter(|number: &i32| {
+            let line = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+            let fields = line
+                .rsplit_once(')')
+                .map(|(_, rest)| rest.split_whitespace());
+            let own = fields.and_then(|mut fields| fields.nth(1)?.parse().ok()) == Some(parent);
+            let shown = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+            own && String::from_utf8_lossy(&shown).contains("__process-stage")
+        })
+        .collect()
+}
+
+/// The command that runs is seen to its end or dies, and the next one has another nursery.
+fn commands_run_after_their_nursery_was_killed() {
+    for_every(|number, held| {
+        let mark = mark("nursery", number);
+        let sandbox = Sandbox::held_by(held);
+        let script = format!(
+            "[ -e ready ] && exec echo again; touch ready; sleep {DELAY}; touch late; # {mark}"
+        );
+        let mut parent = Parent::spawn(held, "twice", &sandbox, &["sh", "-c", &script]);
+        eventually("the command", || sandbox.inside.join("ready").exists());
+        let nurseries = nurseries_of(parent.child.id());
+        assert_eq!(nurseries.len(), 1, "{nurseries:?}");
+        let nursery = Pid::from_raw(nurseries[0]).expect("a number");
+        kill_process(nursery, Signal::KILL).expect("a kill");
+        let mut told = String::new();
+        let output = parent.child.stdout.as_mut().expect("a pipe");
+        output.read_to_string(&mut told).expect("its report");
+        parent.child.wait().expect("its end");
+        assert!(told.contains("said \"again\\n\""), "{told}");
+        if told.starts_with("said") {
+            // Without a namespace of processes its supervisor goes on, and it is seen to its end.
+            assert!(sandbox.inside.join("late").exists(), "{told}");
+            return;
+        }
+        assert!(told.contains("SupervisorLost"), "{told}");
+        eventually("the end of all", || !lives(&mark));
+        assert_gone(&mark, &sandbox);
+    });
+}
+
+fn the_nursery_ends_with_us() {
+    let sandbox = Sandbox::new();
+    let script = "touch ready; sleep 1000";
+    let held = Held::Unconfined;
+    let mut parent = Parent::spawn(held, "capture", &sandbox, &["sh", "-c", script]);
+    eventually("the command", || sandbox.inside.join("ready").exists());
+    let nurseries = nurseries_of(parent.child.id());
+    assert_eq!(nurseries.len(), 1, "{nurseries:?}");
+    parent.child.kill().expect("a kill");
+    parent.child.wait().expect("its end");
+    eventually("its end", || {
+        !fs::exists(format!("/proc/{}", nurseries[0])).unwrap_or(true)
+    });
 }

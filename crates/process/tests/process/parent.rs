@@ -4,7 +4,7 @@
 #![expect(clippy::print_stdout, reason = "its report is read by the test")]
 
 use crate::harness::{Held, Sandbox};
-use cleveragents_process::{Cancel, Input, Output, run, start};
+use cleveragents_process::{Cancel, Finished, Input, Output, ProcessError, run, start};
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 
 const PARENT: &str = "--as-parent";
 
-/// The program: `--as-parent HELD OUTPUT INSIDE PROGRAM ARGUMENTS…`.
+/// The program: `--as-parent HELD OUTPUT INSIDE PROGRAM ARGUMENTS…`. `twice` for the output runs it once more.
 pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
     if arguments.get(1)? != PARENT {
         return None;
@@ -31,7 +31,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
     let mut invocation = sandbox.invocation(program, rest);
     invocation.limits.time = None;
     (invocation.input, invocation.output) = match *output {
-        "capture" => (Input::Nothing, Output::Capture),
+        "capture" | "twice" => (Input::Nothing, Output::Capture),
         "inherit" => (Input::Inherit, Output::Inherit),
         _ => (Input::Inherit, Output::Terminal),
     };
@@ -41,7 +41,14 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
         let _unless_closed = started.map(|(_running, mut pipes)| pipes.output.read(&mut [0]));
         return Some(0);
     }
-    let finished = run(&invocation, &Cancel::new());
+    if *output == "twice" {
+        tell(&run(&invocation, &Cancel::new()));
+    }
+    tell(&run(&invocation, &Cancel::new()));
+    Some(0)
+}
+
+fn tell(finished: &Result<Finished, ProcessError>) {
     let foreground = tcgetpgrp(std::io::stdin())
         .ok()
         .map(|group| group == getpgrp());
@@ -57,7 +64,6 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
         }
         Err(error) => println!("failed {error} {error:?}"),
     }
-    Some(0)
 }
 
 /// The program while it runs.

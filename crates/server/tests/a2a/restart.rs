@@ -51,7 +51,7 @@ fn a_turn_that_was_cut_off_is_gone_on_with() {
     let (id, session) = left(&database);
     database
         .open()
-        .write(move |unit| turns::begin(unit, TurnId::generate(), session, "m/m", &json!({})))
+        .write(move |unit| turns::begin(unit, TurnId::generate(), session, "m/m", "{}"))
         .expect("a turn");
     let server = Server::lending(&database, product(), open_door());
     let task = server.client().wait_for(&id, "TASK_STATE_COMPLETED");

@@ -282,7 +282,7 @@ pub fn add_checkpoint(
     label: Option<&str>,
     position: u64,
     target: Option<CheckpointNumber>,
-) -> Result<CheckpointNumber, Error> {
+) -> Result<Checkpoint, Error> {
     let now = unit.now();
     // Locks the sandbox's row, so that two checkpoints cannot take one number.
     unit.execute(
@@ -307,7 +307,15 @@ pub fn add_checkpoint(
         id,
         json!({"number": number, "reason": reason, "label": label, "position": position}),
     );
-    Ok(CheckpointNumber(number))
+    Ok(Checkpoint {
+        number: CheckpointNumber(number),
+        reason,
+        label: label.map(str::to_owned),
+        position,
+        target,
+        undone: false,
+        created_at: now,
+    })
 }
 
 /// The checkpoints of a sandbox, oldest first.

@@ -33,13 +33,13 @@ fn read(mut row: Row) -> Result<Turn, Error> {
     })
 }
 
-/// Begins a turn with its first step.
+/// Begins a turn with its first step, a message as JSON.
 pub fn begin(
     unit: &mut UnitOfWork<'_>,
     id: TurnId,
     session: SessionId,
     model: &str,
-    first: &Value,
+    first: &str,
 ) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
@@ -74,16 +74,16 @@ pub fn has_unpriced(reader: &mut dyn Reader, session: SessionId) -> Result<bool,
     Ok(found.is_some())
 }
 
-/// Adds the next step of a running turn.
+/// Adds the next step of a running turn, a message as JSON.
 pub fn add_step(
     unit: &mut UnitOfWork<'_>,
     id: TurnId,
     number: u64,
-    message: &Value,
+    message: &str,
 ) -> Result<(), Error> {
     unit.execute(
         "INSERT INTO turn_steps (turn_id, number, message) VALUES (?1, ?2, ?3)",
-        params![id, number, json_text(message)],
+        params![id, number, message],
     )?;
     Ok(())
 }

@@ -230,13 +230,6 @@ fn conclude(
         .ledger
         .finish(&mut ended)
         .map_err(|source| after(id, spec, "storing what came of it", source))?;
-    if let Some(workspace) = context.workspace
-        && !captured.changes.is_empty()
-    {
-        workspace
-            .mark_after(&spec.name.to_string())
-            .map_err(|source| after(id, spec, "making a checkpoint", source))?;
-    }
     let tool = spec.name.clone();
     let shown = spool.shown();
     Ok(match answer {

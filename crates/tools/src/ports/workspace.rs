@@ -100,19 +100,15 @@ pub trait Workspace: Send + Sync {
         true
     }
 
-    /// Told after every call that changed something: where that is wanted, a checkpoint is made.
-    fn mark_after(&self, _tool: &str) -> Result<(), PortError> {
-        Ok(())
-    }
-
     /// Makes a state to which the sandbox can be taken back.
     fn checkpoint(&self, reason: &str) -> Result<CheckpointNumber, PortError>;
 
-    /// Records what changed at these paths. The cost must not grow with the tree.
+    /// Records what changed at these paths, with a checkpoint behind it where that is wanted. The cost
+    /// must not grow with the tree.
     fn capture_paths(&self, by: Attribution<'_>, paths: &[PartPath])
     -> Result<Captured, PortError>;
 
-    /// Finds and records everything that changed.
+    /// Finds and records everything that changed, in the same way.
     fn capture_all(&self, by: Attribution<'_>) -> Result<Captured, PortError>;
 
     /// Runs a command, confined to the sandbox: it can write in parts that are not read-only, and in

@@ -171,10 +171,10 @@ impl Watcher {
         }
     }
 
-    fn tell(&self, line: &str) {
+    fn tell(&self, line: impl FnOnce() -> String) {
         if self.tells {
             self.end_line();
-            let line = format!("{}\n", visible_lines(line));
+            let line = format!("{}\n", visible_lines(&line()));
             self.bar.suspend(|| self.live.err(&line));
         }
     }
@@ -221,15 +221,15 @@ impl RunWatcher for Watcher {
 
     fn calling(&self, path: &StepPath, tool: &ToolCall) {
         self.hear(path, None);
-        self.tell(&format!("    {}", calling_line(tool)));
+        self.tell(|| format!("    {}", calling_line(tool)));
     }
 
     fn called(&self, _path: &StepPath, tool: &ToolCall, outcome: &CallOutcome) {
-        self.tell(&format!("    {}", called_line(tool, outcome)));
+        self.tell(|| format!("    {}", called_line(tool, outcome)));
     }
 
     fn caveat(&self, _path: &StepPath, what: &str) {
-        self.tell(&format!("  ! {what}"));
+        self.tell(|| format!("  ! {what}"));
     }
 }
 
@@ -240,7 +240,7 @@ impl PlanWatcher for Watcher {
             PlanPhase::Execute => "execute",
             PlanPhase::Apply => "apply",
         };
-        self.tell(&format!("● {phase}: {}", plan.stage.state()));
+        self.tell(|| format!("● {phase}: {}", plan.stage.state()));
         self.show(|state| {
             phase.clone_into(&mut state.phase);
             state.step.clear();
@@ -249,14 +249,14 @@ impl PlanWatcher for Watcher {
     }
 
     fn strategy(&self, strategy: &PlanStrategy) {
-        self.tell(&format!("  {}", short(&strategy.summary, 300)));
+        self.tell(|| format!("  {}", short(&strategy.summary, 300)));
         for (number, step) in (1..).zip(&strategy.steps) {
-            self.tell(&format!("  {number}. {}", short(&step.title, 100)));
+            self.tell(|| format!("  {number}. {}", short(&step.title, 100)));
         }
     }
 
     fn step(&self, number: usize, count: usize, title: &str) {
-        self.tell(&format!("  {number}/{count} {}", short(title, 100)));
+        self.tell(|| format!("  {number}/{count} {}", short(title, 100)));
         self.show(|state| {
             state.step = short(title, 50);
             (state.number, state.count) = (number, count);
@@ -266,11 +266,13 @@ impl PlanWatcher for Watcher {
     fn step_ended(&self, title: &str, summary: &str, is_done: bool) {
         let mark = if is_done { "✓" } else { "✗" };
         let first = summary.lines().find(|line| !line.trim().is_empty());
-        self.tell(&format!(
-            "  {mark} {} — {}",
-            short(title, 60),
-            short(first.unwrap_or("done"), 160)
-        ));
+        self.tell(|| {
+            format!(
+                "  {mark} {} — {}",
+                short(title, 60),
+                short(first.unwrap_or("done"), 160)
+            )
+        });
     }
 
     fn validating(&self, name: &str) {
@@ -279,15 +281,11 @@ impl PlanWatcher for Watcher {
 
     fn validated(&self, name: &str, passed: bool, message: &str) {
         let mark = if passed { "✓" } else { "✗" };
-        self.tell(&format!(
-            "  {mark} {} — {}",
-            short(name, 80),
-            short(message, 160)
-        ));
+        self.tell(|| format!("  {mark} {} — {}", short(name, 80), short(message, 160)));
     }
 
     fn note(&self, text: &str) {
-        self.tell(&format!("  ! {}", short(text, 300)));
+        self.tell(|| format!("  ! {}", short(text, 300)));
     }
 
     fn taken(&self, plan: &Plan) {
