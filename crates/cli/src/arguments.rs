@@ -532,6 +532,9 @@ pub(crate) struct SessionImport {
     /// Import a file that was changed on purpose and no longer matches its checksum
     #[arg(long)]
     pub(crate) unverified: bool,
+    /// The namespace of the new session; the one in the file when not given
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
 }
 
 #[derive(Debug, Args)]

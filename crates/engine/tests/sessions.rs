@@ -402,7 +402,7 @@ fn deeply_nested_metadata_never_makes_a_session_unreadable() {
                     );
                     let file = export(&service, id);
                     service
-                        .import(&file, ImportCheck::Verified, None)
+                        .import(&file, ImportCheck::Verified, None, None)
                         .expect("importable");
                 }
                 Err(error) => {
@@ -541,7 +541,7 @@ fn defect_6418_an_import_equals_what_was_exported_in_every_field() {
                     }
                     let file = export(&service, id);
                     let imported = service
-                        .import(&file, ImportCheck::Verified, None)
+                        .import(&file, ImportCheck::Verified, None, None)
                         .expect("imported");
                     assert_eq!(
                         (imported.original, imported.schema.as_str()),
@@ -576,7 +576,7 @@ fn a_fork_exports_and_imports_with_its_origin() {
         let fork = service.fork(id, None, None, None).expect("forked");
         let file = export(&service, fork.id);
         let copy = service
-            .import(&file, ImportCheck::Verified, None)
+            .import(&file, ImportCheck::Verified, None, None)
             .expect("imported")
             .session;
         assert_eq!(copy.forked_from, Some((id, Sequence(0))));
@@ -605,16 +605,19 @@ fn defect_7345_every_single_changed_byte_of_an_export_is_refused() {
         let file = small_export(&service);
         let sessions = || database.count("SELECT COUNT(*) FROM sessions");
         let before = sessions();
-        let refuse =
-            |altered: &[u8], what: &str| match service.import(altered, ImportCheck::Verified, None)
-            {
-                Err(
-                    SessionError::ImportAltered { .. }
-                    | SessionError::ImportMalformed(_)
-                    | SessionError::ImportNewer { .. },
-                ) => {}
-                other => panic!("{what}: {other:?}"),
-            };
+        let refuse = |altered: &[u8], what: &str| match service.import(
+            altered,
+            ImportCheck::Verified,
+            None,
+            None,
+        ) {
+            Err(
+                SessionError::ImportAltered { .. }
+                | SessionError::ImportMalformed(_)
+                | SessionError::ImportNewer { .. },
+            ) => {}
+            other => panic!("{what}: {other:?}"),
+        };
         let mut altered = file.clone();
         for place in 0..file.len() {
             let byte = file[place];
@@ -645,7 +648,7 @@ fn defect_7345_every_single_changed_byte_of_an_export_is_refused() {
         refuse(&[&file[..], &file[..]].concat(), "twice");
         assert_eq!(sessions(), before, "nothing was stored");
         service
-            .import(&file, ImportCheck::Verified, None)
+            .import(&file, ImportCheck::Verified, None, None)
             .expect("the file itself is fine");
         assert_eq!(sessions(), before + 1);
     }
@@ -658,7 +661,7 @@ fn a_changed_export_can_be_imported_on_purpose_but_not_a_wrong_one() {
     let text = String::from_utf8(small_export(&service)).expect("text");
     let changed = text.replace("hello", "goodbye");
     let imported = service
-        .import(changed.as_bytes(), ImportCheck::Unverified, None)
+        .import(changed.as_bytes(), ImportCheck::Unverified, None, None)
         .expect("on purpose");
     assert_eq!(
         all_messages(&service, imported.session.id)[0].content,
@@ -676,7 +679,7 @@ fn a_changed_export_can_be_imported_on_purpose_but_not_a_wrong_one() {
     ] {
         assert!(text.contains(from), "{from} in {text}");
         let wrong = text.replace(from, to);
-        let outcome = service.import(wrong.as_bytes(), ImportCheck::Unverified, None);
+        let outcome = service.import(wrong.as_bytes(), ImportCheck::Unverified, None, None);
         assert!(outcome.is_err(), "{from} → {to}: {outcome:?}");
     }
     assert_eq!(
@@ -696,7 +699,7 @@ fn an_export_of_a_newer_program_is_refused_as_such() {
     for newer in ["1.1", "2.0", "10.0", "1.10"] {
         let file = text.replace(&field, &format!("\"schema_version\": \"{newer}\""));
         for check in [ImportCheck::Verified, ImportCheck::Unverified] {
-            match service.import(file.as_bytes(), check, None) {
+            match service.import(file.as_bytes(), check, None, None) {
                 Err(error @ SessionError::ImportNewer { .. }) => {
                     assert_eq!(error.code(), Code::ImportNewer);
                     assert_eq!(error.details()["found"], newer);
@@ -709,13 +712,13 @@ fn an_export_of_a_newer_program_is_refused_as_such() {
         let file = text.replace(&field, &format!("\"schema_version\": {odd}"));
         assert!(
             service
-                .import(file.as_bytes(), ImportCheck::Unverified, None)
+                .import(file.as_bytes(), ImportCheck::Unverified, None, None)
                 .is_err(),
             "{odd}"
         );
     }
     for junk in [&b""[..], b"{}", b"[]", b"null", b"not json", &[0xff, 0xfe]] {
-        let outcome = service.import(junk, ImportCheck::Unverified, None);
+        let outcome = service.import(junk, ImportCheck::Unverified, None, None);
         assert!(
             matches!(outcome, Err(SessionError::ImportMalformed(_))),
             "{outcome:?}"
@@ -755,7 +758,7 @@ fn a_long_session_is_exported_of_one_moment_and_imported_whole() {
             Arc::new(move |done, whole| steps.lock().expect("ok").push((done, whole)))
         };
         let copy = service
-            .import(&file, ImportCheck::Verified, Some(progress))
+            .import(&file, ImportCheck::Verified, None, Some(progress))
             .expect("imported");
         let held = all_messages(&service, copy.session.id);
         assert_eq!(held.len() as u64, copy.session.message_count);

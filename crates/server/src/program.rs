@@ -68,8 +68,12 @@ pub struct Line<'a> {
     pub parameters: &'a Value,
     /// The namespace of names without one; the caller's own when not given.
     pub namespace: Option<&'a str>,
-    /// Whether people read what comes of it.
-    pub is_for_people: bool,
+    /// The format in which what comes of it is printed.
+    pub format: &'a str,
+    /// The file on the caller's machine that a document is for; it is not of this one.
+    pub output: Option<&'a std::path::Path>,
+    /// Whether a file that is there is replaced.
+    pub is_replaced: bool,
     /// Where is told what happens while it happens, if anybody looks.
     pub screen: Option<Arc<dyn Screen>>,
     /// What may be seen.

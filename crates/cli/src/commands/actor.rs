@@ -12,7 +12,7 @@ use cleveragents_domain::Code;
 use cleveragents_engine::{ActorService, FoundActor, Register};
 
 use super::toolbox::Toolbox;
-use super::{read_definition, write_document, write_file};
+use super::{deliver, output_of, read_definition};
 use crate::arguments::{Actor, Drawing};
 use crate::context::Context;
 use crate::output::{CommandError, Report};
@@ -55,7 +55,7 @@ pub(super) fn run(context: &Context, command: Actor) -> Result<Option<Report>, C
                 Drawing::Mermaid => cleveragents_actors::draw::mermaid(&found.actor),
                 Drawing::Svg => cleveragents_actors::draw::svg(&found.actor),
             };
-            return draw(context, &found.actor.name, &drawn, output.as_deref());
+            draw(context, &found.actor.name, &drawn, output.as_deref())?
         }
         Actor::Context(command) => return contexts::run(context, command),
     };
@@ -67,25 +67,20 @@ fn draw(
     actor: &str,
     drawn: &str,
     output: Option<&Path>,
-) -> Result<Option<Report>, CommandError> {
-    let Some(path) = output else {
+) -> Result<Report, CommandError> {
+    let Some(path) = output_of(context, output) else {
         if context.printer.format().is_human() {
-            return write_document(drawn.as_bytes()).map(|()| None);
+            return Ok(Report::printed("actor graph", drawn));
         }
         let data = serde_json::json!({"actor": actor, "drawing": drawn});
-        return Ok(Some(
-            Report::new("actor graph").data(data).ok("Actor drawn"),
-        ));
+        return Ok(Report::new("actor graph").data(data).ok("Actor drawn"));
     };
-    write_file(path, drawn.as_bytes())?;
-    Ok(Some(
-        Report::new("actor graph")
-            .data(serde_json::json!({"file": path.display().to_string(), "bytes": drawn.len()}))
-            .ok(format!("Written to {}", path.display())),
-    ))
+    let report = Report::new("actor graph")
+        .data(serde_json::json!({"file": path.display().to_string(), "bytes": drawn.len()}))
+        .ok(format!("Written to {}", path.display()));
+    deliver(context, report, drawn, path)
 }
 
-/// Writes a file that the person named.
 /// The actor that is meant: that of a file, or a registered one.
 fn found(
     context: &Context,

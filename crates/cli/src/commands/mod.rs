@@ -49,7 +49,9 @@ use crate::arguments::{
     Session, Token, Tool,
 };
 use crate::context::Context;
-use crate::output::{Cell, CommandError, Panel, Report};
+use crate::output::{Care, Cell, CommandError, Panel, Report, Target};
+
+pub(crate) use planning::in_editor;
 
 /// The short name of a command, as the envelope carries it.
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -288,6 +290,32 @@ pub(crate) fn write_document(document: &[u8]) -> Result<(), CommandError> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(unwritable(&error)),
         _ => Ok(()),
     }
+}
+
+/// The file that a document is for: the one that was named, here or by a caller on another machine.
+pub(crate) fn output_of<'a>(context: &'a Context, named: Option<&'a Path>) -> Option<&'a Path> {
+    match &context.served {
+        Some(served) => served.output.as_deref(),
+        None => named,
+    }
+}
+
+/// The report of a document in a file. A caller from another machine has the file written there.
+pub(crate) fn deliver(
+    context: &Context,
+    report: Report,
+    document: impl Into<Vec<u8>>,
+    path: &Path,
+) -> Result<Report, CommandError> {
+    let target = Target {
+        path: path.to_owned(),
+        care: Care::Plain,
+    };
+    let report = report.with_file(document, target);
+    if context.served.is_none() {
+        report.place_document()?;
+    }
+    Ok(report)
 }
 
 /// Writes a document to a file, which is made or overwritten.

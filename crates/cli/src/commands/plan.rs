@@ -10,7 +10,7 @@ pub(crate) mod log;
 mod show;
 mod status;
 mod tree;
-mod wait;
+pub(crate) mod wait;
 
 use cleveragents_domain::{Plan, PlanStage, Timestamp};
 
@@ -45,16 +45,16 @@ pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Option<Repo
         PlanCommand::Show {
             plan: choice,
             document,
-        } => return show::run(&plan(choice.reference)?, document),
+        } => show::run(&plan(choice.reference)?, document)?,
         PlanCommand::Status { plan: choice } => status::run(&book, plan(choice.reference)?)?,
-        PlanCommand::Tree(arguments) => return tree::run(context, &book, &arguments),
+        PlanCommand::Tree(arguments) => tree::run(context, &book, &arguments)?,
         PlanCommand::Explain {
             reference,
             show_context,
             show_reasoning,
         } => explain::run(&book, &reference, show_context, show_reasoning)?,
         PlanCommand::Diff { plan: choice, stat } => {
-            return diff::run(context, &book, &plan(choice.reference)?, stat);
+            diff::run(context, &book, &plan(choice.reference)?, stat)?
         }
         PlanCommand::Artifacts { plan: choice } => {
             diff::artifacts(&book, &plan(choice.reference)?)?

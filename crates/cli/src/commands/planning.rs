@@ -20,6 +20,7 @@ use crate::context::Context;
 use crate::output::{CommandError, Report};
 
 pub(super) use ad_hoc::run as run_do;
+pub(crate) use edit::in_editor;
 pub(super) use worker::run as run_worker;
 
 /// The short name of a command.

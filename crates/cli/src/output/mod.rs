@@ -10,6 +10,7 @@
 mod block;
 mod boxed;
 mod cell;
+mod document;
 mod envelope;
 mod error;
 mod format;
@@ -32,6 +33,7 @@ mod samples;
 #[cfg(test)]
 mod snapshots;
 
+pub(crate) use document::{Care, Target};
 pub(crate) use layout::{truncate, width};
 pub(crate) use live::Live;
 pub(crate) use markdown::Markdown;

@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, ErrorKind, Write};
 
 use super::boxed::{Ascii, Rich};
+use super::document::Document;
 use super::envelope::Envelope;
 use super::error::CommandError;
 use super::format::Format;
@@ -89,6 +90,13 @@ impl Printer {
     ) -> io::Result<()> {
         if report.is_written {
             return ignore_closed(out.flush());
+        }
+        if let Some(Document {
+            content,
+            file: None,
+        }) = &report.document
+        {
+            return ignore_closed(out.write_all(content).and_then(|()| out.flush()));
         }
         ignore_closed(self.write_report(report, timing, out))?;
         if self.format.is_human() {

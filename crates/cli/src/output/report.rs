@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::block::{Block, Entry, Panel, Table};
 use super::cell::Cell;
+use super::document::{Document, Target};
 use super::error::CommandError;
 
 /// How important a message is.
@@ -90,6 +91,8 @@ pub struct Report {
     pub(crate) passed_on: Option<u8>,
     /// Whether the command has written everything by itself.
     pub(crate) is_written: bool,
+    /// What is given byte for byte: instead of all else, or in a file that the report tells of.
+    pub(crate) document: Option<Document>,
 }
 
 impl Report {
@@ -103,6 +106,7 @@ impl Report {
             failure: None,
             passed_on: None,
             is_written: false,
+            document: None,
         }
     }
 
@@ -113,6 +117,39 @@ impl Report {
             is_written: true,
             ..Self::new(command)
         }
+    }
+
+    /// A document that is printed and nothing else.
+    pub(crate) fn printed(command: &'static str, content: impl Into<Vec<u8>>) -> Self {
+        Self {
+            document: Some(Document::printed(content.into())),
+            ..Self::new(command)
+        }
+    }
+
+    /// The same with a document in a file, which is written by whoever prints the report.
+    pub(crate) fn with_file(mut self, content: impl Into<Vec<u8>>, target: Target) -> Self {
+        self.document = Some(Document {
+            content: content.into(),
+            file: Some(target),
+        });
+        self
+    }
+
+    /// The file that it tells of.
+    pub(crate) fn file(&self) -> Option<&Target> {
+        self.document.as_ref()?.file.as_ref()
+    }
+
+    /// The document that is printed, as a text.
+    pub(crate) fn text_of_document(&self) -> String {
+        let content = self.document.as_ref().map(|document| &*document.content);
+        String::from_utf8_lossy(content.unwrap_or_default()).into_owned()
+    }
+
+    /// Writes the file that it tells of.
+    pub(crate) fn place_document(&self) -> Result<(), CommandError> {
+        self.document.as_ref().map_or(Ok(()), Document::place)
     }
 
     /// Sets what programs read.

@@ -1,10 +1,13 @@
 //! Reports and errors on their way from a server to a command line, which prints them as if they were its own.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use cleveragents_domain::Code;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::block::Block;
+use super::document::{Document, Target};
 use super::error::CommandError;
 use super::report::{Data, Message, Report};
 
@@ -16,6 +19,16 @@ pub(crate) struct WireReport {
     messages: Vec<Message>,
     failure: Option<WireError>,
     passed_on: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    document: Option<WireDocument>,
+}
+
+/// A document as it travels.
+#[derive(Debug, Serialize, Deserialize)]
+struct WireDocument {
+    /// In Base64.
+    content: String,
+    file: Option<Target>,
 }
 
 /// An error as it travels.
@@ -36,21 +49,35 @@ impl From<&Report> for WireReport {
             messages: report.messages.clone(),
             failure: report.failure.as_ref().map(WireError::from),
             passed_on: report.passed_on,
+            document: report.document.as_ref().map(|document| WireDocument {
+                content: BASE64_STANDARD.encode(&document.content),
+                file: document.file.clone(),
+            }),
         }
     }
 }
 
 impl WireReport {
     /// The report of a command that ran elsewhere.
-    pub(crate) fn into_report(self, command: &'static str) -> Report {
-        Report {
+    pub(crate) fn into_report(self, command: &'static str) -> Result<Report, CommandError> {
+        let document = self.document.map(|document| {
+            let content = BASE64_STANDARD.decode(&document.content);
+            let content = content.map_err(|error| {
+                CommandError::new(Code::ServerProtocol, "the server sent a broken document")
+                    .caused_by(&error)
+            })?;
+            let file = document.file;
+            Ok::<_, CommandError>(Document { content, file })
+        });
+        Ok(Report {
+            document: document.transpose()?,
             data: Data::Tree(self.data),
             blocks: self.blocks,
             messages: self.messages,
             failure: self.failure.map(WireError::into_error),
             passed_on: self.passed_on,
             ..Report::new(command)
-        }
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use super::http::Next;
 use super::{CLI, Connection};
 use crate::commands::plan::log::LineForm;
 use crate::context::Context;
-use crate::output::{CommandError, Report, WireError};
+use crate::output::{CommandError, Format, Report, WireError};
 
 /// How long to wait before coming back to a server that cut the events off.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LAST: u64 = 1_000;
 
 /// How often in a row coming back may fail: a server takes a while to be started again.
-const FAILURES: u32 = 60;
+pub(super) const FAILURES: u32 = 60;
 
 /// Follows the log that a command asks for.
 pub(super) fn run(
@@ -55,7 +55,7 @@ pub(super) fn run(
 }
 
 /// Whether a server is not there only for the moment: it is gone, about to go, has too much to do, or no database.
-fn is_for_now(error: &CommandError) -> bool {
+pub(super) fn is_for_now(error: &CommandError) -> bool {
     matches!(
         error.code(),
         Code::ServerUnreachable
@@ -65,6 +65,25 @@ fn is_for_now(error: &CommandError) -> bool {
             | Code::DatabaseUnavailable
             | Code::DatabaseBusy
     )
+}
+
+/// Asks for something beside a command, and gives its data.
+pub(super) fn ask(
+    connection: &Connection,
+    command: &Value,
+    operation: &str,
+    parameters: &Value,
+) -> Result<Value, CommandError> {
+    let mut body = command.clone();
+    body["operation"] = operation.into();
+    body["parameters"] = parameters.clone();
+    body["format"] = Format::Json.as_str().into();
+    let mut answer = connection.post(CLI, &body)?;
+    if let Some(error) = answer.get_mut("error") {
+        let error: WireError = super::read(error.take())?;
+        return Err(error.into_error());
+    }
+    Ok(answer["report"]["data"].take())
 }
 
 struct Follower<'a> {
@@ -77,18 +96,8 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// Asks for something as a command, and gives its data.
     fn ask(&self, operation: &str, parameters: &Value) -> Result<Value, CommandError> {
-        let mut body = self.command.clone();
-        body["operation"] = operation.into();
-        body["parameters"] = parameters.clone();
-        body["is_for_people"] = false.into();
-        let mut answer = self.connection.post(CLI, &body)?;
-        if let Some(error) = answer.get_mut("error") {
-            let error: WireError = super::read(error.take())?;
-            return Err(error.into_error());
-        }
-        Ok(answer["report"]["data"].take())
+        ask(self.connection, self.command, operation, parameters)
     }
 
     /// Tells what the log holds and was not told yet. Gives the plan.
@@ -148,7 +157,7 @@ impl Follower<'_> {
 }
 
 /// An event as the server tells it; nothing for one of a kind that is not known here.
-fn event(data: &Value) -> Option<Event> {
+pub(super) fn event(data: &Value) -> Option<Event> {
     let mut kinds = EventKind::ALL.iter().copied();
     Some(Event {
         position: Position(data["position"].as_u64()?),

@@ -3,9 +3,10 @@
 
 mod follow;
 mod http;
+mod wait;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory as _};
@@ -15,11 +16,11 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::Arguments;
-use crate::commands::read_definition;
-use crate::commands::session::read_text;
+use crate::commands::session::{read_export, read_text};
+use crate::commands::{in_editor, read_definition};
 use crate::config::keys;
 use crate::context::Context;
-use crate::output::{CommandError, Report, WireError, WireReport, visible_lines};
+use crate::output::{Care, CommandError, Report, Target, WireError, WireReport, visible_lines};
 use crate::serve::{Offered, Part, STREAM, TEXT, is_flag, is_many, operations};
 
 use http::Next;
@@ -30,6 +31,13 @@ const CLI: &str = "/api/v1/cli";
 
 /// The option of `plan log` that goes on as long as the plan does.
 const FOLLOW: &str = "follow";
+
+/// The option of `plan wait` that says for how long.
+const TIMEOUT: &str = "timeout";
+
+/// The options that name a file to be written, and say that it may be there.
+const OUTPUT: &str = "output";
+const FORCE: &str = "force";
 
 /// Groups of commands that are about this machine.
 const HERE: &[&str] = &[
@@ -85,31 +93,97 @@ pub(crate) fn run(
             )
             .with_hint("run it on this machine with --local")
         })?;
-    let parameters = parameters(context, offered, leaf)?;
+    let mut parameters = parameters(context, offered, leaf)?;
     let namespace = context
         .configuration
         .resolve_key(&keys::SERVER_NAMESPACE)?
         .value;
-    let body = json!({
+    let is_file = offered.row.is_document;
+    if is_file && is_said(leaf, OUTPUT) && output(leaf).is_none() {
+        return Err(CommandError::usage("the name of the file is not UTF-8")
+            .with_hint("write to standard output, and from there to the file"));
+    }
+    let mut body = json!({
         "operation": offered.row.name,
-        "parameters": parameters,
+        "parameters": {},
         "namespace": namespace.as_ref().and_then(|value| value.as_text()),
-        "is_for_people": context.printer.format().is_human(),
+        "format": context.printer.format().as_str(),
+        "output": is_file.then(|| output(leaf)).flatten(),
+        "force": is_file && is_said(leaf, FORCE),
     });
+    if offered.row.command == "plan edit" && !parameters.contains_key(TEXT) {
+        let edited = edited(context, &connection, &body, &parameters)?;
+        parameters.insert(TEXT.to_owned(), edited.into());
+    }
+    body["parameters"] = parameters.into();
     if is_said(leaf, FOLLOW) {
         return follow::run(context, &connection, &body).map(Some);
     }
-    let mut answer = if is_said(leaf, STREAM) {
+    let answer = if offered.row.command == "plan wait" {
+        let timeout = leaf.get_one::<u64>(TIMEOUT).copied();
+        wait::run(context, &connection, &body, timeout)?
+    } else if is_said(leaf, STREAM) {
         watched(context, &connection, &body)?
     } else {
         connection.post(CLI, &body)?
     };
+    let report = reported(answer, command)?;
+    if let Some(target) = report.file() {
+        check_target(target, leaf)?;
+        report.place_document()?;
+    }
+    Ok(Some(report))
+}
+
+/// The report in an answer, or the error.
+fn reported(mut answer: Value, command: &'static str) -> Result<Report, CommandError> {
     if let Some(error) = answer.get_mut("error") {
         let error: WireError = read(error.take())?;
         return Err(error.into_error());
     }
     let report: WireReport = read(answer["report"].take())?;
-    Ok(Some(report.into_report(command)))
+    report.into_report(command)
+}
+
+/// The file that was named for a document.
+fn output(leaf: &ArgMatches) -> Option<&str> {
+    let named = leaf.try_get_one::<PathBuf>(OUTPUT).ok().flatten()?;
+    named.to_str()
+}
+
+/// A server has no file written but the one that was named here, and not over one that is to stay.
+fn check_target(target: &Target, leaf: &ArgMatches) -> Result<(), CommandError> {
+    let named = output(leaf);
+    let may_replace =
+        leaf.try_contains_id(FORCE).is_err() || is_said(leaf, FORCE) || target.care == Care::New;
+    if named == Some(&*target.path.to_string_lossy()) && may_replace {
+        return Ok(());
+    }
+    let path = target.path.display();
+    Err(CommandError::new(
+        Code::ServerProtocol,
+        format!("the server wanted `{path}` written, which nobody asked for"),
+    )
+    .with_hint("nothing was written; `agents server status` tells which server it is"))
+}
+
+/// The strategy of a plan as a person wants it: it is fetched, and edited here.
+fn edited(
+    context: &Context,
+    connection: &Connection,
+    body: &Value,
+    parameters: &Map<String, Value>,
+) -> Result<String, CommandError> {
+    let mut asked = body.clone();
+    asked["operation"] = "plan/show".into();
+    asked["parameters"] = json!({"reference": parameters.get("reference"), "document": "markdown"});
+    let shown = reported(connection.post(CLI, &asked)?, "plan show");
+    match shown {
+        Ok(report) => in_editor(context, &report.text_of_document()),
+        // The command itself says it better.
+        Err(error) if error.code() == Code::PlanNotReady => Ok(String::new()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Sends a command, and shows what happens while it happens.
@@ -173,7 +247,11 @@ fn parameters(
     let is_said = |id: &str| is_said(matches, id);
     let mut hidden = offered.row.without.iter().copied();
     // How it is shown is a matter of this side.
-    if let Some(id) = hidden.find(|id| ![STREAM, FOLLOW].contains(id) && is_said(id)) {
+    let is_ours = |id: &str| {
+        [STREAM, FOLLOW, TIMEOUT].contains(&id)
+            || (offered.row.is_document && [OUTPUT, FORCE].contains(&id))
+    };
+    if let Some(id) = hidden.find(|id| !is_ours(id) && is_said(id)) {
         let option = id.replace('_', "-");
         let message = format!("`{option}` is not for commands that are sent to a server");
         return Err(CommandError::new(Code::LocalOnly, message)
@@ -196,9 +274,16 @@ fn parameters(
         let mut parts = offered.row.parts.iter();
         let part = parts.find(|part| part.parameter() == id);
         match part {
-            Some(Part::Definition(_)) => {
+            Some(part) if part.is_file() => {
                 let path = values.first().map_or("", String::as_str);
-                let text = read_definition(Path::new(path), "a definition", Code::Usage)?;
+                let path = Path::new(path);
+                let text = match part {
+                    Part::Exported(_) => String::from_utf8_lossy(&read_export(path)?).into_owned(),
+                    Part::Document(_) => {
+                        read_definition(path, "the file of a strategy", Code::InvalidStrategy)?
+                    }
+                    _ => read_definition(path, "a definition", Code::Usage)?,
+                };
                 parameters.insert(TEXT.to_owned(), json!(text));
                 continue;
             }
@@ -225,4 +310,43 @@ fn parameters(
 fn is_local(name: &str) -> bool {
     let name = name.trim().to_lowercase();
     name == LOCAL_NAMESPACE || name.starts_with("local/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_target, leaf};
+    use crate::arguments::Arguments;
+    use crate::output::{Care, Target};
+    use clap::CommandFactory as _;
+
+    /// Whether a server may have this file written for a command.
+    fn may(line: &str, path: &str, care: Care) -> bool {
+        let matches = Arguments::command().try_get_matches_from(line.split(' '));
+        let matches = matches.expect("a command");
+        let target = Target {
+            path: path.into(),
+            care,
+        };
+        check_target(&target, leaf(&matches).1).is_ok()
+    }
+
+    #[test]
+    fn a_server_has_no_file_written_but_the_one_that_was_named() {
+        let export = "agents session export weekly -o weekly.json";
+        assert!(may(export, "weekly.json", Care::New));
+        assert!(!may(export, "weekly.json", Care::Replaced));
+        assert!(!may(export, "weekly.json", Care::Plain));
+        assert!(!may(export, "other.json", Care::New));
+        let forced = "agents session export weekly -o weekly.json --force";
+        assert!(may(forced, "weekly.json", Care::Replaced));
+        assert!(!may(
+            "agents session export weekly",
+            "weekly.json",
+            Care::New
+        ));
+        assert!(!may("agents session list", "weekly.json", Care::New));
+        let tree = "agents plan tree 01JX3QAB -o tree.svg";
+        assert!(may(tree, "tree.svg", Care::Plain));
+        assert!(!may(tree, "/etc/passwd", Care::Plain));
+    }
 }

@@ -8,10 +8,10 @@ use cleveragents_domain::Code;
 use cleveragents_server::{Failure, Operation};
 use serde_json::{Map, Value, json};
 
-use super::table::{Part, ROWS, Row};
+use super::table::{ROWS, Row};
 use crate::arguments::Arguments;
 
-/// What a definition is called that was given as a text.
+/// What a file is called that was given as a text.
 pub(crate) const TEXT: &str = "text";
 
 /// One operation: its row in the table, and its command.
@@ -57,19 +57,14 @@ fn is_offered(row: &Row, argument: &Arg) -> bool {
     !is_everybodys && !row.without.contains(&id)
 }
 
-/// What a parameter is called: the file of a definition is given as a text.
+/// What a parameter is called: a file is given as a text.
 fn parameter_of(row: &Row, id: &str) -> String {
-    if row.parts.contains(&Part::Definition(leaked(row, id))) {
+    let mut parts = row.parts.iter();
+    if parts.any(|part| part.is_file() && part.parameter() == id) {
         TEXT.to_owned()
     } else {
         id.to_owned()
     }
-}
-
-/// The name of a parameter as the table writes it.
-fn leaked(row: &Row, id: &str) -> &'static str {
-    let mut parts = row.parts.iter().map(|part| part.parameter());
-    parts.find(|known| *known == id).unwrap_or_default()
 }
 
 /// Whether an argument is given or not, without a value.
@@ -119,7 +114,7 @@ fn schema(row: &Row, arguments: &[Arg]) -> Value {
         };
         let about = argument.get_help().map(ToString::to_string);
         let about = if name == TEXT && name != id {
-            Some("The text of the definition, as its file would hold it".to_owned())
+            Some("The text that the file would hold".to_owned())
         } else {
             about
         };

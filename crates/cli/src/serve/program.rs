@@ -2,6 +2,7 @@
 //! database, models and configuration are those of the process.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Parser as _;
@@ -16,13 +17,14 @@ use serde_json::{Value, json};
 
 use super::operations::{self, Given, Offered};
 use super::settle::{self, failure};
-use super::table::Part;
 use crate::app::usage_error;
 use crate::arguments::Arguments;
 use crate::commands;
 use crate::config::{Configuration, Environment, Home, Settings};
 use crate::context::{Context, Served};
-use crate::output::{CommandError, Format, Live, Printer, Report, Surface, WireError, WireReport};
+use crate::output::{
+    CommandError, Format, Live, Printer, Report, Surface, UnknownFormat, WireError, WireReport,
+};
 
 /// The option of commands that tell what happens while it happens.
 pub(crate) const STREAM: &str = "stream";
@@ -47,6 +49,10 @@ struct Asked<'a> {
     /// The namespace of names without one; the caller's home when not given.
     namespace: Option<&'a str>,
     format: Format,
+    /// The file on the caller's machine that a document is for.
+    output: Option<&'a Path>,
+    /// Whether a file that is there is replaced.
+    is_replaced: bool,
     /// The terminal of the caller, if it wants to see what happens while it happens.
     screen: Option<Arc<dyn Screen>>,
     cancel: &'a Cancel,
@@ -95,6 +101,8 @@ impl Commands {
                 caller: caller.clone(),
                 visible,
                 cancel: cancel.clone(),
+                output: None,
+                is_replaced: false,
             }),
             live: Live::Nowhere,
         }
@@ -116,6 +124,10 @@ impl Commands {
             asked.format,
             asked.cancel,
         );
+        if let Some(served) = &mut context.served {
+            served.output = asked.output.map(Path::to_owned);
+            served.is_replaced = asked.is_replaced;
+        }
         if let Some(screen) = &asked.screen {
             context.live = Live::Away(Arc::clone(screen));
         }
@@ -125,7 +137,7 @@ impl Commands {
             let touched = settle::settle(&context, offered, &mut given, home.as_deref())?;
             settle::check(&context, asked.caller, offered, &given, &touched)?;
         }
-        let file = definition_file(offered, &mut given)?;
+        let file = file_of_text(offered, &mut given)?;
         let mut line = offered.line(&given)?;
         // Behind the words of the command: what follows `--` is no option any more.
         if asked.screen.is_some() && offered.row.without.contains(&STREAM) {
@@ -151,15 +163,15 @@ impl Commands {
     }
 }
 
-/// The text of a definition as a file, which only this process can read and which goes with it.
-fn definition_file(
+/// The text of a file as one, which only this process can read and which goes with it.
+fn file_of_text(
     offered: &Offered,
     given: &mut Given,
 ) -> Result<Option<tempfile::NamedTempFile>, CommandError> {
     use std::io::Write as _;
     let parts = offered.row.parts.iter();
     let Some(parameter) = parts
-        .filter(|part| matches!(part, Part::Definition(_)))
+        .filter(|part| part.is_file())
         .map(|part| part.parameter())
         .next()
     else {
@@ -169,7 +181,7 @@ fn definition_file(
         return Ok(None);
     };
     let failed = |error: std::io::Error| {
-        CommandError::new(Code::FileAccess, "the definition cannot be kept").caused_by(&error)
+        CommandError::new(Code::FileAccess, "the text cannot be kept").caused_by(&error)
     };
     let mut file = tempfile::NamedTempFile::with_suffix(".yaml").map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
@@ -219,6 +231,8 @@ impl Program for Commands {
                 parameters: call.parameters,
                 namespace: None,
                 format: Format::Json,
+                output: None,
+                is_replaced: false,
                 screen: None,
                 cancel: call.cancel,
             })
@@ -231,11 +245,9 @@ impl Program for Commands {
     }
 
     fn run_line(&self, line: &Line<'_>) -> Result<Value, Failure> {
-        let format = if line.is_for_people {
-            Format::Plain
-        } else {
-            Format::Json
-        };
+        let format = line.format.parse().map_err(|error: UnknownFormat| {
+            Failure::new(Code::MalformedRequest, error.to_string())
+        })?;
         let done = self.carry_out(&Asked {
             caller: line.caller,
             visible: line.visible.clone(),
@@ -243,6 +255,8 @@ impl Program for Commands {
             parameters: line.parameters,
             namespace: line.namespace,
             format,
+            output: line.output,
+            is_replaced: line.is_replaced,
             screen: line.screen.clone(),
             cancel: line.cancel,
         });

@@ -4,13 +4,19 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use cleveragents_domain::identity::{Caller, Permission, Role, Scope};
-use cleveragents_domain::{Code, RunId};
+use cleveragents_domain::{
+    Attachment, AttachmentId, Code, InvariantId, InvariantScope, RunId, Timestamp,
+};
+use cleveragents_engine::{NewResource, Register, ResourceService};
 use cleveragents_process::Cancel;
 use cleveragents_server::{Line, Program as _};
+use cleveragents_store::invariants::NewInvariant;
 use cleveragents_store::runs::NewRun;
-use cleveragents_store::{audit, runs};
+use cleveragents_store::tools::ToolKind;
+use cleveragents_store::{audit, invariants, runs, tools, validations};
 use cleveragents_testkit::plans;
 use serde_json::{Value, json};
 
@@ -60,6 +66,8 @@ fn thing(served: &Served, part: Part, namespace: &str) -> String {
         Part::Name(_) | Part::Read(_) => format!("{namespace}/thing"),
         Part::Made(_) => namespace.to_owned(),
         Part::Definition(_) => format!("name: {namespace}/thing\n"),
+        Part::Document(_) => "# Strategy\n".to_owned(),
+        Part::Exported(_) => json!({"actor_name": format!("{namespace}/thing")}).to_string(),
         Part::Session(_) => {
             let person = Caller::local("ada");
             let made = served.run(&person, "session/create", &json!({"namespace": namespace}));
@@ -71,7 +79,47 @@ fn thing(served: &Served, part: Part, namespace: &str) -> String {
             let plan = plan(served, namespace);
             plans::strategized(&served.engine, plan).work.to_string()
         }
-        Part::Run(_) => {
+        Part::Invariant(_) => {
+            let id = InvariantId::generate();
+            let new = NewInvariant {
+                id,
+                text: format!("Nothing breaks {id}"),
+                scope: InvariantScope::Action,
+                source_name: Some(format!("{namespace}/thing")),
+                non_overridable: false,
+            };
+            plans::write(&served.engine, move |unit| invariants::insert(unit, &new));
+            id.to_string()
+        }
+        Part::Attachment(_) => {
+            let folder = served.folder.path().display().to_string();
+            let resource = NewResource {
+                type_name: "fs-directory".to_owned(),
+                name: format!("{namespace}/ground"),
+                values: [("path".to_owned(), folder)].into(),
+                description: None,
+                read_only: true,
+                base: "/".into(),
+            };
+            let resources = ResourceService::new(Arc::clone(&served.engine));
+            let made = resources.add(&resource, Register::Update);
+            let id = AttachmentId::generate();
+            let new = Attachment {
+                id,
+                validation: format!("{namespace}/{}", id.to_string().to_lowercase()),
+                resource: made.expect("a resource").resource.id,
+                project: None,
+                plan: None,
+                arguments: json!({}),
+                created_at: Timestamp::now(),
+            };
+            plans::write(&served.engine, move |unit| {
+                tools::insert(unit, ToolKind::Validation, &new.validation, "{}", "a test")?;
+                validations::attach(unit, &new)
+            });
+            id.to_string()
+        }
+        Part::Run(_) | Part::Resumed(_) => {
             let new = NewRun {
                 id: RunId::generate(),
                 actor: format!("{namespace}/thing"),
@@ -95,7 +143,7 @@ fn parameters(served: &Served, row: &Row, namespace: &str) -> Value {
     let mut is_said = false;
     for part in row.parts {
         let name = match part {
-            Part::Definition(_) => operations::TEXT,
+            part if part.is_file() => operations::TEXT,
             other => other.parameter(),
         };
         let decides = !matches!(part, Part::Read(_)) && !is_said;
@@ -135,7 +183,9 @@ fn ask(served: &Served, row: &Row, caller: &Caller, parameters: &Value) -> Seen 
             operation,
             parameters,
             namespace: None,
-            is_for_people: false,
+            format: "json",
+            output: None,
+            is_replaced: false,
             visible: caller.reach(operation.scope, Permission::Read),
             cancel: &Cancel::new(),
             screen: None,
@@ -145,7 +195,13 @@ fn ask(served: &Served, row: &Row, caller: &Caller, parameters: &Value) -> Seen 
     let has_id = row.parts.iter().any(|part| {
         matches!(
             part,
-            Part::Session(_) | Part::Plan(_) | Part::Decision(_) | Part::Run(_)
+            Part::Session(_)
+                | Part::Plan(_)
+                | Part::Decision(_)
+                | Part::Run(_)
+                | Part::Resumed(_)
+                | Part::Invariant(_)
+                | Part::Attachment(_)
         )
     });
     let absent = [
@@ -153,6 +209,8 @@ fn ask(served: &Served, row: &Row, caller: &Caller, parameters: &Value) -> Seen 
         Code::PlanNotFound,
         Code::DecisionNotFound,
         Code::RunNotFound,
+        Code::InvariantNotFound,
+        Code::AttachmentNotFound,
     ];
     if code == Code::Forbidden.as_str() || code == Code::LocalOnly.as_str() {
         if code == Code::Forbidden.as_str() {
@@ -252,7 +310,7 @@ fn cells(served: &Served, row: &Row) -> Vec<&'static str> {
 fn names_nothing(served: &Served, row: &Row) -> bool {
     let parameters = parameters(served, row, "acme");
     let mut names = row.parts.iter().map(|part| match part {
-        Part::Definition(_) => operations::TEXT,
+        part if part.is_file() => operations::TEXT,
         other => other.parameter(),
     });
     row.permission == Permission::Read && names.all(|name| parameters.get(name).is_none())

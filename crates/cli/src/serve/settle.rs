@@ -2,8 +2,13 @@
 //! there is refused. What is checked is what is run.
 
 use cleveragents_domain::identity::{Caller, EVERY_NAMESPACE, LOCAL_NAMESPACE, Permission, Scope};
-use cleveragents_domain::{AutomationProfile, Code, Kind, Name, NewAuditEntry, PlanId};
-use cleveragents_engine::{BookError, RunService, RunServiceError, SessionError};
+use cleveragents_domain::{
+    AutomationProfile, Code, InvariantScope, Kind, Name, NewAuditEntry, PlanId,
+};
+use cleveragents_engine::{
+    BookError, InvariantError, InvariantService, RunService, RunServiceError, SessionError,
+    ValidationError, ValidationService,
+};
 use cleveragents_server::Failure;
 use cleveragents_store::{audit, plans};
 use serde_json::{Value, json};
@@ -77,7 +82,7 @@ fn one(
     part: Part,
     value: String,
     home: Option<&str>,
-) -> Result<(String, Option<Touched>), CommandError> {
+) -> Result<(String, Vec<Touched>), CommandError> {
     let (id, namespace, absent) = match part {
         Part::Session(_) => {
             let sessions = context.sessions()?;
@@ -119,6 +124,37 @@ fn one(
             let namespace = namespace_of(&run.actor).to_owned();
             (run.id.to_string(), namespace, absent)
         }
+        Part::Resumed(_) => return resumed(context, offered, &value),
+        Part::Invariant(_) => {
+            let absent = InvariantError::NotFound(value.clone()).into();
+            let found = InvariantService::new(context.engine()?).get(&value);
+            let found = found.map_err(|error| told(error.into(), &absent))?;
+            let namespace = match (found.scope, &found.source_name) {
+                (InvariantScope::Project | InvariantScope::Action, Some(name)) => {
+                    namespace_of(name).to_owned()
+                }
+                (InvariantScope::Plan, Some(plan)) => match plan.parse() {
+                    Ok(plan) => of_plan(context, plan)?,
+                    Err(_) => LOCAL_NAMESPACE.to_owned(),
+                },
+                // What holds everywhere is for who is at the machine.
+                _ => LOCAL_NAMESPACE.to_owned(),
+            };
+            (found.id.to_string(), namespace, absent)
+        }
+        Part::Attachment(_) => {
+            let absent = ValidationError::AttachmentNotFound {
+                reference: value.clone(),
+                candidates: Vec::new(),
+            };
+            let absent = absent.into();
+            let found = ValidationService::new(context.engine()?).attachment(&value);
+            let found = found.map_err(|error| told(error.into(), &absent))?;
+            let namespace = namespace_of(&found.resource).to_owned();
+            (found.attachment.id.to_string(), namespace, absent)
+        }
+        Part::Document(_) => return Ok((value, Vec::new())),
+        Part::Exported(_) => return exported(offered, value),
         Part::Name(_) | Part::Read(_) | Part::Made(_) | Part::Definition(_) => {
             return by_name(context, offered, part, value, home);
         }
@@ -127,7 +163,84 @@ fn one(
         absent: Some(absent),
         ..here(offered, &namespace)
     };
-    Ok((id, Some(touch)))
+    Ok((id, vec![touch]))
+}
+
+/// A session that was exported elsewhere. It goes on with its actor, which is as if that had been named.
+fn exported(offered: &Offered, text: String) -> Result<(String, Vec<Touched>), CommandError> {
+    let tree: Value = serde_json::from_str(&text).unwrap_or_default();
+    let touched = match tree["actor_name"].as_str() {
+        Some(actor) if actor.contains('/') => vec![looked_at(offered, actor)],
+        Some(actor) => return Err(no_home(actor)),
+        None => Vec::new(),
+    };
+    Ok((text, touched))
+}
+
+/// Something by its whole name that is only looked at, or run.
+fn looked_at(offered: &Offered, name: &str) -> Touched {
+    Touched {
+        permission: Permission::Read,
+        ..here(offered, namespace_of(name))
+    }
+}
+
+/// A run that is gone on with: whoever does that needs what beginning it would need.
+fn resumed(
+    context: &Context,
+    offered: &Offered,
+    reference: &str,
+) -> Result<(String, Vec<Touched>), CommandError> {
+    let (id, mut touched) = one(
+        context,
+        offered,
+        Part::Run("run"),
+        reference.to_owned(),
+        None,
+    )?;
+    let runs = RunService::new(context.engine()?, context.sessions()?);
+    let options = runs.resolve(&id)?.options;
+    let ground = &options["ground"];
+    let is_plain = |(name, value): (&String, &Value)| {
+        ["project", "read_only", "max_cost"].contains(&name.as_str()) || is_nothing(value)
+    };
+    let is_served = !context
+        .served
+        .as_ref()
+        .is_none_or(|served| served.caller.is_local());
+    let is_bound = !ground
+        .as_object()
+        .is_none_or(|ground| ground.iter().all(is_plain));
+    if is_served && (is_bound || !is_nothing(&options["context"])) {
+        let message =
+            format!("the run {id} has rights that were given to it at the machine of the server");
+        return Err(CommandError::new(Code::LocalOnly, message)
+            .with_hint("go on with it there, with --local"));
+    }
+    touched.extend(
+        ground["project"]
+            .as_str()
+            .map(|project| here(offered, namespace_of(project))),
+    );
+    let lists = ["skills", "servers", "tools"].map(|name| options[name].as_array());
+    let names = lists
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(Value::as_str);
+    touched.extend(names.map(|name| looked_at(offered, name)));
+    Ok((id, touched))
+}
+
+/// Whether a value says as much as if it were not there.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(is_so) => !is_so,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.values().all(is_nothing),
+        Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 /// What is told of something that cannot be found: nothing of what others have.
@@ -150,37 +263,32 @@ fn by_name(
     part: Part,
     value: String,
     home: Option<&str>,
-) -> Result<(String, Option<Touched>), CommandError> {
+) -> Result<(String, Vec<Touched>), CommandError> {
     match part {
         Part::Made(_) => {
             let namespace = value.to_lowercase();
             let name = format!("{namespace}/x").parse::<Name>();
             name.map_err(|error| CommandError::new(Code::InvalidName, error.to_string()))?;
             let touch = here(offered, &namespace);
-            Ok((namespace, Some(touch)))
+            Ok((namespace, vec![touch]))
         }
         Part::Definition(_) => {
             let (text, name) = definition(context, value, home)?;
             let touch = here(offered, namespace_of(&name));
-            Ok((text, Some(touch)))
+            Ok((text, vec![touch]))
         }
         Part::Name(parameter) => {
             let name = named(context, parameter, value, home)?;
             let touch = name
                 .contains('/')
                 .then(|| here(offered, namespace_of(&name)));
-            Ok((name, touch))
+            Ok((name, touch.into_iter().collect()))
         }
         other => {
             let parameter = other.parameter();
             let name = named(context, parameter, value, home)?;
-            let touch = name.contains('/').then(|| Touched {
-                namespace: namespace_of(&name).to_owned(),
-                scope: offered.row.scope,
-                permission: Permission::Read,
-                absent: None,
-            });
-            Ok((name, touch))
+            let touch = name.contains('/').then(|| looked_at(offered, &name));
+            Ok((name, touch.into_iter().collect()))
         }
     }
 }
@@ -197,7 +305,7 @@ fn named(
     }
     let is_id = value.len() == 26 && value.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let projects = ["reference", "project", "projects", "more_projects"];
-    let resources = ["reference", "resource", "resources"];
+    let resources = ["reference", "resource", "resources", "parent", "child"];
     if is_id
         && projects.contains(&parameter)
         && let Ok((project, _)) = context.projects()?.view(&value)

@@ -4,7 +4,10 @@
 
 use cleveragents_domain::identity::{Permission, Scope};
 
-use Part::{Decision, Definition, Made, Name, Plan, Read, Run, Session};
+use Part::{
+    Attachment, Decision, Definition, Document, Exported, Invariant, Made, Name, Plan, Read,
+    Resumed, Run, Session,
+};
 use Permission::{Manage, Read as Look, Write};
 use Scope::{Plans, Registry, Server, Sessions};
 
@@ -23,8 +26,18 @@ pub(crate) enum Part {
     Decision(&'static str),
     /// A run of an actor.
     Run(&'static str),
+    /// A run of an actor that goes on, with all that it was given when it began.
+    Resumed(&'static str),
+    /// An invariant, where it holds.
+    Invariant(&'static str),
+    /// An attachment of a validation, where its resource belongs.
+    Attachment(&'static str),
     /// The file of a definition, which is given as a text; its `name` says where it belongs.
     Definition(&'static str),
+    /// A file of the caller, which is given as a text and names nothing.
+    Document(&'static str),
+    /// The file of an exported session, which is given as a text; it may name an actor.
+    Exported(&'static str),
     /// Something new, in the namespace that this parameter names.
     Made(&'static str),
 }
@@ -39,9 +52,19 @@ impl Part {
             | Plan(parameter)
             | Decision(parameter)
             | Run(parameter)
+            | Resumed(parameter)
+            | Invariant(parameter)
+            | Attachment(parameter)
             | Definition(parameter)
+            | Document(parameter)
+            | Exported(parameter)
             | Made(parameter) => parameter,
         }
+    }
+
+    /// Whether it is a file of the caller, which is given as a text.
+    pub(crate) const fn is_file(self) -> bool {
+        matches!(self, Definition(_) | Document(_) | Exported(_))
     }
 }
 
@@ -62,6 +85,8 @@ pub(crate) struct Row {
     pub(crate) without: &'static [&'static str],
     /// Whether it belongs to no namespace.
     pub(crate) is_everywhere: bool,
+    /// Whether what comes of it may be a document, which is written to a file of the caller.
+    pub(crate) is_document: bool,
 }
 
 const fn row(
@@ -80,6 +105,7 @@ const fn row(
         required: &[],
         without: &[],
         is_everywhere: false,
+        is_document: false,
     }
 }
 
@@ -91,6 +117,12 @@ impl Row {
 
     const fn require(mut self, parameters: &'static [&'static str]) -> Self {
         self.required = parameters;
+        self
+    }
+
+    const fn document(mut self) -> Self {
+        self.is_document = true;
+        self.without = &["output", "force"];
         self
     }
 
@@ -179,6 +211,21 @@ pub(crate) static ROWS: &[Row] = &[
     )
     .require(&["session"]),
     row(
+        "session/export",
+        "session export",
+        Sessions,
+        Look,
+        &[Session("reference")],
+    )
+    .document(),
+    row(
+        "session/import",
+        "session import",
+        Sessions,
+        Write,
+        &[Made("namespace"), Exported("input")],
+    ),
+    row(
         "session/tell",
         "session tell",
         Sessions,
@@ -217,9 +264,7 @@ pub(crate) static ROWS: &[Row] = &[
         Look,
         &[Read("project"), Read("action")],
     ),
-    row("plan/show", "plan show", Plans, Look, &[Plan("reference")])
-        .without(&["document"])
-        .require(&["reference"]),
+    row("plan/show", "plan show", Plans, Look, &[Plan("reference")]).require(&["reference"]),
     row(
         "plan/status",
         "plan status",
@@ -229,8 +274,19 @@ pub(crate) static ROWS: &[Row] = &[
     )
     .require(&["reference"]),
     row("plan/tree", "plan tree", Plans, Look, &[Plan("reference")])
-        .without(&["drawing", "output"])
+        .document()
         .require(&["reference"]),
+    row("plan/wait", "plan wait", Plans, Look, &[Plan("reference")])
+        .without(&["timeout"])
+        .require(&["reference"]),
+    row(
+        "plan/edit",
+        "plan edit",
+        Plans,
+        Write,
+        &[Plan("reference"), Document("file")],
+    )
+    .require(&["file"]),
     row(
         "plan/explain",
         "plan explain",
@@ -396,6 +452,16 @@ pub(crate) static ROWS: &[Row] = &[
         &[Name("name")],
     ),
     row(
+        "registry/actor/graph",
+        "actor graph",
+        Registry,
+        Look,
+        &[Name("name")],
+    )
+    .document()
+    .without(&["output", "config"])
+    .require(&["name"]),
+    row(
         "registry/actor/remove",
         "actor remove",
         Registry,
@@ -419,6 +485,15 @@ pub(crate) static ROWS: &[Row] = &[
     .require(&["name", "prompt"]),
     row("run/list", "run list", Registry, Look, &[Name("actor")]).require(&["actor"]),
     row("run/show", "run show", Registry, Look, &[Run("run")]).require(&["run"]),
+    row("run/replay", "run replay", Registry, Look, &[Run("run")]),
+    row(
+        "run/resume",
+        "run resume",
+        Registry,
+        Write,
+        &[Resumed("run")],
+    )
+    .without(&["stream"]),
     row("run/cancel", "run cancel", Registry, Write, &[Run("run")]),
     row(
         "registry/project/create",
@@ -476,6 +551,35 @@ pub(crate) static ROWS: &[Row] = &[
         &[Name("reference")],
     ),
     row(
+        "registry/resource/inspect",
+        "resource inspect",
+        Registry,
+        Look,
+        &[Name("reference")],
+    ),
+    row(
+        "registry/resource/tree",
+        "resource tree",
+        Registry,
+        Look,
+        &[Name("reference")],
+    )
+    .require(&["reference"]),
+    row(
+        "registry/resource/link-child",
+        "resource link-child",
+        Registry,
+        Manage,
+        &[Name("parent"), Name("child")],
+    ),
+    row(
+        "registry/resource/unlink-child",
+        "resource unlink-child",
+        Registry,
+        Manage,
+        &[Name("parent"), Name("child")],
+    ),
+    row(
         "registry/resource/remove",
         "resource remove",
         Registry,
@@ -489,6 +593,14 @@ pub(crate) static ROWS: &[Row] = &[
         Manage,
         &[Definition("config")],
     ),
+    row(
+        "tool/calls",
+        "tool calls",
+        Sessions,
+        Look,
+        &[Session("session")],
+    )
+    .require(&["session"]),
     row("registry/tool/list", "tool list", Registry, Look, &[]),
     row(
         "registry/tool/show",
@@ -556,6 +668,38 @@ pub(crate) static ROWS: &[Row] = &[
         &[Name("name")],
     ),
     row(
+        "registry/validation/attach",
+        "validation attach",
+        Registry,
+        Manage,
+        &[
+            Name("resource"),
+            Read("validation"),
+            Name("project"),
+            Plan("plan"),
+        ],
+    ),
+    row(
+        "registry/validation/attachments",
+        "validation attachments",
+        Registry,
+        Look,
+        &[
+            Name("resource"),
+            Read("validation"),
+            Read("project"),
+            Plan("plan"),
+        ],
+    )
+    .require(&["resource"]),
+    row(
+        "registry/validation/detach",
+        "validation detach",
+        Registry,
+        Manage,
+        &[Attachment("attachment")],
+    ),
+    row(
         "registry/automation-profile/add",
         "automation-profile add",
         Registry,
@@ -600,6 +744,13 @@ pub(crate) static ROWS: &[Row] = &[
         &[Read("project"), Read("action"), Plan("plan")],
     )
     .without(&["effective"]),
+    row(
+        "registry/invariant/remove",
+        "invariant remove",
+        Registry,
+        Manage,
+        &[Invariant("id")],
+    ),
     row("registry/model/list", "model list", Registry, Look, &[]),
     row("registry/model/show", "model show", Registry, Look, &[]),
     row(

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cleveragents_domain::identity::{Caller, Namespaces, Scope};
-use cleveragents_domain::{Code, Diagnose as _, Kind, SessionId};
+use cleveragents_domain::{Code, Diagnose as _, Kind, RunId, SessionId};
 use cleveragents_process::Cancel;
 use cleveragents_server::{
     Call, Done, Failure, Listener, Operation, Program as _, Tell, Told, Touches,
 };
-use cleveragents_store::{Engine, EngineCache, audit};
+use cleveragents_store::runs::NewRun;
+use cleveragents_store::{Engine, EngineCache, audit, runs};
+use cleveragents_testkit::plans;
 use serde_json::{Value, json};
 
 use super::operations;
@@ -23,7 +25,7 @@ pub(super) struct Served {
     pub(super) commands: Commands,
     /// Kept open for as long as the test.
     pub(super) engine: Arc<Engine>,
-    folder: tempfile::TempDir,
+    pub(super) folder: tempfile::TempDir,
 }
 
 pub(super) fn served() -> Served {
@@ -165,8 +167,7 @@ fn what_the_table_names_is_there() {
             .as_object()
             .expect("an object");
         for part in offered.row.parts {
-            let is_text = matches!(part, super::table::Part::Definition(_))
-                && properties.contains_key("text");
+            let is_text = part.is_file() && properties.contains_key("text");
             assert!(
                 is_text || properties.contains_key(part.parameter()),
                 "{}: {part:?}",
@@ -178,6 +179,7 @@ fn what_the_table_names_is_there() {
             "database_url",
             "config",
             "output",
+            "force",
             "record",
             "safety",
             "stream",
@@ -190,6 +192,64 @@ fn what_the_table_names_is_there() {
             );
         }
     }
+}
+
+/// A session goes on with its actor: whoever imports one needs what naming the actor would need.
+#[test]
+fn an_imported_session_brings_no_actor_of_others() {
+    let served = served();
+    let owner = caller(&["acme=owner"]);
+    let import = |actor: &str| {
+        let text = json!({"actor_name": actor}).to_string();
+        let failed = served.run(&owner, "session/import", &json!({"text": text}));
+        failed.expect_err("it is no whole export").code()
+    };
+    assert_eq!(import("other/secret"), Code::Forbidden);
+    assert_eq!(import("local/mine"), Code::Forbidden);
+    assert_eq!(import("scripted/answers.yaml"), Code::LocalOnly);
+    assert_eq!(import("acme/helper"), Code::ImportMalformed);
+    assert_eq!(import("openai/gpt-5"), Code::ImportMalformed);
+}
+
+/// A run keeps the rights that it was given when it began; nobody takes them over from elsewhere.
+#[test]
+fn a_run_with_rights_of_the_machine_is_not_gone_on_with_from_elsewhere() {
+    let served = served();
+    let owner = caller(&["acme=owner"]);
+    let resume = |options: Value| {
+        let new = NewRun {
+            id: RunId::generate(),
+            actor: "acme/thing".to_owned(),
+            actor_hash: "0".repeat(64),
+            definitions: json!({}),
+            input: json!({}),
+            options,
+        };
+        let id = new.id;
+        plans::write(&served.engine, move |unit| runs::insert(unit, &new));
+        let failed = served.run(&owner, "run/resume", &json!({"run": id.to_string()}));
+        failed.expect_err("it has no actor").code()
+    };
+    for options in [
+        json!({"ground": {"sandbox": "mine"}}),
+        json!({"ground": {"rule": ["allow builtin/shell"]}}),
+        json!({"ground": {"allow_unsafe_tools": true}}),
+        json!({"context": "weekly"}),
+    ] {
+        assert_eq!(resume(options.clone()), Code::LocalOnly, "{options}");
+    }
+    for options in [
+        json!({"ground": {"project": "other/shop"}}),
+        json!({"skills": ["other/skill"]}),
+        json!({"servers": ["local/server"]}),
+    ] {
+        assert_eq!(resume(options.clone()), Code::Forbidden, "{options}");
+    }
+    let plain = resume(json!({"ground": {"project": "acme/shop", "rule": [], "sandbox": null}}));
+    assert!(
+        ![Code::LocalOnly, Code::Forbidden].contains(&plain),
+        "{plain:?}"
+    );
 }
 
 #[test]

@@ -103,7 +103,7 @@ const COMMANDS: &[&[&str]] = &[
 ];
 
 /// What differs from run to run.
-fn masked(text: &str) -> String {
+pub(crate) fn masked(text: &str) -> String {
     let mut text = text.to_owned();
     for (pattern, replacement) in [
         (r"\b01[0-9A-HJKMNP-TV-Z]{6,24}\b", "[id]"),

@@ -4,6 +4,7 @@ mod agent;
 mod alike;
 mod audit;
 mod connect;
+mod documents;
 mod ending;
 mod faults;
 mod http;

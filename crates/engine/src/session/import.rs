@@ -64,6 +64,7 @@ impl SessionService {
         &self,
         file: &[u8],
         check: ImportCheck,
+        namespace: Option<&str>,
         progress: Option<ProgressCallback>,
     ) -> Result<ImportSummary, SessionError> {
         let schema = check_schema(file)?;
@@ -72,7 +73,10 @@ impl SessionService {
         }
         let document = parse(file)?;
         let header = document.header;
-        let (new, batch) = (new_session(&header)?, numbered(document.messages)?);
+        let (mut new, batch) = (new_session(&header)?, numbered(document.messages)?);
+        if let Some(namespace) = namespace {
+            namespace.clone_into(&mut new.namespace);
+        }
         let id = SessionId::generate();
         let (plans, updated_at) = (header.linked_plans.clone(), header.updated_at);
         let session = self.engine.write(move |unit| {

@@ -300,20 +300,16 @@ impl ValidationService {
     pub fn detach(&self, reference: &str) -> Result<AttachmentView, ValidationError> {
         let reference = reference.to_owned();
         self.engine.write(move |unit| {
-            let not_found = |candidates: Vec<AttachmentId>| ValidationError::AttachmentNotFound {
-                reference: reference.clone(),
-                candidates,
-            };
-            let prefix = check_prefix(&reference).map_err(|_| not_found(Vec::new()))?;
-            let mut found = validations::with_prefix(unit, &prefix, CANDIDATES)?;
-            if found.len() != 1 {
-                let candidates = found.iter().map(|attachment| attachment.id);
-                return Err(not_found(candidates.collect()));
-            }
-            let view = view(unit, found.remove(0))?;
+            let view = find_attachment(unit, &reference)?;
             validations::detach(unit, &view.attachment)?;
             Ok(view)
         })
+    }
+
+    /// An attachment, by its id or the beginning of that.
+    pub fn attachment(&self, reference: &str) -> Result<AttachmentView, ValidationError> {
+        self.engine
+            .read(|reader| find_attachment(reader, reference))
     }
 
     /// The attachments that are meant, oldest first.
@@ -451,6 +447,23 @@ fn check_attachments(
         }
     }
     Ok(())
+}
+
+fn find_attachment(
+    reader: &mut dyn Reader,
+    reference: &str,
+) -> Result<AttachmentView, ValidationError> {
+    let not_found = |candidates: Vec<AttachmentId>| ValidationError::AttachmentNotFound {
+        reference: reference.to_owned(),
+        candidates,
+    };
+    let prefix = check_prefix(reference).map_err(|_| not_found(Vec::new()))?;
+    let mut found = validations::with_prefix(reader, &prefix, CANDIDATES)?;
+    if found.len() != 1 {
+        let candidates = found.iter().map(|attachment| attachment.id);
+        return Err(not_found(candidates.collect()));
+    }
+    view(reader, found.remove(0))
 }
 
 fn view(

@@ -1,5 +1,6 @@
 //! Commands of other machines' command lines, which print what they are given; and who calls.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::Request;
@@ -64,9 +65,19 @@ struct CommandLine {
     /// The namespace of names without one.
     #[serde(default)]
     namespace: Option<String>,
-    /// Whether people read what comes of it.
+    /// The format in which what comes of it is printed.
+    #[serde(default = "json_format")]
+    format: String,
+    /// The file on the caller's machine that a document is for. The caller writes it.
     #[serde(default)]
-    is_for_people: bool,
+    output: Option<String>,
+    /// Whether the caller replaces a file that is there.
+    #[serde(default)]
+    force: bool,
+}
+
+fn json_format() -> String {
+    "json".to_owned()
 }
 
 /// Who calls.
@@ -104,7 +115,9 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
             operation,
             parameters: &line.parameters,
             namespace: line.namespace.as_deref(),
-            is_for_people: line.is_for_people,
+            format: &line.format,
+            output: line.output.as_deref().map(Path::new),
+            is_replaced: line.force,
             screen,
             visible: caller.reach(operation.scope, Permission::Read),
             cancel,

@@ -6,10 +6,10 @@ use cleveragents_domain::Code;
 use cleveragents_engine::{ContextService, read_context};
 use serde_json::json;
 
-use super::write_file;
 use crate::arguments::{ActorContext, WhichContext};
 use crate::commands::conversation::short;
-use crate::commands::{confirm, counted, read_definition, write_document};
+use crate::commands::write_file;
+use crate::commands::{confirm, counted, read_definition};
 use crate::context::Context;
 use crate::output::{Align, CommandError, Panel, Report, Table};
 
@@ -165,7 +165,7 @@ fn export(
         text.map_err(|error| unwritable(error.to_string()))? + "\n"
     };
     let Some(path) = output else {
-        return write_document(text.as_bytes()).map(|()| None);
+        return Ok(Some(Report::printed("actor context export", text)));
     };
     write_file(path, text.as_bytes())?;
     Ok(Some(

@@ -18,13 +18,14 @@ use cleveragents_tools::ToolPattern;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::found;
 use super::watcher::Watcher;
-use super::{found, write_file};
 use crate::arguments::{ActorRun, RunGround, RunResume};
 use crate::commands::conversation::amount;
 use crate::commands::session::read_text;
 use crate::commands::toolbox::{Equipment, Models, Toolbox};
 use crate::commands::tooling::{self, Terminal};
+use crate::commands::write_file;
 use crate::commands::{read_definition, run as runs};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};

@@ -5,7 +5,7 @@ use cleveragents_engine::{ChangeStatus, FileChange, PlanBook, PlanChanges};
 use serde_json::{Value, json};
 
 use super::projects;
-use crate::commands::{counted, write_document};
+use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Format, Panel, Report, Table};
 
@@ -14,13 +14,13 @@ pub(super) fn run(
     book: &PlanBook,
     plan: &Plan,
     is_stat: bool,
-) -> Result<Option<Report>, CommandError> {
+) -> Result<Report, CommandError> {
     let changes = book.changes(plan)?;
     let patch = changes.patch.as_deref().filter(|_| !is_stat);
     if let Some(patch) = patch
         && context.printer.format() == Format::Plain
     {
-        return write_document(patch).map(|()| None);
+        return Ok(Report::printed("plan diff", patch));
     }
     let validations = book.validations(plan.id)?;
     let passed = validations
@@ -77,7 +77,7 @@ pub(super) fn run(
                 ),
         )
         .ok("Diff generated");
-    Ok(Some(with_notes(report, plan, &changes)))
+    Ok(with_notes(report, plan, &changes))
 }
 
 /// Says what the reader might miss.

@@ -62,7 +62,7 @@ fn described(event: &Event) -> Value {
 }
 
 /// What happened as one line for people.
-pub(super) fn line(event: &Event) -> String {
+pub(crate) fn line(event: &Event) -> String {
     let (what, detail) = told(event);
     let time = Cell::Time(event.occurred_at).text();
     format!("{time}  {what}  {}", visible(&detail))

@@ -5,13 +5,10 @@ use serde_json::{Value, json};
 
 use super::{projects, state_cell};
 use crate::arguments::StrategyDocument;
-use crate::commands::{counted, write_document};
+use crate::commands::counted;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-pub(super) fn run(
-    plan: &Plan,
-    document: Option<StrategyDocument>,
-) -> Result<Option<Report>, CommandError> {
+pub(super) fn run(plan: &Plan, document: Option<StrategyDocument>) -> Result<Report, CommandError> {
     if let Some(document) = document {
         let Some(strategy) = &plan.strategy else {
             let message = format!("plan {} has no strategy yet: it is {}", plan.id, plan.stage);
@@ -25,7 +22,7 @@ pub(super) fn run(
                 json.map_err(|error| CommandError::internal(error.to_string()))? + "\n"
             }
         };
-        return write_document(text.as_bytes()).map(|()| None);
+        return Ok(Report::printed("plan show", text));
     }
     let made = &plan.made_with;
     let mut report = Report::new("plan show").data(data(plan)).panel(
@@ -61,7 +58,7 @@ pub(super) fn run(
         report = report.panel(panel);
     }
     let Some(strategy) = &plan.strategy else {
-        return Ok(Some(report.ok("Plan loaded; it has no strategy yet")));
+        return Ok(report.ok("Plan loaded; it has no strategy yet"));
     };
     report = report
         .panel(
@@ -70,10 +67,10 @@ pub(super) fn run(
                 .row("Risk", strategy.risk.map(|risk| format!("{risk:.2}"))),
         )
         .table(steps(&strategy.steps));
-    Ok(Some(report.ok(format!(
+    Ok(report.ok(format!(
         "Strategy with {}",
         counted(strategy.steps.len(), "step")
-    ))))
+    )))
 }
 
 fn steps(steps: &[PlanStep]) -> Table {

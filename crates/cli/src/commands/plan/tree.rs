@@ -9,7 +9,7 @@ use cleveragents_engine::{DecisionNode, DecisionTree, PlanBook, TreeOptions};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{PlanTree, TreeDrawing};
-use crate::commands::{counted, write_document, write_file};
+use crate::commands::{counted, deliver, output_of};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, truncate, visible, width};
 
@@ -24,7 +24,7 @@ pub(super) fn run(
     context: &Context,
     book: &PlanBook,
     arguments: &PlanTree,
-) -> Result<Option<Report>, CommandError> {
+) -> Result<Report, CommandError> {
     let plan = book.find(arguments.plan.reference.as_deref())?;
     let options = TreeOptions {
         shows_superseded: arguments.show_superseded,
@@ -39,20 +39,18 @@ pub(super) fn run(
         TreeDrawing::Mermaid => Some(draw::mermaid(&tree)),
         TreeDrawing::Dot => Some(draw::dot(&tree)),
     };
-    if let Some(path) = &arguments.output {
+    if let Some(path) = output_of(context, arguments.output.as_deref()) {
         let drawn = drawn.unwrap_or_else(|| plain(&tree));
-        write_file(path, drawn.as_bytes())?;
-        return Ok(Some(
-            Report::new("plan tree")
-                .data(json!({"plan_id": plan.id, "file": path, "bytes": drawn.len()}))
-                .ok(format!("Decisions drawn in `{}`", path.display())),
-        ));
+        let report = Report::new("plan tree")
+            .data(json!({"plan_id": plan.id, "file": path, "bytes": drawn.len()}))
+            .ok(format!("Decisions drawn in `{}`", path.display()));
+        return deliver(context, report, drawn, path);
     }
     let is_human = context.printer.format().is_human();
     if let Some(drawn) = &drawn
         && is_human
     {
-        return write_document(drawn.as_bytes()).map(|()| None);
+        return Ok(Report::printed("plan tree", drawn.as_bytes()));
     }
     let report = Report::new("plan tree");
     if is_human {
@@ -62,15 +60,13 @@ pub(super) fn run(
         } else {
             report.lines(lines(&tree, columns))
         };
-        return Ok(Some(
-            report.panel(summary(&tree)).ok("Decision tree rendered"),
-        ));
+        return Ok(report.panel(summary(&tree)).ok("Decision tree rendered"));
     }
     let mut data = data(book, &plan, &tree)?;
     if let Some(drawn) = drawn {
         data["drawing"] = json!(drawn);
     }
-    Ok(Some(report.data(data).ok("Decision tree rendered")))
+    Ok(report.data(data).ok("Decision tree rendered"))
 }
 
 fn title(plan: &Plan, tree: &DecisionTree) -> String {

@@ -1,10 +1,10 @@
 //! `plan wait`: until a plan is over, needs a person or fails.
 
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use cleveragents_domain::{Code, Plan, PlanStage, Position};
 use cleveragents_engine::{PlanBook, waiting_commands};
+use serde_json::json;
 
 use super::log::{PAUSE, line, read_on};
 use super::status::{error_message, shown};
@@ -17,6 +17,12 @@ pub(super) fn run(
     plan: &Plan,
     timeout: Option<u64>,
 ) -> Result<Report, CommandError> {
+    // Who waits on another machine asks again.
+    let timeout = if context.served.is_some() {
+        Some(0)
+    } else {
+        timeout
+    };
     let end = timeout.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
     let last = book.newest_log(plan.id, 1)?;
     let mut position = last
@@ -29,7 +35,7 @@ pub(super) fn run(
         let now = book.get(plan.id)?;
         position = read_on(book, plan.id, position, |event| {
             if tells {
-                say(&line(event));
+                say(context, &line(event));
             }
             Ok(())
         })?;
@@ -38,29 +44,34 @@ pub(super) fn run(
         }
         if tells && !is_told_idle && now.queued_for.is_none() && book.owner(plan.id)?.is_none() {
             is_told_idle = true;
-            say(&format!(
-                "nobody works on plan {} right now; it is {}",
-                now.id, now.stage
-            ));
+            say(
+                context,
+                &format!(
+                    "nobody works on plan {} right now; it is {}",
+                    now.id, now.stage
+                ),
+            );
         }
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            let message = format!(
-                "plan {} is still {} after {} s",
-                now.id,
-                now.stage,
-                timeout.unwrap_or_default()
-            );
-            return Err(CommandError::new(Code::PlanNotReady, message)
-                .with_hint(format!("look at it: `agents plan status {}`", now.id)));
+            let (plan, stage) = (now.id.to_string(), now.stage.to_string());
+            return Err(expired(&plan, &stage, timeout.unwrap_or_default()));
         }
         std::thread::sleep(left.map_or(PAUSE, |left| left.min(PAUSE)));
     }
 }
 
+/// What is told when the time is over. Programs find the plan and its stage in the details.
+pub(crate) fn expired(plan: &str, stage: &str, seconds: u64) -> CommandError {
+    let message = format!("plan {plan} is still {stage} after {seconds} s");
+    CommandError::new(Code::PlanNotReady, message)
+        .with_hint(format!("look at it: `agents plan status {plan}`"))
+        .with_details(json!({"plan_id": plan, "stage": stage}))
+}
+
 /// Talk, which nobody has to read.
-fn say(text: &str) {
-    let _written = writeln!(std::io::stderr().lock(), "{text}");
+fn say(context: &Context, text: &str) {
+    context.live.err(&format!("{text}\n"));
 }
 
 /// Whether nothing happens to it any more unless a person does something.
@@ -74,7 +85,12 @@ const fn is_settled(plan: &Plan) -> bool {
 fn settled(book: &PlanBook, plan: Plan) -> Result<Report, CommandError> {
     let status = book.status(plan)?;
     let plan = &status.plan;
-    let report = shown("plan wait", &status, "The plan is over");
+    let message = if plan.stage.is_terminal() {
+        "The plan is over"
+    } else {
+        "The plan has stopped"
+    };
+    let report = shown("plan wait", &status, message);
     Ok(match plan.stage {
         PlanStage::ApplyApplied => report,
         // It says so itself.

@@ -9,6 +9,7 @@ use super::Desk;
 use super::run::next_steps;
 use crate::commands::read_definition;
 use crate::commands::session::read_text;
+use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
 pub(super) fn run(
@@ -30,7 +31,8 @@ pub(super) fn run(
     let after = match file {
         Some(path) if path == Path::new("-") => read_text(desk.context)?,
         Some(path) => read_definition(path, "the file of a strategy", Code::InvalidStrategy)?,
-        None => in_editor(desk, &before)?,
+        None if desk.context.served.is_none() => in_editor(desk.context, &before)?,
+        None => return Err(CommandError::usage("the new strategy is missing")),
     };
     if after == before {
         return Ok(report(plan).ok("The strategy is as it was"));
@@ -57,9 +59,9 @@ fn report(plan: &Plan) -> Report {
 }
 
 /// Lets a person change a text in the editor of their choice.
-fn in_editor(desk: &Desk<'_>, text: &str) -> Result<String, CommandError> {
+pub(crate) fn in_editor(context: &Context, text: &str) -> Result<String, CommandError> {
     let named = |name: &str| {
-        desk.context
+        context
             .environment
             .text(name)
             .filter(|value| !value.is_empty())

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::manage::checkpoint_json;
 use super::{change_json, open, operation};
 use crate::arguments::{SandboxDiff, SandboxRollback};
-use crate::commands::{counted, write_document};
+use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Format, Report, Table};
 
@@ -63,7 +63,7 @@ pub(super) fn diff(
         whole.extend_from_slice(&patch);
     }
     if context.printer.format() == Format::Plain && !arguments.stat {
-        return write_document(&whole).map(|()| None);
+        return Ok(Some(Report::printed("sandbox diff", whole)));
     }
     let report = Report::new("sandbox diff")
         .data(json!({"parts": parts, "count": count}))

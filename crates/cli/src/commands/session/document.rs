@@ -1,7 +1,7 @@
 //! Exporting a session to a document and importing it again.
 
 use std::fs;
-use std::io::{BufWriter, Read, Write, stdin, stdout};
+use std::io::{BufWriter, ErrorKind, Read, Write, stdin, stdout};
 use std::path::Path;
 
 use cleveragents_domain::{Code, ContentHash, SessionId};
@@ -10,9 +10,11 @@ use cleveragents_engine::{
 };
 use serde_json::json;
 
+use super::manage::parse_namespace;
 use crate::arguments::{ExportDocument, SessionExport, SessionImport};
+use crate::commands::output_of;
 use crate::context::Context;
-use crate::output::{Cell, CommandError, Panel, Report};
+use crate::output::{Care, Cell, CommandError, Panel, Report, Target};
 
 pub(super) fn export(
     context: &Context,
@@ -26,23 +28,77 @@ pub(super) fn export(
     };
     let sessions = context.sessions()?;
     let id = sessions.resolve(&arguments.session.reference)?;
-    match arguments.output.as_deref() {
-        Some(path) if path != Path::new("-") => {
-            let summary = export_to_file(context, &sessions, id, document, path, arguments.force)?;
-            Ok(Some(report(&summary, document, path)))
-        }
-        _ => {
-            let mut out = BufWriter::new(stdout().lock());
-            match write(context, &sessions, id, document, &mut out) {
-                // Whoever read the beginning has seen enough.
-                Err(SessionError::Write(error))
-                    if error.kind() == std::io::ErrorKind::BrokenPipe =>
-                {
-                    Ok(None)
-                }
-                outcome => outcome.map(|_| None).map_err(Into::into),
+    let path = output_of(context, arguments.output.as_deref());
+    let is_replaced = match &context.served {
+        Some(served) => served.is_replaced,
+        None => arguments.force,
+    };
+    let path = path.filter(|path| *path != Path::new("-"));
+    let target = path.map(|path| Target {
+        path: path.to_owned(),
+        care: if is_replaced {
+            Care::Replaced
+        } else {
+            Care::New
+        },
+    });
+    if context.served.is_some() {
+        return sent(context, &sessions, id, document, target).map(Some);
+    }
+    let Some(target) = target else {
+        let mut out = BufWriter::new(stdout().lock());
+        return match write(context, &sessions, id, document, &mut out) {
+            // Whoever read the beginning has seen enough.
+            Err(SessionError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(None),
+            outcome => outcome.map(|_| None).map_err(Into::into),
+        };
+    };
+    let summary = target.fill(|out| Ok(write(context, &sessions, id, document, out)?))?;
+    Ok(Some(report(&summary, document, &target.path)))
+}
+
+/// So much of an export is sent to another machine at most: it is held in memory on both sides.
+const LARGEST_SENT: usize = 64 << 20;
+
+/// The export for a caller on another machine, who writes it there.
+fn sent(
+    context: &Context,
+    sessions: &SessionService,
+    id: SessionId,
+    document: ExportDocument,
+    target: Option<Target>,
+) -> Result<Report, CommandError> {
+    let mut out = Limited(Vec::new());
+    let summary =
+        write(context, sessions, id, document, &mut out).map_err(|error| match error {
+            SessionError::Write(error) if error.kind() == ErrorKind::FileTooLarge => {
+                let most = LARGEST_SENT >> 20;
+                let message =
+                    format!("the export is larger than the {most} MiB that a server sends");
+                CommandError::new(Code::LocalOnly, message)
+                    .with_hint("export it on the machine of the server, with --local")
             }
+            error => error.into(),
+        })?;
+    Ok(match target {
+        None => Report::printed("session export", out.0),
+        Some(target) => report(&summary, document, &target.path).with_file(out.0, target),
+    })
+}
+
+/// Bytes, up to [`LARGEST_SENT`].
+struct Limited(Vec<u8>);
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.0.len() + bytes.len() > LARGEST_SENT {
+            return Err(ErrorKind::FileTooLarge.into());
         }
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -57,54 +113,6 @@ fn write(
     match document {
         ExportDocument::Json => sessions.export_json(id, out, Some(&progress)),
         ExportDocument::Markdown => sessions.export_markdown(id, out, Some(&progress)),
-    }
-}
-
-/// Writes beside the target first, so that the target is the whole export or untouched.
-fn export_to_file(
-    context: &Context,
-    sessions: &SessionService,
-    id: SessionId,
-    document: ExportDocument,
-    path: &Path,
-    force: bool,
-) -> Result<ExportSummary, CommandError> {
-    let failure = |error: &std::io::Error| {
-        CommandError::new(Code::FileAccess, format!("cannot write {}", path.display()))
-            .caused_by(error)
-            .with_hint("check that the folder exists and has room")
-    };
-    let exists = || {
-        CommandError::new(
-            Code::OutputExists,
-            format!("{} exists already", path.display()),
-        )
-        .with_hint("choose another file, or overwrite it with --force")
-    };
-    if !force && path.exists() {
-        return Err(exists());
-    }
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or_else(|| Path::new("."));
-    let temporary = tempfile::NamedTempFile::new_in(folder).map_err(|error| failure(&error))?;
-    let mut out = BufWriter::new(temporary);
-    let summary = write(context, sessions, id, document, &mut out)?;
-    let temporary = out.into_inner().map_err(|error| failure(error.error()))?;
-    temporary
-        .as_file()
-        .sync_all()
-        .map_err(|error| failure(&error))?;
-    let placed = if force {
-        temporary.persist(path)
-    } else {
-        temporary.persist_noclobber(path)
-    };
-    match placed {
-        Ok(_) => Ok(summary),
-        Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists()),
-        Err(error) => Err(failure(&error.error)),
     }
 }
 
@@ -154,31 +162,43 @@ fn report(summary: &ExportSummary, document: ExportDocument, path: &Path) -> Rep
         .ok("Export completed")
 }
 
-pub(super) fn import(context: &Context, arguments: &SessionImport) -> Result<Report, CommandError> {
-    let path = &arguments.input;
+/// The bytes of a file that is to be imported.
+pub(crate) fn read_export(path: &Path) -> Result<Vec<u8>, CommandError> {
     let failure = |error: &std::io::Error| {
         CommandError::new(Code::FileAccess, format!("cannot read {}", path.display()))
             .caused_by(error)
             .with_hint("check that the file exists and that you may read it")
     };
-    let file = if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        stdin()
-            .lock()
-            .read_to_end(&mut bytes)
-            .map_err(|error| failure(&error))?;
-        bytes
-    } else {
-        fs::read(path).map_err(|error| failure(&error))?
-    };
+    if path != Path::new("-") {
+        return fs::read(path).map_err(|error| failure(&error));
+    }
+    let mut bytes = Vec::new();
+    let read = stdin().lock().read_to_end(&mut bytes);
+    read.map_err(|error| failure(&error))?;
+    Ok(bytes)
+}
+
+pub(super) fn import(context: &Context, arguments: &SessionImport) -> Result<Report, CommandError> {
+    let path = &arguments.input;
+    let file = read_export(path)?;
     let check = if arguments.unverified {
         ImportCheck::Unverified
     } else {
         ImportCheck::Verified
     };
-    let imported = context
-        .sessions()?
-        .import(&file, check, Some(context.progress("Importing")))?;
+    // Where a text was kept meanwhile that came from elsewhere is nobody's business.
+    let shown = match &context.served {
+        Some(_) => context.source_of(path),
+        None => path.clone(),
+    };
+    let namespace = arguments.namespace.as_deref().map(parse_namespace);
+    let namespace = namespace.transpose()?;
+    let imported = context.sessions()?.import(
+        &file,
+        check,
+        namespace.as_deref(),
+        Some(context.progress("Importing")),
+    )?;
     let checksum = if arguments.unverified {
         "not checked"
     } else {
@@ -187,7 +207,7 @@ pub(super) fn import(context: &Context, arguments: &SessionImport) -> Result<Rep
     Ok(Report::new("session import")
         .data(json!({
             "session_import": {
-                "input": path,
+                "input": shown,
                 "session_id": imported.session.id,
                 "messages": imported.session.message_count,
                 "schema": imported.schema,
@@ -197,7 +217,7 @@ pub(super) fn import(context: &Context, arguments: &SessionImport) -> Result<Rep
         }))
         .panel(
             Panel::new("Session Import")
-                .row("Input", path.display().to_string())
+                .row("Input", shown.display().to_string())
                 .row("Session", Cell::Id(imported.session.id.to_string()))
                 .row("Messages", imported.session.message_count)
                 .row("Schema", imported.schema),

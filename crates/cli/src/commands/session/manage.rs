@@ -41,6 +41,13 @@ fn session_panel(title: &'static str, session: &Session) -> Panel {
         .row("Created", session.created_at)
 }
 
+/// A namespace as a person wrote it.
+pub(super) fn parse_namespace(text: &str) -> Result<String, CommandError> {
+    let whole = format!("{text}/session").parse::<Name>();
+    let whole = whole.map_err(|error| CommandError::new(Code::InvalidName, error.to_string()))?;
+    Ok(whole.namespace().to_owned())
+}
+
 pub(super) fn create(context: &Context, arguments: &SessionCreate) -> Result<Report, CommandError> {
     let name = arguments.name.as_deref().map(parse_name).transpose()?;
     let actor = arguments.actor.as_deref().map(parse_actor).transpose()?;
@@ -49,10 +56,8 @@ pub(super) fn create(context: &Context, arguments: &SessionCreate) -> Result<Rep
     let session = match arguments.namespace.as_deref() {
         None => sessions.create(name, actor, automation)?,
         Some(namespace) => {
-            let whole = format!("{namespace}/session").parse::<Name>();
-            let whole =
-                whole.map_err(|error| CommandError::new(Code::InvalidName, error.to_string()))?;
-            sessions.create_in(whole.namespace(), name, actor, automation)?
+            let namespace = parse_namespace(namespace)?;
+            sessions.create_in(&namespace, name, actor, automation)?
         }
     };
     Ok(Report::new("session create")

@@ -8,6 +8,7 @@ mod search;
 mod tell;
 
 pub(crate) use append::read_text;
+pub(crate) use document::read_export;
 
 use cleveragents_domain::{Message, Session as StoredSession};
 use cleveragents_engine::SessionError;

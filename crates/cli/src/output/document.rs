@@ -1,0 +1,115 @@
+//! A document that a command gives byte for byte: printed instead of its report, or written to a file.
+
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::Code;
+use serde::{Deserialize, Serialize};
+
+use super::CommandError;
+use crate::commands::write_file;
+
+/// A document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Document {
+    pub(crate) content: Vec<u8>,
+    /// Where it goes; standard output when not given.
+    pub(crate) file: Option<Target>,
+}
+
+/// A file that a document is written to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) path: PathBuf,
+    pub(crate) care: Care,
+}
+
+/// With how much care a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Care {
+    /// As it is: a drawing is soon made again.
+    Plain,
+    /// It is whole or untouched; one that is there stays.
+    New,
+    /// It is whole or untouched; one that is there is replaced.
+    Replaced,
+}
+
+impl Target {
+    /// Refuses a file that is there and stays.
+    pub(crate) fn check(&self) -> Result<(), CommandError> {
+        if self.care == Care::New && self.path.exists() {
+            return Err(exists(&self.path));
+        }
+        Ok(())
+    }
+
+    /// Has the file written by `write`: beside the target first, so that it is whole or untouched.
+    pub(crate) fn fill<T>(
+        &self,
+        write: impl FnOnce(&mut dyn std::io::Write) -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
+        self.check()?;
+        let path = &self.path;
+        let failure = |error: &std::io::Error| {
+            CommandError::new(Code::FileAccess, format!("cannot write {}", path.display()))
+                .caused_by(error)
+                .with_hint("check that the folder exists and has room")
+        };
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or_else(|| Path::new("."));
+        let temporary = tempfile::NamedTempFile::new_in(folder).map_err(|error| failure(&error))?;
+        let mut out = std::io::BufWriter::new(temporary);
+        let written = write(&mut out)?;
+        let temporary = out.into_inner().map_err(|error| failure(error.error()))?;
+        let synced = temporary.as_file().sync_all();
+        synced.map_err(|error| failure(&error))?;
+        let placed = if self.care == Care::New {
+            temporary.persist_noclobber(path)
+        } else {
+            temporary.persist(path)
+        };
+        match placed {
+            Ok(_) => Ok(written),
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(exists(path))
+            }
+            Err(error) => Err(failure(&error.error)),
+        }
+    }
+}
+
+fn exists(path: &Path) -> CommandError {
+    CommandError::new(
+        Code::OutputExists,
+        format!("{} exists already", path.display()),
+    )
+    .with_hint("choose another file, or overwrite it with --force")
+}
+
+impl Document {
+    /// A document for standard output.
+    pub(crate) fn printed(content: Vec<u8>) -> Self {
+        Self {
+            content,
+            file: None,
+        }
+    }
+
+    /// Writes it to its file, if it has one.
+    pub(crate) fn place(&self) -> Result<(), CommandError> {
+        let Some(target) = &self.file else {
+            return Ok(());
+        };
+        if target.care == Care::Plain {
+            return write_file(&target.path, &self.content);
+        }
+        target.fill(|out| {
+            out.write_all(&self.content).map_err(|error| {
+                let message = format!("cannot write {}", target.path.display());
+                CommandError::new(Code::FileAccess, message).caused_by(&error)
+            })
+        })
+    }
+}

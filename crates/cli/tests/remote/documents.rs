@@ -1,0 +1,211 @@
+//! Documents, files and plans through a connected command line: what a person gets is what they get here.
+
+use cleveragents_testkit::Agents;
+use regex::Regex;
+
+use crate::alike::masked;
+use crate::{Server, agents, token};
+
+const ACTION: &str = "name: acme/steps
+description: steps
+reusable: true
+strategy_actor: builtin/deterministic
+execution_actor: builtin/deterministic
+definition_of_done: |
+  - write `one` to `one.txt`
+  - replace `v0` with `v1` in `v.txt`
+";
+
+const ACTOR: &str =
+    "name: acme/helper\ntype: llm\ndescription: Helps\nprovider: openai\nmodel: gpt-5\n";
+
+const STRATEGY: &str = "# Strategy\n\nAnother way\n\n## 1. Only this\n\nof it\n";
+
+/// What the person at a machine does for those who come from elsewhere: only there are its folders known.
+fn prepare(agents: &Agents) {
+    let ground = agents.work().join("ground");
+    std::fs::create_dir(&ground).expect("a folder");
+    std::fs::write(ground.join("v.txt"), "v0\n").expect("a file");
+    let path = ground.to_str().expect("a path");
+    agents.data(&[
+        "resource",
+        "add",
+        "fs-directory",
+        "acme/ground",
+        "--path",
+        path,
+    ]);
+    agents.data(&[
+        "resource",
+        "add",
+        "fs-directory",
+        "acme/below",
+        "--path",
+        path,
+    ]);
+    agents.data(&["project", "create", "acme/p", "--resource", "acme/ground"]);
+}
+
+/// Commands in the order in which they are run; `{plan}` is the plan, `{session}` the session.
+const COMMANDS: &[&str] = &[
+    "plan wait {plan} --timeout 0",
+    "plan show {plan} --as markdown",
+    "plan execute {plan}",
+    "plan show {plan} --as markdown",
+    "plan show {plan} --as json",
+    "plan edit {plan} --file missing.md",
+    "plan edit {plan} --file strategy.md",
+    "plan diff {plan}",
+    "plan diff {plan} --stat",
+    "plan tree {plan}",
+    "plan tree {plan} --as mermaid",
+    "plan tree {plan} --as svg --output tree.svg",
+    "plan tree {plan} --output nowhere/tree.txt",
+    "plan wait {plan} --timeout 1",
+    "plan apply {plan} --yes",
+    "plan wait {plan}",
+    "plan wait nothing",
+    "actor add --config actor.yaml",
+    "actor graph acme/helper",
+    "actor graph acme/helper --as mermaid --output graph.md",
+    "actor graph acme/nobody",
+    "session export {session}",
+    "session export {session} --as markdown",
+    "session export {session} --as markdown --output weekly.md",
+    "session export {session} --as markdown --output weekly.md",
+    "session export {session} --output weekly.json",
+    "session export {session} --output weekly.json --force",
+    "session export {session} --output nowhere/weekly.json",
+    "session export nothing",
+    "session import --input weekly.json --namespace acme",
+    "session import --input strategy.md --namespace acme",
+    "session import --input missing.json --namespace acme",
+    "tool calls --session {session}",
+    "resource inspect acme/ground",
+    "resource tree acme/ground",
+    "resource link-child acme/ground acme/below",
+    "resource unlink-child acme/ground acme/below",
+    "resource unlink-child acme/ground acme/below",
+    "validation attachments --resource acme/ground",
+    "validation attach acme/ground acme/nothing",
+    "validation detach 01JX3QABCD",
+    "invariant remove 01JX3QABCD --yes",
+    "run replay 01JX3QABCD",
+    "run resume 01JX3QABCD",
+];
+
+/// What differs between two machines beside ids and times.
+fn alike(text: &str) -> String {
+    let mut text = masked(text);
+    for (pattern, replacement) in [
+        (r#"("input": |Input: )(".*?"|[^\n]*)"#, "${1}[source]"),
+        (r"[0-9a-f]{64}", "[hash]"),
+        (r#"/[^\s"]*?/\.tmp\w{6}\b"#, "[place]"),
+        (r"\.tmp\w{6}\b", "[temporary]"),
+        (r"\bprocess \d+", "process [pid]"),
+        (r"\b01[0-9a-hjkmnp-tv-z]{6,24}\b", "[id]"),
+        (r"\d+(\.\d+)? (ms|s)\b", "[duration]"),
+        (
+            r#""(elapsed_ms|elapsed_s|size|duration|total_duration|seconds)": [0-9.]+"#,
+            "\"$1\": [n]",
+        ),
+        (r"\b\d\d:\d\d:\d\d\b", "[clock]"),
+    ] {
+        let pattern = Regex::new(pattern).expect("a pattern");
+        text = pattern.replace_all(&text, replacement).into_owned();
+    }
+    text
+}
+
+type Outcome = (String, String, Option<i32>, Vec<Option<String>>);
+
+fn outcomes(agents: &Agents, format: &str) -> Vec<Outcome> {
+    for (name, text) in [
+        ("action.yaml", ACTION),
+        ("actor.yaml", ACTOR),
+        ("strategy.md", STRATEGY),
+    ] {
+        std::fs::write(agents.work().join(name), text).expect("written");
+    }
+    agents.data(&["action", "create", "--config", "action.yaml"]);
+    let made = agents.data(&["plan", "use", "acme/steps", "acme/p"]);
+    let plan = made["plan_id"].as_str().expect("an id").to_owned();
+    let made = agents.data(&[
+        "session",
+        "create",
+        "--namespace",
+        "acme",
+        "--name",
+        "weekly",
+    ]);
+    let session = made["session"]["id"].as_str().expect("an id").to_owned();
+    agents.data(&["session", "append", &session, "Where do we stand?"]);
+    let outcome = |command: &&str| {
+        let command = command
+            .replace("{plan}", &plan)
+            .replace("{session}", &session);
+        let words: Vec<&str> = command.split(' ').collect();
+        let answer = agents.run(&[&["--format", format], &*words].concat());
+        let work = agents.work();
+        let files = ["tree.svg", "graph.md", "weekly.md", "weekly.json"].map(|name| {
+            let text = std::fs::read_to_string(work.join(name)).ok()?;
+            Some(alike(&text))
+        });
+        let (out, err) = (alike(&answer.out), alike(&answer.err));
+        (out, err, answer.code, files.to_vec())
+    };
+    COMMANDS.iter().map(outcome).collect()
+}
+
+fn assert_alike(format: &str) {
+    let (here, host, client) = (agents(), agents(), agents());
+    prepare(&here);
+    prepare(&host);
+    let secret = token(&host, "ada", &["acme=owner"]);
+    let server = Server::start(&host, &[]);
+    let connect = ["server", "connect", &server.url, "--token", &secret];
+    client.data(&[&connect[..], &["--namespace", "acme"]].concat());
+    let (local, remote) = (outcomes(&here, format), outcomes(&client, format));
+    let mut alike = 0;
+    for ((command, local), remote) in COMMANDS.iter().zip(local).zip(remote) {
+        assert_eq!(local, remote, "{command}");
+        alike += usize::from(local.2 == Some(0));
+    }
+    assert!(alike > COMMANDS.len() / 2, "{alike} came to a good end");
+    // It was there that it was done.
+    let done = std::fs::read_to_string(host.work().join("ground/v.txt"));
+    assert_eq!(done.expect("a file"), "v1\n");
+}
+
+#[test]
+fn documents_are_the_same_for_programs() {
+    assert_alike("json");
+}
+
+#[test]
+fn documents_are_the_same_for_people() {
+    assert_alike("plain");
+}
+
+/// A strategy is edited in the editor of the person, not in one of the server.
+#[test]
+fn a_strategy_is_edited_here() {
+    let (host, client) = (agents(), agents());
+    prepare(&host);
+    let secret = token(&host, "ada", &["acme=owner"]);
+    let server = Server::start(&host, &[]);
+    let connect = ["server", "connect", &server.url, "--token", &secret];
+    client.data(&[&connect[..], &["--namespace", "acme"]].concat());
+    std::fs::write(client.work().join("action.yaml"), ACTION).expect("written");
+    client.data(&["action", "create", "--config", "action.yaml"]);
+    let made = client.data(&["plan", "use", "acme/steps", "acme/p"]);
+    let plan = made["plan_id"].as_str().expect("an id");
+    let editor = client.work().join("editor");
+    let client = client.with("EDITOR", format!("sh {}", editor.display()));
+    std::fs::write(&editor, "sed -i 's/one.txt/uno.txt/' \"$1\"\n").expect("written");
+    let edited = client.data(&["plan", "edit", plan]);
+    assert!(
+        edited["strategy"].to_string().contains("uno.txt"),
+        "{edited}"
+    );
+}
