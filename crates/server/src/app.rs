@@ -136,18 +136,21 @@ impl App {
         T: Send + 'static,
         F: FnOnce(&Cancel) -> Result<T, Problem> + Send + 'static,
     {
-        // Whoever waited until the end came near has begun nothing yet.
+        self.begin(place)?.run(work).await
+    }
+
+    /// Begins something in a place that was given to its caller: from here on the end of the server waits for it.
+    pub(crate) fn begin(&self, place: Place) -> Result<Work, Problem> {
+        let cancel = Cancel::new();
+        let begun = self.ending.begin(&cancel);
+        // Looked at when it counts already: either we see the end, or the end sees this.
         if self.ending.is_near() {
             return Err(ending());
         }
-        let cancel = Cancel::new();
-        let begun = self.ending.begin(&cancel);
-        crate::blocking(move || {
-            let outcome = work(&cancel);
-            drop((place, begun));
-            outcome
+        Ok(Work {
+            cancel,
+            held: (place, begun),
         })
-        .await
     }
 
     /// Waits for a place to run.
@@ -158,6 +161,29 @@ impl App {
         self.places.place(caller.identity()).await.map_err(|_| {
             Problem::new(Code::ServerBusy, "too much of this caller waits to be run").after(1)
         })
+    }
+}
+
+/// Something that was begun and is to be run.
+pub(crate) struct Work {
+    cancel: Cancel,
+    held: (Place, Begun),
+}
+
+impl Work {
+    /// Runs it.
+    pub(crate) async fn run<T, F>(self, work: F) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Cancel) -> Result<T, Problem> + Send + 'static,
+    {
+        let Self { cancel, held } = self;
+        crate::blocking(move || {
+            let outcome = work(&cancel);
+            drop(held);
+            outcome
+        })
+        .await
     }
 }
 

@@ -42,7 +42,6 @@ const FORCE: &str = "force";
 /// Groups of commands that are about this machine.
 const HERE: &[&str] = &[
     "audit",
-    "chat",
     "cleanup",
     "completion",
     "config",
@@ -91,7 +90,12 @@ pub(crate) fn run(
                 Code::LocalOnly,
                 format!("`agents {path}` cannot be sent to a server"),
             )
-            .with_hint("run it on this machine with --local")
+            .with_hint(match &*path {
+                "chat" => {
+                    "ask with `agents session tell --stream`, or chat on this machine with --local"
+                }
+                _ => "run it on this machine with --local",
+            })
         })?;
     let mut parameters = parameters(context, offered, leaf)?;
     let namespace = context

@@ -235,13 +235,6 @@ impl Client<'_> {
         match self.kind {
             Kind::TurnInPieces | Kind::EndlessInPieces => {
                 let (kind, data) = last.expect("something is said");
-                if kind == "problem" {
-                    // The end came near between the head of the answer and the turn: it was sent away before
-                    // anything was begun.
-                    assert_eq!(data["code"], "CA-1220", "{data}");
-                    self.told.asked.pop();
-                    return;
-                }
                 assert_eq!(kind, "end", "{data}");
                 self.ended(&data);
             }

@@ -129,10 +129,12 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
         let answer = app.run_in(place, move |cancel| run(None, cancel)).await?;
         return Ok(axum::Json(answer).into_response());
     }
+    // It is begun before the head of the answer says so.
+    let work = app.begin(place)?;
     let (pieces, response) = pieces::answer();
     crate::beside(async move {
         let screen = Arc::new(Shown(pieces.clone()));
-        let outcome = app.run_in(place, move |cancel| run(Some(screen), cancel));
+        let outcome = work.run(move |cancel| run(Some(screen), cancel));
         pieces.end(outcome.await.as_ref());
     });
     Ok(response)

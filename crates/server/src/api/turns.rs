@@ -58,10 +58,12 @@ async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
         let ended = app.run_in(place, move |cancel| tell(&Deaf, cancel)).await?;
         return Ok(axum::Json(ended).into_response());
     }
+    // It is begun before the head of the answer says so.
+    let work = app.begin(place)?;
     let (pieces, response) = pieces::answer();
     crate::beside(async move {
         let heard = Heard(pieces.clone());
-        let outcome = app.run_in(place, move |cancel| tell(&heard, cancel)).await;
+        let outcome = work.run(move |cancel| tell(&heard, cancel)).await;
         pieces.end(outcome.as_ref());
     });
     Ok(response)
