@@ -5,6 +5,7 @@
 //! that goes wrong in a turn ends the chat.
 
 mod act;
+mod away;
 mod command;
 mod editor;
 mod input;
@@ -26,6 +27,8 @@ use crate::commands::conversation::{Answered, Asked, Conversation, Told, short, 
 use crate::commands::tooling;
 use crate::context::Context;
 use crate::output::{CommandError, Format, Report, Timing};
+
+pub(crate) use self::away::{Away, run as run_away};
 
 /// How many messages of a session are shown when it is gone on with.
 const RECENT: u64 = 6;
@@ -292,8 +295,7 @@ impl Chat<'_> {
         self.failed = Some(error.exit_code());
         let (mut out, mut err) = (stdout().lock(), stderr().lock());
         let printer = self.context.printer;
-        let _closed = self
-            .document(&mut out)
+        let _closed = apart(self.context, &mut out)
             .and_then(|()| printer.error("chat", error, Timing::start(), &mut out, &mut err));
     }
 
@@ -301,17 +303,8 @@ impl Chat<'_> {
         let (mut out, mut err) = (stdout().lock(), stderr().lock());
         let printer = self.context.printer;
         // Whoever closed the pipe does not want to see it.
-        let _closed = self
-            .document(&mut out)
+        let _closed = apart(self.context, &mut out)
             .and_then(|()| printer.report(report, timing, &mut out, &mut err));
-    }
-
-    /// Sets one document apart from the next where they do not by themselves.
-    fn document(&self, out: &mut impl std::io::Write) -> std::io::Result<()> {
-        match self.context.printer.format() {
-            Format::Yaml => writeln!(out, "---"),
-            _ => Ok(()),
-        }
     }
 
     /// Says where the person is, and what was said last.
@@ -382,6 +375,14 @@ impl Chat<'_> {
             .into_iter()
             .filter_map(|session| session.name);
         names.map(SessionName::into_string).collect()
+    }
+}
+
+/// Sets one document apart from the next where they do not by themselves.
+fn apart(context: &Context, out: &mut impl std::io::Write) -> std::io::Result<()> {
+    match context.printer.format() {
+        Format::Yaml => writeln!(out, "---"),
+        _ => Ok(()),
     }
 }
 

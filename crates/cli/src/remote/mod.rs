@@ -16,6 +16,7 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::Arguments;
+use crate::commands::chat::{Away, run_away};
 use crate::commands::session::{read_export, read_text};
 use crate::commands::{in_editor, read_definition};
 use crate::config::keys;
@@ -82,6 +83,9 @@ pub(crate) fn run(
     }
     let path = path.join(" ");
     let all = operations();
+    if path == "chat" {
+        return chat(context, &connection, &all, leaf).map(Some);
+    }
     let mut fitting = all.iter();
     let offered = fitting
         .find(|offered| offered.row.command == path && offered.row.scope != Scope::Server)
@@ -90,18 +94,9 @@ pub(crate) fn run(
                 Code::LocalOnly,
                 format!("`agents {path}` cannot be sent to a server"),
             )
-            .with_hint(match &*path {
-                "chat" => {
-                    "ask with `agents session tell --stream`, or chat on this machine with --local"
-                }
-                _ => "run it on this machine with --local",
-            })
+            .with_hint("run it on this machine with --local")
         })?;
     let mut parameters = parameters(context, offered, leaf)?;
-    let namespace = context
-        .configuration
-        .resolve_key(&keys::SERVER_NAMESPACE)?
-        .value;
     let is_file = offered.row.is_document;
     if is_file && is_said(leaf, OUTPUT) && output(leaf).is_none() {
         return Err(CommandError::usage("the name of the file is not UTF-8")
@@ -110,7 +105,7 @@ pub(crate) fn run(
     let mut body = json!({
         "operation": offered.row.name,
         "parameters": {},
-        "namespace": namespace.as_ref().and_then(|value| value.as_text()),
+        "namespace": namespace(context)?,
         "format": context.printer.format().as_str(),
         "output": is_file.then(|| output(leaf)).flatten(),
         "force": is_file && is_said(leaf, FORCE),
@@ -137,6 +132,67 @@ pub(crate) fn run(
         report.place_document()?;
     }
     Ok(Some(report))
+}
+
+/// The namespace of names without one.
+fn namespace(context: &Context) -> Result<Option<String>, CommandError> {
+    let found = context
+        .configuration
+        .resolve_key(&keys::SERVER_NAMESPACE)?
+        .value;
+    Ok(found.and_then(|value| value.as_text().map(str::to_owned)))
+}
+
+/// Talks with the server. What a turn may be given is what `session tell` may be given there.
+fn chat(
+    context: &Context,
+    connection: &Connection,
+    all: &[Offered],
+    leaf: &ArgMatches,
+) -> Result<Report, CommandError> {
+    let mut rows = all.iter();
+    let tell = rows.find(|offered| offered.row.command == "session tell");
+    let tell = tell.ok_or_else(|| CommandError::internal("`session tell` is not offered"))?;
+    let mut options = parameters(context, tell, leaf)?;
+    let session = options.remove("session").and_then(|session| match session {
+        Value::String(session) => Some(session),
+        _ => None,
+    });
+    let server = Talk {
+        context,
+        connection,
+        namespace: namespace(context)?,
+    };
+    run_away(context, &server, session, options)
+}
+
+/// What a chat asks of the server.
+struct Talk<'a> {
+    context: &'a Context,
+    connection: &'a Connection,
+    namespace: Option<String>,
+}
+
+impl Away for Talk<'_> {
+    fn run(
+        &self,
+        operation: &str,
+        parameters: &Map<String, Value>,
+    ) -> Result<Report, CommandError> {
+        let body = json!({
+            "operation": operation,
+            "parameters": parameters,
+            "namespace": self.namespace,
+            "format": self.context.printer.format().as_str(),
+        });
+        let is_watched = operation == "session/tell" && self.context.printer.format().is_human();
+        let answer = if is_watched {
+            watched(self.context, self.connection, &body)?
+        } else {
+            self.connection.post(CLI, &body)?
+        };
+        reported(answer, "chat")
+    }
 }
 
 /// The report in an answer, or the error.

@@ -3,6 +3,7 @@
 mod agent;
 mod alike;
 mod audit;
+mod chat;
 mod connect;
 mod documents;
 mod ending;

@@ -13,6 +13,7 @@ use super::command::{COMMANDS, Command};
 use super::{Chat, Flow, Last, RECENT, agreed};
 use crate::app::usage_error;
 use crate::arguments::Arguments;
+use crate::context::Context;
 use crate::output::{Cell, CommandError, Markdown, Panel, Report, Table, Timing};
 
 impl Chat<'_> {
@@ -262,38 +263,47 @@ impl Chat<'_> {
     }
 
     fn save(&self, file: &Path, timing: Timing) -> Result<(), CommandError> {
-        let answer = self.last.answer.as_ref().ok_or_else(|| {
-            CommandError::usage("nothing was answered in this chat yet")
-                .with_hint("ask something first")
-        })?;
-        let folder = self.context.environment.working_folder();
-        let path = folder.map_or_else(|| file.to_owned(), |folder| folder.join(file));
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .and_then(|mut to| to.write_all(format!("{answer}\n").as_bytes()))
-            .map_err(|error| {
-                CommandError::new(
-                    Code::FileAccess,
-                    format!("`{}` cannot be written", path.display()),
-                )
-                .caused_by(&error)
-                .with_hint("name a file that does not exist yet")
-            })?;
-        let report = Report::new("chat save")
-            .data(json!({"file": path, "bytes": answer.len() + 1}))
-            .ok(format!("The last answer is in {}", path.display()));
+        let report = saved(self.context, file, self.last.answer.as_deref())?;
         self.print(&report, timing);
         Ok(())
     }
 }
 
-fn nothing_said() -> CommandError {
+/// Writes the last answer to a new file.
+pub(super) fn saved(
+    context: &Context,
+    file: &Path,
+    answer: Option<&str>,
+) -> Result<Report, CommandError> {
+    let answer = answer.ok_or_else(|| {
+        CommandError::usage("nothing was answered in this chat yet")
+            .with_hint("ask something first")
+    })?;
+    let folder = context.environment.working_folder();
+    let path = folder.map_or_else(|| file.to_owned(), |folder| folder.join(file));
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .and_then(|mut to| to.write_all(format!("{answer}\n").as_bytes()))
+        .map_err(|error| {
+            CommandError::new(
+                Code::FileAccess,
+                format!("`{}` cannot be written", path.display()),
+            )
+            .caused_by(&error)
+            .with_hint("name a file that does not exist yet")
+        })?;
+    Ok(Report::new("chat save")
+        .data(json!({"file": path, "bytes": answer.len() + 1}))
+        .ok(format!("The last answer is in {}", path.display())))
+}
+
+pub(super) fn nothing_said() -> CommandError {
     CommandError::usage("nothing was said in this chat yet").with_hint("ask something first")
 }
 
-fn help() -> Report {
+pub(super) fn help() -> Report {
     let table = COMMANDS.iter().fold(
         Table::with_columns("Commands", ["Command", "Does"]),
         |table, (name, takes, does)| {
