@@ -275,15 +275,31 @@ fn said(message: &ChatMessage) -> Cow<'_, str> {
     }
 }
 
+/// How long that text is.
+fn said_bytes(message: &Arc<ChatMessage>) -> usize {
+    let joined = |texts: usize, bytes: usize| bytes + texts.saturating_sub(1);
+    match message.as_ref() {
+        ChatMessage::User { parts } => {
+            let texts = parts.iter().filter_map(|part| match part {
+                UserPart::Text(text) => Some(text.len()),
+                UserPart::Image { .. } => None,
+            });
+            let (count, bytes) = texts.fold((0, 0), |(count, sum), one| (count + 1, sum + one));
+            joined(count, bytes)
+        }
+        ChatMessage::Assistant(answer) => answer.text.len(),
+        ChatMessage::Tool { results } => {
+            let bytes = results.iter().map(|result| result.content.len()).sum();
+            joined(results.len(), bytes)
+        }
+    }
+}
+
 /// Where the script names no usage: one token for four bytes.
 fn estimated(answer: &Answer, request: &ChatRequest) -> Usage {
     let tokens = |bytes: usize| bytes.div_ceil(4) as u64;
     let system: usize = request.system.iter().map(String::len).sum();
-    let messages: usize = request
-        .messages
-        .iter()
-        .map(|message| said(message).len())
-        .sum();
+    let messages: usize = request.messages.iter().map(said_bytes).sum();
     let calls: usize = answer
         .calls
         .iter()

@@ -29,6 +29,7 @@ use rustix::process::{
 };
 use std::ffi::OsString;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use supervise::Supervisor;
 use terminal::{Suspension, Terminal};
@@ -82,7 +83,8 @@ impl<T, E: Into<io::Error>> AtStep<T> for Result<T, E> {
 
 /// What a stage was given.
 struct Task {
-    plan: Plan,
+    /// Never given back: each stage ends soon, and with it its memory.
+    plan: ManuallyDrop<Plan>,
     control: OwnedFd,
     streams: [OwnedFd; 3],
     /// The process that forked us and lives as long as the one that asked.
@@ -136,7 +138,7 @@ fn receive(control: OwnedFd, nursery: Pid) -> io::Result<Option<Task>> {
         return Ok(None);
     };
     Ok(Some(Task {
-        plan,
+        plan: ManuallyDrop::new(plan),
         control,
         streams,
         nursery,
