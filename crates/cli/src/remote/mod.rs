@@ -128,7 +128,7 @@ pub(crate) fn run(
     };
     let report = reported(answer, command)?;
     if let Some(target) = report.file() {
-        check_target(target, leaf)?;
+        check_target(target, &path, leaf)?;
         report.place_document()?;
     }
     Ok(Some(report))
@@ -212,10 +212,13 @@ fn output(leaf: &ArgMatches) -> Option<&str> {
 }
 
 /// A server has no file written but the one that was named here, and not over one that is to stay.
-fn check_target(target: &Target, leaf: &ArgMatches) -> Result<(), CommandError> {
+fn check_target(target: &Target, command: &str, leaf: &ArgMatches) -> Result<(), CommandError> {
     let named = output(leaf);
-    let may_replace =
-        leaf.try_contains_id(FORCE).is_err() || is_said(leaf, FORCE) || target.care == Care::New;
+    let may_replace = match target.care {
+        Care::New => true,
+        Care::Replaced => is_said(leaf, FORCE),
+        Care::Plain => !has_force(command),
+    };
     if named == Some(&*target.path.to_string_lossy()) && may_replace {
         return Ok(());
     }
@@ -225,6 +228,15 @@ fn check_target(target: &Target, leaf: &ArgMatches) -> Result<(), CommandError> 
         format!("the server wanted `{path}` written, which nobody asked for"),
     )
     .with_hint("nothing was written; `agents server status` tells which server it is"))
+}
+
+/// Whether a command is told when it may replace a file; others always may. Matches cannot be asked: what they say of
+/// an argument that a command does not have depends on how the program was built.
+fn has_force(command: &str) -> bool {
+    let root = Arguments::command();
+    let mut words = command.split(' ');
+    let found = words.try_fold(&root, |at, word| at.find_subcommand(word));
+    found.is_some_and(|command| command.get_arguments().any(|one| one.get_id() == FORCE))
 }
 
 /// The strategy of a plan as a person wants it: it is fetched, and edited here.
@@ -387,7 +399,8 @@ mod tests {
             path: path.into(),
             care,
         };
-        check_target(&target, leaf(&matches).1).is_ok()
+        let (path, leaf) = leaf(&matches);
+        check_target(&target, &path.join(" "), leaf).is_ok()
     }
 
     #[test]
