@@ -21,7 +21,9 @@ use crate::commands::session::{read_export, read_text};
 use crate::commands::{in_editor, read_definition};
 use crate::config::keys;
 use crate::context::Context;
-use crate::output::{Care, CommandError, Report, Target, WireError, WireReport, visible_lines};
+use crate::output::{
+    Care, Cell, CommandError, Panel, Report, Target, WireError, WireReport, visible_lines,
+};
 use crate::serve::{Offered, Part, STREAM, TEXT, is_flag, is_many, operations};
 
 use http::Next;
@@ -35,6 +37,9 @@ const FOLLOW: &str = "follow";
 
 /// The option of `plan wait` that says for how long.
 const TIMEOUT: &str = "timeout";
+
+/// The option of `plan execute` that leaves a plan to others.
+const BACKGROUND: &str = "background";
 
 /// The options that name a file to be written, and say that it may be there.
 const OUTPUT: &str = "output";
@@ -118,6 +123,9 @@ pub(crate) fn run(
     if is_said(leaf, FOLLOW) {
         return follow::run(context, &connection, &body).map(Some);
     }
+    if is_said(leaf, BACKGROUND) {
+        return left(&connection, &body, leaf).map(Some);
+    }
     let answer = if offered.row.command == "plan wait" {
         let timeout = leaf.get_one::<u64>(TIMEOUT).copied();
         wait::run(context, &connection, &body, timeout)?
@@ -132,6 +140,32 @@ pub(crate) fn run(
         report.place_document()?;
     }
     Ok(Some(report))
+}
+
+/// Leaves a plan to the server, which stores that before it answers and goes on by itself.
+fn left(connection: &Connection, body: &Value, leaf: &ArgMatches) -> Result<Report, CommandError> {
+    if is_said(leaf, "redo") || is_said(leaf, "skip") {
+        let message = "what is to become of a call that was cut off cannot be left to a server";
+        return Err(CommandError::new(Code::LocalOnly, message)
+            .with_hint("repeat the command without --background"));
+    }
+    let reference = json!({"reference": body["parameters"]["reference"]});
+    let status = || follow::ask(connection, body, "plan/status", &reference);
+    let plan = status()?["plan_id"].as_str().unwrap_or_default().to_owned();
+    connection.post(&format!("/api/v1/plans/{plan}/execute"), &json!({}))?;
+    let status = status()?;
+    Ok(Report::new("plan execute")
+        .data(json!({
+            "plan_id": plan, "phase": status["phase"], "state": status["state"],
+            "queued": true, "worker_begun": false, "next_steps": status["next_steps"],
+        }))
+        .panel(
+            Panel::new("Execution")
+                .row("Plan", Cell::Id(plan.clone()))
+                .row("Queued", "for the server"),
+        )
+        .info(format!("watch it with `agents plan wait {plan}`"))
+        .ok("Plan left to the server"))
 }
 
 /// The namespace of names without one.
@@ -320,7 +354,7 @@ fn parameters(
     let mut hidden = offered.row.without.iter().copied();
     // How it is shown is a matter of this side.
     let is_ours = |id: &str| {
-        [STREAM, FOLLOW, TIMEOUT].contains(&id)
+        [STREAM, FOLLOW, TIMEOUT, BACKGROUND].contains(&id)
             || (offered.row.is_document && [OUTPUT, FORCE].contains(&id))
     };
     if let Some(id) = hidden.find(|id| !is_ours(id) && is_said(id)) {

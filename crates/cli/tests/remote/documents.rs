@@ -209,3 +209,32 @@ fn a_strategy_is_edited_here() {
         "{edited}"
     );
 }
+
+/// A plan that is left to the server is carried out there, and waited for from here.
+#[test]
+fn a_plan_is_left_to_the_server() {
+    let (host, client) = (agents(), agents());
+    prepare(&host);
+    let secret = token(&host, "ada", &["acme=owner"]);
+    let server = Server::start(&host, &[]);
+    let connect = ["server", "connect", &server.url, "--token", &secret];
+    client.data(&[&connect[..], &["--namespace", "acme"]].concat());
+    std::fs::write(client.work().join("action.yaml"), ACTION).expect("written");
+    client.data(&["action", "create", "--config", "action.yaml"]);
+    let made = client.data(&["plan", "use", "acme/steps", "acme/p"]);
+    let plan = made["plan_id"].as_str().expect("an id");
+    let left = client.data(&["plan", "execute", plan, "--background"]);
+    assert_eq!(
+        (&left["plan_id"], &left["queued"]),
+        (&made["plan_id"], &true.into())
+    );
+    // Until a person is asked whether to apply it.
+    let waited = client.run(&["--format", "json", "plan", "wait", plan, "--timeout", "60"]);
+    let waited: serde_json::Value = waited.json();
+    assert_eq!(waited["exit_code"], 5, "{waited}");
+    assert_eq!(waited["data"]["phase"], "execute", "{waited}");
+    let refused = client.run(&["plan", "execute", plan, "--background", "--redo"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    let unknown = client.run(&["plan", "execute", "nothing", "--background"]);
+    assert_eq!(unknown.code, Some(3), "{unknown:?}");
+}
