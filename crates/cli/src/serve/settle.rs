@@ -3,11 +3,11 @@
 
 use cleveragents_domain::identity::{Caller, EVERY_NAMESPACE, LOCAL_NAMESPACE, Permission, Scope};
 use cleveragents_domain::{
-    AutomationProfile, Code, InvariantScope, Kind, Name, NewAuditEntry, PlanId,
+    AutomationProfile, Code, InvariantScope, Kind, Name, NewAuditEntry, PlanId, SessionId,
 };
 use cleveragents_engine::{
     BookError, InvariantError, InvariantService, RunService, RunServiceError, SessionError,
-    ValidationError, ValidationService,
+    SessionService, ValidationError, ValidationService,
 };
 use cleveragents_server::Failure;
 use cleveragents_store::{audit, plans};
@@ -86,9 +86,20 @@ fn one(
     let (id, namespace, absent) = match part {
         Part::Session(_) => {
             let sessions = context.sessions()?;
-            let found = sessions.resolve(&value).and_then(|id| sessions.get(id));
             let absent = SessionError::NotFound(value.clone()).into();
-            let session = found.map_err(|error| told(error.into(), &absent))?;
+            let found = match sessions.resolve(&value) {
+                Err(SessionError::Ambiguous { .. }) if is_nobody(context) => {
+                    return Ok((value, Vec::new()));
+                }
+                Err(SessionError::Ambiguous {
+                    reference,
+                    candidates,
+                }) => seen_of(context, &sessions, reference, candidates)?,
+                found => found.map_err(|error| told(error.into(), &absent))?,
+            };
+            let session = sessions
+                .get(found)
+                .map_err(|error| told(error.into(), &absent))?;
             (session.id.to_string(), session.namespace, absent)
         }
         Part::Plan(_) => {
@@ -241,6 +252,41 @@ fn is_nothing(value: &Value) -> bool {
         Value::Object(fields) => fields.values().all(is_nothing),
         Value::Number(_) | Value::String(_) => false,
     }
+}
+
+/// The one session of several of a name that the caller sees: what others have is no reason not to know which is meant.
+fn seen_of(
+    context: &Context,
+    sessions: &SessionService,
+    reference: String,
+    candidates: Vec<(SessionId, Option<String>)>,
+) -> Result<SessionId, SessionError> {
+    let mut seen = Vec::new();
+    for (id, name) in candidates {
+        if sees(context, &sessions.get(id)?.namespace) {
+            seen.push((id, name));
+        }
+    }
+    match seen.as_slice() {
+        [] => Err(SessionError::NotFound(reference)),
+        [(only, _)] => Ok(*only),
+        _ => Err(SessionError::Ambiguous {
+            reference,
+            candidates: seen,
+        }),
+    }
+}
+
+/// Whether it is not known yet who calls.
+fn is_nobody(context: &Context) -> bool {
+    let served = context.served.as_ref();
+    served.is_some_and(|served| served.caller.identity().is_empty())
+}
+
+/// Whether the caller may look at what is in a namespace.
+fn sees(context: &Context, namespace: &str) -> bool {
+    let served = context.served.as_ref();
+    served.is_none_or(|served| served.visible.contains(namespace))
 }
 
 /// What is told of something that cannot be found: nothing of what others have.

@@ -194,6 +194,30 @@ fn what_the_table_names_is_there() {
     }
 }
 
+/// Sessions of others that are called the same are no reason not to know which one is meant, and are not told of.
+#[test]
+fn a_name_means_a_session_that_the_caller_sees() {
+    let served = served();
+    let person = Caller::local("ada");
+    let ids = ["acme", "other"].map(|namespace| {
+        let parameters = json!({"namespace": namespace, "name": "one"});
+        let made = served.run(&person, "session/create", &parameters);
+        made.expect("made").data["session"]["id"].clone()
+    });
+    let show = |grants: &[&str], name: &str| {
+        served.run(&caller(grants), "session/show", &json!({"reference": name}))
+    };
+    for (grant, id) in [("acme=viewer", &ids[0]), ("other=viewer", &ids[1])] {
+        let shown = show(&[grant], "one").expect("it is known which");
+        assert_eq!(&shown.data["session_summary"]["id"], id, "{grant}");
+    }
+    let nobody = show(&["elsewhere=owner"], "one").expect_err("not theirs");
+    assert_eq!(nobody.code(), Code::SessionNotFound);
+    // Who sees both is told that there are two.
+    let both = show(&["acme=viewer", "other=viewer"], "one").expect_err("two");
+    assert_eq!(both.code(), Code::AmbiguousSession);
+}
+
 /// A session goes on with its actor: whoever imports one needs what naming the actor would need.
 #[test]
 fn an_imported_session_brings_no_actor_of_others() {

@@ -46,6 +46,25 @@ fn prepare(agents: &Agents) {
     agents.data(&["project", "create", "acme/p", "--resource", "acme/ground"]);
 }
 
+/// A machine with a server, and another one that is connected to it.
+fn connected() -> (Agents, Server, Agents) {
+    let (host, client) = (agents(), agents());
+    prepare(&host);
+    let secret = token(&host, "ada", &["acme=owner"]);
+    let server = Server::start(&host, &[]);
+    let connect = ["server", "connect", &server.url, "--token", &secret];
+    client.data(&[&connect[..], &["--namespace", "acme"]].concat());
+    (host, server, client)
+}
+
+/// A plan that has its strategy.
+fn plan(agents: &Agents) -> String {
+    std::fs::write(agents.work().join("action.yaml"), ACTION).expect("written");
+    agents.data(&["action", "create", "--config", "action.yaml"]);
+    let made = agents.data(&["plan", "use", "acme/steps", "acme/p"]);
+    made["plan_id"].as_str().expect("an id").to_owned()
+}
+
 /// Commands in the order in which they are run; `{plan}` is the plan, `{session}` the session.
 const COMMANDS: &[&str] = &[
     "plan wait {plan} --timeout 0",
@@ -120,16 +139,10 @@ fn alike(text: &str) -> String {
 type Outcome = (String, String, Option<i32>, Vec<Option<String>>);
 
 fn outcomes(agents: &Agents, format: &str) -> Vec<Outcome> {
-    for (name, text) in [
-        ("action.yaml", ACTION),
-        ("actor.yaml", ACTOR),
-        ("strategy.md", STRATEGY),
-    ] {
+    for (name, text) in [("actor.yaml", ACTOR), ("strategy.md", STRATEGY)] {
         std::fs::write(agents.work().join(name), text).expect("written");
     }
-    agents.data(&["action", "create", "--config", "action.yaml"]);
-    let made = agents.data(&["plan", "use", "acme/steps", "acme/p"]);
-    let plan = made["plan_id"].as_str().expect("an id").to_owned();
+    let plan = plan(agents);
     let made = agents.data(&[
         "session",
         "create",
@@ -158,13 +171,9 @@ fn outcomes(agents: &Agents, format: &str) -> Vec<Outcome> {
 }
 
 fn assert_alike(format: &str) {
-    let (here, host, client) = (agents(), agents(), agents());
+    let here = agents();
     prepare(&here);
-    prepare(&host);
-    let secret = token(&host, "ada", &["acme=owner"]);
-    let server = Server::start(&host, &[]);
-    let connect = ["server", "connect", &server.url, "--token", &secret];
-    client.data(&[&connect[..], &["--namespace", "acme"]].concat());
+    let (host, _server, client) = connected();
     let (local, remote) = (outcomes(&here, format), outcomes(&client, format));
     let mut alike = 0;
     for ((command, local), remote) in COMMANDS.iter().zip(local).zip(remote) {
@@ -190,16 +199,8 @@ fn documents_are_the_same_for_people() {
 /// A strategy is edited in the editor of the person, not in one of the server.
 #[test]
 fn a_strategy_is_edited_here() {
-    let (host, client) = (agents(), agents());
-    prepare(&host);
-    let secret = token(&host, "ada", &["acme=owner"]);
-    let server = Server::start(&host, &[]);
-    let connect = ["server", "connect", &server.url, "--token", &secret];
-    client.data(&[&connect[..], &["--namespace", "acme"]].concat());
-    std::fs::write(client.work().join("action.yaml"), ACTION).expect("written");
-    client.data(&["action", "create", "--config", "action.yaml"]);
-    let made = client.data(&["plan", "use", "acme/steps", "acme/p"]);
-    let plan = made["plan_id"].as_str().expect("an id");
+    let (_host, _server, client) = connected();
+    let plan = &plan(&client);
     let editor = client.work().join("editor");
     let client = client.with("EDITOR", format!("sh {}", editor.display()));
     std::fs::write(&editor, "sed -i 's/one.txt/uno.txt/' \"$1\"\n").expect("written");
@@ -213,21 +214,11 @@ fn a_strategy_is_edited_here() {
 /// A plan that is left to the server is carried out there, and waited for from here.
 #[test]
 fn a_plan_is_left_to_the_server() {
-    let (host, client) = (agents(), agents());
-    prepare(&host);
-    let secret = token(&host, "ada", &["acme=owner"]);
-    let server = Server::start(&host, &[]);
-    let connect = ["server", "connect", &server.url, "--token", &secret];
-    client.data(&[&connect[..], &["--namespace", "acme"]].concat());
-    std::fs::write(client.work().join("action.yaml"), ACTION).expect("written");
-    client.data(&["action", "create", "--config", "action.yaml"]);
-    let made = client.data(&["plan", "use", "acme/steps", "acme/p"]);
-    let plan = made["plan_id"].as_str().expect("an id");
+    let (_host, _server, client) = connected();
+    let plan = &plan(&client);
     let left = client.data(&["plan", "execute", plan, "--background"]);
-    assert_eq!(
-        (&left["plan_id"], &left["queued"]),
-        (&made["plan_id"], &true.into())
-    );
+    assert_eq!(left["plan_id"], *plan);
+    assert_eq!(left["queued"], true);
     // Until a person is asked whether to apply it.
     let waited = client.run(&["--format", "json", "plan", "wait", plan, "--timeout", "60"]);
     let waited: serde_json::Value = waited.json();
