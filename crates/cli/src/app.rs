@@ -14,6 +14,7 @@ use crate::commands;
 use crate::config::{Configuration, Environment, Flags, Home, keys};
 use crate::context::Context;
 use crate::output::{CommandError, Format, Printer, Report, Surface, Timing, choose};
+use crate::remote::Outcome;
 
 /// Runs the program and gives its exit code.
 pub fn run(arguments: &[OsString]) -> u8 {
@@ -134,13 +135,19 @@ fn execute(
         served: None,
         live: crate::output::Live::default(),
     };
-    if !parsed.local
-        && let Some(report) =
-            crate::remote::run(&context, arguments, commands::name(&parsed.command))?
-    {
-        return Ok(Some(report));
+    if parsed.local {
+        return commands::run(&context, parsed.command, is_markdown);
     }
-    commands::run(&context, parsed.command, is_markdown)
+    match crate::remote::run(&context, arguments, commands::name(&parsed.command))? {
+        Outcome::Sent(report) => Ok(Some(*report)),
+        Outcome::Here(note) => {
+            let report = commands::run(&context, parsed.command, is_markdown)?;
+            Ok(match note {
+                Some(note) => report.map(|report| report.info(note)),
+                None => report,
+            })
+        }
+    }
 }
 
 /// Writes down in the audit that the configuration was changed. What is in the file holds whether or not that is

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces};
+use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces, Permission, Scope};
 use cleveragents_engine::{
-    PlanBook, ProjectService, ResourceService, SandboxService, SessionService,
+    PlanBook, ProjectService, ResourceService, RunService, SandboxService, SessionService,
 };
 use cleveragents_models::{Catalogue, CatalogueOptions};
 use cleveragents_process::Cancel;
@@ -95,6 +95,28 @@ impl Context {
     pub(crate) fn visible(&self) -> Namespaces {
         let served = self.served.as_ref();
         served.map_or(Namespaces::All, |served| served.visible.clone())
+    }
+
+    /// The namespaces that the caller may read with a scope.
+    pub(crate) fn reach(&self, scope: Scope) -> Namespaces {
+        let served = self.served.as_ref();
+        served.map_or(Namespaces::All, |served| {
+            served.caller.reach(scope, Permission::Read)
+        })
+    }
+
+    /// The caller of the server, or the user at this machine.
+    pub(crate) fn caller(&self) -> Caller {
+        match &self.served {
+            Some(served) => served.caller.clone(),
+            None => Caller::local(self.person()),
+        }
+    }
+
+    /// The runs that the caller sees.
+    pub(crate) fn runs(&self) -> Result<RunService, CommandError> {
+        let runs = RunService::new(self.engine()?, self.sessions()?);
+        Ok(runs.visible_in(self.visible()))
     }
 
     /// Whether something of this name may be shown.

@@ -281,6 +281,7 @@ codes! {
     PlanRollback = "CA-1154", Conflict, "the plan cannot be taken back";
     ProjectEmpty = "CA-1155", Usage, "the project has no resources";
     StepInDoubt = "CA-1156", HumanNeeded, "a step was cut off and may have taken effect";
+    FilterTooLong = "CA-1160", Usage, "a filter is too long";
     Unauthenticated = "CA-1201", Failed, "the server does not know who calls";
     Forbidden = "CA-1202", Failed, "the role does not permit this";
     TokenNotFound = "CA-1203", NotFound, "the token does not exist";

@@ -131,6 +131,8 @@ ids! {
     AuditEntryId;
     /// Names what another agent or program asked a server for.
     TaskId;
+    /// Names one request to a server, in its answer and in the log.
+    RequestId;
 }
 
 /// An id made at the same moment as another as far as sorting goes, and the same for the same key

@@ -64,8 +64,8 @@ pub use file_state::{FileKind, FileMode, FileState};
 pub use hash::{ContentHash, HashError};
 pub use id::{
     AttachmentId, AuditEntryId, ChangesetId, DecisionId, IdError, InvariantId, MessageId,
-    PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, ResourceId, RunId, SandboxId, SessionId, TaskId,
-    TokenId, ToolInvocationId, TurnId, check_prefix, shortest_prefix,
+    PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, RequestId, ResourceId, RunId, SandboxId,
+    SessionId, TaskId, TokenId, ToolInvocationId, TurnId, check_prefix, shortest_prefix,
 };
 pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
 pub use invariant::{
@@ -96,7 +96,9 @@ pub use sandbox::{
     Checkpoint, CheckpointNumber, CheckpointReason, Sandbox, SandboxName, SandboxNameError,
     SandboxState,
 };
-pub use search::{SearchQuery, SearchQueryError, Term};
+pub use search::{
+    FilterTooLong, MAX_FILTER_CHARACTERS, SearchQuery, SearchQueryError, Term, check_filter,
+};
 pub use session::{Session, SessionName, SessionNameError, Version};
 pub use strategy::{SandboxStrategy, StrategyError};
 pub use task::{TaskKind, TaskState};

@@ -53,6 +53,8 @@ impl RunState {
 pub struct Run {
     /// Its id.
     pub id: RunId,
+    /// The namespace of the plan, project or caller that started it; decides who sees it.
+    pub namespace: String,
     /// The actor.
     pub actor: String,
     /// The hash of the actor's file.

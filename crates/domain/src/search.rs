@@ -1,10 +1,33 @@
 //! Search queries, read the same way for every database: words are all required, a quoted phrase
 //! must occur as such, and a word that ends in `*` matches as a prefix.
 
+/// The most characters of a filter or a search query. Databases refuse much longer patterns with errors of their own.
+pub const MAX_FILTER_CHARACTERS: usize = 1_000;
+
+/// A filter has more than [`MAX_FILTER_CHARACTERS`] characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the filter has {0} characters, more than the maximum of {MAX_FILTER_CHARACTERS}")]
+pub struct FilterTooLong(pub usize);
+
+/// Checks the length of a filter or a search query.
+pub fn check_filter(text: &str) -> Result<(), FilterTooLong> {
+    let count = text.chars().count();
+    if count > MAX_FILTER_CHARACTERS {
+        return Err(FilterTooLong(count));
+    }
+    Ok(())
+}
+
 /// Why a text cannot be searched for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the query `{0}` holds no word to search for")]
-pub struct SearchQueryError(String);
+pub enum SearchQueryError {
+    /// It has no letter and no digit.
+    #[error("the query `{0}` holds no word to search for")]
+    Empty(String),
+    /// It is too long.
+    #[error(transparent)]
+    TooLong(#[from] FilterTooLong),
+}
 
 /// One required part of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +47,7 @@ pub struct SearchQuery {
 impl SearchQuery {
     /// Reads what a person typed. Anything but letters and digits only separates words.
     pub fn parse(text: &str) -> Result<Self, SearchQueryError> {
+        check_filter(text)?;
         let mut terms = Vec::new();
         for (index, part) in text.split('"').enumerate() {
             if index % 2 == 1 {
@@ -35,7 +59,7 @@ impl SearchQuery {
             }
         }
         if terms.is_empty() {
-            return Err(SearchQueryError(text.to_owned()));
+            return Err(SearchQueryError::Empty(text.to_owned()));
         }
         Ok(Self { terms })
     }

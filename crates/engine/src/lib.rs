@@ -70,7 +70,7 @@ pub use resource::{
 };
 pub use run::{
     Doubt, ModelSource, RunMeans, RunReport, RunService, RunServiceError, RunStart, RunView,
-    RunWatcher, StepView, StoppedRun, ToolSources, Unheard,
+    RunWatcher, StepView, StoppedRun, ToolSources, Unheard, run_namespace,
 };
 pub use sandbox::{
     Applied, ApplyRequest, CaptureReport, Doer, ExecReport, ExecRequest, MemberChanges,

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cleveragents_domain::{Event, Name};
 use cleveragents_store::{
-    Engine, Error, Reader, changesets, events, plans, projects, resources, sandboxes, sessions,
+    Engine, Error, Reader, changesets, events, plans, projects, resources, runs, sandboxes,
+    sessions,
 };
 use serde_json::Value;
 
@@ -36,6 +37,7 @@ enum Kind {
     Project,
     Resource,
     Sandbox,
+    Run,
     /// Anything else that an earlier event may have named the namespace of.
     Other,
 }
@@ -118,6 +120,7 @@ fn find(event: &Event) -> Found {
         ("project", _) => by(Kind::Project, subject),
         ("resource", _) => by(Kind::Resource, subject),
         ("sandbox", _) => by(Kind::Sandbox, subject),
+        ("run", _) => by(Kind::Run, subject),
         ("budget", _) => match subject.split_once(' ') {
             Some(("plan", id)) => by(Kind::Plan, id),
             Some(("session", id)) => by(Kind::Session, id),
@@ -158,6 +161,10 @@ fn look_up(reader: &mut dyn Reader, thing: &Thing) -> Result<Option<String>, Err
         },
         Kind::Sandbox => match id.parse() {
             Ok(id) => of_sandbox(reader, id)?,
+            Err(_) => None,
+        },
+        Kind::Run => match id.parse() {
+            Ok(id) => runs::namespace(reader, id)?,
             Err(_) => None,
         },
         Kind::Other => None,
@@ -234,6 +241,8 @@ mod tests {
             json!({"plan": "P", "session": "S"}),
         );
         assert_eq!(find(&of_plan), by(Kind::Plan, "P"));
+        let of_run = event(EventKind::RunEnded, "R", json!({}));
+        assert_eq!(find(&of_run), by(Kind::Run, "R"));
         let spent = event(EventKind::BudgetExhausted, "session S", json!({}));
         assert_eq!(find(&spent), by(Kind::Session, "S"));
     }
@@ -245,7 +254,6 @@ mod tests {
             (EventKind::CleanupRan, "store"),
             (EventKind::PermissionGranted, "shell(acme/x)"),
             (EventKind::BudgetExhausted, "day 2026-01-31"),
-            (EventKind::RunStarted, "R"),
             (EventKind::ToolInvoked, "T"),
             (EventKind::DefinitionRegistered, "nameless"),
         ] {

@@ -195,6 +195,7 @@ async fn permit(app: &Arc<App>, way: Way, headers: &HeaderMap) -> Result<Permit,
             return Err(problem);
         }
     };
+    crate::log::identified(caller.identity());
     let mut permit = Permit {
         caller,
         scope: route.scope,

@@ -16,6 +16,7 @@ mod figures;
 mod gate;
 mod health;
 mod listen;
+mod log;
 mod metrics;
 mod operations;
 mod options;
@@ -30,6 +31,7 @@ use cleveragents_domain::Code;
 use cleveragents_store::Engine;
 
 pub use a2a::ECHO;
+pub use log::{LogEntry, LogLevel, log_to};
 pub use options::{Conformance, Options, Tls};
 pub use problem::Problem;
 pub use program::{
@@ -60,7 +62,7 @@ pub async fn serve(
     let url = options
         .public_url
         .clone()
-        .unwrap_or_else(|| format!("{scheme}://{address}"));
+        .unwrap_or_else(|| advertised(scheme, address));
     let url = url.trim_end_matches('/').to_owned();
     let app = Arc::new(app::App::new(engine, program, options, url));
     a2a::begin(&app).await?;
@@ -73,21 +75,37 @@ pub async fn serve(
     Ok(())
 }
 
+/// The address that callers are given when none is configured: the one that is listened at, or the name of this host
+/// when that stands for every address of it (`0.0.0.0`, `::`), which no caller can connect to.
+pub fn advertised(scheme: &str, address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        let system = rustix::system::uname();
+        let host = system.nodename().to_string_lossy();
+        if !host.is_empty() {
+            return format!("{scheme}://{host}:{}", address.port());
+        }
+    }
+    format!("{scheme}://{address}")
+}
+
 /// Runs something beside the request that it belongs to.
 pub(crate) fn beside<F>(work: F) -> tokio::task::JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    let span = cleveragents_telemetry::current();
-    tokio::spawn(cleveragents_telemetry::within(span, work))
+    let (span, request) = (cleveragents_telemetry::current(), log::current());
+    tokio::spawn(log::within(
+        request,
+        cleveragents_telemetry::within(span, work),
+    ))
 }
 
 /// Runs what waits for the database or for something else on a thread where that hurts nobody.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let span = cleveragents_telemetry::current();
+    let (span, request) = (cleveragents_telemetry::current(), log::current());
     let work = move || {
         let _in = cleveragents_telemetry::attach(span);
-        work()
+        log::attached(request, work)
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,

@@ -1,10 +1,11 @@
 //! Listening: connections with limits on their number, their headers and their patience, and an end that waits for
 //! what was begun.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -22,14 +23,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
 use crate::app::App;
-use crate::options::Tls;
+use crate::options::{Options, Tls};
 use crate::program::Failure;
 use crate::routes::Router;
 
 /// The most headers of a request.
 const MAX_HEADERS: usize = 100;
 
-/// What who comes when all connections are taken is told.
+/// Response when the connection limit is reached.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
     content-type: application/problem+json\r\ncontent-length: 46\r\n\r\n{\"status\":503,\"detail\":\"too many \
     connections\"}";
@@ -62,6 +63,7 @@ pub(crate) async fn serve(
     stop: impl Future<Output = ()>,
 ) {
     let graceful = GracefulShutdown::new();
+    let addresses = Addresses::new(&app.options);
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -71,6 +73,10 @@ pub(crate) async fn serve(
         let Ok((stream, peer)) = accepted else {
             // Out of descriptors, or the caller went away: the next one may come.
             tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let Some(share) = addresses.take(peer.ip()) else {
+            tokio::spawn(refuse(stream));
             continue;
         };
         let Ok(permit) = Arc::clone(&app.connections).try_acquire_owned() else {
@@ -83,7 +89,7 @@ pub(crate) async fn serve(
             router: Arc::clone(&router),
             peer,
             watcher: graceful.watcher(),
-            _permit: permit,
+            _held: (permit, share),
         };
         match tls.clone() {
             None => tokio::spawn(connection.serve(stream)),
@@ -105,6 +111,68 @@ pub(crate) async fn serve(
     let _ended = tokio::time::timeout(drain, graceful.shutdown()).await;
 }
 
+/// Counts the connections of each address, so that one address cannot hold them all.
+#[derive(Clone)]
+struct Addresses {
+    most: usize,
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+impl Addresses {
+    fn new(options: &Options) -> Self {
+        let most = match options.max_connections_per_address {
+            0 => options.max_connections.div_ceil(2),
+            most => most,
+        };
+        Self {
+            most,
+            open: Arc::default(),
+        }
+    }
+
+    /// Counts one more connection of an address; `None` when it has as many as it may have.
+    fn take(&self, address: IpAddr) -> Option<AddressShare> {
+        let address = network(address);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(address).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(AddressShare {
+            addresses: self.clone(),
+            address,
+        })
+    }
+}
+
+/// What is counted as one address: of IPv6 the first half, which one machine has whole.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        other => other,
+    }
+}
+
+/// One connection of an address, until it is dropped.
+struct AddressShare {
+    addresses: Addresses,
+    address: IpAddr,
+}
+
+impl Drop for AddressShare {
+    fn drop(&mut self) {
+        let open = self.addresses.open.lock();
+        let mut open = open.unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.address);
+            }
+        }
+    }
+}
+
 async fn refuse(mut stream: TcpStream) {
     let told = async {
         stream.write_all(FULL).await?;
@@ -123,7 +191,7 @@ struct Connection {
     router: Arc<Router>,
     peer: SocketAddr,
     watcher: Watcher,
-    _permit: OwnedSemaphorePermit,
+    _held: (OwnedSemaphorePermit, AddressShare),
 }
 
 impl Connection {

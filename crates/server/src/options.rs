@@ -25,6 +25,8 @@ pub struct Options {
     pub request_timeout: Duration,
     /// The most connections at a time.
     pub max_connections: usize,
+    /// The most of them from one address; callers behind one proxy share it. 0 for half of all.
+    pub max_connections_per_address: usize,
     /// How many requests a second one caller may make, twice as many in a burst; 0 for any number.
     pub requests_per_second: u32,
     /// How many turns, plans and operations run at a time.
@@ -65,6 +67,7 @@ impl Default for Options {
             max_header_bytes: 32 << 10,
             request_timeout: Duration::from_secs(20),
             max_connections: 4_096,
+            max_connections_per_address: 0,
             requests_per_second: 50_000,
             max_running: 64,
             max_waiting: 1_024,

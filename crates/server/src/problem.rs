@@ -5,8 +5,9 @@ use cleveragents_domain::{Code, Diagnose, Kind};
 use http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::log::{self, FailureCode};
 use crate::program::Failure;
 
 /// The media type of a problem.
@@ -74,21 +75,28 @@ impl Problem {
         let status = status(code);
         let is_ours = matches!(code, Code::ServerBusy | Code::ServerEnding);
         let is_inside = status.is_server_error() && !is_ours;
+        let logged = is_inside
+            .then(|| log::internal_error(code.as_str(), &cause(error)))
+            .flatten();
         Self {
             kind: format!("urn:cleveragents:errors:{}", code.as_str()),
             title: code.title().to_owned(),
             status: status.as_u16(),
-            detail: if is_inside {
-                "something went wrong inside the server; its log has more".to_owned()
-            } else {
-                error.to_string()
+            detail: match logged {
+                Some(request) => format!(
+                    "something went wrong inside the server; its log has the cause under request {request}"
+                ),
+                None if is_inside => {
+                    "something went wrong inside the server; its log has the cause".to_owned()
+                }
+                None => error.to_string(),
             },
             code: code.as_str().to_owned(),
             hint: error.hint().filter(|_| !is_inside),
-            details: if is_inside {
-                Value::Null
-            } else {
-                error.details()
+            details: match logged {
+                Some(request) => json!({"request_id": request}),
+                None if is_inside => Value::Null,
+                None => error.details(),
             },
             // What is gone for a moment may be back in the next.
             retry_after: (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1),
@@ -122,6 +130,21 @@ impl Problem {
     }
 }
 
+/// An error with its causes.
+fn cause(error: &dyn Diagnose) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
+        source = inner.source();
+    }
+    text
+}
+
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
         Self::of(&failure)
@@ -145,6 +168,7 @@ impl IntoResponse for Problem {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = (status, body).into_response();
+        response.extensions_mut().insert(FailureCode(self.code));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM));
         if let Some(seconds) = self.retry_after {

@@ -213,6 +213,12 @@ pub trait Program: Send + Sync + 'static {
     /// What a call would touch.
     fn touches(&self, operation: &Operation, parameters: &Value) -> Result<Touches, Failure>;
 
+    /// The answer about a missing thing, for the thing that a call names by its id: callers that cannot see it get the
+    /// same answer. `None` when the call names nothing by id.
+    fn missing(&self, _operation: &Operation, _parameters: &Value) -> Option<Failure> {
+        None
+    }
+
     /// Does it, as the caller.
     fn run(&self, call: &Call<'_>) -> Result<Done, Failure>;
 

@@ -18,6 +18,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::app::App;
 use crate::gate::{self, Parameters, Permit, Way};
+use crate::log;
 use crate::problem::Problem;
 
 /// What a request is to do.
@@ -168,17 +169,21 @@ impl Router {
         peer: SocketAddr,
         request: Request,
     ) -> Response {
-        match self.find(request.method(), request.uri().path()) {
-            Ok((route, parameters)) => {
-                let way = Way {
-                    route,
-                    parameters,
-                    peer,
-                };
-                gate::enter(app, way, request).await
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        log::answered(method, path, peer, async {
+            match self.find(request.method(), request.uri().path()) {
+                Ok((route, parameters)) => {
+                    let way = Way {
+                        route,
+                        parameters,
+                        peer,
+                    };
+                    gate::enter(app, way, request).await
+                }
+                Err(refusal) => *refusal,
             }
-            Err(refusal) => *refusal,
-        }
+        })
+        .await
     }
 
     fn find(

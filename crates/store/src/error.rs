@@ -31,6 +31,12 @@ pub enum Error {
         /// The limit that ran out, 0 when it is not known.
         seconds: u64,
     },
+    /// Another file, or none, is where the database was when it was opened.
+    #[error("the database file {database} was replaced or deleted while it was in use")]
+    Replaced {
+        /// Where it was.
+        database: String,
+    },
     /// The file is not a sound database.
     #[error("the database {database} is damaged: {reason}")]
     Damaged {
@@ -125,6 +131,9 @@ pub enum Error {
     /// A rule of this crate was broken by its caller.
     #[error("{0}")]
     Internal(String),
+    /// A filter is too long; nothing was read.
+    #[error(transparent)]
+    Filter(#[from] cleveragents_domain::FilterTooLong),
 }
 
 fn wait_phrase(seconds: u64) -> String {
@@ -181,7 +190,7 @@ impl Diagnose for Error {
     fn code(&self) -> Code {
         match self {
             Self::InvalidUrl { .. } => Code::InvalidDatabaseUrl,
-            Self::Unavailable { .. } => Code::DatabaseUnavailable,
+            Self::Unavailable { .. } | Self::Replaced { .. } => Code::DatabaseUnavailable,
             Self::Busy { .. } => Code::DatabaseBusy,
             Self::Damaged { .. } => Code::DatabaseDamaged,
             Self::Newer { .. } => Code::DatabaseNewer,
@@ -196,6 +205,7 @@ impl Diagnose for Error {
             Self::Stored { .. } => Code::StoredValueInvalid,
             Self::LeaseLost { .. } => Code::LeaseLost,
             Self::Internal(_) => Code::Internal,
+            Self::Filter(_) => Code::FilterTooLong,
         }
     }
 
@@ -206,6 +216,9 @@ impl Diagnose for Error {
             }
             Self::Unavailable { .. } => {
                 "check that the folder exists or the server runs, then run `agents diagnostics`"
+            }
+            Self::Replaced { .. } => {
+                "end this process and start it again: it then uses the file that is there now"
             }
             Self::Busy { .. } => {
                 "try again, or allow a longer wait with `agents config set store.busy-timeout-seconds 120`"
@@ -233,6 +246,7 @@ impl Diagnose for Error {
                 "free some space and check permissions, then run `agents db upgrade`"
             }
             Self::LeaseLost { .. } => "another owner took over; start again from the stored state",
+            Self::Filter(_) => "filter by a shorter part of the name",
             Self::Internal(_) => return None,
         };
         Some(hint.to_owned())

@@ -347,10 +347,16 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// A path need not be UTF-8, JSON must.
+fn as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
 /// What became of a damaged database.
 #[derive(Debug, Clone, Serialize)]
 pub struct SalvageReport {
     /// Where the damaged file is now. It is never deleted.
+    #[serde(serialize_with = "as_text")]
     pub set_aside: PathBuf,
     /// Rows saved into the new database, by table.
     pub saved: Vec<(String, u64)>,

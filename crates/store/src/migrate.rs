@@ -53,6 +53,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     7 "0007_actors";
     8 "0008_plans";
     9 "0009_server";
+    10 "0010_run_namespaces";
 };
 
 impl Migration {

@@ -284,3 +284,29 @@ fn a_database_is_looked_at_without_being_migrated() {
         );
     }
 }
+
+/// Nothing is acknowledged that goes to a file which nobody finds again.
+#[test]
+fn issue_16_25_a_database_that_was_replaced_or_deleted_is_not_written_to() {
+    use cleveragents_domain::Diagnose as _;
+    for is_replaced in [false, true] {
+        let database = TestDatabase::sqlite();
+        let engine = database.open();
+        let write =
+            || engine.write(|unit| plans::insert(unit, &plans::NewPlan::empty(PlanId::generate())));
+        write().expect("written");
+        let file = database.file();
+        let aside = file.with_extension("aside");
+        std::fs::rename(&file, &aside).expect("renamed");
+        if is_replaced {
+            std::fs::copy(&aside, &file).expect("copied");
+        }
+        let code = cleveragents_domain::Code::DatabaseUnavailable;
+        assert_eq!(write().expect_err("refused").code(), code);
+        let read = engine.read(|reader| cleveragents_store::events::newest(reader));
+        assert_eq!(read.expect_err("refused").code(), code);
+        // It is used again when it is back.
+        std::fs::rename(&aside, &file).expect("renamed");
+        write().expect("written");
+    }
+}

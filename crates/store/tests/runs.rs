@@ -1,5 +1,6 @@
 //! Definitions, runs with their steps, and contexts, on both databases.
 
+use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{EventKind, RunId, RunState, SessionId, TokenUsage};
 use cleveragents_store::definitions::DefinitionKind;
 use cleveragents_store::runs::{Ended, NewRun, RunFilter};
@@ -11,6 +12,7 @@ use serde_json::json;
 fn begin(engine: &Engine) -> RunId {
     let new = NewRun {
         id: RunId::generate(),
+        namespace: "local".to_owned(),
         actor: "local/review".to_owned(),
         actor_hash: "sha256:0".to_owned(),
         definitions: json!({}),
@@ -138,7 +140,7 @@ fn a_run_moves_only_where_it_can() {
             .expect("stored");
         assert!(!cancelled, "it is over");
         let found = engine
-            .read(|reader| runs::get(reader, run))
+            .read(|reader| runs::get(reader, &Namespaces::All, run))
             .expect("read")
             .expect("there");
         assert_eq!((found.state, found.attempts), (RunState::Complete, 3));
@@ -148,6 +150,7 @@ fn a_run_moves_only_where_it_can() {
             state: Some(state),
             offset: 0,
             limit: 10,
+            ..RunFilter::default()
         };
         let count = |state| {
             let page = engine.read(|reader| runs::list(reader, &filter(state)));
@@ -200,5 +203,113 @@ fn conversations_that_belong_to_something_are_not_among_those_of_people() {
             .expect("deleted");
         let left = engine.read(contexts::list).expect("read");
         assert!(left.is_empty(), "a context goes with its conversation");
+    }
+}
+
+/// A run belongs to the namespace that it was started in, whatever its actor is called.
+#[test]
+fn issue_16_10_runs_are_found_in_their_namespaces_only() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let mut ids = Vec::new();
+        for (namespace, actor) in [
+            ("acme", "builtin/strategist"),
+            ("other", "builtin/strategist"),
+            ("local", "builtin/strategist"),
+            ("acme", "acme/review"),
+        ] {
+            let new = NewRun {
+                id: RunId::generate(),
+                namespace: namespace.to_owned(),
+                actor: actor.to_owned(),
+                actor_hash: "sha256:0".to_owned(),
+                definitions: json!({}),
+                input: json!({"state": {}, "context": {}}),
+                options: json!({}),
+            };
+            ids.push(new.id);
+            let stored = engine.write(move |unit| runs::insert(unit, &new));
+            stored.expect("stored");
+        }
+        let only = |name: &str| Namespaces::Only([name.to_owned()].into());
+        for (visible, seen) in [
+            (Namespaces::All, vec![0, 1, 2, 3]),
+            (Namespaces::AllButLocal, vec![0, 1, 3]),
+            (only("acme"), vec![0, 3]),
+            (only("other"), vec![1]),
+            (only("acm"), vec![]),
+            (Namespaces::Only([].into()), vec![]),
+        ] {
+            let filter = RunFilter {
+                visible: visible.clone(),
+                limit: 10,
+                ..RunFilter::default()
+            };
+            let page = engine.read(|reader| runs::list(reader, &filter));
+            let page = page.expect("read");
+            assert_eq!(page.matching, seen.len() as u64, "{visible:?}");
+            let totals = engine.read(|reader| runs::totals(reader, &visible, "builtin/strategist"));
+            let shared = seen.iter().filter(|index| **index < 3).count() as u64;
+            assert_eq!(totals.expect("read").0, shared, "{visible:?}");
+            for (index, id) in ids.iter().enumerate() {
+                let is_seen = seen.contains(&index);
+                let listed = page.runs.iter().any(|(run, _)| run.id == *id);
+                assert_eq!(listed, is_seen, "{visible:?}");
+                let found = engine.read(|reader| runs::get(reader, &visible, *id));
+                assert_eq!(found.expect("read").is_some(), is_seen, "{visible:?}");
+                let text = id.to_string();
+                let found = engine.read(|reader| runs::with_prefix(reader, &visible, &text, 5));
+                assert_eq!(found.expect("read").len() == 1, is_seen, "{visible:?}");
+            }
+        }
+    }
+}
+
+/// Runs of older databases get the namespace of their plan or project.
+#[test]
+fn issue_16_10_stored_runs_get_the_namespace_of_their_plan() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let mut plan = cleveragents_testkit::plans::new_plan("p");
+        for project in &mut plan.made_with.projects {
+            project.name = "acme/shop".to_owned();
+        }
+        let plan = cleveragents_testkit::plans::store(&engine, &plan);
+        let mut ids = Vec::new();
+        for options in [
+            json!({"plan": plan}),
+            json!({"ground": {"project": "other/shop"}}),
+            json!({"ground": {"project": "bare"}}),
+            json!({"ground": {"project": null}}),
+            json!({}),
+        ] {
+            let new = NewRun {
+                id: RunId::generate(),
+                namespace: "wrong".to_owned(),
+                actor: "builtin/strategist".to_owned(),
+                actor_hash: "sha256:0".to_owned(),
+                definitions: json!({}),
+                input: json!({"state": {}, "context": {}}),
+                options,
+            };
+            ids.push(new.id);
+            let stored = engine.write(move |unit| runs::insert(unit, &new));
+            stored.expect("stored");
+        }
+        drop(engine);
+        // As a database of the version before it is: without the column and without the entry.
+        database.meddle(
+            "DROP INDEX runs_namespace; ALTER TABLE runs DROP COLUMN namespace; \
+             DELETE FROM schema_migrations WHERE version = 10",
+        );
+        let engine = database.open();
+        let found: Vec<String> = ids
+            .iter()
+            .filter_map(|id| {
+                let found = engine.read(|reader| runs::namespace(reader, *id));
+                found.expect("read")
+            })
+            .collect();
+        assert_eq!(found, ["acme", "other", "local", "local", "local"]);
     }
 }

@@ -49,6 +49,12 @@ pub(crate) struct Serve {
     /// The most connections at a time
     #[arg(long, value_name = "N")]
     pub(crate) max_connections: Option<String>,
+    /// Maximum number of connections from one address, 0 for half of all
+    #[arg(long, value_name = "N")]
+    pub(crate) max_connections_per_address: Option<String>,
+    /// File to which the log is added, besides standard error
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log_file: Option<String>,
     /// How many turns, plans and operations run at a time
     #[arg(long, value_name = "N")]
     pub(crate) max_running: Option<String>,
@@ -108,6 +114,16 @@ impl Serve {
                 &keys::SERVE_MAX_CONNECTIONS,
                 "--max-connections",
                 self.max_connections.as_deref(),
+            )?
+            .with(
+                &keys::SERVE_MAX_CONNECTIONS_PER_ADDRESS,
+                "--max-connections-per-address",
+                self.max_connections_per_address.as_deref(),
+            )?
+            .with(
+                &keys::SERVE_LOG_FILE,
+                "--log-file",
+                self.log_file.as_deref(),
             )?
             .with(
                 &keys::SERVE_MAX_RUNNING,

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::arguments::Config;
 use crate::config::{Change, ConfigFile, Environment, Home, KEYS, Resolved, keys};
 use crate::context::Context;
-use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
+use crate::output::{Align, Cell, CommandError, Panel, Report, Table, path_text};
 
 /// Carries out a change, `None` when the command only reads.
 pub(crate) fn change(
@@ -78,7 +78,7 @@ fn changed(command: &'static str, file: &ConfigFile, changes: &[Change]) -> Repo
                 "key": change.key.name,
                 "value": change.after.as_ref().map(|value| change.key.to_json(value)),
                 "previous": change.before.as_ref().map(|value| change.key.to_json(value)),
-                "file": file.path(),
+                "file": path_text(file.path()),
             }))
             .panel(
                 Panel::new("Configuration")

@@ -13,7 +13,7 @@ use super::db::findings;
 use crate::arguments::Diagnostics;
 use crate::config::{Error as ConfigError, Home};
 use crate::context::Context;
-use crate::output::{Align, CommandError, Panel, Progress, Report, Table};
+use crate::output::{Align, CommandError, Panel, Progress, Report, Table, path_text};
 
 /// Less than this and writing will soon fail.
 const LOW_DISK_BYTES: u64 = 256 * 1024 * 1024;
@@ -307,7 +307,7 @@ fn permissions(path: &Path, repair: bool, repairs: &mut Vec<Repair>) -> Check {
         repairs.push(Repair {
             name: "privacy",
             detail: format!("the mode of {} was {mode:o} and is now {PRIVATE:o}", path.display()),
-            facts: json!({"path": path, "before": format!("{mode:o}"), "after": format!("{PRIVATE:o}")}),
+            facts: json!({"path": path_text(path), "before": format!("{mode:o}"), "after": format!("{PRIVATE:o}")}),
         });
         return check("privacy", Severity::Ok, "only you can read the database");
     }

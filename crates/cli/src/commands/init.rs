@@ -10,7 +10,7 @@ use super::confirm;
 use crate::arguments::Init;
 use crate::config::KEYS;
 use crate::context::Context;
-use crate::output::{CommandError, Panel, Report};
+use crate::output::{CommandError, Panel, Report, path_text};
 
 pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Report, CommandError> {
     let url = context.database_url()?;
@@ -49,10 +49,10 @@ pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Report, Command
     let made = |made: bool| if made { "created" } else { "already there" };
     let report = Report::new("init")
         .data(json!({
-            "home": context.home.path(),
-            "config_file": {"path": config_file, "created": wrote_config},
+            "home": path_text(context.home.path()),
+            "config_file": {"path": path_text(&config_file), "created": wrote_config},
             "database": {"url": status.url, "created": !existed, "schema_version": status.schema_version},
-            "backup": backup,
+            "backup": backup.as_deref().map(path_text),
         }))
         .panel(
             Panel::new("Home")

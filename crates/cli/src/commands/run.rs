@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
 pub(super) fn run(context: &Context, command: Run) -> Result<Report, CommandError> {
-    let runs = RunService::new(context.engine()?, context.sessions()?);
+    let runs = context.runs()?;
     match command {
         Run::List(filter) => list(&runs, &filter),
         Run::Show { run } => show::run(&runs, run.as_deref()),
@@ -25,11 +25,12 @@ pub(super) fn run(context: &Context, command: Run) -> Result<Report, CommandErro
 }
 
 fn list(runs: &RunService, arguments: &RunList) -> Result<Report, CommandError> {
-    let page = runs.list(&RunFilter {
+    let page = runs.list(RunFilter {
         actor: arguments.actor.as_deref().map(whole_name),
         state: arguments.state.map(RunStateName::state),
         offset: arguments.offset,
         limit: arguments.limit,
+        ..RunFilter::default()
     })?;
     let (count, matching) = (page.runs.len(), page.matching);
     let known: Vec<bool> = page
@@ -102,6 +103,7 @@ pub(super) fn state_cell(state: RunState) -> Cell {
 pub(in crate::commands) fn summary(run: &StoredRun) -> Value {
     json!({
         "id": run.id,
+        "namespace": run.namespace,
         "actor": run.actor,
         "config_hash": run.actor_hash,
         "state": run.state,

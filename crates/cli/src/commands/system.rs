@@ -4,7 +4,7 @@ use cleveragents_store::{Migration, sqlite_version};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::output::{Cell, CommandError, Panel, Report};
+use crate::output::{Cell, CommandError, Panel, Report, path_text};
 
 pub(crate) fn version() -> Report {
     let version = env!("CARGO_PKG_VERSION");
@@ -41,9 +41,9 @@ pub(crate) fn info(context: &Context) -> Result<Report, CommandError> {
     let report = Report::new("info")
         .data(json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "home": context.home.path(),
-            "config_file": {"path": config_file, "exists": config_file.exists()},
-            "project_config": context.configuration.project_file(),
+            "home": path_text(context.home.path()),
+            "config_file": {"path": path_text(&config_file), "exists": config_file.exists()},
+            "project_config": context.configuration.project_file().map(path_text),
             "database": {"url": url.to_string(), "engine": url.dialect().as_str(), "exists": exists},
             "sessions": totals.as_ref().map(|totals| totals.sessions),
             "messages": totals.as_ref().map(|totals| totals.messages),

@@ -92,7 +92,7 @@ pub struct Key {
 pub mod keys;
 
 /// Every key, in the order shown to people.
-pub static KEYS: [&Key; 46] = [
+pub static KEYS: [&Key; 48] = [
     &keys::FORMAT,
     &keys::DATABASE_URL,
     &keys::AUTOMATION_PROFILE,
@@ -131,6 +131,8 @@ pub static KEYS: [&Key; 46] = [
     &keys::SERVE_MAX_BODY_BYTES,
     &keys::SERVE_RATE,
     &keys::SERVE_MAX_CONNECTIONS,
+    &keys::SERVE_MAX_CONNECTIONS_PER_ADDRESS,
+    &keys::SERVE_LOG_FILE,
     &keys::SERVE_MAX_RUNNING,
     &keys::SERVE_DRAIN_SECONDS,
     &keys::SERVE_ALLOW_PRIVATE,

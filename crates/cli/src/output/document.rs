@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::CommandError;
 use crate::commands::write_file;
 
+/// A path as text. JSON holds no other bytes than UTF-8: those that are none are shown as `\u{fffd}`.
+pub(crate) fn path_text(path: &std::path::Path) -> String {
+    path.display().to_string()
+}
+
 /// A document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Document {

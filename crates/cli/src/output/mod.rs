@@ -33,7 +33,7 @@ mod samples;
 #[cfg(test)]
 mod snapshots;
 
-pub(crate) use document::{Care, Target};
+pub(crate) use document::{Care, Target, path_text};
 pub(crate) use layout::{truncate, width};
 pub(crate) use live::Live;
 pub(crate) use markdown::Markdown;

@@ -141,6 +141,15 @@ impl Report {
         self.document.as_ref()?.file.as_ref()
     }
 
+    /// The document that is printed instead of the report, if that is all it consists of.
+    pub(crate) fn document_text(&self) -> Option<String> {
+        let document = self.document.as_ref()?;
+        document
+            .file
+            .is_none()
+            .then(|| String::from_utf8_lossy(&document.content).into_owned())
+    }
+
     /// The document that is printed, as a text.
     pub(crate) fn text_of_document(&self) -> String {
         let content = self.document.as_ref().map(|document| &*document.content);

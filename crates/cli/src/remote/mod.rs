@@ -45,51 +45,77 @@ const BACKGROUND: &str = "background";
 const OUTPUT: &str = "output";
 const FORCE: &str = "force";
 
-/// Groups of commands that are about this machine.
+/// Groups of commands that are about this machine and could mean nothing else.
 const HERE: &[&str] = &[
-    "audit",
-    "cleanup",
     "completion",
     "config",
-    "db",
     "demo",
     "diagnostics",
-    "do",
     "info",
     "init",
+    "schema",
+    "serve",
+    "server",
+    "version",
+];
+
+/// Groups of commands that use the database of this machine, which is not the one of the server. They are run here,
+/// and their report says so.
+const HERE_NOTED: &[&str] = &[
+    "audit",
+    "cleanup",
+    "db",
     "mcp",
     "permission",
     "safety",
     "sandbox",
-    "schema",
-    "serve",
-    "server",
     "token",
-    "version",
     "worker",
 ];
 
-/// Sends a command to the server that is configured. `None` when there is none, or when the command is about this
-/// machine.
+/// What becomes of a command when a server is configured.
+pub(crate) enum Outcome {
+    /// The server ran it.
+    Sent(Box<Report>),
+    /// It is run on this machine. The note says that the server is not asked, where that could be expected.
+    Here(Option<String>),
+}
+
+/// Sends a command to the server that is configured, unless there is none or the command is about this machine.
 pub(crate) fn run(
     context: &Context,
     arguments: &[OsString],
     command: &'static str,
-) -> Result<Option<Report>, CommandError> {
+) -> Result<Outcome, CommandError> {
     let Some(connection) = Connection::configured(context)? else {
-        return Ok(None);
+        return Ok(Outcome::Here(None));
     };
     let matches = Arguments::command()
         .try_get_matches_from(arguments)
         .map_err(|error| crate::app::usage_error(&error))?;
     let (path, leaf) = leaf(&matches);
     if path.first().is_none_or(|group| HERE.contains(group)) {
-        return Ok(None);
+        return Ok(Outcome::Here(None));
     }
-    let path = path.join(" ");
+    if path.first().is_some_and(|group| HERE_NOTED.contains(group)) {
+        return Ok(Outcome::Here(Some(format!(
+            "this command ran on this machine; the server {} was not asked",
+            connection.url
+        ))));
+    }
+    send(context, &connection, (&path.join(" "), leaf), command)
+        .map(|report| Outcome::Sent(Box::new(report)))
+}
+
+fn send(
+    context: &Context,
+    connection: &Connection,
+    (path, leaf): (&str, &ArgMatches),
+    command: &'static str,
+) -> Result<Report, CommandError> {
     let all = operations();
     if path == "chat" {
-        return chat(context, &connection, &all, leaf).map(Some);
+        return chat(context, connection, &all, leaf);
     }
     let mut fitting = all.iter();
     let offered = fitting
@@ -116,30 +142,30 @@ pub(crate) fn run(
         "force": is_file && is_said(leaf, FORCE),
     });
     if offered.row.command == "plan edit" && !parameters.contains_key(TEXT) {
-        let edited = edited(context, &connection, &body, &parameters)?;
+        let edited = edited(context, connection, &body, &parameters)?;
         parameters.insert(TEXT.to_owned(), edited.into());
     }
     body["parameters"] = parameters.into();
     if is_said(leaf, FOLLOW) {
-        return follow::run(context, &connection, &body).map(Some);
+        return follow::run(context, connection, &body);
     }
     if is_said(leaf, BACKGROUND) {
-        return left(&connection, &body, leaf).map(Some);
+        return left(connection, &body, leaf);
     }
     let answer = if offered.row.command == "plan wait" {
         let timeout = leaf.get_one::<u64>(TIMEOUT).copied();
-        wait::run(context, &connection, &body, timeout)?
+        wait::run(context, connection, &body, timeout)?
     } else if is_said(leaf, STREAM) {
-        watched(context, &connection, &body)?
+        watched(context, connection, &body)?
     } else {
         connection.post(CLI, &body)?
     };
     let report = reported(answer, command)?;
     if let Some(target) = report.file() {
-        check_target(target, &path, leaf)?;
+        check_target(target, path, leaf)?;
         report.place_document()?;
     }
-    Ok(Some(report))
+    Ok(report)
 }
 
 /// Leaves a plan to the server, which stores that before it answers and goes on by itself.

@@ -1,6 +1,7 @@
 //! `serve`: this program as a server. What commands there are, and what turns and plans run with, is lent to the
 //! server as a [`Commands`]; protocols, callers and limits are the server's own.
 
+mod log;
 mod operations;
 mod program;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use cleveragents_domain::{Code, Timestamp};
 use cleveragents_server::Options;
 use cleveragents_store::{Engine, tokens};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tokio::sync::Notify;
 
@@ -75,6 +76,7 @@ pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, Comman
     let _traces = setup::collector(context)?
         .map(|endpoint| Traces::start(context, &endpoint))
         .transpose()?;
+    log::start(context)?;
     let commands = Arc::new(Commands::new(context));
     let told = Announcement::new(context.printer, &options);
     let stop = stop_on_signals()?;
@@ -117,15 +119,19 @@ fn require_actor(context: &Context, actor: &str) -> Result<(), CommandError> {
     conversation.use_actor(actor).map(drop)
 }
 
-/// The first SIGTERM or Ctrl-C ends the server when what it has begun is done, the second at once.
+/// The first SIGTERM, Ctrl-C or SIGHUP ends the server when what it has begun is done. Another SIGTERM or Ctrl-C ends it
+/// at once; another SIGHUP does not, because a terminal that closes may send several.
 fn stop_on_signals() -> Result<Arc<Notify>, CommandError> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
     let stop = Arc::new(Notify::new());
     let told = Arc::clone(&stop);
     std::thread::spawn(move || {
         let mut is_told = false;
-        for _signal in signals.forever() {
+        for signal in signals.forever() {
+            if is_told && signal == SIGHUP {
+                continue;
+            }
             if is_told {
                 // Everything that was acknowledged is stored: there is nothing to lose.
                 signal_hook::low_level::exit(1);
@@ -143,6 +149,7 @@ struct Announcement {
     scheme: &'static str,
     public_url: Option<String>,
     insecure_local: bool,
+    is_exposed: bool,
 }
 
 impl Announcement {
@@ -156,11 +163,22 @@ impl Announcement {
             },
             public_url: options.public_url.clone(),
             insecure_local: options.insecure_local,
+            is_exposed: options.tls.is_none() && !options.address.ip().is_loopback(),
         }
     }
 
     fn print(&self, address: SocketAddr) {
-        let url = format!("{}://{address}", self.scheme);
+        let url = cleveragents_server::advertised(self.scheme, address);
+        if self.is_exposed {
+            // Standard output is for programs when the format is.
+            let _told = std::io::stderr().write_all(
+                format!(
+                    "warning: the server listens at {address} without TLS: others on the network can read tokens \
+                     and answers; give --tls-cert and --tls-key, or listen at 127.0.0.1 behind a proxy that has them\n"
+                )
+                .as_bytes(),
+            );
+        }
         let pid = std::process::id();
         // Nobody may be there to read it.
         let mut out = std::io::stdout().lock();

@@ -222,6 +222,16 @@ impl Program for Commands {
         })
     }
 
+    fn missing(&self, operation: &Operation, parameters: &Value) -> Option<Failure> {
+        let offered = self.offered(operation).ok()?;
+        let mut given = offered.read(parameters).ok()?;
+        let nobody = Caller::with_token("", Vec::new(), BTreeSet::new());
+        let context = self.context(&nobody, Namespaces::All, Format::Json, &Cancel::new());
+        let touched = settle::settle(&context, offered, &mut given, None).ok()?;
+        let absent = touched.into_iter().find_map(|touch| touch.absent);
+        absent.map(|absent| failure(&absent))
+    }
+
     fn run(&self, call: &Call<'_>) -> Result<Done, Failure> {
         let report = self
             .carry_out(&Asked {
@@ -237,8 +247,13 @@ impl Program for Commands {
                 cancel: call.cancel,
             })
             .map_err(|error| failure(&error))?;
+        // A command that prints a document and nothing else has no other data.
+        let data = match report.document_text() {
+            Some(text) => json!({"document": text}),
+            None => report.data.to_tree(),
+        };
         Ok(Done {
-            data: report.data.to_tree(),
+            data,
             report: json!(WireReport::from(&report)),
             exit_code: report.exit_code(),
         })

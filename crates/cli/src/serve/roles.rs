@@ -122,6 +122,7 @@ fn thing(served: &Served, part: Part, namespace: &str) -> String {
         Part::Run(_) | Part::Resumed(_) => {
             let new = NewRun {
                 id: RunId::generate(),
+                namespace: namespace.to_owned(),
                 actor: format!("{namespace}/thing"),
                 actor_hash: "0".repeat(64),
                 definitions: json!({}),

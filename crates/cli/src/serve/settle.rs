@@ -6,8 +6,8 @@ use cleveragents_domain::{
     AutomationProfile, Code, InvariantScope, Kind, Name, NewAuditEntry, PlanId, SessionId,
 };
 use cleveragents_engine::{
-    BookError, InvariantError, InvariantService, RunService, RunServiceError, SessionError,
-    SessionService, ValidationError, ValidationService,
+    BookError, InvariantError, InvariantService, RunServiceError, SessionError, SessionService,
+    ValidationError, ValidationService,
 };
 use cleveragents_server::Failure;
 use cleveragents_store::{audit, plans};
@@ -29,9 +29,10 @@ pub(super) struct Touched {
 }
 
 impl Touched {
-    /// Whether it comes with the program, and is only looked at: it belongs to everybody.
+    /// Whether it is a definition that comes with the program, which every caller may read. Stored things (those
+    /// with `absent`) belong to their namespace only, whatever it is called.
     pub(super) fn is_common(&self) -> bool {
-        self.permission == Permission::Read && is_common(&self.namespace)
+        self.absent.is_none() && self.permission == Permission::Read && is_common(&self.namespace)
     }
 }
 
@@ -129,11 +130,9 @@ fn one(
                 candidates: Vec::new(),
             };
             let absent = absent.into();
-            let runs = RunService::new(context.engine()?, context.sessions()?);
-            let run = runs.resolve(&value);
+            let run = context.runs()?.resolve(&value);
             let run = run.map_err(|error| told(error.into(), &absent))?;
-            let namespace = namespace_of(&run.actor).to_owned();
-            (run.id.to_string(), namespace, absent)
+            (run.id.to_string(), run.namespace, absent)
         }
         Part::Resumed(_) => return resumed(context, offered, &value),
         Part::Invariant(_) => {
@@ -209,8 +208,9 @@ fn resumed(
         reference.to_owned(),
         None,
     )?;
-    let runs = RunService::new(context.engine()?, context.sessions()?);
-    let options = runs.resolve(&id)?.options;
+    let run = context.runs()?.resolve(&id)?;
+    let options = run.options;
+    touched.push(here(offered, namespace_of(&run.actor)));
     let ground = &options["ground"];
     let is_plain = |(name, value): (&String, &Value)| {
         ["project", "read_only", "max_cost"].contains(&name.as_str()) || is_nothing(value)

@@ -67,6 +67,7 @@ pub(super) fn options(context: &Context, arguments: &Serve) -> Result<Options, C
         max_body_bytes: size(&keys::SERVE_MAX_BODY_BYTES)?,
         max_message_bytes: context.settings.max_message_bytes(),
         max_connections: size(&keys::SERVE_MAX_CONNECTIONS)?,
+        max_connections_per_address: size(&keys::SERVE_MAX_CONNECTIONS_PER_ADDRESS)?,
         requests_per_second: u32::try_from(number(&keys::SERVE_RATE)?).unwrap_or(u32::MAX),
         max_running: size(&keys::SERVE_MAX_RUNNING)?,
         allow_private_addresses: allows_private.is_some_and(|value| value.as_flag() == Some(true)),

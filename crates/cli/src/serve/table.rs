@@ -208,8 +208,7 @@ pub(crate) static ROWS: &[Row] = &[
         Sessions,
         Look,
         &[Session("session")],
-    )
-    .require(&["session"]),
+    ),
     row(
         "session/export",
         "session export",
@@ -483,8 +482,8 @@ pub(crate) static ROWS: &[Row] = &[
     )
     .without(UNBOUND)
     .require(&["name", "prompt"]),
-    row("run/list", "run list", Registry, Look, &[Name("actor")]).require(&["actor"]),
-    row("run/show", "run show", Registry, Look, &[Run("run")]).require(&["run"]),
+    row("run/list", "run list", Registry, Look, &[Read("actor")]),
+    row("run/show", "run show", Registry, Look, &[Run("run")]),
     row("run/replay", "run replay", Registry, Look, &[Run("run")]),
     row(
         "run/resume",
@@ -599,8 +598,7 @@ pub(crate) static ROWS: &[Row] = &[
         Sessions,
         Look,
         &[Session("session")],
-    )
-    .require(&["session"]),
+    ),
     row("registry/tool/list", "tool list", Registry, Look, &[]),
     row(
         "registry/tool/show",

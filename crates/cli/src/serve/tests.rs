@@ -243,6 +243,7 @@ fn a_run_with_rights_of_the_machine_is_not_gone_on_with_from_elsewhere() {
     let resume = |options: Value| {
         let new = NewRun {
             id: RunId::generate(),
+            namespace: "acme".to_owned(),
             actor: "acme/thing".to_owned(),
             actor_hash: "0".repeat(64),
             definitions: json!({}),
@@ -587,4 +588,52 @@ fn a_turn_that_asks_waits_for_the_next_message() {
         .filter_map(|message| message["content"].as_str())
         .collect();
     assert_eq!(said, ["Paint the house", "Thanks"]);
+}
+
+/// A document that the command line prints comes as data.
+#[test]
+fn issue_16_12_documents_are_answered_with_their_content() {
+    let served = served();
+    let person = Caller::local("ada");
+    let made = served.run(&person, "session/create", &json!({"name": "weekly"}));
+    made.expect("made");
+    let text = json!({"reference": "weekly", "text": "hello from the test"});
+    served.run(&person, "session/append", &text).expect("added");
+    for document in ["json", "markdown"] {
+        let given = json!({"reference": "weekly", "document": document});
+        let done = served
+            .run(&person, "session/export", &given)
+            .expect("exported");
+        let text = done.data["document"].as_str().expect("a text");
+        assert!(text.contains("hello from the test"), "{document}: {text}");
+    }
+    let plan = plans::store(&served.engine, &plans::new_plan("p"));
+    plans::strategized(&served.engine, plan);
+    let given = json!({"reference": plan.to_string(), "document": "markdown"});
+    let done = served.run(&person, "plan/show", &given).expect("shown");
+    let text = done.data["document"].as_str().expect("a text");
+    assert!(text.contains('#'), "{text}");
+}
+
+/// Longer patterns are refused by SQLite with an error of its own, which is no fault of the server.
+#[test]
+fn issue_16_12_a_filter_that_is_too_long_is_the_callers_mistake() {
+    let served = served();
+    let person = Caller::local("ada");
+    let long = "x".repeat(50_000);
+    for (name, parameters) in [
+        ("session/list", json!({"name": long})),
+        ("session/search", json!({"query": [long]})),
+        ("tool/calls", json!({"tool": long})),
+        ("plan/list", json!({"pattern": long})),
+        ("run/list", json!({"actor": long})),
+    ] {
+        match served.run(&person, name, &parameters) {
+            Err(error) => assert_eq!(error.code().kind(), Kind::Usage, "{name}: {error}"),
+            // An exact name that nothing has.
+            Ok(done) => assert_eq!(done.exit_code, 0, "{name}"),
+        }
+    }
+    let error = served.run(&person, "tool/calls", &json!({"tool": long}));
+    assert_eq!(error.expect_err("too long").code(), Code::FilterTooLong);
 }

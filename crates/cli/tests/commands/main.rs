@@ -10,6 +10,7 @@ mod help;
 mod init;
 mod maintenance;
 mod models;
+mod odd_paths;
 mod plan_story;
 mod plan_views;
 mod projects;

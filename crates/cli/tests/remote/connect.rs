@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use cleveragents_testkit::TestDatabase;
+
 use crate::{Server, agents, token};
 
 #[test]
@@ -120,4 +122,53 @@ fn what_is_local_never_leaves_the_machine() {
         client.data(&["--local", "project", "list"])["summary"]["total"],
         1
     );
+}
+
+/// Nothing that could mean the server is done on this machine in silence.
+#[test]
+fn issue_16_17_a_connected_command_line_does_nothing_here_in_silence() {
+    let agents = crate::agents();
+    let server = crate::Server::start(&agents, &["--insecure-local"]);
+    let client = crate::agents();
+    client.data(&["server", "connect", &server.url]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().to_str().expect("a path");
+    let answer = client.run(&["--format", "json", "do", "tidy up", "--folder", folder]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    let error = answer.json()["data"]["error"].clone();
+    assert_eq!(error["code"], "CA-1210", "{error}");
+    assert!(error["hint"].as_str().expect("a hint").contains("--local"));
+    for home in [&client, &agents] {
+        let plans = home.data(&["--local", "plan", "list"]);
+        assert_eq!(plans["plans"].as_array().map(Vec::len), Some(0), "{plans}");
+    }
+    // Lists need no parameter.
+    for line in [
+        &["run", "list"][..],
+        &["tool", "calls"],
+        &["session", "search", "anything"],
+    ] {
+        client.data(line);
+    }
+    let listed = client.run(&["--format", "json", "token", "list"]).json();
+    let said = listed["messages"].to_string();
+    assert!(said.contains(&server.url), "{said}");
+    let listed = client.run(&["--format", "json", "--local", "token", "list"]);
+    assert!(!listed.out.contains(&server.url), "{}", listed.out);
+}
+
+/// Neither the whole file system nor the home of the program is worked on, and nothing is stored of it.
+#[test]
+fn issue_16_17_a_task_for_the_root_or_the_home_is_refused_before_anything_is_stored() {
+    let agents = crate::agents();
+    let home = agents.home().to_str().expect("a path").to_owned();
+    for folder in ["/", "/usr/..", &home] {
+        let answer = agents.run(&["--format", "json", "do", "tidy up", "--folder", folder]);
+        assert_ne!(answer.code, Some(0), "{folder}: {answer:?}");
+        for table in ["plans", "projects", "resources", "definitions"] {
+            let count = format!("SELECT COUNT(*) FROM {table}");
+            let found = TestDatabase::read_file(&agents.database(), &count);
+            assert_eq!(found, [["0"]], "{folder}: {table}");
+        }
+    }
 }

@@ -13,6 +13,7 @@ mod live;
 mod load;
 mod peer;
 mod plans;
+mod run_scope;
 mod serve;
 mod tls;
 mod traces;

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use cleveragents_testkit::TestDatabase;
 
+use crate::http::Caller;
 use crate::{Server, agents, token};
 
 #[test]
@@ -129,4 +130,123 @@ fn the_audit_tells_who_changed_the_configuration_and_that_it_was_changed_itself(
         (&error["code"], &error["details"]["number"]),
         (&"CA-1206".into(), &2.into())
     );
+}
+
+fn signalled(server: &Server, signal: rustix::process::Signal) {
+    let id = i32::try_from(server.process.id()).ok();
+    let id = id.and_then(rustix::process::Pid::from_raw).expect("an id");
+    rustix::process::kill_process(id, signal).expect("it runs");
+}
+
+/// A terminal that closes ends a server as SIGTERM does: it drains, and its exit code says so.
+#[test]
+fn issue_16_12_sighup_drains() {
+    let agents = agents();
+    let mut server = Server::start(&agents, &["--insecure-local"]);
+    signalled(&server, rustix::process::Signal::HUP);
+    let ended = server.process.wait().expect("it ends");
+    assert_eq!(ended.code(), Some(0), "{ended:?}");
+}
+
+/// Each failed request is a line, and the cause of a 500 is found under the id that the answer names.
+#[test]
+fn issue_16_12_the_log_has_the_cause_of_internal_errors() {
+    let agents = agents();
+    let log = agents.home().join("server.log");
+    let path = log.to_str().expect("a path");
+    let server = Server::start(&agents, &["--insecure-local", "--log-file", path]);
+    TestDatabase::write_file(&agents.database(), "DROP TABLE tool_invocations");
+    let ask = |line: &str| {
+        let mut caller = Caller::connect(server.address()).expect("somebody listens");
+        caller.ask(line, &[], "{}").expect("a whole answer")
+    };
+    let failed = ask("POST /api/v1/operations/tool/calls");
+    assert_eq!(failed.status, 500, "{failed:?}");
+    let problem = failed.json();
+    let id = problem["details"]["request_id"].as_str().expect("an id");
+    let detail = problem["detail"].as_str().expect("a text");
+    assert!(detail.contains(id), "{detail}");
+    assert!(!detail.contains("tool_invocations"), "{detail}");
+    assert!(failed.head.contains(&id.to_lowercase()), "{}", failed.head);
+    let missing = ask("GET /api/v1/sessions/01J00000000000000000000000");
+    assert_eq!(missing.status, 404);
+    assert_eq!(ask("GET /healthz").status, 200);
+
+    let text = std::fs::read_to_string(&log).expect("a log");
+    let of = |wanted: &str| text.lines().filter(|line| line.contains(wanted)).count();
+    let cause = format!("ERROR request={id} ");
+    let cause = text.lines().find(|line| line.contains(&cause));
+    assert!(
+        cause.is_some_and(|line| line.contains("no such table: tool_invocations")),
+        "{text}"
+    );
+    assert_eq!(of("POST /api/v1/operations/tool/calls 500 "), 1, "{text}");
+    assert_eq!(
+        of("GET /api/v1/sessions/01J00000000000000000000000 404 "),
+        1
+    );
+    assert_eq!(of("/healthz"), 0, "{text}");
+}
+
+/// Nobody can connect to `0.0.0.0`, and tokens that are sent without TLS can be read.
+#[test]
+fn issue_16_12_a_server_for_other_machines_names_an_address_and_warns() {
+    use std::io::{BufRead as _, BufReader, Read as _};
+    let agents = agents();
+    token(&agents, "ci", &["acme=viewer"]);
+    let arguments = [
+        "--format", "json", "serve", "--host", "0.0.0.0", "--port", "0",
+    ];
+    let mut process = agents
+        .command(arguments)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().expect("a pipe"))
+        .read_line(&mut line)
+        .expect("it says where it listens");
+    let said: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let url = said["url"].as_str().expect("an address").to_owned();
+    let port = url.rsplit(':').next().expect("a port").to_owned();
+    let server = Server {
+        process,
+        url: format!("http://127.0.0.1:{port}"),
+    };
+    let mut caller = Caller::connect(server.address()).expect("somebody listens");
+    let card = caller.ask("GET /.well-known/agent-card.json", &[], "");
+    let card = card.expect("a whole answer").json().to_string();
+    assert!(!url.contains("0.0.0.0"), "{url}");
+    assert!(!card.contains("0.0.0.0") && card.contains(&url), "{card}");
+    let mut server = server;
+    let mut errors = server.process.stderr.take().expect("a pipe");
+    drop(server);
+    let mut text = String::new();
+    errors.read_to_string(&mut text).expect("text");
+    assert!(text.contains("without TLS"), "{text}");
+}
+
+/// A database that was deleted takes nothing, and the server says that it is not ready.
+#[test]
+fn issue_16_25_a_server_without_its_database_acknowledges_nothing() {
+    let agents = agents();
+    let server = Server::start(&agents, &["--insecure-local"]);
+    let ask = |line: &str, body: &str| {
+        let mut caller = Caller::connect(server.address()).expect("somebody listens");
+        let answer = caller.ask(line, &[], body).expect("a whole answer");
+        answer.status
+    };
+    let made = ("POST /api/v1/sessions", r#"{"namespace": "local"}"#);
+    assert_eq!(ask("GET /readyz", ""), 200);
+    assert_eq!(ask(made.0, made.1), 201);
+    let aside = agents.database().with_extension("aside");
+    std::fs::rename(agents.database(), &aside).expect("renamed");
+    assert_eq!(ask("GET /readyz", ""), 503);
+    assert_eq!(ask(made.0, made.1), 503);
+    // Nor when there is another one in its place.
+    std::fs::copy(&aside, agents.database()).expect("copied");
+    assert_eq!(ask("GET /readyz", ""), 503);
+    assert_eq!(ask(made.0, made.1), 503);
+    assert_eq!(ask("GET /healthz", ""), 200);
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cleveragents_actors::Actor;
 use cleveragents_domain::MicroUsd;
+use cleveragents_domain::identity::Namespaces;
 use cleveragents_store::definitions::{self, DefinitionKind, StoredDefinition};
 use cleveragents_store::{Engine, resources, runs};
 use sha2::{Digest as _, Sha256};
@@ -292,9 +293,15 @@ impl ActorService {
             .collect()
     }
 
-    /// How many runs an actor had, and what they cost together.
-    pub fn totals(&self, name: &str) -> Result<(u64, MicroUsd), ActorError> {
-        Ok(self.engine.read(|reader| runs::totals(reader, name))?)
+    /// How many runs an actor had in the namespaces, and what they cost together.
+    pub fn totals(
+        &self,
+        name: &str,
+        namespaces: &Namespaces,
+    ) -> Result<(u64, MicroUsd), ActorError> {
+        Ok(self
+            .engine
+            .read(|reader| runs::totals(reader, namespaces, name))?)
     }
 }
 

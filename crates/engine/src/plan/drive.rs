@@ -348,6 +348,7 @@ impl Drive<'_> {
             } else {
                 let start = RunStart {
                     id,
+                    namespace: plans::belongs_to(plan).to_owned(),
                     actor: Arc::clone(&actor),
                     actor_hash: hash.clone(),
                     definitions: bundle.clone(),

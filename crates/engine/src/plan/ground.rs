@@ -71,6 +71,9 @@ impl PlanService {
         match self.targets(plan) {
             Err(error) => failed.push(error.to_string()),
             Ok(targets) => {
+                if let Err(error) = self.sandboxes.check_targets(&targets) {
+                    failed.push(error.to_string());
+                }
                 for target in targets {
                     let is_file = target.source != cleveragents_sandbox::Source::Postgres;
                     if is_file && !target.location.exists() {

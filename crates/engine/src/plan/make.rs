@@ -90,6 +90,10 @@ impl PlanService {
                 ..action.clone()
             }),
         };
+        // What else is wrong with a target is found when the plan begins, and may be corrected until then.
+        if let Ok(targets) = self.targets_of(&made_with) {
+            self.sandboxes.check_targets(&targets)?;
+        }
         let id = PlanId::generate();
         let short = id.to_string().to_ascii_lowercase();
         let word = action.name.rsplit('/').next().unwrap_or(&action.name);

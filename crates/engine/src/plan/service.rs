@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    AutomationGuard, AutomationProfile, LeaseSubject, MicroUsd, Plan, PlanId, PlanPhase, ProjectId,
-    Reconciled, ResourceId, Ttl,
+    AutomationGuard, AutomationProfile, LeaseSubject, MadeWith, MicroUsd, Plan, PlanId, PlanPhase,
+    ProjectId, Reconciled, ResourceId, Ttl,
 };
 use cleveragents_process::Cancel;
 use cleveragents_sandbox::Landing;
@@ -244,8 +244,13 @@ impl PlanService {
 
     /// What a plan works on.
     pub(super) fn targets(&self, plan: &Plan) -> Result<Vec<Target>, PlanError> {
+        self.targets_of(&plan.made_with)
+    }
+
+    /// The targets of a plan that is about to be made.
+    pub(super) fn targets_of(&self, made_with: &MadeWith) -> Result<Vec<Target>, PlanError> {
         let mut links = Vec::new();
-        for project in &plan.made_with.projects {
+        for project in &made_with.projects {
             let found = self
                 .projects
                 .targets(&project.name)
@@ -261,7 +266,7 @@ impl PlanService {
         let mut targets = Target::of_project(&self.resources, &links)?;
         Target::make_distinct(&mut targets);
         for target in &mut targets {
-            target.is_read_only |= plan.made_with.read_only;
+            target.is_read_only |= made_with.read_only;
         }
         Ok(targets)
     }

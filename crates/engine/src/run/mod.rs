@@ -17,5 +17,5 @@ mod work;
 
 pub use error::{RunServiceError, StoppedRun};
 pub use means::{Doubt, ModelSource, RunMeans, RunWatcher, ToolSources, Unheard};
-pub use service::{RunReport, RunService, RunStart, RunView, StepView};
+pub use service::{RunReport, RunService, RunStart, RunView, StepView, run_namespace};
 pub(crate) use trace::bounded;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use cleveragents_actors::ports::{AgentCall, Answer, ToolStep};
 use cleveragents_actors::ports::{Executor, Failure, FailureKind, Step, Unwatched};
 use cleveragents_actors::{Actor, Outcome, Run as Walk, RunError, State};
+use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces, Scope};
 use cleveragents_domain::{
-    Diagnose as _, EventKind, LeaseSubject, Run, RunId, RunState, Timestamp, TokenUsage, Ttl,
+    Diagnose as _, EventKind, LeaseSubject, Name, Run, RunId, RunState, Timestamp, TokenUsage, Ttl,
     check_prefix,
 };
 use cleveragents_models::Redactor;
@@ -37,6 +38,8 @@ const CANDIDATES: u64 = 5;
 pub struct RunStart {
     /// Its id.
     pub id: RunId,
+    /// The namespace of the plan, project or caller that starts it.
+    pub namespace: String,
     /// The actor.
     pub actor: Arc<Actor>,
     /// The hash of its file.
@@ -49,6 +52,31 @@ pub struct RunStart {
     pub context: Map<String, Value>,
     /// How it is asked to run, for whoever goes on with it.
     pub options: Value,
+}
+
+/// The namespace of a run that a caller starts: that of its project, otherwise the caller's. A caller with several
+/// namespaces uses the one of the actor; actors of `builtin/` and of model providers belong to no caller.
+pub fn run_namespace(caller: &Caller, project: Option<&str>, actor: &str) -> String {
+    let namespace_of = |name: &str| match name.split_once('/') {
+        Some((namespace, _)) => namespace.to_lowercase(),
+        None => LOCAL_NAMESPACE.to_owned(),
+    };
+    if let Some(project) = project {
+        return namespace_of(project);
+    }
+    if caller.is_local() {
+        return LOCAL_NAMESPACE.to_owned();
+    }
+    let of_actor = namespace_of(actor);
+    let is_shared = of_actor == "builtin"
+        || format!("{of_actor}/x")
+            .parse::<Name>()
+            .is_ok_and(|name| name.require_free_namespace().is_err());
+    if is_shared {
+        caller.home(Scope::Registry).unwrap_or(of_actor)
+    } else {
+        of_actor
+    }
 }
 
 /// What a run did.
@@ -91,17 +119,27 @@ pub struct RunService {
     sessions: SessionService,
     turns: TurnService,
     leases: LeaseService,
+    /// Runs in other namespaces do not exist for this service.
+    pub(super) visible: Namespaces,
 }
 
 impl RunService {
-    /// A service over a store.
+    /// A service over the runs of every namespace.
     pub fn new(engine: Arc<Engine>, sessions: SessionService) -> Self {
         Self {
             leases: LeaseService::new(Arc::clone(&engine)),
             turns: TurnService::new(Arc::clone(&engine), sessions.clone()),
             sessions,
             engine,
+            visible: Namespaces::All,
         }
+    }
+
+    /// The same service for a caller that sees these namespaces only.
+    #[must_use]
+    pub fn visible_in(mut self, namespaces: Namespaces) -> Self {
+        self.visible = namespaces;
+        self
     }
 
     /// Begins a run and does it.
@@ -116,6 +154,7 @@ impl RunService {
         let context = redacted(&means.redactor, &start.context);
         let new = NewRun {
             id,
+            namespace: start.namespace.clone(),
             actor: start.actor.name.clone(),
             actor_hash: start.actor_hash.clone(),
             definitions: start.definitions.clone(),
@@ -198,7 +237,7 @@ impl RunService {
                     let engine = Arc::clone(&self.engine);
                     // A database that cannot be read now is read again a moment later.
                     move || {
-                        let run = engine.read(|reader| runs::get(reader, id));
+                        let run = engine.read(|reader| runs::get(reader, &Namespaces::All, id));
                         matches!(run, Ok(Some(run)) if run.is_cancelled)
                     }
                 },
@@ -305,7 +344,7 @@ impl RunService {
         };
         let mut found = self
             .engine
-            .read(|reader| runs::with_prefix(reader, &prefix, CANDIDATES))?;
+            .read(|reader| runs::with_prefix(reader, &self.visible, &prefix, CANDIDATES))?;
         match found.len() {
             1 => Ok(found.remove(0)),
             _ => Err(missing(found.into_iter().map(|run| run.id).collect())),
@@ -315,7 +354,7 @@ impl RunService {
     /// A run by its id.
     pub fn get(&self, id: RunId) -> Result<Run, RunServiceError> {
         self.engine
-            .read(|reader| runs::get(reader, id))?
+            .read(|reader| runs::get(reader, &self.visible, id))?
             .ok_or_else(|| RunServiceError::NotFound {
                 reference: id.to_string(),
                 candidates: Vec::new(),
@@ -324,19 +363,25 @@ impl RunService {
 
     /// The files that a run began with.
     pub fn definitions(&self, id: RunId) -> Result<Value, RunServiceError> {
+        self.get(id)?;
         Ok(self
             .engine
             .read(|reader| runs::definitions(reader, id))?
             .unwrap_or(Value::Null))
     }
 
-    /// Runs, newest first.
-    pub fn list(&self, filter: &RunFilter) -> Result<RunPage, RunServiceError> {
-        Ok(self.engine.read(|reader| runs::list(reader, filter))?)
+    /// Runs that are visible to this service, newest first.
+    pub fn list(&self, filter: RunFilter) -> Result<RunPage, RunServiceError> {
+        let filter = RunFilter {
+            visible: self.visible.clone(),
+            ..filter
+        };
+        Ok(self.engine.read(|reader| runs::list(reader, &filter))?)
     }
 
     /// Whether the price of every model that a run asked is known.
     pub fn is_cost_known(&self, id: RunId) -> Result<bool, RunServiceError> {
+        self.get(id)?;
         let is_unknown = self.engine.read(|reader| runs::has_unpriced(reader, id))?;
         Ok(!is_unknown)
     }

@@ -16,6 +16,9 @@ impl RunService {
     pub(crate) fn conversation(&self, id: RunId) -> Result<Vec<Value>, RunServiceError> {
         Ok(self.engine.read(|reader| {
             let mut asked: Vec<Turn> = Vec::new();
+            if runs::get(reader, &self.visible, id)?.is_none() {
+                return Ok(Vec::new());
+            }
             for session in runs::sessions(reader, id)? {
                 asked.extend(turns::of_session(reader, session)?);
             }

@@ -13,34 +13,46 @@ pub(super) fn check(
     sandboxes: &Path,
     database: Option<&Path>,
 ) -> Result<(), Error> {
-    let sandboxes = resolved(sandboxes);
-    let database = database.map(resolved);
     for target in targets
         .iter()
         .filter(|target| target.source != Source::Postgres)
     {
-        let place = resolved(&target.location);
-        // A repository is copied from its commits, so what else lies in its folder does not matter.
-        let holds = |own: &Path| target.source == Source::Directory && own.starts_with(&place);
-        let reason = if database.as_deref() == Some(&*place) {
-            "it is the database in which the program keeps its own records"
-        } else if database.as_deref().is_some_and(holds) {
-            "the program keeps its own records in it"
-        } else if place.starts_with(&sandboxes) || holds(&sandboxes) {
-            "the program keeps its sandboxes in it"
-        } else {
-            continue;
-        };
-        return Err(Error::CannotSandbox {
-            what: format!("`{}`", target.location.display()),
-            reason: reason.to_owned(),
-            hint: Some(
-                "name the folders in it that you work on, or set CLEVERAGENTS_HOME to a folder outside"
-                    .to_owned(),
-            ),
-        });
+        check_place(&target.location, target.source, sandboxes, database)?;
     }
     Ok(())
+}
+
+/// Refuses a place that is the root of the file system, or that is, holds or lies in the program's own files.
+pub(super) fn check_place(
+    location: &Path,
+    source: Source,
+    sandboxes: &Path,
+    database: Option<&Path>,
+) -> Result<(), Error> {
+    let sandboxes = resolved(sandboxes);
+    let database = database.map(resolved);
+    let place = resolved(location);
+    // A repository is copied from its commits, so what else lies in its folder does not matter.
+    let holds = |own: &Path| source == Source::Directory && own.starts_with(&place);
+    let reason = if place.parent().is_none() {
+        "it is the root of the file system"
+    } else if database.as_deref() == Some(&*place) {
+        "it is the database in which the program keeps its own records"
+    } else if database.as_deref().is_some_and(holds) {
+        "the program keeps its own records in it"
+    } else if place.starts_with(&sandboxes) || holds(&sandboxes) {
+        "the program keeps its sandboxes in it"
+    } else {
+        return Ok(());
+    };
+    Err(Error::CannotSandbox {
+        what: format!("`{}`", location.display()),
+        reason: reason.to_owned(),
+        hint: Some(
+            "name the folders in it that you work on, or set CLEVERAGENTS_HOME to a folder outside"
+                .to_owned(),
+        ),
+    })
 }
 
 /// The path without links, as far as it exists.

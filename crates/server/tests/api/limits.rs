@@ -152,7 +152,10 @@ fn who_is_too_slow_is_cut_off() {
 
 #[test]
 fn too_many_connections_are_told_so() {
-    let server = Server::with(|options| options.max_connections = 2);
+    let server = Server::with(|options| {
+        options.max_connections = 2;
+        options.max_connections_per_address = 2;
+    });
     let local = server.local();
     let mut kept = local.listen("/api/v1/events");
     kept.block().expect("it listens");
@@ -162,6 +165,41 @@ fn too_many_connections_are_told_so() {
     assert_eq!(refused.header("retry-after"), Some("1"));
     assert_eq!(refused.json()["status"], 503);
     drop(other);
+    wait_until("there is room again", || {
+        local.get("/healthz").status == 200
+    });
+}
+
+/// Half-sent requests of one address leave room for the others.
+#[test]
+fn issue_16_12_one_address_cannot_hold_all_connections() {
+    let server = Server::with(|options| options.max_connections = 8);
+    let local = server.local();
+    let held: Vec<_> = (0..8)
+        .map(|_| {
+            let mut stream = local.connect();
+            // One that is refused may be closed already.
+            let _sent = stream.write(b"GET /healthz HTTP/1.1\r\nhost:");
+            stream
+        })
+        .collect();
+    wait_until("its share is used up", || {
+        local.get("/healthz").status == 503
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let url = format!("http://{}/healthz", server.address);
+    let status = runtime.block_on(async {
+        let other = reqwest::Client::builder()
+            .local_address(std::net::IpAddr::from([127, 0, 0, 2]))
+            .build()
+            .expect("a client");
+        other.get(url).send().await.expect("an answer").status()
+    });
+    assert_eq!(status, 200);
+    drop(held);
     wait_until("there is room again", || {
         local.get("/healthz").status == 200
     });

@@ -1,10 +1,11 @@
 //! Tool invocations: a row before the effect, completed with what came back.
 
+use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{
     InvocationOutcome, PlanId, SessionId, ToolInvocation, ToolInvocationId, TurnId,
 };
 
-use super::{json_text, stored_json};
+use super::{json_text, like_text, stored_json, visible};
 use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Param, Row, params};
@@ -159,6 +160,12 @@ pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<ToolInvocati
 /// Which calls to list.
 #[derive(Debug, Clone, Default)]
 pub struct InvocationFilter {
+    /// Calls of a session only from these namespaces.
+    pub visible: Namespaces,
+    /// Calls of a plan only from these namespaces.
+    pub visible_plans: Namespaces,
+    /// Calls of a run without a plan only from these namespaces.
+    pub visible_runs: Namespaces,
     /// Only those of this session.
     pub session: Option<SessionId>,
     /// Only those of tools like this: `*` stands for anything, `?` for one letter.
@@ -180,40 +187,56 @@ pub struct InvocationPage {
     pub matching: u64,
 }
 
-/// The filter as SQL: an empty parameter lets everything through.
-const MATCHES: &str = " FROM tool_invocations WHERE (?1 = '' OR session_id = ?1) \
-     AND (?2 = '' OR tool LIKE ?2 ESCAPE '!') AND (?3 = '' OR outcome = ?3)";
+/// The filter as SQL: an empty parameter lets everything through. A call belongs to its plan, otherwise to the run
+/// that owns its session, otherwise to its session; calls without any of them are `local`.
+const MATCHES: &str = " FROM tool_invocations AS call \
+     LEFT JOIN plans ON plans.plan_id = call.plan_id \
+     LEFT JOIN sessions ON sessions.session_id = call.session_id \
+     LEFT JOIN runs ON sessions.owner LIKE 'run %' AND runs.run_id = SUBSTR(sessions.owner, 5) \
+     WHERE (?1 = '' OR call.session_id = ?1) \
+     AND (?2 = '' OR call.tool LIKE ?2 ESCAPE '!') AND (?3 = '' OR call.outcome = ?3) \
+     AND CASE WHEN call.plan_id IS NOT NULL \
+         THEN ?5 = '*' OR (?5 = '-' AND plans.namespace <> 'local') \
+              OR REPLACE(?5, ',' || plans.namespace || ',', '') <> ?5 \
+         WHEN runs.run_id IS NOT NULL \
+         THEN ?6 = '*' OR (?6 = '-' AND runs.namespace <> 'local') \
+              OR REPLACE(?6, ',' || runs.namespace || ',', '') <> ?6 \
+         ELSE ?4 = '*' OR (?4 = '-' AND sessions.namespace <> 'local') \
+              OR REPLACE(?4, ',' || sessions.namespace || ',', '') <> ?4 END";
 
 impl InvocationFilter {
-    fn params(&self) -> [Param<'static>; 3] {
+    fn params(&self) -> Result<[Param<'static>; 6], Error> {
         let session = self.session.map(|session| session.to_string());
-        let tool = self.tool.as_ref().map(|tool| {
-            tool.replace('!', "!!")
-                .replace('%', "!%")
-                .replace('_', "!_")
-                .replace('*', "%")
-                .replace('?', "_")
-        });
-        [
+        let tool = self.tool.as_deref().map(like_text).transpose()?;
+        let tool = tool.map(|tool| tool.replace('*', "%").replace('?', "_"));
+        Ok([
             Param::from(session.unwrap_or_default()),
             Param::from(tool.unwrap_or_default()),
             Param::from(self.outcome.map_or("", InvocationOutcome::as_str)),
-        ]
+            Param::from(visible(&self.visible)),
+            Param::from(visible(&self.visible_plans)),
+            Param::from(visible(&self.visible_runs)),
+        ])
     }
 }
 
 /// Lists calls, newest first.
 pub fn list(reader: &mut dyn Reader, filter: &InvocationFilter) -> Result<InvocationPage, Error> {
-    let mut bound = filter.params().to_vec();
+    let mut bound = filter.params()?.to_vec();
     bound.extend([
         Param::from(filter.limit.unwrap_or(i64::MAX as u64)),
         Param::from(filter.offset),
     ]);
-    let columns = columns!();
-    let page = format!("SELECT {columns}{MATCHES} ORDER BY invocation_id DESC LIMIT ?4 OFFSET ?5");
+    let columns: Vec<String> = columns!()
+        .split(", ")
+        .map(|column| format!("call.{column}"))
+        .collect();
+    let columns = columns.join(", ");
+    let page =
+        format!("SELECT {columns}{MATCHES} ORDER BY call.invocation_id DESC LIMIT ?7 OFFSET ?8");
     let rows = reader.query(&page, &bound)?;
     let matching = reader
-        .query_first(&format!("SELECT COUNT(*){MATCHES}"), &filter.params())?
+        .query_first(&format!("SELECT COUNT(*){MATCHES}"), &filter.params()?)?
         .ok_or_else(|| Error::stored("a count", "is missing"))?
         .take()?;
     Ok(InvocationPage {

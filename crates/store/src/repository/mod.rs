@@ -30,6 +30,7 @@ pub mod tools;
 pub mod turns;
 pub mod validations;
 
+use cleveragents_domain::check_filter;
 use cleveragents_domain::identity::Namespaces;
 use serde_json::Value;
 
@@ -46,6 +47,15 @@ fn visible(namespaces: &Namespaces) -> String {
             .flat_map(|name| [",", name.as_str(), ","])
             .collect(),
     }
+}
+
+/// A text as it stands in a `LIKE` pattern with the escape `!`. Refuses one that is too long.
+fn like_text(text: &str) -> Result<String, Error> {
+    check_filter(text)?;
+    Ok(text
+        .replace('!', "!!")
+        .replace('%', "!%")
+        .replace('_', "!_"))
 }
 
 /// Reads JSON that this crate wrote.

@@ -2,27 +2,36 @@
 //!
 //! A step is stored once; the key on its path refuses a second one.
 
+use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{
     EventKind, MicroUsd, NewEvent, Run, RunId, RunState, SessionId, Timestamp, TokenUsage, Tokens,
 };
 use serde_json::{Value, json};
 
-use super::{json_text, stored_json, turns};
+use super::{json_text, stored_json, turns, visible};
 use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
 
 macro_rules! columns {
     () => {
-        "run_id, actor, actor_hash, input, options, state, is_cancelled, result, error, error_code, \
+        "run_id, namespace, actor, actor_hash, input, options, state, is_cancelled, result, error, error_code, \
          input_tokens, output_tokens, cost_micro_usd, model_calls, tool_calls, attempts, started_at, \
          updated_at, ended_at"
+    };
+}
+
+/// The condition that a run is in the namespaces of parameter `?1`, written by [`visible`].
+macro_rules! in_namespaces {
+    () => {
+        "(?1 = '*' OR (?1 = '-' AND namespace <> 'local') OR REPLACE(?1, ',' || namespace || ',', '') <> ?1)"
     };
 }
 
 fn read(mut row: Row) -> Result<Run, Error> {
     Ok(Run {
         id: row.take()?,
+        namespace: row.take()?,
         actor: row.take()?,
         actor_hash: row.take()?,
         input: stored_json("the input of a run", &row.take::<String>()?)?,
@@ -58,6 +67,8 @@ fn read(mut row: Row) -> Result<Run, Error> {
 pub struct NewRun {
     /// Its id.
     pub id: RunId,
+    /// The namespace of the plan, project or caller that starts it.
+    pub namespace: String,
     /// The actor.
     pub actor: String,
     /// The hash of the actor's file.
@@ -74,10 +85,11 @@ pub struct NewRun {
 pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewRun) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
-        "INSERT INTO runs (run_id, actor, actor_hash, definitions, input, options, state, \
-         started_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', ?7, ?7)",
+        "INSERT INTO runs (run_id, namespace, actor, actor_hash, definitions, input, options, state, \
+         started_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'running', ?8, ?8)",
         params![
             new.id,
+            &new.namespace,
             &new.actor,
             &new.actor_hash,
             json_text(&new.definitions),
@@ -90,7 +102,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewRun) -> Result<(), Error> {
         unit,
         EventKind::RunStarted,
         new.id,
-        json!({"actor": new.actor}),
+        json!({"actor": new.actor, "namespace": new.namespace}),
     );
     Ok(())
 }
@@ -240,15 +252,31 @@ fn announce(unit: &mut UnitOfWork<'_>, kind: EventKind, id: RunId, payload: Valu
     });
 }
 
-/// One run.
-pub fn get(reader: &mut dyn Reader, id: RunId) -> Result<Option<Run>, Error> {
+/// One run, if it is in one of the namespaces.
+pub fn get(
+    reader: &mut dyn Reader,
+    namespaces: &Namespaces,
+    id: RunId,
+) -> Result<Option<Run>, Error> {
     reader
         .query_first(
-            concat!("SELECT ", columns!(), " FROM runs WHERE run_id = ?1"),
-            params![id],
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM runs WHERE ",
+                in_namespaces!(),
+                " AND run_id = ?2"
+            ),
+            params![visible(namespaces), id],
         )?
         .map(read)
         .transpose()
+}
+
+/// The namespace of a run.
+pub fn namespace(reader: &mut dyn Reader, id: RunId) -> Result<Option<String>, Error> {
+    let row = reader.query_first("SELECT namespace FROM runs WHERE run_id = ?1", params![id])?;
+    row.map(|mut row| row.take()).transpose()
 }
 
 /// The files that a run began with.
@@ -262,17 +290,24 @@ pub fn definitions(reader: &mut dyn Reader, id: RunId) -> Result<Option<Value>, 
         .transpose()
 }
 
-/// Runs whose id begins with `prefix`, at most `limit`.
-pub fn with_prefix(reader: &mut dyn Reader, prefix: &str, limit: u64) -> Result<Vec<Run>, Error> {
+/// Runs in the namespaces whose id begins with `prefix`, at most `limit`.
+pub fn with_prefix(
+    reader: &mut dyn Reader,
+    namespaces: &Namespaces,
+    prefix: &str,
+    limit: u64,
+) -> Result<Vec<Run>, Error> {
     let last = format!("{prefix:Z<26}");
     reader
         .query(
             concat!(
                 "SELECT ",
                 columns!(),
-                " FROM runs WHERE run_id >= ?1 AND run_id <= ?2 ORDER BY run_id LIMIT ?3"
+                " FROM runs WHERE ",
+                in_namespaces!(),
+                " AND run_id >= ?2 AND run_id <= ?3 ORDER BY run_id LIMIT ?4"
             ),
-            params![prefix, last, limit],
+            params![visible(namespaces), prefix, last, limit],
         )?
         .into_iter()
         .map(read)
@@ -282,6 +317,8 @@ pub fn with_prefix(reader: &mut dyn Reader, prefix: &str, limit: u64) -> Result<
 /// Which runs to list.
 #[derive(Debug, Clone, Default)]
 pub struct RunFilter {
+    /// Only those in these namespaces.
+    pub visible: Namespaces,
     /// Only those of this actor.
     pub actor: Option<String>,
     /// Only those that are this far.
@@ -303,6 +340,7 @@ pub struct RunPage {
 
 /// Lists runs, newest first.
 pub fn list(reader: &mut dyn Reader, filter: &RunFilter) -> Result<RunPage, Error> {
+    let namespaces = visible(&filter.visible);
     let actor = filter.actor.clone().unwrap_or_default();
     let state = filter.state.map_or("", RunState::as_str);
     let runs = reader
@@ -310,11 +348,12 @@ pub fn list(reader: &mut dyn Reader, filter: &RunFilter) -> Result<RunPage, Erro
             concat!(
                 "SELECT (SELECT COUNT(*) FROM run_steps step WHERE step.run_id = runs.run_id), ",
                 columns!(),
-                " FROM runs \
-                 WHERE (?1 = '' OR actor = ?1) AND (?2 = '' OR state = ?2) \
-                 ORDER BY run_id DESC LIMIT ?3 OFFSET ?4"
+                " FROM runs WHERE ",
+                in_namespaces!(),
+                " AND (?2 = '' OR actor = ?2) AND (?3 = '' OR state = ?3) \
+                 ORDER BY run_id DESC LIMIT ?4 OFFSET ?5"
             ),
-            params![&actor, state, filter.limit, filter.offset],
+            params![&namespaces, &actor, state, filter.limit, filter.offset],
         )?
         .into_iter()
         .map(|mut row| {
@@ -324,8 +363,12 @@ pub fn list(reader: &mut dyn Reader, filter: &RunFilter) -> Result<RunPage, Erro
         .collect::<Result<_, Error>>()?;
     let matching = reader
         .query_first(
-            "SELECT COUNT(*) FROM runs WHERE (?1 = '' OR actor = ?1) AND (?2 = '' OR state = ?2)",
-            params![&actor, state],
+            concat!(
+                "SELECT COUNT(*) FROM runs WHERE ",
+                in_namespaces!(),
+                " AND (?2 = '' OR actor = ?2) AND (?3 = '' OR state = ?3)"
+            ),
+            params![&namespaces, &actor, state],
         )?
         .ok_or_else(|| Error::stored("a count", "is missing"))?
         .take()?;
@@ -361,12 +404,20 @@ pub fn steps(reader: &mut dyn Reader, id: RunId) -> Result<Vec<StoredStep>, Erro
         .collect()
 }
 
-/// How many runs an actor had, and what they cost together.
-pub fn totals(reader: &mut dyn Reader, actor: &str) -> Result<(u64, MicroUsd), Error> {
+/// How many runs an actor had in the namespaces, and what they cost together.
+pub fn totals(
+    reader: &mut dyn Reader,
+    namespaces: &Namespaces,
+    actor: &str,
+) -> Result<(u64, MicroUsd), Error> {
     let mut row = reader
         .query_first(
-            "SELECT COUNT(*), CAST(COALESCE(SUM(cost_micro_usd), 0) AS BIGINT) FROM runs WHERE actor = ?1",
-            params![actor],
+            concat!(
+                "SELECT COUNT(*), CAST(COALESCE(SUM(cost_micro_usd), 0) AS BIGINT) FROM runs WHERE ",
+                in_namespaces!(),
+                " AND actor = ?2"
+            ),
+            params![visible(namespaces), actor],
         )?
         .ok_or_else(|| Error::stored("a sum", "is missing"))?;
     Ok((row.take()?, MicroUsd(row.take()?)))

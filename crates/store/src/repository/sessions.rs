@@ -7,7 +7,7 @@ use cleveragents_domain::{
 };
 use serde_json::json;
 
-use super::visible;
+use super::{like_text, visible};
 use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Param, Row, params};
@@ -282,27 +282,22 @@ const MATCHES: &str = " FROM sessions WHERE owner IS NULL AND (?1 = '' OR actor 
      AND (?3 = '' OR LOWER(name) LIKE LOWER(?3) ESCAPE '!') AND updated_at >= ?4 \
      AND (?5 = '*' OR (?5 = '-' AND namespace <> 'local') OR REPLACE(?5, ',' || namespace || ',', '') <> ?5)";
 
-fn filter_params(filter: &SessionFilter) -> [Param<'static>; 5] {
+fn filter_params(filter: &SessionFilter) -> Result<[Param<'static>; 5], Error> {
     let actor = filter
         .actor
         .as_ref()
         .map(ToString::to_string)
         .unwrap_or_default();
-    let pattern = filter.name_contains.as_ref().map(|text| {
-        // The database lowers both sides, by the same rules.
-        let escaped = text
-            .replace('!', "!!")
-            .replace('%', "!%")
-            .replace('_', "!_");
-        format!("%{escaped}%")
-    });
-    [
+    // The database lowers both sides, by the same rules.
+    let pattern = filter.name_contains.as_deref().map(like_text).transpose()?;
+    let pattern = pattern.map(|escaped| format!("%{escaped}%"));
+    Ok([
         Param::from(actor),
         Param::from(filter.namespace.clone().unwrap_or_default()),
         Param::from(pattern.unwrap_or_default()),
         Param::from(filter.updated_since.map_or(i64::MIN, Timestamp::as_micros)),
         Param::from(visible(&filter.visible)),
-    ]
+    ])
 }
 
 /// Lists sessions; filter, order and page are the statement's.
@@ -323,7 +318,7 @@ pub fn list(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPa
     if filter.limit.is_none() && filter.offset == 0 && filter.sort != SortKey::Name {
         return list_all(reader, filter);
     }
-    let mut bound = filter_params(filter).to_vec();
+    let mut bound = filter_params(filter)?.to_vec();
     bound.extend([
         Param::from(filter.limit.unwrap_or(i64::MAX as u64)),
         Param::from(filter.offset),
@@ -331,7 +326,10 @@ pub fn list(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPa
     let page = format!("{MATCHES}{order} LIMIT ?6 OFFSET ?7");
     let sessions = select(reader, &page, &bound)?;
     let matching = reader
-        .query_first(&format!("SELECT COUNT(*){MATCHES}"), &filter_params(filter))?
+        .query_first(
+            &format!("SELECT COUNT(*){MATCHES}"),
+            &filter_params(filter)?,
+        )?
         .ok_or_else(|| Error::stored("a count", "is missing"))?
         .take()?;
     Ok(SessionPage { sessions, matching })
@@ -345,7 +343,7 @@ pub fn page(
     before: Option<SessionId>,
     limit: u64,
 ) -> Result<Vec<Session>, Error> {
-    let mut bound = filter_params(filter).to_vec();
+    let mut bound = filter_params(filter)?.to_vec();
     bound.extend([
         Param::from(before.map(|id| id.to_string()).unwrap_or_default()),
         Param::from(limit),
@@ -360,7 +358,7 @@ pub fn page(
 /// Every session that matches, ordered by a number: a third of the time is saved by ordering them
 /// here instead of in SQLite. Names are left to the database, which has its own rules for letters.
 fn list_all(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPage, Error> {
-    let mut sessions = select(reader, MATCHES, &filter_params(filter))?;
+    let mut sessions = select(reader, MATCHES, &filter_params(filter)?)?;
     let number = |session: &ListedSession| match filter.sort {
         SortKey::Created => session.created_at.as_micros(),
         SortKey::Messages => session.message_count.cast_signed(),

@@ -7,6 +7,7 @@ mod connection;
 mod repair;
 mod writer;
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,42 @@ pub(crate) struct SqliteEngine {
     // cannot. A log left behind would be lost by whoever copies the file alone.
     readers: Option<Pool<OpenReader>>,
     writer: GroupCommit<SqliteWriter, WaitForCompany>,
+    /// The file that is open; nothing for a database in memory.
+    file: Option<OpenFile>,
+}
+
+/// The file of a database, as it was when it was opened.
+struct OpenFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl OpenFile {
+    fn of(path: PathBuf) -> Result<Self, Error> {
+        let found = path
+            .metadata()
+            .map_err(|error| Error::file(&path, &error))?;
+        Ok(Self {
+            device: found.dev(),
+            inode: found.ino(),
+            path,
+        })
+    }
+
+    /// Fails when another file, or none, is at the path now. An open file outlives its name, so SQLite would go on
+    /// with one that nobody finds again.
+    fn check(&self) -> Result<(), Error> {
+        match self.path.metadata() {
+            Ok(found) if (found.dev(), found.ino()) == (self.device, self.inode) => Ok(()),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::file(&self.path, &error))
+            }
+            _ => Err(Error::Replaced {
+                database: self.path.display().to_string(),
+            }),
+        }
+    }
 }
 
 impl SqliteEngine {
@@ -56,6 +93,7 @@ impl SqliteEngine {
             ));
         }
         let connection = prepare_file(&path, options, policy)?;
+        let file = OpenFile::of(path.clone())?;
         let writer =
             SqliteWriter::new(connection, path.display().to_string(), options.busy_timeout);
         let readers = Pool::new(
@@ -69,6 +107,7 @@ impl SqliteEngine {
         Ok(Self {
             writer: GroupCommit::new(writer, WaitForCompany, BATCH_MAXIMUM),
             readers: Some(readers),
+            file: Some(file),
         })
     }
 
@@ -79,12 +118,26 @@ impl SqliteEngine {
         Ok(Self {
             writer: GroupCommit::new(writer, WaitForCompany, BATCH_MAXIMUM),
             readers: None,
+            file: None,
         })
     }
 
-    /// Runs a unit of work, together with others that come at the same time.
-    pub(crate) fn write(&self, unit: Box<dyn Unit>) -> Box<dyn Unit> {
-        self.writer.submit(unit)
+    /// Runs a unit of work, together with others that come at the same time. Nothing is acknowledged that went to a
+    /// file which was replaced or deleted.
+    pub(crate) fn write(&self, mut unit: Box<dyn Unit>) -> Box<dyn Unit> {
+        if let Err(error) = self.check_file() {
+            unit.fail(error);
+            return unit;
+        }
+        let mut unit = self.writer.submit(unit);
+        if let Err(error) = self.check_file() {
+            unit.fail(error);
+        }
+        unit
+    }
+
+    fn check_file(&self) -> Result<(), Error> {
+        self.file.as_ref().map_or(Ok(()), OpenFile::check)
     }
 
     /// Reads from one consistent state.
@@ -92,6 +145,7 @@ impl SqliteEngine {
         &self,
         work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.check_file()?;
         match &self.readers {
             Some(readers) => {
                 let connection = readers.get()?;

@@ -10,7 +10,7 @@ use cleveragents_domain::{Code, RunId};
 use cleveragents_engine::{
     ActorService, Bundle, ContextService, Doubt, ExportedMessage, RunMeans, RunReport, RunService,
     RunServiceError, RunStart, SandboxWorkspace, SpendScope, ToolSources as _, calling_actor,
-    instructions, project_instructions, read_context,
+    instructions, project_instructions, read_context, run_namespace,
 };
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
@@ -92,6 +92,11 @@ pub(super) fn run(
     };
     let start = RunStart {
         id: RunId::generate(),
+        namespace: run_namespace(
+            &context.caller(),
+            arguments.ground.project.as_deref(),
+            &found.actor.name,
+        ),
         actor: Arc::clone(&found.actor),
         actor_hash: found.hash.clone(),
         definitions: json!(found.bundle),
@@ -108,7 +113,7 @@ pub(super) fn run(
         is_stream: arguments.stream,
         command: "actor run",
     };
-    let service = RunService::new(context.engine()?, context.sessions()?);
+    let service = context.runs()?;
     let done = launch.go(start.id, &found.actor, |means| service.start(&start, means))?;
     let report = launch.report(&found.actor, &done)?;
     if let Some(path) = &arguments.output {
@@ -459,7 +464,7 @@ impl Launch<'_> {
 
     fn report(&self, actor: &Actor, done: &Done) -> Result<Report, CommandError> {
         let outcome = &done.report.outcome;
-        let service = RunService::new(self.context.engine()?, self.context.sessions()?);
+        let service = self.context.runs()?;
         let stored = service.get(done.report.run)?;
         let usage = outcome.taken.usage;
         let answer = text(&outcome.output);

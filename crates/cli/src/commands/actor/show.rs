@@ -1,6 +1,7 @@
 //! `actor show`: what an actor is, and how it was used.
 
 use cleveragents_actors::{Actor, Agent, NodeKind};
+use cleveragents_domain::identity::Scope;
 use cleveragents_domain::{MicroUsd, RemoteAgent};
 use cleveragents_engine::{ActorService, ActorWorld, FoundActor};
 use cleveragents_store::sessions::SessionFilter;
@@ -84,9 +85,11 @@ impl Use {
         world: ActorWorld<'_>,
     ) -> Result<Self, CommandError> {
         let name = &found.actor.name;
-        let (runs, cost) = actors.totals(name)?;
+        let (runs, cost) = actors.totals(name, &context.visible())?;
         let referring = if found.stored.is_some() {
-            actors.referring(name, world)?
+            let mut referring = actors.referring(name, world)?;
+            referring.retain(|other| context.sees(other));
+            referring
         } else {
             Vec::new()
         };
@@ -95,6 +98,7 @@ impl Use {
                 let filter = SessionFilter {
                     actor: Some(name),
                     limit: Some(1),
+                    visible: context.reach(Scope::Sessions),
                     ..SessionFilter::default()
                 };
                 context.sessions()?.list(&filter)?.0.matching

@@ -14,7 +14,7 @@ use super::{Chat, Flow, Last, RECENT, agreed};
 use crate::app::usage_error;
 use crate::arguments::Arguments;
 use crate::context::Context;
-use crate::output::{Cell, CommandError, Markdown, Panel, Report, Table, Timing};
+use crate::output::{Cell, CommandError, Markdown, Panel, Report, Table, Timing, path_text};
 
 impl Chat<'_> {
     /// Does what was said, and says what was done.
@@ -295,7 +295,7 @@ pub(super) fn saved(
             .with_hint("name a file that does not exist yet")
         })?;
     Ok(Report::new("chat save")
-        .data(json!({"file": path, "bytes": answer.len() + 1}))
+        .data(json!({"file": path_text(&path), "bytes": answer.len() + 1}))
         .ok(format!("The last answer is in {}", path.display())))
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::arguments::{PlanTree, TreeDrawing};
 use crate::commands::{counted, deliver, output_of};
 use crate::context::Context;
-use crate::output::{Cell, CommandError, Panel, Report, truncate, visible, width};
+use crate::output::{Cell, CommandError, Panel, Report, path_text, truncate, visible, width};
 
 /// Deeper levels are not indented any more, but told: a line must not grow with the depth.
 const LEVELS: usize = 24;
@@ -42,7 +42,7 @@ pub(super) fn run(
     if let Some(path) = output_of(context, arguments.output.as_deref()) {
         let drawn = drawn.unwrap_or_else(|| plain(&tree));
         let report = Report::new("plan tree")
-            .data(json!({"plan_id": plan.id, "file": path, "bytes": drawn.len()}))
+            .data(json!({"plan_id": plan.id, "file": path_text(path), "bytes": drawn.len()}))
             .ok(format!("Decisions drawn in `{}`", path.display()));
         return deliver(context, report, drawn, path);
     }

@@ -22,8 +22,8 @@ pub(crate) fn run(context: &Context, arguments: &Do) -> Result<Report, CommandEr
             CommandError::usage("nothing is asked").with_hint("agents do 'fix the failing test'")
         );
     }
-    let desk = Desk::new(context)?;
     let project = project(context, arguments)?;
+    let desk = Desk::new(context)?;
     let action = action(&desk, arguments)?;
     let request = UseAction {
         action,
@@ -132,6 +132,8 @@ fn project(context: &Context, arguments: &Do) -> Result<String, CommandError> {
         .caused_by(&error)
         .with_hint("name a folder that exists with --folder")
     })?;
+    // Before anything is stored.
+    context.sandboxes()?.check_folder(&folder)?;
     let resource = context.resources()?.ensure_path(&folder)?;
     let projects = context.projects()?;
     let mut links = projects.list()?.into_iter().filter(|project| {

@@ -60,11 +60,9 @@ pub(super) fn run(runs: &RunService, reference: Option<&str>) -> Result<Report, 
 }
 
 fn newest(runs: &RunService) -> Result<RunId, CommandError> {
-    let page = runs.list(&RunFilter {
-        actor: None,
-        state: None,
-        offset: 0,
+    let page = runs.list(RunFilter {
         limit: 1,
+        ..RunFilter::default()
     })?;
     page.runs.first().map(|(run, _)| run.id).ok_or_else(|| {
         CommandError::new(Code::RunNotFound, "there is no run yet")

@@ -14,7 +14,7 @@ use super::manage::parse_namespace;
 use crate::arguments::{ExportDocument, SessionExport, SessionImport};
 use crate::commands::output_of;
 use crate::context::Context;
-use crate::output::{Care, Cell, CommandError, Panel, Report, Target};
+use crate::output::{Care, Cell, CommandError, Panel, Report, Target, path_text};
 
 pub(super) fn export(
     context: &Context,
@@ -126,7 +126,7 @@ fn report(summary: &ExportSummary, document: ExportDocument, path: &Path) -> Rep
         .data(json!({
             "session_export": {
                 "session": summary.session_id,
-                "output": path,
+                "output": path_text(path),
                 "messages": summary.messages,
                 "size": summary.size_bytes,
                 "format": format,
@@ -207,7 +207,7 @@ pub(super) fn import(context: &Context, arguments: &SessionImport) -> Result<Rep
     Ok(Report::new("session import")
         .data(json!({
             "session_import": {
-                "input": shown,
+                "input": path_text(&shown),
                 "session_id": imported.session.id,
                 "messages": imported.session.message_count,
                 "schema": imported.schema,

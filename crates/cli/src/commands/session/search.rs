@@ -25,7 +25,7 @@ pub(super) fn run(context: &Context, arguments: &SessionSearch) -> Result<Report
         &Scope {
             session,
             role,
-            ..Scope::default()
+            visible: context.visible(),
         },
         arguments.limit,
         Some(&progress),

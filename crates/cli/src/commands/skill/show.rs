@@ -10,7 +10,7 @@ use super::{listed, servers, source_names, tool_sources};
 use crate::commands::tooling::Secrets;
 use crate::commands::{counted, yes_no};
 use crate::context::Context;
-use crate::output::{Cell, CommandError, Panel, Report, Table};
+use crate::output::{Cell, CommandError, Panel, Report, Table, path_text};
 
 /// A tool of a skill, as programs read it.
 fn tool_json(tool: &FlatTool) -> Value {
@@ -54,7 +54,7 @@ fn agent_json(skill: &AgentSkill) -> Value {
     json!({
         "name": skill.name,
         "description": skill.description,
-        "folder": skill.folder,
+        "folder": path_text(&skill.folder),
         "license": skill.license,
         "compatibility": skill.compatibility,
         "metadata": skill.metadata,

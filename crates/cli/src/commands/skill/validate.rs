@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::manage::kind;
 use super::source;
 use crate::context::Context;
-use crate::output::{CommandError, Panel, Report};
+use crate::output::{CommandError, Panel, Report, path_text};
 
 pub(super) fn run(
     context: &Context,
@@ -47,7 +47,7 @@ fn refused(first: &FileError, all: &[&FileError]) -> CommandError {
     let error = CommandError::from(first.clone());
     let problem = |problem: &&FileError| {
         json!({
-            "file": problem.file,
+            "file": path_text(&problem.file),
             "line": problem.line,
             "column": problem.column,
             "message": problem.message,
@@ -56,7 +56,7 @@ fn refused(first: &FileError, all: &[&FileError]) -> CommandError {
     };
     let problems: Vec<Value> = all.iter().map(problem).collect();
     error.with_details(json!({
-        "file": first.file,
+        "file": path_text(&first.file),
         "line": first.line,
         "column": first.column,
         "problems": problems,

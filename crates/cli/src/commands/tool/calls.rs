@@ -1,5 +1,6 @@
 //! `tool calls` and `tool call`: what was called, what came of it, and all that it said.
 
+use cleveragents_domain::identity::Scope;
 use cleveragents_domain::{InvocationOutcome, ToolInvocation};
 use cleveragents_engine::{Excerpt, ToolService};
 use cleveragents_store::invocations::InvocationFilter;
@@ -31,6 +32,9 @@ pub(super) fn list(
         pattern.map_or_else(|_| text.clone(), |pattern| pattern.to_string())
     });
     let page = tools.calls(&InvocationFilter {
+        visible: context.reach(Scope::Sessions),
+        visible_plans: context.reach(Scope::Plans),
+        visible_runs: context.reach(Scope::Registry),
         session,
         tool,
         outcome: arguments.outcome.map(CallOutcomeName::outcome),

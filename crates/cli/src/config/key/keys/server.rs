@@ -45,6 +45,13 @@ keys! {
     /// The most connections.
     SERVE_MAX_CONNECTIONS = "serve.max-connections", "CLEVERAGENTS_SERVE_MAX_CONNECTIONS",
         number(1, 1_000_000), Fallback::Integer(4_096), "The most connections of callers at a time";
+    /// The most connections of one address.
+    SERVE_MAX_CONNECTIONS_PER_ADDRESS = "serve.max-connections-per-address",
+        "CLEVERAGENTS_SERVE_MAX_CONNECTIONS_PER_ADDRESS", number(0, 1_000_000), Fallback::Integer(0),
+        "The most connections from one address at a time; 0 for half of all";
+    /// Where the log goes.
+    SERVE_LOG_FILE = "serve.log-file", "CLEVERAGENTS_SERVE_LOG_FILE", Kind::File, Fallback::Automatic,
+        "File to which the log of a server is added, besides standard error";
     /// How much runs at a time.
     SERVE_MAX_RUNNING = "serve.max-running", "CLEVERAGENTS_SERVE_MAX_RUNNING", number(1, 1_024),
         Fallback::Integer(64), "How many turns, plans and operations a server runs at a time; others wait";
