@@ -191,6 +191,7 @@ codes! {
     NotRecorded = "CA-0820", Failed, "the recording does not hold this request";
     ModelNotCapable = "CA-0821", Failed, "no model of the chain can do this";
     KeyringUnavailable = "CA-0822", Failed, "the keyring cannot be used";
+    ProjectInUse = "CA-0870", Conflict, "plans that are not over use the project";
     ToolNotFound = "CA-0901", NotFound, "the tool does not exist";
     ToolExists = "CA-0902", Conflict, "a tool of this name exists already";
     MalformedTool = "CA-0903", Usage, "the tool file cannot be read";

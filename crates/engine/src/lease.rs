@@ -1,8 +1,9 @@
 //! [`LeaseService`]: one owner at a time, renewed by a heartbeat, fenced by a token.
 //!
 //! A lease that is held keeps itself alive from a thread of its own until it is released, dropped or
-//! lost. An owner that died on this machine is succeeded at once; one elsewhere when its lease has
-//! expired.
+//! lost. An owner that died on this machine is succeeded at once, one that lives on it never, whatever the
+//! clock says; one elsewhere is succeeded when its lease has expired. The displaced owner finds out when it
+//! renews: what it runs under the lease is cancelled, and its writes are refused by the token.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +12,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cleveragents_domain::{Code, Diagnose, Lease, LeaseSubject, LeaseToken, Owner, Timestamp, Ttl};
+use cleveragents_process::Cancel;
+use cleveragents_store::leases::Displaceable;
 use cleveragents_store::{Engine, leases};
 use serde_json::{Value, json};
 
-use crate::process::{Liveness, current_owner, liveness};
+use crate::process::{Liveness, OwnerLocks, current_owner, liveness, time_since_boot};
 
 /// Why a lease cannot be had or used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,12 +72,17 @@ impl Diagnose for LeaseError {
 /// has them, though their owner is alive.
 type LeftBehind = Arc<Mutex<HashSet<(LeaseSubject, LeaseToken)>>>;
 
+/// What a write under a lease requires of the store.
+pub type Fence = (LeaseSubject, LeaseToken);
+
 /// Gives leases to this process. All clones are one service.
 #[derive(Clone)]
 pub struct LeaseService {
     engine: Arc<Engine>,
     owner: Owner,
     left: LeftBehind,
+    /// Where owners that share the database file show that they live.
+    locks: Option<OwnerLocks>,
 }
 
 impl LeaseService {
@@ -86,6 +94,7 @@ impl LeaseService {
     /// A service that acts for a given owner.
     pub fn acting_for(engine: Arc<Engine>, owner: Owner) -> Self {
         Self {
+            locks: engine.url().path().map(OwnerLocks::beside),
             engine,
             owner,
             left: LeftBehind::default(),
@@ -94,42 +103,59 @@ impl LeaseService {
 
     /// Takes the lease of a subject, or says who has it. The lease is kept alive until released.
     pub fn acquire(&self, subject: LeaseSubject, ttl: Ttl) -> Result<HeldLease, LeaseError> {
-        let mut dead = None;
+        if let Some(locks) = &self.locks {
+            locks.hold(&self.owner);
+        }
+        let mut displaceable = Displaceable::Nobody;
         loop {
-            if let Some(lease) = self.try_acquire(&subject, ttl, dead)? {
+            if let Some(lease) = self.try_acquire(&subject, ttl, displaceable)? {
                 self.forget_left(&subject);
                 return Ok(HeldLease::keep_alive(self, lease, ttl));
             }
-            let holder = self.holder(&subject)?;
-            match holder {
-                // Released since we looked: try again.
-                None => {}
-                Some(lease)
-                    if dead != Some(lease.token)
-                        && (self.was_left(&lease) || liveness(&lease.owner) == Liveness::Dead) =>
-                {
-                    dead = Some(lease.token);
-                }
-                Some(lease) => {
-                    return Err(LeaseError::Held {
-                        subject,
-                        owner: lease.owner,
-                        expires_at: lease.expires_at,
-                    });
-                }
+            // Released since the attempt: the next one finds it free.
+            let Some(holder) = self.holder(&subject)? else {
+                continue;
+            };
+            let tried = std::mem::replace(&mut displaceable, self.displaceable(&holder));
+            if displaceable == Displaceable::Nobody || displaceable == tried {
+                return Err(LeaseError::Held {
+                    subject,
+                    owner: holder.owner,
+                    expires_at: holder.expires_at,
+                });
             }
+        }
+    }
+
+    /// Whether the holder of a lease may be displaced, and on which condition.
+    fn displaceable(&self, holder: &Lease) -> Displaceable {
+        if self.was_left(holder) {
+            return Displaceable::Dead(holder.token);
+        }
+        match self.liveness(&holder.owner) {
+            Liveness::Alive => Displaceable::Nobody,
+            Liveness::Dead => Displaceable::Dead(holder.token),
+            Liveness::Unknown => Displaceable::Expired(holder.token),
+        }
+    }
+
+    /// Whether an owner lives, from its process number or else from its lock file.
+    fn liveness(&self, owner: &Owner) -> Liveness {
+        match (liveness(owner), &self.locks) {
+            (Liveness::Unknown, Some(locks)) => locks.liveness(owner),
+            (known, _) => known,
         }
     }
 
     /// Whether a lease is one of this service that nobody has any more.
     fn was_left(&self, lease: &Lease) -> bool {
-        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = lock(&self.left);
         left.contains(&(lease.subject.clone(), lease.token))
     }
 
     /// Forgets what was left of a subject: once it is taken over, its tokens are never seen again.
     fn forget_left(&self, subject: &LeaseSubject) {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = lock(&self.left);
         left.retain(|(known, _)| known != subject);
     }
 
@@ -137,12 +163,12 @@ impl LeaseService {
         &self,
         subject: &LeaseSubject,
         ttl: Ttl,
-        dead: Option<LeaseToken>,
+        displaceable: Displaceable,
     ) -> Result<Option<Lease>, LeaseError> {
         let (subject, owner) = (subject.clone(), self.owner.clone());
         Ok(self
             .engine
-            .write(move |unit| leases::acquire(unit, &subject, &owner, ttl, dead))?)
+            .write(move |unit| leases::acquire(unit, &subject, &owner, ttl, displaceable))?)
     }
 
     /// Who holds the lease of a subject, expired or not.
@@ -150,7 +176,7 @@ impl LeaseService {
         Ok(self.engine.read(|reader| leases::holder(reader, subject))?)
     }
 
-    /// Who works under the lease of a subject: its holder, unless that is dead or its time is over.
+    /// Who works under the lease of a subject: its holder, unless others may displace it.
     pub fn worker(&self, subject: &LeaseSubject) -> Result<Option<Lease>, LeaseError> {
         let (now, holder) = self.engine.read(|reader| {
             Ok::<_, cleveragents_store::Error>((
@@ -158,17 +184,17 @@ impl LeaseService {
                 leases::holder(reader, subject)?,
             ))
         })?;
-        Ok(holder.filter(|lease| !is_stale(lease, now)))
+        Ok(holder.filter(|lease| !self.is_stale(lease, now)))
     }
 
-    /// Leases whose owner is dead or whose time is over.
+    /// Leases whose owner is dead, or out of sight and expired.
     pub fn stale(&self) -> Result<Vec<Lease>, LeaseError> {
         let (now, held) = self.engine.read(|reader| {
             Ok::<_, cleveragents_store::Error>((leases::clock(reader)?, leases::held(reader)?))
         })?;
         Ok(held
             .into_iter()
-            .filter(|lease| is_stale(lease, now))
+            .filter(|lease| self.is_stale(lease, now))
             .collect())
     }
 
@@ -186,10 +212,14 @@ impl LeaseService {
         }
         Ok(released)
     }
-}
 
-fn is_stale(lease: &Lease, now: Timestamp) -> bool {
-    lease.expires_at <= now || liveness(&lease.owner) == Liveness::Dead
+    fn is_stale(&self, lease: &Lease, now: Timestamp) -> bool {
+        match self.liveness(&lease.owner) {
+            Liveness::Alive => false,
+            Liveness::Dead => true,
+            Liveness::Unknown => lease.expires_at <= now,
+        }
+    }
 }
 
 /// A lease in hand. Dropping it gives it back.
@@ -207,6 +237,26 @@ struct Heartbeat {
     stop: Mutex<bool>,
     changed: Condvar,
     lost: AtomicBool,
+    /// What is cancelled when the lease is lost, each with the number of its guard.
+    work: Mutex<(u64, Vec<(u64, Cancel)>)>,
+}
+
+/// Work under a lease: cancelled when the lease is lost, until this value is dropped.
+#[must_use]
+pub struct WorkGuard {
+    heartbeat: Arc<Heartbeat>,
+    number: u64,
+}
+
+impl Drop for WorkGuard {
+    fn drop(&mut self) {
+        let mut work = lock(&self.heartbeat.work);
+        work.1.retain(|(number, _)| *number != self.number);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl HeldLease {
@@ -243,9 +293,45 @@ impl HeldLease {
         self.lease.token
     }
 
-    /// Whether somebody else was seen to have taken over. Writes are refused in any case.
+    /// Subject and token, as every write under this lease names them.
+    pub fn fence(&self) -> Fence {
+        (self.lease.subject.clone(), self.lease.token)
+    }
+
+    /// Whether another owner was seen to have taken over, or may have: the lease could not be renewed for its
+    /// whole duration. Writes are refused by the token in any case.
     pub fn is_lost(&self) -> bool {
         self.heartbeat.lost.load(Ordering::Acquire)
+    }
+
+    /// Refuses to continue once the lease is seen to be lost.
+    pub fn check(&self) -> Result<(), LeaseError> {
+        if !self.is_lost() {
+            return Ok(());
+        }
+        Err(cleveragents_store::Error::LeaseLost {
+            subject: self.lease.subject.to_string(),
+            token: self.lease.token.0,
+            holder: None,
+        }
+        .into())
+    }
+
+    /// Has work cancelled when the lease is lost, at once when it is lost already.
+    pub fn guard(&self, cancel: &Cancel) -> WorkGuard {
+        let mut work = lock(&self.heartbeat.work);
+        work.0 += 1;
+        let number = work.0;
+        work.1.push((number, cancel.clone()));
+        drop(work);
+        // Whoever loses the lease sets the flag before looking for work, so one of the two sees the other.
+        if self.is_lost() {
+            cancel.cancel();
+        }
+        WorkGuard {
+            heartbeat: Arc::clone(&self.heartbeat),
+            number,
+        }
     }
 
     /// Gives the lease back and says whether it was still ours.
@@ -272,7 +358,7 @@ impl HeldLease {
             .engine
             .write(move |unit| leases::release(unit, &subject, token));
         if released.is_err() {
-            let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut left = lock(&self.left);
             left.insert((self.lease.subject.clone(), self.lease.token));
         }
         Ok(released?)
@@ -286,28 +372,51 @@ impl Drop for HeldLease {
     }
 }
 
+/// The longest pause between two looks at the clock. Waiting does not count the time in which the machine was
+/// suspended or the process stopped, so a long wait would go on for as long after it.
+const LOOK: Duration = Duration::from_millis(500);
+
 impl Heartbeat {
     /// Renews three times per duration until told to stop or until the lease is lost.
     fn run(&self, engine: &Engine, lease: &Lease, ttl: Ttl) {
-        let pause = Duration::from_secs(u64::from(ttl.as_seconds())) / 3;
-        let mut stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        let duration = Duration::from_secs(u64::from(ttl.as_seconds()));
+        let pause = duration / 3;
+        let (mut renewed, mut tried) = (time_since_boot(), time_since_boot());
+        let mut stop = lock(&self.stop);
         while !*stop {
-            let (guard, waited) = self
+            let (guard, _) = self
                 .changed
-                .wait_timeout(stop, pause)
+                .wait_timeout(stop, pause.min(LOOK))
                 .unwrap_or_else(PoisonError::into_inner);
             stop = guard;
-            if *stop || !waited.timed_out() {
+            let now = time_since_boot();
+            if *stop || now.saturating_sub(tried) < pause {
                 continue;
             }
             drop(stop);
+            tried = now;
             let (subject, token) = (lease.subject.clone(), lease.token);
-            let renewed = engine.write(move |unit| leases::renew(unit, &subject, token, ttl));
-            if matches!(renewed, Err(cleveragents_store::Error::LeaseLost { .. })) {
-                self.lost.store(true, Ordering::Release);
-                return;
+            let outcome = engine.write(move |unit| leases::renew(unit, &subject, token, ttl));
+            match outcome {
+                Ok(_) => renewed = now,
+                Err(cleveragents_store::Error::LeaseLost { .. }) => return self.lose(),
+                // The store cannot be reached: by now another owner may have the lease.
+                Err(_) if now.saturating_sub(renewed) >= duration => self.lose(),
+                Err(_) => {}
             }
-            stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
+            stop = lock(&self.stop);
+        }
+    }
+
+    /// Stops what runs under the lease.
+    fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
+        let work: Vec<Cancel> = {
+            let work = lock(&self.work);
+            work.1.iter().map(|(_, cancel)| cancel.clone()).collect()
+        };
+        for cancel in work {
+            cancel.cancel();
         }
     }
 }

@@ -45,7 +45,7 @@ pub use invariant::{
     ActionRules, EffectiveQuery, InvariantError, InvariantQuery, InvariantService, InvariantTarget,
     NewInvariant,
 };
-pub use lease::{HeldLease, LeaseError, LeaseService};
+pub use lease::{Fence, HeldLease, LeaseError, LeaseService, WorkGuard};
 pub use mcp::{AddedServer, McpService, McpServiceError, RegisteredServer, hide_secrets};
 pub use plan::draw as draw_decisions;
 pub use plan::{

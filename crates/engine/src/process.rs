@@ -3,9 +3,17 @@
 //! A process number means something only on its machine, boot and process space, and only together
 //! with the moment the process started, because numbers are reused.
 
-use std::sync::OnceLock;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use cleveragents_domain::{Owner, ProcessId};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 /// What is known about an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,18 +42,29 @@ pub fn current_owner() -> Owner {
         .clone()
 }
 
-/// Whether an owner still lives, as far as can be told from here.
+/// Whether an owner still lives, as far as its process number tells.
 pub fn liveness(owner: &Owner) -> Liveness {
-    if owner.host != host() || owner.pid_started == 0 {
+    if !is_same_space(&owner.host, &host()) || owner.pid_started == 0 {
         return Liveness::Unknown;
     }
     match start_of(owner.pid) {
         Some(started) if started == owner.pid_started => Liveness::Alive,
+        // Where `/proc` hides the processes of other users, one that is there looks as if it were gone.
+        None if is_hidden(owner.pid) => Liveness::Unknown,
         _ => Liveness::Dead,
     }
 }
 
-/// The machine, its boot and the process space, so that equal means: process numbers compare.
+/// Whether there is a process whose entry in `/proc` this user may not see.
+fn is_hidden(pid: u32) -> bool {
+    let exists = i32::try_from(pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .is_some_and(|pid| !matches!(test_kill_process(pid), Err(Errno::SRCH)));
+    exists && !Path::new("/proc").join(pid.to_string()).exists()
+}
+
+/// The machine, its boot and the process space.
 fn host() -> String {
     let name = rustix::system::uname()
         .nodename()
@@ -56,6 +75,139 @@ fn host() -> String {
         .map(|space| space.to_string_lossy().into_owned())
         .unwrap_or_default();
     format!("{name}/{}/{space}", boot.trim())
+}
+
+/// Whether process numbers of two hosts compare. A machine may change its name while it runs, so boot and
+/// process space decide; where the system gives none, the name has to be the same too.
+fn is_same_space(one: &str, other: &str) -> bool {
+    let space = |host: &str| {
+        let (rest, space) = host.rsplit_once('/')?;
+        let (_, boot) = rest.rsplit_once('/')?;
+        (!boot.is_empty() && !space.is_empty()).then(|| (boot.to_owned(), space.to_owned()))
+    };
+    one == other || space(one).is_some_and(|known| space(other) == Some(known))
+}
+
+/// The time since the machine was started, including the time in which it was suspended. It never jumps.
+pub(crate) fn time_since_boot() -> Duration {
+    static FALLBACK: OnceLock<Instant> = OnceLock::new();
+    let uptime = || {
+        let text = std::fs::read_to_string("/proc/uptime").ok()?;
+        let seconds: f64 = text.split(' ').next()?.parse().ok()?;
+        Duration::try_from_secs_f64(seconds).ok()
+    };
+    // Without `/proc` the time of a suspension is not counted.
+    uptime().unwrap_or_else(|| FALLBACK.get_or_init(Instant::now).elapsed())
+}
+
+/// A folder in which every process that holds leases of one database file keeps a locked file. The lock shows
+/// that a process lives where its number says nothing, as in another container on the same machine. The
+/// kernel releases it when the process dies.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnerLocks {
+    folder: PathBuf,
+}
+
+/// The lock files of this process. None is ever closed: closing any descriptor of such a file releases its lock.
+static HELD: Mutex<Option<HashMap<PathBuf, Option<File>>>> = Mutex::new(None);
+
+impl OwnerLocks {
+    /// The locks of those who share a database file.
+    pub(crate) fn beside(database: &Path) -> Self {
+        let mut name = OsString::from(database);
+        name.push("-owners");
+        Self {
+            folder: name.into(),
+        }
+    }
+
+    fn place(&self, owner: &Owner) -> PathBuf {
+        self.folder.join(owner.process.to_string())
+    }
+
+    /// Shows that this process lives, if the owner is this process. Where no lock can be had, as on a full disk,
+    /// its leases still expire for those who cannot see the process.
+    pub(crate) fn hold(&self, owner: &Owner) {
+        if owner.process != current_owner().process {
+            return;
+        }
+        let place = self.place(owner);
+        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = held.get_or_insert_default();
+        if !held.contains_key(&place) {
+            self.sweep(held);
+            let file = self.create(&place);
+            held.insert(place, file);
+        }
+    }
+
+    fn create(&self, place: &Path) -> Option<File> {
+        std::fs::create_dir_all(&self.folder).ok()?;
+        // Others look at the file while it is not locked yet: they hold it for a moment or remove it.
+        for _ in 0..100 {
+            let file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(place)
+                .ok()?;
+            match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) if is_file_at(&file, place) => return Some(file),
+                Ok(()) | Err(Errno::AGAIN | Errno::ACCESS) => std::thread::yield_now(),
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    /// Removes the files of processes that are gone.
+    fn sweep(&self, held: &HashMap<PathBuf, Option<File>>) {
+        let Ok(entries) = std::fs::read_dir(&self.folder) else {
+            return;
+        };
+        for place in entries.flatten().map(|entry| entry.path()) {
+            if held.contains_key(&place) {
+                continue;
+            }
+            if let (Liveness::Dead, _locked) = probe(&place) {
+                // Locked meanwhile, so that its owner cannot take it for its own. Another process may have
+                // removed it already.
+                let _gone = std::fs::remove_file(&place);
+            }
+        }
+    }
+
+    /// Whether an owner lives, from its lock file.
+    pub(crate) fn liveness(&self, owner: &Owner) -> Liveness {
+        let place = self.place(owner);
+        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.as_ref().is_some_and(|held| held.contains_key(&place)) {
+            return Liveness::Alive;
+        }
+        probe(&place).0
+    }
+}
+
+fn is_file_at(file: &File, place: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = |found: std::io::Result<std::fs::Metadata>| {
+        found.map(|found| (found.dev(), found.ino())).ok()
+    };
+    let known = identity(file.metadata());
+    known.is_some() && known == identity(std::fs::metadata(place))
+}
+
+/// Whether the process that made a lock file lives; with its lock when it does not. Not for the files of this
+/// process.
+fn probe(place: &Path) -> (Liveness, Option<File>) {
+    let Ok(file) = OpenOptions::new().read(true).write(true).open(place) else {
+        return (Liveness::Unknown, None);
+    };
+    match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => (Liveness::Dead, Some(file)),
+        Err(Errno::AGAIN | Errno::ACCESS) => (Liveness::Alive, None),
+        Err(_) => (Liveness::Unknown, None),
+    }
 }
 
 /// When a process started, in ticks since boot. `None` when it is gone or only waits to be reaped.
@@ -74,7 +226,7 @@ fn start_of(pid: u32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Liveness, current_owner, liveness};
+    use super::{Liveness, Owner, current_owner, liveness};
 
     #[test]
     fn this_process_lives_and_a_reaped_child_does_not() {
@@ -95,6 +247,23 @@ mod tests {
         assert_eq!(liveness(&other), Liveness::Dead, "a zombie is dead");
         child.wait().expect("reaped");
         assert_eq!(liveness(&other), Liveness::Dead);
+    }
+
+    #[test]
+    fn a_machine_that_changed_its_name_is_the_same_and_another_boot_is_not() {
+        let owner = current_owner();
+        let (rest, space) = owner.host.rsplit_once('/').expect("a space");
+        let (_, boot) = rest.rsplit_once('/').expect("a boot");
+        let renamed = Owner {
+            host: format!("renamed/{boot}/{space}"),
+            ..owner.clone()
+        };
+        assert_eq!(liveness(&renamed), Liveness::Alive);
+        let rebooted = Owner {
+            host: format!("renamed/another boot/{space}"),
+            ..owner
+        };
+        assert_eq!(liveness(&rebooted), Liveness::Unknown);
     }
 
     #[test]

@@ -10,6 +10,8 @@ use cleveragents_domain::{
 use cleveragents_engine::{
     ContextError, HeldLease, LeaseError, LeaseService, PlanExecutionContext, current_owner,
 };
+use cleveragents_process::Cancel;
+use cleveragents_store::leases::Displaceable;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Error, Options, events, leases};
 use cleveragents_testkit::{
     Child, TestDatabase, at_once, child_input, proof_size, say, wait_for_go,
@@ -37,7 +39,15 @@ fn service(engine: &Arc<Engine>, owner: Owner) -> LeaseService {
 fn take(engine: &Engine, owner: &Owner) -> Lease {
     let owner = owner.clone();
     engine
-        .write(move |unit| leases::acquire(unit, &subject(), &owner, Ttl::default(), None))
+        .write(move |unit| {
+            leases::acquire(
+                unit,
+                &subject(),
+                &owner,
+                Ttl::default(),
+                Displaceable::Nobody,
+            )
+        })
         .expect("answered")
         .expect("free")
 }
@@ -301,6 +311,7 @@ fn a_write_is_either_before_the_take_over_or_refused() {
         for round in 0..proof_size(5, 100) {
             let old = service(&engines[0], stranger("old")).acquire(subject(), Ttl::default());
             let old = old.expect("free");
+            let token = old.token();
             let context = PlanExecutionContext::under_lease(Arc::clone(&engines[0]), plan, &old);
             let changeset = context.expect("there").start_changeset().expect("opened");
             expire(&database);
@@ -310,8 +321,13 @@ fn a_write_is_either_before_the_take_over_or_refused() {
                     let id = changeset.id();
                     let seen = engines[1].write(move |unit| {
                         let owner = stranger("new");
-                        let lease =
-                            leases::acquire(unit, &subject(), &owner, Ttl::default(), None)?;
+                        let lease = leases::acquire(
+                            unit,
+                            &subject(),
+                            &owner,
+                            Ttl::default(),
+                            Displaceable::Expired(token),
+                        )?;
                         let stored = cleveragents_store::changesets::get(unit, id)?;
                         Ok::<_, Error>((
                             lease.expect("expired").token,
@@ -338,11 +354,15 @@ fn a_write_is_either_before_the_take_over_or_refused() {
 
 /// A child process that takes the lease and never gives it back.
 fn hold_for_ever(url: &str) {
+    hold_as(url, current_owner());
+}
+
+fn hold_as(url: &str, owner: Owner) {
     let url = DatabaseUrl::parse(url, Path::new("/")).expect("a URL");
     let engine = EngineCache::new(Options::default())
         .open(&url)
         .expect("opens");
-    let lease = LeaseService::new(engine)
+    let lease = LeaseService::acting_for(engine, owner)
         .acquire(subject(), Ttl::default())
         .expect("free");
     say(lease.token());
@@ -393,6 +413,135 @@ fn an_owner_killed_on_this_machine_is_succeeded_at_once() {
             Some(EventKind::LeaseTakenOver)
         );
     }
+}
+
+/// Takes the lease in a child process that is then stopped, and lets its time pass, as a clock that is set
+/// ahead or a suspended machine does. The parent may have it only once the child is dead.
+fn live_owner_keeps_its_expired_lease(database: &TestDatabase, test: &str) {
+    let engine = database.open();
+    let service = LeaseService::new(Arc::clone(&engine));
+    let mut child = Child::start(test, &database.url);
+    let token = LeaseToken(child.hear().expect("it has it").parse().expect("a token"));
+    signal(child.pid(), "STOP");
+    expire(database);
+    match service.acquire(subject(), Ttl::default()) {
+        Err(LeaseError::Held { owner, .. }) => assert_eq!(owner.pid, child.pid()),
+        other => panic!(
+            "a live owner was displaced on {}: {:?}",
+            database.kind,
+            other.map(|lease| lease.token())
+        ),
+    }
+    assert_eq!(
+        service.release_stale(),
+        Ok(Vec::new()),
+        "nor is its lease freed"
+    );
+    let worker = service.worker(&subject()).expect("read");
+    assert_eq!(
+        worker.map(|lease| lease.token),
+        Some(token),
+        "and it is shown as at work"
+    );
+    engine
+        .write(move |unit| leases::require(unit, &subject(), token))
+        .expect("its writes are accepted");
+    signal(child.pid(), "CONT");
+    child.kill();
+    let lease = service
+        .acquire(subject(), Ttl::default())
+        .expect("its owner is dead");
+    assert_eq!(lease.token(), LeaseToken(token.0 + 1));
+}
+
+fn signal(pid: u32, name: &str) {
+    let sent = std::process::Command::new("kill")
+        .args([format!("-{name}"), pid.to_string()])
+        .status();
+    assert!(sent.expect("kill runs").success());
+}
+
+#[test]
+fn a_stopped_owner_on_this_machine_keeps_its_lease_when_its_time_is_over() {
+    if let Some(url) = child_input() {
+        return hold_for_ever(&url);
+    }
+    let test = "a_stopped_owner_on_this_machine_keeps_its_lease_when_its_time_is_over";
+    for database in TestDatabase::each() {
+        live_owner_keeps_its_expired_lease(&database, test);
+    }
+}
+
+/// In another container the process number says nothing; the locked file beside the database does.
+#[test]
+fn an_owner_in_another_container_keeps_its_lease_while_it_lives() {
+    if let Some(url) = child_input() {
+        return hold_as(
+            &url,
+            Owner {
+                host: "container/boot/pid:[1]".to_owned(),
+                ..current_owner()
+            },
+        );
+    }
+    let test = "an_owner_in_another_container_keeps_its_lease_while_it_lives";
+    live_owner_keeps_its_expired_lease(&TestDatabase::sqlite(), test);
+}
+
+#[test]
+fn work_under_a_lease_is_cancelled_when_another_owner_has_it() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let ttl = Ttl::seconds(Ttl::MINIMUM).expect("in range");
+        let old = service(&engine, stranger("the old machine"))
+            .acquire(subject(), ttl)
+            .expect("free");
+        let (work, done, unrelated) = (Cancel::new(), Cancel::new(), Cancel::new());
+        let _guard = old.guard(&work);
+        drop(old.guard(&done));
+        let others = service(&engine, stranger("the new machine"));
+        // Its heartbeat may renew it in between.
+        let new = loop {
+            expire(&database);
+            if let Ok(lease) = others.acquire(subject(), Ttl::default()) {
+                break lease;
+            }
+        };
+        while !work.is_cancelled() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert!(old.is_lost());
+        assert!(!done.is_cancelled(), "that work was over");
+        assert!(!unrelated.is_cancelled());
+        let late = Cancel::new();
+        let _guard = old.guard(&late);
+        assert!(late.is_cancelled(), "nothing begins under a lost lease");
+        assert_eq!(
+            old.check()
+                .map_err(|error| error.code().as_str().to_owned()),
+            Err("CA-0412".to_owned())
+        );
+        assert!(!new.is_lost());
+    }
+}
+
+#[test]
+fn work_under_a_lease_is_cancelled_when_it_cannot_be_renewed_for_its_duration() {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    let ttl = Ttl::seconds(Ttl::MINIMUM).expect("in range");
+    let lease = service(&engine, stranger("a machine"))
+        .acquire(subject(), ttl)
+        .expect("free");
+    database.meddle(
+        "CREATE TRIGGER broken BEFORE UPDATE ON leases BEGIN SELECT RAISE(ABORT, 'no room'); END",
+    );
+    let work = Cancel::new();
+    let _guard = lease.guard(&work);
+    while !work.is_cancelled() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(lease.is_lost());
 }
 
 /// Many find the owner dead at the same moment.

@@ -8,7 +8,7 @@ use cleveragents_engine::{
     LinkRequest, NewProject, NewResource, ProjectError, ProjectService, Register, ResourceFilter,
     ResourceService,
 };
-use cleveragents_testkit::{TestDatabase, at_once};
+use cleveragents_testkit::{TestDatabase, at_once, plans};
 
 /// Both services on each kind of database, with resources `a` and `b`.
 fn each(test: impl Fn(&TestDatabase, &ProjectService, &ResourceService)) {
@@ -265,6 +265,38 @@ fn defect_3609_linked_resources_do_not_keep_a_project_and_stay_themselves() {
             2
         );
         assert_eq!(code(projects.delete("shop")), Code::ProjectNotFound);
+    });
+}
+
+#[test]
+fn defect_3609_a_project_of_a_plan_that_is_not_over_is_neither_deleted_nor_emptied() {
+    each(|database, projects, resources| {
+        projects
+            .create(shop(vec![link("a", None), link("b", None)]))
+            .expect("made");
+        let engine = database.open();
+        let plan = plans::store(&engine, &plans::new_plan("p"));
+        for refused in [
+            projects.delete("shop").map(drop),
+            projects.unlink_resource("shop", "a").map(drop),
+        ] {
+            let error = refused.expect_err("the plan needs it");
+            assert_eq!(error.code(), Code::ProjectInUse);
+            assert_eq!(error.details()["plans"], serde_json::json!([plan]));
+            assert!(error.to_string().contains(&plan.to_string()), "{error}");
+        }
+        assert!(resources.remove("a").is_err(), "the project links it");
+        assert_eq!(projects.view("shop").expect("it is there").1.len(), 2);
+        plans::write(&engine, move |unit| {
+            cleveragents_store::plans::advance(
+                unit,
+                plan,
+                cleveragents_domain::Move::Cancel,
+                &cleveragents_store::plans::Along::default(),
+            )
+        });
+        projects.unlink_resource("shop", "a").expect("unlinked");
+        projects.delete("shop").expect("deleted");
     });
 }
 

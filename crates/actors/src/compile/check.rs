@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::file::{Complaint, Place};
-use crate::graph::{Edge, Key, Node, NodeIndex, NodeKind};
+use crate::graph::{Edge, Fits, Key, Node, NodeIndex, NodeKind};
 use crate::state::Reducer;
 
 /// A graph that is not checked yet.
@@ -24,6 +24,7 @@ pub(super) fn finish(mut draft: Draft) -> Result<Vec<Node>, Complaint> {
     for (exit, _) in &draft.exits {
         draft.nodes[exit.0 as usize].is_exit = true;
     }
+    draft.check_edges()?;
     draft.join_branches()?;
     draft.find_exits()?;
     draft.check_reach()?;
@@ -72,6 +73,60 @@ impl Draft {
     fn place(&self, index: NodeIndex) -> Place {
         let place = self.places.get(index.0 as usize);
         place.copied().unwrap_or(Place { line: 1, column: 1 })
+    }
+
+    /// Refuses edges and rules that no run can take: those behind one that is always taken. Edges that only
+    /// repeat it are left out.
+    fn check_edges(&mut self) -> Result<(), Complaint> {
+        for number in 0..self.places.len() {
+            let always = match &self.nodes[number].kind {
+                NodeKind::Conditional(node) => node.otherwise,
+                NodeKind::Router(node) => {
+                    let rule = node.rules.iter().position(|rule| rule.fits == Fits::Always);
+                    let first = rule.and_then(|place| node.rules.get(place));
+                    let behind = rule.and_then(|place| node.rules.get(place + 1));
+                    if let (Some(first), Some(behind)) = (first, behind) {
+                        return Err(self.never_taken(number, first.target, behind.target));
+                    }
+                    if let (Some(first), Some(otherwise)) = (first, node.otherwise)
+                        && first.target != otherwise
+                    {
+                        return Err(self.never_taken(number, first.target, otherwise));
+                    }
+                    first.map(|rule| rule.target).or(node.otherwise)
+                }
+                _ => None,
+            };
+            let edges = &self.nodes[number].edges;
+            let (taken, behind) = match always {
+                Some(target) => (target, 0),
+                None => match edges.iter().position(|edge| edge.condition.is_none()) {
+                    Some(place) => (edges[place].target, place + 1),
+                    None => continue,
+                },
+            };
+            let differs = |edge: &&Edge| edge.target != taken;
+            if let Some(edge) = edges[behind..].iter().find(differs) {
+                return Err(self.never_taken(number, taken, edge.target));
+            }
+            self.nodes[number].edges.truncate(behind);
+        }
+        Ok(())
+    }
+
+    fn never_taken(&self, number: usize, taken: NodeIndex, never: NodeIndex) -> Complaint {
+        let (id, taken, never) = (
+            &self.nodes[number].id,
+            &self.node(taken).id,
+            &self.node(never).id,
+        );
+        let message = format!(
+            "the edge from `{id}` to `{taken}` has no condition, so the one to `{never}` is never taken"
+        );
+        let fix = format!(
+            "give the edge to `{taken}` a condition, put it last, or run both at the same time with a `parallel` node"
+        );
+        Complaint::rule(self.places[number], message, fix)
     }
 
     /// Walks each branch up to its join. Where a branch stops short of it, it goes there.

@@ -6,6 +6,7 @@ use cleveragents_domain::{Owner, ProcessId, Timestamp, Ttl};
 use cleveragents_engine::{
     ContextError, HeldLease, LeaseError, LeaseService, PlanExecutionContext, current_owner,
 };
+use cleveragents_store::leases::Displaceable;
 use cleveragents_store::{Error, leases};
 use cleveragents_testkit::at_once;
 use cucumber::{given, then, when};
@@ -81,9 +82,9 @@ fn held_by_the_dead(world: &mut World) {
     };
     let run = world.run();
     let subject = run.subject();
-    let taken = run
-        .engine
-        .write(move |unit| leases::acquire(unit, &subject, &dead, Ttl::default(), None));
+    let taken = run.engine.write(move |unit| {
+        leases::acquire(unit, &subject, &dead, Ttl::default(), Displaceable::Nobody)
+    });
     run.old_token = Some(
         taken
             .expect("the store answers")

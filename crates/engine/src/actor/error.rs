@@ -1,7 +1,7 @@
 //! Why an actor cannot be had, registered or removed.
 
 use cleveragents_actors::FileError;
-use cleveragents_domain::{Code, Diagnose};
+use cleveragents_domain::{Code, Diagnose, PlanId};
 use serde_json::{Value, json};
 
 /// Why an actor cannot be had, registered or removed.
@@ -29,6 +29,14 @@ pub enum ActorError {
         /// What refers to it.
         by: String,
     },
+    /// Plans that are not over are made with it.
+    #[error("`{name}` works on plans that are not over: {}", crate::project::shown(.plans))]
+    UsedByPlans {
+        /// The actor.
+        name: String,
+        /// The plans.
+        plans: Vec<PlanId>,
+    },
     /// Its file is wrong.
     #[error(transparent)]
     File(#[from] Box<FileError>),
@@ -43,7 +51,7 @@ impl Diagnose for ActorError {
             Self::NotFound { .. } => Code::ActorNotFound,
             Self::Exists(_) => Code::ActorExists,
             Self::BuiltIn(_) => Code::BuiltInActor,
-            Self::InUse { .. } => Code::ActorInUse,
+            Self::InUse { .. } | Self::UsedByPlans { .. } => Code::ActorInUse,
             Self::File(error) => error.code(),
             Self::Store(error) => error.code(),
         }
@@ -63,6 +71,9 @@ impl Diagnose for ActorError {
                 "register an actor of your own with `model: {name}` in its file"
             )),
             Self::InUse { by, .. } => Some(format!("change or remove {by} first")),
+            Self::UsedByPlans { plans, .. } => plans
+                .first()
+                .map(|plan| format!("apply them, or cancel them with `agents plan cancel {plan}`")),
             Self::File(error) => error.hint(),
             Self::Store(error) => error.hint(),
         }
@@ -72,6 +83,7 @@ impl Diagnose for ActorError {
         match self {
             Self::NotFound { name, nearest } => json!({"name": name, "nearest": nearest}),
             Self::InUse { name, by } => json!({"name": name, "by": by}),
+            Self::UsedByPlans { name, plans } => json!({"name": name, "plans": plans}),
             Self::File(error) => error.details(),
             Self::Store(error) => error.details(),
             Self::Exists(_) | Self::BuiltIn(_) => Value::Null,

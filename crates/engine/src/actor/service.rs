@@ -7,7 +7,7 @@ use cleveragents_actors::Actor;
 use cleveragents_domain::MicroUsd;
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_store::definitions::{self, DefinitionKind, StoredDefinition};
-use cleveragents_store::{Engine, resources, runs};
+use cleveragents_store::{Engine, plans, resources, runs};
 use sha2::{Digest as _, Sha256};
 
 use super::error::ActorError;
@@ -265,9 +265,16 @@ impl ActorService {
             let is_removed = self.engine.write(move |unit| {
                 resources::lock(unit)?;
                 if definitions::list(unit, DefinitionKind::Actor)? != before {
-                    return Ok::<_, cleveragents_store::Error>(false);
+                    return Ok(false);
                 }
-                definitions::remove(unit, DefinitionKind::Actor, &whole)
+                let plans = plans::active_of_actor(unit, &|named| whole_name(named) == whole)?;
+                if !plans.is_empty() {
+                    return Err(ActorError::UsedByPlans {
+                        name: whole.clone(),
+                        plans,
+                    });
+                }
+                Ok(definitions::remove(unit, DefinitionKind::Actor, &whole)?)
             })?;
             if is_removed {
                 return Ok(found);

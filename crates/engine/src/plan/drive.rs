@@ -194,6 +194,7 @@ impl Drive<'_> {
 
     /// What a plan that was stopped is told: whether for good.
     pub(super) fn stopped(&self, plan: &Plan) -> Result<PlanError, PlanError> {
+        self.lease.check()?;
         let now = self.service.get(plan.id)?;
         if now.is_cancelled && !now.stage.is_terminal() {
             let along = Along {

@@ -2,11 +2,12 @@
 
 use cleveragents_domain::{Action, MadeWith, Plan, PlanActors, PlanId, PlanProfile, PlanProject};
 use cleveragents_store::plans::NewPlan;
-use cleveragents_store::{definitions, invariants, plans};
+use cleveragents_store::{definitions, invariants, plans, resources};
 
 use super::built_in::{DETERMINISTIC, EXECUTOR, REVIEWER, STRATEGIST};
 use super::error::PlanError;
 use super::service::{PlanDefaults, PlanService, UseAction, Variables};
+use crate::project::find_project;
 
 impl PlanService {
     /// The projects that a person names, and the profile that the first of them which has one asks for.
@@ -126,6 +127,11 @@ impl PlanService {
         let is_used_up = !action.reusable;
         self.engine
             .write(move |unit| {
+                // From here on nobody deletes a project that the plan will use.
+                resources::lock(unit)?;
+                for project in &new.made_with.projects {
+                    find_project(unit, &project.name).map_err(PlanError::of)?;
+                }
                 if is_used_up
                     && !definitions::archive(
                         unit,

@@ -175,6 +175,7 @@ impl PlanService {
         self.finish_rollback(id, &lease)?;
         let mut plan = self.get(id)?;
         let stop = cancel.child();
+        let _guard = lease.guard(&stop);
         let _until_the_end = Watch::over(
             {
                 let engine = Arc::clone(&self.engine);

@@ -1,6 +1,6 @@
 //! Why something with a project did not work.
 
-use cleveragents_domain::{Code, Diagnose, NameError, ProjectId, ProjectPartError};
+use cleveragents_domain::{Code, Diagnose, NameError, PlanId, ProjectId, ProjectPartError};
 use serde_json::{Value, json};
 
 use crate::{AutomationError, ResourceError};
@@ -56,6 +56,19 @@ pub enum ProjectError {
         /// The resource.
         resource: String,
     },
+    /// Plans that are not over work on it.
+    #[error(
+        "project `{name}` is used by {} that {} not over: {}; nothing was changed",
+        if .plans.len() == 1 { "a plan" } else { "plans" },
+        if .plans.len() == 1 { "is" } else { "are" },
+        shown(.plans)
+    )]
+    InUse {
+        /// The project.
+        name: String,
+        /// The plans.
+        plans: Vec<PlanId>,
+    },
     /// Something is wrong with a resource.
     #[error(transparent)]
     Resource(#[from] ResourceError),
@@ -65,6 +78,16 @@ pub enum ProjectError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] cleveragents_store::Error),
+}
+
+/// Plans by their ids, the first few of them.
+pub(crate) fn shown(plans: &[PlanId]) -> String {
+    const MOST: usize = 5;
+    let mut ids: Vec<String> = plans.iter().take(MOST).map(ToString::to_string).collect();
+    if plans.len() > MOST {
+        ids.push(format!("{} more", plans.len() - MOST));
+    }
+    ids.join(", ")
 }
 
 impl Diagnose for ProjectError {
@@ -78,6 +101,7 @@ impl Diagnose for ProjectError {
             Self::AliasTaken { .. } => Code::AliasTaken,
             Self::AlreadyLinked { .. } => Code::ResourceAlreadyLinked,
             Self::NotLinked { .. } => Code::ResourceNotLinked,
+            Self::InUse { .. } => Code::ProjectInUse,
             Self::Resource(error) => error.code(),
             Self::Automation(error) => error.code(),
             Self::Store(error) => error.code(),
@@ -118,6 +142,11 @@ impl Diagnose for ProjectError {
                     "run `agents project show {project}` to see what it links"
                 ));
             }
+            Self::InUse { plans, .. } => {
+                return plans.first().map(|plan| {
+                    format!("apply it, or cancel it with `agents plan cancel {plan}`")
+                });
+            }
             Self::Resource(error) => return error.hint(),
             Self::Automation(error) => return error.hint(),
             Self::Store(error) => return error.hint(),
@@ -152,6 +181,7 @@ impl Diagnose for ProjectError {
             Self::NotLinked { project, resource } => {
                 json!({"project": project, "resource": resource})
             }
+            Self::InUse { name, plans } => json!({"name": name, "plans": plans}),
             Self::Resource(error) => error.details(),
             Self::Automation(error) => error.details(),
             Self::Store(error) => error.details(),

@@ -6,4 +6,5 @@ mod service;
 pub use error::ProjectError;
 pub use service::{LinkRequest, NewProject, ProjectService, ProjectTarget};
 
+pub(crate) use error::shown;
 pub(crate) use service::find as find_project;

@@ -7,7 +7,7 @@ use cleveragents_domain::{
     check_prefix,
 };
 use cleveragents_store::invariants::{self, InvariantFilter};
-use cleveragents_store::{Engine, Reader, UnitOfWork, projects, resources};
+use cleveragents_store::{Engine, Reader, UnitOfWork, plans, projects, resources};
 
 use super::error::ProjectError;
 use crate::automation;
@@ -227,6 +227,13 @@ impl ProjectService {
                 .find(|link| link.alias.as_str() == reference)
                 .map(|link| link.resource.to_string());
             let resource = find_resource(unit, by_alias.as_deref().unwrap_or(&reference))?;
+            if project
+                .links
+                .iter()
+                .any(|link| link.resource == resource.id)
+            {
+                check_unused(unit, &project)?;
+            }
             if !projects::unlink(unit, project.id, resource.id)? {
                 return Err(ProjectError::NotLinked {
                     project: project.name.to_string(),
@@ -244,6 +251,7 @@ impl ProjectService {
         self.engine.write(move |unit| {
             resources::lock(unit)?;
             let project = find(unit, &reference)?;
+            check_unused(unit, &project)?;
             projects::delete(unit, &project)?;
             // Else they would hold for another project that is given the same name.
             let filter = InvariantFilter {
@@ -255,4 +263,14 @@ impl ProjectService {
             Ok(project)
         })
     }
+}
+
+/// Refuses what would take a project, or what it links, from plans that are not over.
+fn check_unused(unit: &mut UnitOfWork<'_>, project: &Project) -> Result<(), ProjectError> {
+    let name = project.name.to_string();
+    let plans = plans::active_of_project(unit, &name)?;
+    if plans.is_empty() {
+        return Ok(());
+    }
+    Err(ProjectError::InUse { name, plans })
 }

@@ -214,7 +214,7 @@ impl RunService {
     ) -> Result<RunReport, RunServiceError> {
         let fence = (lease.subject().clone(), lease.token());
         let redactor = means.redactor.clone();
-        let log = StoreLog::open(Arc::clone(&self.engine), id, fence, redactor)?;
+        let log = StoreLog::open(Arc::clone(&self.engine), id, fence.clone(), redactor)?;
         let rows = self
             .engine
             .read(|reader| invocations::of_session(reader, id.session("")))?;
@@ -224,6 +224,7 @@ impl RunService {
             turns: &self.turns,
             means,
             run: id,
+            fence,
             session: id.session(""),
             earlier: rows
                 .into_iter()
@@ -231,6 +232,7 @@ impl RunService {
                 .collect(),
         };
         let cancel = means.cancel.child();
+        let _guard = lease.guard(&cancel);
         let walked = {
             let _until_the_end = Watch::over(
                 {

@@ -43,7 +43,7 @@ impl Work<'_> {
         let means = self.means;
         let gate = self.gate(&[step.tool.to_owned()], &[], &[])?;
         let budget = StoreBudget::new(Arc::clone(&self.engine), means.scopes.clone());
-        let ledger = StoreLedger::new(Arc::clone(&self.engine), None);
+        let ledger = StoreLedger::new(Arc::clone(&self.engine), None).under(self.fence.clone());
         let scope = Scope {
             session: Some(self.session),
             plan: means.plan,

@@ -12,6 +12,7 @@ use cleveragents_store::Engine;
 use cleveragents_tools::{Gate, ToolName, ToolPattern};
 
 use super::means::RunMeans;
+use crate::lease::Fence;
 use crate::session::SessionService;
 use crate::turn::TurnService;
 
@@ -22,6 +23,8 @@ pub(super) struct Work<'a> {
     pub(super) turns: &'a TurnService,
     pub(super) means: &'a RunMeans<'a>,
     pub(super) run: RunId,
+    /// The lease of the run.
+    pub(super) fence: Fence,
     /// The conversation to which calls of tool nodes belong.
     pub(super) session: SessionId,
     /// Calls of tool nodes that earlier attempts at the run made: of several for one step, the last.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use cleveragents_domain::{LeaseSubject, SandboxState, Ttl};
 use cleveragents_sandbox::Landing;
 use cleveragents_sandbox::apply::{ApplyOptions, ApplyPlan, MemberPreview, journal_place, plan};
-use cleveragents_store::sandboxes;
 use serde_json::{Value, json};
 
 use super::error::SandboxError;
@@ -104,16 +103,12 @@ impl SandboxService {
         self.check_unfinished(&open)?;
         let (planned, scratch) = self.plan_apply(&mut open, request, false)?;
         let stored = report_of(&planned.previews, request.keeps_files);
-        let id = open.view.sandbox.id;
-        self.engine.write(move |unit| {
-            sandboxes::transition(
-                unit,
-                id,
-                SandboxState::Active,
-                SandboxState::Applying,
-                Some(&stored),
-            )
-        })?;
+        self.advance_under(
+            &open,
+            &resources,
+            (SandboxState::Active, SandboxState::Applying),
+            Some(stored),
+        )?;
         let journal = journal_place(&open.view.folders().state());
         match planned.carry_out(&journal, &self.servers(&open.view)) {
             Ok(parts) => {
@@ -124,15 +119,7 @@ impl SandboxService {
             }
             Err(error @ cleveragents_sandbox::Error::Stuck(_)) => Err(error.into()),
             Err(error) => {
-                self.engine.write(move |unit| {
-                    sandboxes::transition(
-                        unit,
-                        id,
-                        SandboxState::Applying,
-                        SandboxState::Active,
-                        None,
-                    )
-                })?;
+                self.advance(&open, SandboxState::Applying, SandboxState::Active, None)?;
                 let _gone = cleveragents_sandbox::remove_folder(&scratch);
                 Err(error.into())
             }
@@ -160,16 +147,7 @@ impl SandboxService {
         if !keeps_files {
             Self::remove_files(&open.view)?;
         }
-        self.engine.write(move |unit| {
-            sandboxes::transition(
-                unit,
-                id,
-                SandboxState::Applying,
-                SandboxState::Applied,
-                report.as_ref(),
-            )
-        })?;
-        Ok(())
+        self.advance(open, SandboxState::Applying, SandboxState::Applied, report)
     }
 
     /// Refuses while the apply of another sandbox to the same resources is unfinished. Its process is

@@ -63,7 +63,11 @@ impl SandboxService {
         let shown = shown(&request.program, &request.arguments);
         let checkpoint = self.checkpoint(open, CheckpointReason::BeforeExec, Some(&shown))?;
         let invocation = invocation(&open.view, request)?;
-        let finished = run(&invocation, cancel)?;
+        let stop = cancel.child();
+        let finished = {
+            let _guard = open.guard(&stop);
+            run(&invocation, &stop)?
+        };
         let changes = self.capture(open, Some("sandbox/exec".into()))?;
         Ok(ExecReport {
             finished,

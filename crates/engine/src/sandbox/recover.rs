@@ -101,8 +101,9 @@ impl SandboxService {
                     if let Err(SandboxError::Files(Error::ContentLost(_))) = &gone {
                         // It can never be ended; the state before it is a checkpoint.
                         let id = open.view.sandbox.id;
-                        self.engine
-                            .write(move |unit| sandboxes::set_rolling_back(unit, id, None))?;
+                        self.write(open, move |unit| {
+                            Ok(sandboxes::set_rolling_back(unit, id, None)?)
+                        })?;
                     }
                     gone?;
                     Some(Recovered::RolledBack(name))
@@ -132,16 +133,7 @@ impl SandboxService {
                 Ok(Recovered::Applied(name))
             }
             Recovery::TakenBack(kept) => {
-                let id = sandbox.id;
-                self.engine.write(move |unit| {
-                    sandboxes::transition(
-                        unit,
-                        id,
-                        SandboxState::Applying,
-                        SandboxState::Active,
-                        None,
-                    )
-                })?;
+                self.advance(open, SandboxState::Applying, SandboxState::Active, None)?;
                 Ok(Recovered::TakenBack(name, kept))
             }
         }

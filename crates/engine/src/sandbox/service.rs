@@ -7,15 +7,18 @@ use cleveragents_domain::{
     Checkpoint, CheckpointReason, Code, Diagnose as _, LeaseSubject, PlanId, Sandbox, SandboxId,
     SandboxName, SandboxState, TreePath, Ttl,
 };
+use cleveragents_process::Cancel;
 use cleveragents_sandbox::{Base, Folders, Member, Source};
 use cleveragents_store::sandboxes::{NewSandbox, StoredMember};
-use cleveragents_store::{Engine, changesets, sandboxes};
+use cleveragents_store::{Engine, UnitOfWork, changesets, leases, sandboxes};
+use serde_json::Value;
 
 use super::error::SandboxError;
+use super::history::fence;
 use super::own;
 use super::recover::is_settled;
 use super::target::Target;
-use crate::lease::{HeldLease, LeaseService};
+use crate::lease::{HeldLease, LeaseService, WorkGuard};
 
 /// A sandbox with all that belongs to it.
 #[derive(Debug, Clone)]
@@ -48,11 +51,20 @@ pub struct OpenSandbox {
     pub(super) lease: HeldLease,
 }
 
+impl OpenSandbox {
+    /// Has work in the sandbox cancelled when another owner takes it.
+    pub(crate) fn guard(&self, cancel: &Cancel) -> WorkGuard {
+        self.lease.guard(cancel)
+    }
+}
+
 /// Makes sandboxes and works with them.
 #[derive(Clone)]
 pub struct SandboxService {
     pub(super) engine: Arc<Engine>,
     leases: LeaseService,
+    /// How long the lease of an open sandbox lasts without renewal.
+    ttl: Ttl,
     /// The folder that holds all sandboxes of this home.
     home: PathBuf,
 }
@@ -97,9 +109,17 @@ impl SandboxService {
     pub fn new(engine: Arc<Engine>, home: impl Into<PathBuf>) -> Self {
         Self {
             leases: LeaseService::new(Arc::clone(&engine)),
+            ttl: Ttl::default(),
             engine,
             home: home.into(),
         }
+    }
+
+    /// The same with leases of another duration.
+    #[must_use]
+    pub const fn with_ttl(mut self, ttl: Ttl) -> Self {
+        self.ttl = ttl;
+        self
     }
 
     /// The store it records in.
@@ -116,7 +136,7 @@ impl SandboxService {
     }
 
     pub(super) fn lease(&self, id: SandboxId) -> Result<HeldLease, SandboxError> {
-        Ok(self.leases.acquire(Self::subject(id), Ttl::default())?)
+        Ok(self.leases.acquire(Self::subject(id), self.ttl)?)
     }
 
     /// Whether a new sandbox can have this name. [`Self::create`] asks again; this is for callers who
@@ -200,13 +220,17 @@ impl SandboxService {
                 Err(SandboxError::Exists(new.name.clone()))
             }
         })?;
-        let made = self.make_members(id, &folders, targets);
-        match made.and_then(|()| self.activate(id)) {
+        let open = OpenSandbox {
+            view: self.view(id)?,
+            lease,
+        };
+        let made = self.make_members(&open, &folders, targets);
+        match made.and_then(|()| self.activate(&open)) {
             Ok(()) => self.view(id),
             Err(error) => {
                 let open = OpenSandbox {
                     view: self.view(id)?,
-                    lease,
+                    ..open
                 };
                 // What went wrong first is what the caller must hear.
                 let _left = self.throw_away(&open, SandboxState::Creating);
@@ -217,10 +241,11 @@ impl SandboxService {
 
     fn make_members(
         &self,
-        id: SandboxId,
+        open: &OpenSandbox,
         folders: &Folders,
         targets: &[Target],
     ) -> Result<(), SandboxError> {
+        let id = open.view.sandbox.id;
         folders.create()?;
         for target in targets {
             if target.source == Source::Postgres {
@@ -236,17 +261,71 @@ impl SandboxService {
             )?;
             let alias = target.alias.clone();
             let base = base_text(&member.base);
-            self.engine
-                .write(move |unit| sandboxes::set_base(unit, id, &alias, &base))?;
+            self.write(open, move |unit| {
+                Ok(sandboxes::set_base(unit, id, &alias, &base)?)
+            })?;
         }
         Ok(())
     }
 
-    fn activate(&self, id: SandboxId) -> Result<(), SandboxError> {
-        self.engine.write(move |unit| {
+    fn activate(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
+        let id = open.view.sandbox.id;
+        self.write(open, move |unit| {
             sandboxes::transition(unit, id, SandboxState::Creating, SandboxState::Active, None)?;
             sandboxes::add_checkpoint(unit, id, CheckpointReason::Created, None, 0, None)?;
-            Ok::<(), SandboxError>(())
+            Ok(())
+        })
+    }
+
+    /// Writes under the lease of a sandbox: an owner that lost it writes nothing.
+    pub(super) fn write<T: Send + 'static>(
+        &self,
+        open: &OpenSandbox,
+        mut work: impl FnMut(&mut UnitOfWork<'_>) -> Result<T, SandboxError> + Send + 'static,
+    ) -> Result<T, SandboxError> {
+        let fence = fence(open);
+        self.engine.write(move |unit| {
+            leases::require(unit, &fence.0, fence.1)?;
+            work(unit)
+        })
+    }
+
+    /// Moves a sandbox from one state to the next, under its lease.
+    pub(super) fn advance(
+        &self,
+        open: &OpenSandbox,
+        from: SandboxState,
+        to: SandboxState,
+        result: Option<Value>,
+    ) -> Result<(), SandboxError> {
+        self.advance_under(open, &[], (from, to), result)
+    }
+
+    /// Moves a sandbox from one state to the next, under its lease and further ones.
+    pub(super) fn advance_under(
+        &self,
+        open: &OpenSandbox,
+        held: &[HeldLease],
+        (from, to): (SandboxState, SandboxState),
+        result: Option<Value>,
+    ) -> Result<(), SandboxError> {
+        let (id, name) = (open.view.sandbox.id, open.view.sandbox.name.clone());
+        let fences: Vec<_> = held.iter().map(HeldLease::fence).collect();
+        self.write(open, move |unit| {
+            for (subject, token) in &fences {
+                leases::require(unit, subject, *token)?;
+            }
+            if sandboxes::transition(unit, id, from, to, result.as_ref())? {
+                return Ok(());
+            }
+            let state = sandboxes::get(unit, id)?.map(|sandbox| sandbox.state);
+            Err(match state {
+                Some(state) => SandboxError::NotReady {
+                    name: name.clone(),
+                    state,
+                },
+                None => SandboxError::NotFound(name.clone()),
+            })
         })
     }
 
@@ -411,12 +490,7 @@ impl SandboxService {
         open: &OpenSandbox,
         from: SandboxState,
     ) -> Result<(), SandboxError> {
-        let id = open.view.sandbox.id;
-        let begin = || {
-            self.engine.write(move |unit| {
-                sandboxes::transition(unit, id, from, SandboxState::Discarding, None)
-            })
-        };
+        let begin = || self.advance(open, from, SandboxState::Discarding, None);
         if from != SandboxState::Discarding {
             match begin() {
                 // Nothing can be noted down, and it is these files that fill the disk.
@@ -424,20 +498,16 @@ impl SandboxService {
                     Self::remove_files(&open.view)?;
                     begin()?;
                 }
-                other => drop(other?),
+                other => other?,
             }
         }
         Self::remove_files(&open.view)?;
-        self.engine.write(move |unit| {
-            sandboxes::transition(
-                unit,
-                id,
-                SandboxState::Discarding,
-                SandboxState::Discarded,
-                None,
-            )
-        })?;
-        Ok(())
+        self.advance(
+            open,
+            SandboxState::Discarding,
+            SandboxState::Discarded,
+            None,
+        )
     }
 
     /// Removes every copy, its traces in the user's repositories, and the folder of the sandbox.

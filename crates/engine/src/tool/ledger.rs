@@ -7,11 +7,13 @@ use cleveragents_domain::{
     ContentHash, EventKind, InvocationOutcome, NewEvent, Timestamp, ToolInvocation,
     ToolInvocationId, TurnId,
 };
-use cleveragents_store::{Engine, Error, UnitOfWork, blobs, invocations};
+use cleveragents_store::{Engine, Error, UnitOfWork, blobs, invocations, leases};
 use cleveragents_tools::ports::{
     Begun, Ended, Ledger, OutputPage, PortError, RefusedCall, Scope, Window,
 };
 use serde_json::{Value, json};
+
+use crate::lease::Fence;
 
 /// Something that is stored before the next call, or with it.
 pub(crate) type Ahead = Arc<dyn Fn(&mut UnitOfWork<'_>) -> Result<(), Error> + Send + Sync>;
@@ -20,6 +22,8 @@ pub(crate) type Ahead = Arc<dyn Fn(&mut UnitOfWork<'_>) -> Result<(), Error> + S
 pub struct StoreLedger {
     engine: Arc<Engine>,
     turn: Option<TurnId>,
+    /// The lease under which the calls are made.
+    fence: Option<Fence>,
     /// Stored in the unit that stores the next call.
     ahead: Mutex<Option<Ahead>>,
 }
@@ -30,7 +34,17 @@ impl StoreLedger {
         Self {
             engine,
             turn,
+            fence: None,
             ahead: Mutex::new(None),
+        }
+    }
+
+    /// The same for calls under a lease: an owner that lost it begins no call and ends none.
+    #[must_use]
+    pub(crate) fn under(self, fence: Fence) -> Self {
+        Self {
+            fence: Some(fence),
+            ..self
         }
     }
 
@@ -60,11 +74,16 @@ impl StoreLedger {
         mut work: impl FnMut(&mut UnitOfWork<'_>) -> Result<(), Error> + Send + 'static,
     ) -> Result<(), Error> {
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let fence = self.fence.clone();
         let Some(first) = ahead.clone() else {
             drop(ahead);
-            return self.engine.write(work);
+            return self.engine.write(move |unit| {
+                require(unit, fence.as_ref())?;
+                work(unit)
+            });
         };
         self.engine.write(move |unit| {
+            require(unit, fence.as_ref())?;
             first(unit)?;
             work(unit)
         })?;
@@ -97,6 +116,13 @@ impl StoreLedger {
             started_at: Timestamp::now(),
             finished_at: None,
         }
+    }
+}
+
+fn require(unit: &mut UnitOfWork<'_>, fence: Option<&Fence>) -> Result<(), Error> {
+    match fence {
+        Some((subject, token)) => leases::require(unit, subject, *token),
+        None => Ok(()),
     }
 }
 
@@ -159,8 +185,10 @@ impl Ledger for StoreLedger {
         let changes = ended.captured.changes.len();
         let log = storable(ended.log);
         let media_type = ended.media_type.map(str::to_owned);
+        let fence = self.fence.clone();
         self.engine
             .write(move |unit| {
+                require(unit, fence.as_ref())?;
                 let Some(mut row) = invocations::get(unit, id)? else {
                     return Err(Error::stored("a call of a tool", "is gone while it ran"));
                 };

@@ -324,7 +324,9 @@ impl Workspace for SandboxWorkspace {
         {
             policy.writable = vec![self.view.folders().temporary()];
         }
-        run_tapped(&invocation, cancel, hear).map_err(|error: ProcessError| PortError::new(error))
+        let stop = cancel.child();
+        let _guard = self.open().guard(&stop);
+        run_tapped(&invocation, &stop, hear).map_err(|error: ProcessError| PortError::new(error))
     }
 
     fn git(&self, alias: &str) -> Result<Option<Git>, PortError> {

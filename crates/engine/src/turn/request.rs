@@ -56,6 +56,7 @@ impl Default for TurnSettings {
 }
 
 /// The tools of a turn, and what they may do.
+#[derive(Clone)]
 pub struct TurnTools<'a> {
     /// The one caller of tools.
     pub gate: &'a Gate,
@@ -76,6 +77,7 @@ pub struct TurnTools<'a> {
 }
 
 /// One question, and what is needed to answer it.
+#[derive(Clone)]
 pub struct TurnRequest<'a> {
     /// The question; `None` goes on with the turn that was interrupted.
     pub prompt: Option<String>,

@@ -108,7 +108,13 @@ impl TurnService {
         span.set(name::AGENT, actor);
         span.set(name::CONVERSATION, taken.session.to_string());
         let _in = telemetry::attach(span.context());
-        let told = self.take_turn(taken, request);
+        let cancel = request.cancel.child();
+        let _guard = taken.lease.guard(&cancel);
+        let request = TurnRequest {
+            cancel: &cancel,
+            ..request.clone()
+        };
+        let told = self.take_turn(taken, &request);
         match &told {
             Ok(report) => {
                 span.set(name::INPUT_TOKENS, report.usage.input_tokens.0);
@@ -210,7 +216,8 @@ impl TurnService {
         running: &mut Running,
     ) -> Result<TurnReport, TurnError> {
         let budget = StoreBudget::new(Arc::clone(&self.engine), request.scopes.clone());
-        let ledger = StoreLedger::new(Arc::clone(&self.engine), Some(running.turn.id));
+        let ledger = StoreLedger::new(Arc::clone(&self.engine), Some(running.turn.id))
+            .under(running.fence.clone());
         let runner = CallRunner {
             request,
             session: running.turn.session,

@@ -1,7 +1,8 @@
 //! Leases: who may work on what, settled by one conditional statement.
 //!
-//! The row of a subject stays for ever, so that its token only grows. Free means: no owner, or
-//! expired. On PostgreSQL the server's clock judges expiry, since its clients are many machines.
+//! The row of a subject stays for ever, so that its token only grows. Expiry alone displaces nobody: the
+//! caller names the holder that it may displace, because only the caller can look for that process. On
+//! PostgreSQL the server's clock judges expiry, since its clients are many machines.
 
 use cleveragents_domain::{
     EventKind, Lease, LeaseSubject, LeaseToken, NewEvent, Owner, Timestamp, Ttl,
@@ -59,15 +60,32 @@ pub fn clock(reader: &mut dyn Reader) -> Result<Timestamp, Error> {
     }
 }
 
-/// Takes the lease of a subject if it is free, expired, or held with the token of an owner that the
-/// caller knows to be dead. `None` when somebody else holds it.
+/// The holder that an acquisition may displace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Displaceable {
+    /// None: the lease has to be free.
+    Nobody,
+    /// The holder with this token, whose process the caller knows to be dead.
+    Dead(LeaseToken),
+    /// The holder with this token once its lease has expired: nobody can tell from here whether its process
+    /// lives.
+    Expired(LeaseToken),
+}
+
+/// Takes the lease of a subject if it is free, or held by the one holder that may be displaced. `None` when
+/// another one holds it.
 pub fn acquire(
     unit: &mut UnitOfWork<'_>,
     subject: &LeaseSubject,
     owner: &Owner,
     ttl: Ttl,
-    dead: Option<LeaseToken>,
+    displaceable: Displaceable,
 ) -> Result<Option<Lease>, Error> {
+    let (dead, expired) = match displaceable {
+        Displaceable::Nobody => (0, 0),
+        Displaceable::Dead(token) => (token.0, 0),
+        Displaceable::Expired(token) => (0, token.0),
+    };
     let previous = holder(unit, subject)?;
     let now = clock(unit)?;
     let expires = now.plus_seconds(i64::from(ttl.as_seconds()));
@@ -80,7 +98,8 @@ pub fn acquire(
              owner_process = excluded.owner_process, owner_host = excluded.owner_host, \
              owner_pid = excluded.owner_pid, owner_started = excluded.owner_started, \
              acquired_at = excluded.acquired_at, expires_at = excluded.expires_at \
-             WHERE leases.owner_process IS NULL OR leases.expires_at <= ?7 OR leases.token = ?9 \
+             WHERE leases.owner_process IS NULL OR leases.token = ?9 \
+             OR (leases.token = ?10 AND leases.expires_at <= ?7) \
              RETURNING ",
             columns!()
         ),
@@ -93,7 +112,8 @@ pub fn acquire(
             owner.pid_started,
             now,
             expires,
-            dead.map_or(0, |token| token.0),
+            dead,
+            expired,
         ],
     )?;
     let Some(row) = taken else {

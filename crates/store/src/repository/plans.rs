@@ -680,6 +680,53 @@ pub fn request_cancel(unit: &mut UnitOfWork<'_>, id: PlanId, reason: &str) -> Re
     Ok(true)
 }
 
+/// The plans of a project that are not over, oldest first.
+pub fn active_of_project(reader: &mut dyn Reader, project: &str) -> Result<Vec<PlanId>, Error> {
+    let mut rows = reader.query(
+        "SELECT plans.plan_id, stage FROM plans JOIN plan_projects ON plan_projects.plan_id = plans.plan_id \
+         WHERE project = ?1 ORDER BY plans.plan_id",
+        params![project],
+    )?;
+    let mut active = Vec::new();
+    for row in &mut rows {
+        let (plan, stage): (PlanId, String) = (row.take()?, row.take()?);
+        if PlanStage::from_stored(&stage).is_none_or(|stage| !stage.is_terminal()) {
+            active.push(plan);
+        }
+    }
+    Ok(active)
+}
+
+/// The plans that an actor works on and that are not over, oldest first. `is_meant` tells whether a name that
+/// a plan was made with means the actor.
+pub fn active_of_actor(
+    reader: &mut dyn Reader,
+    is_meant: &dyn Fn(&str) -> bool,
+) -> Result<Vec<PlanId>, Error> {
+    let over: Vec<String> = PlanStage::ALL
+        .iter()
+        .filter(|stage| stage.is_terminal())
+        .map(|stage| format!("'{stage}'"))
+        .collect();
+    let sql = format!(
+        "SELECT {} FROM plans WHERE made_with <> '{{}}' AND stage NOT IN ({}) ORDER BY plan_id",
+        columns!(),
+        over.join(", ")
+    );
+    let mut active = Vec::new();
+    for row in reader.query(&sql, &[])? {
+        let plan = read(row)?;
+        let actors = &plan.made_with.actors;
+        let optional = [&actors.estimation, &actors.invariant, &actors.review];
+        let named = [&actors.strategy, &actors.execution];
+        let mut names = named.into_iter().chain(optional.into_iter().flatten());
+        if names.any(|name| is_meant(name)) {
+            active.push(plan.id);
+        }
+    }
+    Ok(active)
+}
+
 /// How plans of an action ended: applied, and all that ended or failed.
 pub fn record_of_action(reader: &mut dyn Reader, action: &str) -> Result<(u64, u64), Error> {
     counted(
