@@ -20,7 +20,11 @@ impl Capabilities {
     pub fn can_confine(&self) -> bool {
         self.enforced
             .as_ref()
-            .is_some_and(|enforced| enforced.writing_confined() && enforced.network_confined())
+            .is_some_and(|enforced| {
+                enforced.reading_confined()
+                    && enforced.writing_confined()
+                    && enforced.network_confined()
+            })
     }
 }
 

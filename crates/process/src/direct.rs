@@ -71,6 +71,7 @@ pub(crate) fn run(attempt: &Attempt<'_>) -> Result<Finished, ProcessError> {
         watch,
         ending,
         leftovers,
+        None,
         Enforced::nothing(Tree::ProcessGroup),
     ))
 }

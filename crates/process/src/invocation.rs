@@ -53,7 +53,8 @@ pub enum Input {
     Nothing,
     /// These bytes, as a file, so that input nobody reads holds up nobody.
     Bytes(Vec<u8>),
-    /// What we read ourselves.
+    /// What we read ourselves. A confined command reads files and devices through a pipe, so that it
+    /// can change nothing about them.
     Inherit,
 }
 
@@ -63,7 +64,8 @@ pub enum Output {
     /// Captured up to [`Limits::output_bytes`] per stream, the rest counted and dropped. The
     /// command has a session of its own, without a terminal: nothing in it can ask for a password.
     Capture,
-    /// Passes straight through. The command stays in our process group, so that the keys of the
+    /// Passes straight through, for a confined command by a pipe where it leads to a file or device.
+    /// The command stays in our process group, so that the keys of the
     /// terminal reach it together with us.
     Inherit,
     /// Like `Inherit`, but the command becomes the foreground process group of the terminal until
@@ -82,8 +84,27 @@ pub struct Limits {
     pub processes: Option<u64>,
     /// Private writable memory of each process.
     pub memory_bytes: Option<u64>,
+    /// Private memory in use by all processes together.
+    pub total_memory_bytes: Option<u64>,
     /// Size of a file it writes.
     pub file_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// The bounds of commands that are not trusted, unless a user chooses others: 2048 processes, half of
+    /// the machine's memory but at least 2 GiB, files of 16 GiB.
+    #[must_use]
+    pub fn untrusted() -> Self {
+        const LEAST_MEMORY: u64 = 2 << 30;
+        let machine = rustix::system::sysinfo();
+        let memory = u64::from(machine.mem_unit) * machine.totalram as u64;
+        Self {
+            processes: Some(2048),
+            total_memory_bytes: Some((memory / 2).max(LEAST_MEMORY)),
+            file_bytes: Some(16 << 30),
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for Limits {
@@ -94,6 +115,7 @@ impl Default for Limits {
             output_bytes: 1 << 20,
             processes: None,
             memory_bytes: None,
+            total_memory_bytes: None,
             file_bytes: None,
         }
     }
@@ -105,6 +127,9 @@ pub struct Policy {
     /// The only folders beneath which it may write. `TMPDIR`, when set, must be among or beneath
     /// them. One inside another must not lead out of it by a symbolic link.
     pub writable: Vec<PathBuf>,
+    /// Files and folders that it may read besides those, the system's folders and the user's
+    /// toolchains. Credential files in them stay hidden.
+    pub readable: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: bool,
     /// What to do on a machine that cannot enforce this.

@@ -4,12 +4,15 @@
 use crate::invocation::{Input, Invocation, Output};
 use crate::nursery::{self, Stage};
 use crate::outcome::Stream;
-use crate::pipes::{Capture, Tap};
+use crate::pipes::{Capture, Feed, Tap};
 use crate::wire::{self, Plan};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::fs::{
+    FileType, MemfdFlags, SealFlags, fcntl_add_seals, fstat, fstatfs, makedev, memfd_create,
+};
+use rustix::termios::isatty;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Seek, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -39,36 +42,126 @@ pub(crate) struct Piped {
 }
 
 /// The standard streams of a command, and our ends of those that are captured.
-#[derive(Debug)]
 pub(crate) struct Streams {
     given: [OwnedFd; 3],
     stdout: Option<PipeReader>,
     stderr: Option<PipeReader>,
+    /// Where captured streams go, when they are not kept.
+    forward: [Option<File>; 2],
+    /// What writes our own input into the command's.
+    pub(crate) feed: Option<Feed>,
+}
+
+/// How a stream of ours is handed to a confined command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Handing {
+    /// As it is: a terminal, or a pipe or socket without a name. It leads to no file.
+    Direct,
+    /// It is the null device.
+    Null,
+    /// Through a pipe: by the file itself the command could change its mode, its owner or its content.
+    Piped,
+}
+
+impl Handing {
+    fn of(stream: BorrowedFd<'_>) -> Self {
+        const NAMELESS_PIPES: u64 = 0x5049_5045;
+        let Ok(file) = fstat(stream) else {
+            return Self::Piped;
+        };
+        let is_nameless = || {
+            fstatfs(stream).is_ok_and(|system| {
+                u64::try_from(system.f_type).is_ok_and(|kind| kind == NAMELESS_PIPES)
+            })
+        };
+        match FileType::from_raw_mode(file.st_mode) {
+            FileType::Socket => Self::Direct,
+            FileType::Fifo if is_nameless() => Self::Direct,
+            FileType::CharacterDevice if isatty(stream) => Self::Direct,
+            FileType::CharacterDevice if file.st_rdev == makedev(1, 3) => Self::Null,
+            _ => Self::Piped,
+        }
+    }
+}
+
+/// Whether the command has nothing to read.
+pub(crate) fn reads_nothing(invocation: &Invocation) -> bool {
+    match invocation.input {
+        Input::Nothing => true,
+        Input::Bytes(_) => false,
+        Input::Inherit => Handing::of(io::stdin().as_fd()) == Handing::Null,
+    }
 }
 
 impl Streams {
     pub(crate) fn open(invocation: &Invocation) -> io::Result<Self> {
+        let is_confined = invocation.confinement.is_some();
+        let mut feed = None;
         let input = match &invocation.input {
             Input::Nothing => File::open("/dev/null")?.into(),
             Input::Bytes(bytes) => file_of(bytes)?,
-            Input::Inherit => io::stdin().as_fd().try_clone_to_owned()?,
+            Input::Inherit => {
+                let stdin = io::stdin();
+                let own = stdin.as_fd().try_clone_to_owned()?;
+                if is_confined && Handing::of(stdin.as_fd()) == Handing::Piped {
+                    let (input, sink) = io::pipe()?;
+                    feed = Some(Feed::new(own.into(), sink)?);
+                    input.into()
+                } else {
+                    own
+                }
+            }
         };
-        if invocation.output != Output::Capture {
-            let output = io::stdout().as_fd().try_clone_to_owned()?;
-            let errors = io::stderr().as_fd().try_clone_to_owned()?;
-            return Ok(Self {
-                given: [input, output, errors],
-                stdout: None,
-                stderr: None,
-            });
+        let mut streams = if invocation.output == Output::Capture {
+            let (stdout, output) = io::pipe()?;
+            let (stderr, errors) = io::pipe()?;
+            Self {
+                given: [input, output.into(), errors.into()],
+                stdout: Some(stdout),
+                stderr: Some(stderr),
+                forward: [None, None],
+                feed: None,
+            }
+        } else {
+            Self::passing(input, is_confined)?
+        };
+        streams.feed = feed;
+        Ok(streams)
+    }
+
+    /// Streams that lead to where ours do.
+    fn passing(input: OwnedFd, is_confined: bool) -> io::Result<Self> {
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        let output = stdout.as_fd().try_clone_to_owned()?;
+        let errors = stderr.as_fd().try_clone_to_owned()?;
+        let is_piped =
+            |stream: &OwnedFd| is_confined && Handing::of(stream.as_fd()) != Handing::Direct;
+        let (pipes_output, pipes_errors) = (is_piped(&output), is_piped(&errors));
+        let is_same = pipes_output && pipes_errors && same_file(&output, &errors);
+        let mut streams = Self {
+            given: [input, output, errors],
+            stdout: None,
+            stderr: None,
+            forward: [None, None],
+            feed: None,
+        };
+        if pipes_output {
+            let (reader, writer) = io::pipe()?;
+            if is_same {
+                // One pipe, so that the order of what is written stays.
+                streams.given[2] = writer.try_clone()?.into();
+            }
+            let own = std::mem::replace(&mut streams.given[1], writer.into());
+            streams.stdout = Some(reader);
+            streams.forward[0] = Some(own.into());
         }
-        let (stdout, output) = io::pipe()?;
-        let (stderr, errors) = io::pipe()?;
-        Ok(Self {
-            given: [input, output.into(), errors.into()],
-            stdout: Some(stdout),
-            stderr: Some(stderr),
-        })
+        if pipes_errors && !is_same {
+            let (reader, writer) = io::pipe()?;
+            let own = std::mem::replace(&mut streams.given[2], writer.into());
+            streams.stderr = Some(reader);
+            streams.forward[1] = Some(own.into());
+        }
+        Ok(streams)
     }
 
     /// The command's ends of pipes that others hold, and a captured standard error.
@@ -82,6 +175,8 @@ impl Streams {
             ],
             stdout: None,
             stderr: Some(stderr),
+            forward: [None, None],
+            feed: None,
         })
     }
 
@@ -91,9 +186,17 @@ impl Streams {
         limit: u64,
         tap: Option<Tap<'a>>,
     ) -> io::Result<(Capture<'a>, Capture<'a>)> {
-        let stdout = Capture::new(self.stdout.take(), limit, Stream::Output, tap)?;
-        let stderr = Capture::new(self.stderr.take(), limit, Stream::Errors, tap)?;
+        let [output, errors] = self.forward.each_mut().map(Option::take);
+        let stdout = Capture::new(self.stdout.take(), limit, Stream::Output, tap, output)?;
+        let stderr = Capture::new(self.stderr.take(), limit, Stream::Errors, tap, errors)?;
         Ok((stdout, stderr))
+    }
+}
+
+fn same_file(one: &OwnedFd, other: &OwnedFd) -> bool {
+    match (fstat(one), fstat(other)) {
+        (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
+        _ => false,
     }
 }
 

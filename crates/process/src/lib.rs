@@ -9,8 +9,9 @@
 //! [`start`] is for programs that are talked to while they run: it returns once the program runs,
 //! with pipes to its input and output. A thread of its own supervises it in the very same way.
 //!
-//! An invocation with a [`Policy`] is confined: it may write beneath the named folders only, and
-//! has no network unless it is allowed. Which layers hold that on this machine, namespaces,
+//! An invocation with a [`Policy`] is confined: it may write beneath the named folders only, it reads
+//! those, the system's folders, the user's toolchains and what the policy declares, and it has no
+//! network unless it is allowed. Which layers hold that on this machine, namespaces,
 //! Landlock, seccomp, is told in [`Enforced`]; `docs/design/0007-child-processes.md` says what
 //! each one does and what none of them does.
 //!
@@ -33,6 +34,7 @@ mod nursery;
 mod outcome;
 mod pipes;
 mod policy;
+mod readable;
 mod run;
 mod stage;
 mod start;
@@ -45,7 +47,11 @@ pub use environment::clean_environment;
 pub use error::ProcessError;
 pub use invocation::{Input, Invocation, Isolation, Layers, Limits, Output, Policy, WhenMissing};
 pub use launch::stages_from;
-pub use outcome::{Captured, Ending, Enforced, Finished, Layer, Namespace, Stream, Tree};
+pub use outcome::{
+    Captured, Ending, Enforced, EnforcedLimit, Finished, Layer, LimitMeans, LimitedResource,
+    Namespace, Stream, Tree,
+};
+pub use readable::{git_settings, hide, refusal, toolchain_environment};
 pub use run::{run, run_tapped};
 pub use stage::stage_main;
 pub use start::{Errors, Pipes, Running, start};

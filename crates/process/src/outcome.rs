@@ -1,6 +1,7 @@
 //! What became of a command: how it ended, what it said, and what held it while it ran.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::time::Duration;
 
 /// A command that has ended, together with everything it started.
@@ -16,6 +17,8 @@ pub struct Finished {
     pub elapsed: Duration,
     /// How many of the processes it had started were still alive at its end, and were killed.
     pub killed_leftovers: usize,
+    /// The limit for which everything was killed.
+    pub exceeded: Option<EnforcedLimit>,
     /// What held it.
     pub enforced: Enforced,
 }
@@ -74,8 +77,8 @@ impl Ending {
 pub struct Enforced {
     /// What makes the whole tree end.
     pub tree: Tree,
-    /// The namespaces it was in. With [`Namespace::Mount`] everything but the writable folders was
-    /// mounted read-only.
+    /// The namespaces it was in. With [`Namespace::Mount`] only readable folders existed, read-only
+    /// except for the writable ones.
     pub namespaces: Layer<Vec<Namespace>>,
     /// Landlock, with the version of its interface that was used.
     pub landlock: Layer<i32>,
@@ -83,8 +86,8 @@ pub struct Enforced {
     pub seccomp: Layer<()>,
     /// Whether root's privileges were taken away.
     pub privileges_dropped: Layer<()>,
-    /// The limits on processes, memory and file sizes.
-    pub limits: Layer<()>,
+    /// The limits in force, and by which means.
+    pub limits: Layer<Vec<EnforcedLimit>>,
 }
 
 impl Enforced {
@@ -107,6 +110,12 @@ impl Enforced {
             || matches!(self.landlock, Layer::InForce(abi) if abi >= 3)
     }
 
+    /// Whether reading was limited to the system's folders, the toolchains, and what the policy names.
+    pub fn reading_confined(&self) -> bool {
+        matches!(&self.namespaces, Layer::InForce(all) if all.contains(&Namespace::Mount))
+            || matches!(self.landlock, Layer::InForce(_))
+    }
+
     /// Whether the network was out of reach.
     pub fn network_confined(&self) -> bool {
         matches!(&self.namespaces, Layer::InForce(all) if all.contains(&Namespace::Network))
@@ -125,6 +134,53 @@ impl Enforced {
         .into_iter()
         .filter_map(|(layer, reason)| Some(format!("{layer}: {}", reason?)))
         .collect()
+    }
+}
+
+/// A limit that was really in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnforcedLimit {
+    /// What is limited.
+    pub resource: LimitedResource,
+    /// The most of it: a number of processes, or bytes.
+    pub most: u64,
+    /// What enforces it.
+    pub by: LimitMeans,
+}
+
+/// What a limit is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LimitedResource {
+    /// Processes at a time; for ordinary users threads as well.
+    Processes,
+    /// Private memory of all processes together.
+    TotalMemory,
+    /// Private writable memory of one process.
+    ProcessMemory,
+    /// The size of one file.
+    FileSize,
+}
+
+/// What enforces a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LimitMeans {
+    /// The kernel, by a resource limit of each process.
+    ResourceLimit,
+    /// The supervisor, which looks 50 times a second and kills everything.
+    Supervisor,
+}
+
+impl fmt::Display for EnforcedLimit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = self.most;
+        match self.resource {
+            LimitedResource::Processes => write!(formatter, "{most} processes"),
+            LimitedResource::TotalMemory => write!(formatter, "{} MiB of memory", most >> 20),
+            LimitedResource::ProcessMemory => {
+                write!(formatter, "{} MiB of memory per process", most >> 20)
+            }
+            LimitedResource::FileSize => write!(formatter, "{} MiB per file", most >> 20),
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use crate::outcome::{Captured, Stream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
-use std::io::{self, PipeReader};
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Seek as _, SeekFrom, Write as _};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ pub(crate) struct Capture<'a> {
     captured: Captured,
     stream: Stream,
     tap: Option<Tap<'a>>,
+    /// Where it goes instead of being kept.
+    forward: Option<File>,
 }
 
 impl<'a> Capture<'a> {
@@ -35,6 +38,7 @@ impl<'a> Capture<'a> {
         limit: u64,
         stream: Stream,
         tap: Option<Tap<'a>>,
+        forward: Option<File>,
     ) -> io::Result<Self> {
         if let Some(reader) = &reader {
             fcntl_setfl(reader, OFlags::NONBLOCK)?;
@@ -45,6 +49,7 @@ impl<'a> Capture<'a> {
             captured: Captured::default(),
             stream,
             tap,
+            forward,
         })
     }
 
@@ -63,6 +68,13 @@ impl<'a> Capture<'a> {
     }
 
     fn keep(&mut self, bytes: &[u8]) {
+        if let Some(file) = &mut self.forward {
+            if file.write_all(bytes).is_err() {
+                // As if it had written there itself: nobody takes more.
+                self.reader = None;
+            }
+            return;
+        }
         if let Some(tap) = self.tap {
             tap(self.stream, bytes);
         }
@@ -85,6 +97,68 @@ impl<'a> Capture<'a> {
     }
 }
 
+/// Hands what we read on to a confined command, which must not have the file itself.
+pub(crate) struct Feed {
+    source: File,
+    sink: Option<PipeWriter>,
+    pending: Vec<u8>,
+}
+
+impl Feed {
+    /// Reads from `source`, writes to `sink`.
+    pub(crate) fn new(source: File, sink: PipeWriter) -> io::Result<Self> {
+        fcntl_setfl(&sink, OFlags::NONBLOCK)?;
+        Ok(Self {
+            source,
+            sink: Some(sink),
+            pending: Vec::new(),
+        })
+    }
+
+    /// What has to be watched for the next step.
+    fn watched(&self) -> Option<PollFd<'_>> {
+        let sink = self.sink.as_ref()?;
+        Some(if self.pending.is_empty() {
+            PollFd::new(&self.source, PollFlags::IN)
+        } else {
+            PollFd::new(sink, PollFlags::OUT)
+        })
+    }
+
+    /// Reads or writes once.
+    fn step(&mut self, buffer: &mut [u8]) {
+        if self.sink.is_none() {
+            return;
+        }
+        if self.pending.is_empty() {
+            match rustix::io::read(&self.source, &mut *buffer) {
+                Ok(0) => self.sink = None,
+                Ok(length) => self.pending.extend_from_slice(&buffer[..length]),
+                Err(Errno::INTR | Errno::AGAIN) => return,
+                Err(_) => self.sink = None,
+            }
+        }
+        let Some(sink) = self.sink.as_ref() else { return };
+        match rustix::io::write(sink, &self.pending) {
+            Ok(length) => drop(self.pending.drain(..length)),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            // The command reads no more.
+            Err(_) => self.sink = None,
+        }
+    }
+
+    /// Takes the position in a file back to what the command really read, for those who read it after
+    /// the command.
+    pub(crate) fn give_back(self) {
+        let in_pipe = self.sink.as_ref().map(rustix::io::ioctl_fionread);
+        let in_pipe = in_pipe.and_then(Result::ok).unwrap_or_default();
+        let unread = i64::try_from(in_pipe + self.pending.len() as u64).unwrap_or_default();
+        if unread > 0 {
+            let _where_it_has_a_position = (&self.source).seek(SeekFrom::Current(-unread));
+        }
+    }
+}
+
 /// What happened while waiting.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -102,6 +176,7 @@ pub(crate) enum Event {
 pub(crate) struct Watch<'a> {
     pub(crate) stdout: Capture<'a>,
     pub(crate) stderr: Capture<'a>,
+    pub(crate) feed: Option<Feed>,
     listener: Listener,
     deadline: Option<Instant>,
     stopping: bool,
@@ -112,12 +187,14 @@ impl<'a> Watch<'a> {
     pub(crate) fn new(
         stdout: Capture<'a>,
         stderr: Capture<'a>,
+        feed: Option<Feed>,
         listener: Listener,
         time: Option<Duration>,
     ) -> Self {
         Self {
             stdout,
             stderr,
+            feed,
             listener,
             deadline: time.and_then(|time| Instant::now().checked_add(time)),
             stopping: false,
@@ -147,6 +224,13 @@ impl<'a> Watch<'a> {
                 PollFd::from_borrowed_fd(watched, PollFlags::IN),
                 PollFd::new(&self.listener, PollFlags::IN),
             ];
+            let has_feed = match self.feed.as_ref().and_then(Feed::watched) {
+                Some(watched) => {
+                    fds.push(watched);
+                    true
+                }
+                None => false,
+            };
             let readers = [&self.stdout.reader, &self.stderr.reader];
             fds.extend(
                 readers
@@ -161,6 +245,11 @@ impl<'a> Watch<'a> {
             }
             let ready = !fds[0].revents().is_empty();
             let rung = !fds[1].revents().is_empty();
+            let can_feed = has_feed && !fds[2].revents().is_empty();
+            drop(fds);
+            if can_feed && let Some(feed) = &mut self.feed {
+                feed.step(&mut self.buffer);
+            }
             self.stdout.pump(&mut self.buffer);
             self.stderr.pump(&mut self.buffer);
             if ready {

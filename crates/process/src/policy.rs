@@ -3,6 +3,7 @@
 
 use crate::error::ProcessError;
 use crate::invocation::{Invocation, Isolation, Policy};
+use crate::readable;
 use crate::wire::{BINDING_FOLDER, Confinement, OPENING_FOLDER};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -66,11 +67,11 @@ pub(crate) fn resolve(
     let (isolation, isolation_reason) = known
         .filter(|(isolation, _)| *isolation < policy.layers.isolation)
         .unwrap_or_else(|| (policy.layers.isolation, "switched off".to_owned()));
+    let writable: Vec<PathBuf> = writable.into_iter().map(|(_, real)| real).collect();
+    let view = readable::resolve(invocation, policy, &writable)?;
     Ok(Confinement {
-        writable: writable
-            .into_iter()
-            .map(|(_, real)| real.into_os_string())
-            .collect(),
+        writable: writable.into_iter().map(PathBuf::into_os_string).collect(),
+        view,
         network: policy.network,
         when_missing: policy.when_missing,
         layers: policy.layers,

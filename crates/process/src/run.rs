@@ -6,7 +6,7 @@ use crate::error::ProcessError;
 use crate::invocation::Invocation;
 use crate::launch::{self, Piped, Streams};
 use crate::nursery::Stage;
-use crate::outcome::{Captured, Ending, Enforced, Finished, Stream, Tree};
+use crate::outcome::{Captured, Ending, Enforced, EnforcedLimit, Finished, Stream, Tree};
 use crate::pipes::{Event, Tap, Watch};
 use crate::wire::{self, Confinement, Order, Plan, Report};
 use crate::{direct, policy};
@@ -123,6 +123,7 @@ impl<'a> Attempt<'a> {
             output: invocation.output,
             limits: invocation.limits,
             confinement,
+            reads_nothing: launch::reads_nothing(invocation) && self.piped.borrow().is_none(),
             asked_by: rustix::process::getpid().as_raw_nonzero().get(),
             rehearsal: purpose == Purpose::Rehearsal,
         }
@@ -136,6 +137,7 @@ impl<'a> Attempt<'a> {
             stderr: Captured::default(),
             elapsed: self.begun.elapsed(),
             killed_leftovers: 0,
+            exceeded: None,
             enforced: Enforced::nothing(Tree::Supervisor),
         }
     }
@@ -170,9 +172,10 @@ impl<'a> Attempt<'a> {
         };
         let opened = streams.and_then(|mut streams| {
             let (stdout, stderr) = streams.captures(limits.output_bytes, self.tap)?;
+            let feed = streams.feed.take();
             Ok((
                 streams,
-                Watch::new(stdout, stderr, self.cancel.listen()?, time),
+                Watch::new(stdout, stderr, feed, self.cancel.listen()?, time),
             ))
         });
         opened.map_err(|error| self.cannot("opening its streams", error))
@@ -206,14 +209,19 @@ impl<'a> Attempt<'a> {
         watch: Watch<'_>,
         ending: Ending,
         killed_leftovers: usize,
+        exceeded: Option<EnforcedLimit>,
         enforced: Enforced,
     ) -> Finished {
+        if let Some(feed) = watch.feed {
+            feed.give_back();
+        }
         Finished {
             ending,
             stdout: watch.stdout.finish(),
             stderr: watch.stderr.finish(),
             elapsed: self.begun.elapsed(),
             killed_leftovers,
+            exceeded,
             enforced,
         }
     }
@@ -234,6 +242,7 @@ enum Last {
     Ended {
         ending: Ending,
         leftovers: usize,
+        exceeded: Option<EnforcedLimit>,
     },
     NotIsolated {
         step: String,
@@ -283,7 +292,15 @@ impl Following<'_> {
     fn last(&self, report: Report) -> Last {
         let program = || self.attempt.invocation.program.clone();
         match report {
-            Report::Ended { ending, leftovers } => Last::Ended { ending, leftovers },
+            Report::Ended {
+                ending,
+                leftovers,
+                exceeded,
+            } => Last::Ended {
+                ending,
+                leftovers,
+                exceeded,
+            },
             Report::NotIsolated { step, errno } => Last::NotIsolated {
                 step,
                 errno: Errno::from_raw_os_error(errno),
@@ -311,14 +328,18 @@ impl Following<'_> {
         // Where it cannot be waited for, the report has to do.
         let _ended = self.stage.wait();
         match last {
-            Last::Ended { ending, leftovers } => {
+            Last::Ended {
+                ending,
+                leftovers,
+                exceeded,
+            } => {
                 let enforced = self
                     .enforced
                     .unwrap_or_else(|| Enforced::nothing(Tree::Supervisor));
                 let ending = self.ending.unwrap_or(ending);
                 let finished = self
                     .attempt
-                    .finished(self.watch, ending, leftovers, enforced);
+                    .finished(self.watch, ending, leftovers, exceeded, enforced);
                 Ok(Outcome::Finished(Box::new(finished)))
             }
             Last::NotIsolated { step, errno } => Ok(Outcome::NotIsolated { step, errno }),

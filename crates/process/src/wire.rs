@@ -5,7 +5,8 @@
 //! The command never has the socket, so it can neither read nor change what is said.
 
 use crate::invocation::{Isolation, Layers, Limits, Output, WhenMissing};
-use crate::outcome::{Ending, Enforced};
+use crate::outcome::{Ending, Enforced, EnforcedLimit};
+use crate::readable::View;
 use rustix::cmsg_space;
 use rustix::io::Errno;
 use rustix::net::{
@@ -32,6 +33,9 @@ pub(crate) struct Plan {
     pub(crate) confinement: Option<Confinement>,
     /// The process that asked.
     pub(crate) asked_by: i32,
+    /// The command reads nothing: where it has a `/dev` of its own, its input is the null device there,
+    /// not that of the machine.
+    pub(crate) reads_nothing: bool,
     /// Set up everything and report it, but run no command.
     pub(crate) rehearsal: bool,
 }
@@ -40,6 +44,7 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Confinement {
     pub(crate) writable: Vec<OsString>,
+    pub(crate) view: View,
     pub(crate) network: bool,
     pub(crate) when_missing: WhenMissing,
     pub(crate) layers: Layers,
@@ -62,7 +67,11 @@ pub(crate) enum Report {
     /// The command could not be started.
     NotStarted { step: String, errno: i32 },
     /// The command ended, and nothing of it is left.
-    Ended { ending: Ending, leftovers: usize },
+    Ended {
+        ending: Ending,
+        leftovers: usize,
+        exceeded: Option<EnforcedLimit>,
+    },
 }
 
 /// Steps of isolation that fail for a folder rather than for the machine.

@@ -101,6 +101,11 @@ impl Folders {
         self.whole.join("tmp")
     }
 
+    /// The home folder of what runs in the sandbox. It is made when it is first needed.
+    pub fn home(&self) -> PathBuf {
+        self.whole.join("home")
+    }
+
     /// The content of the sandbox's history.
     pub fn objects(&self) -> PathBuf {
         self.state().join("objects")
@@ -534,6 +539,14 @@ impl Member {
         Ok(Some(&self.notes))
     }
 
+    /// Folders outside the sandbox that git in it has to read: the objects of the user's repository.
+    pub fn borrowed(&self) -> Vec<PathBuf> {
+        match self.base {
+            Base::Git(_) => crate::git::shared_objects(&self.location),
+            _ => Vec::new(),
+        }
+    }
+
     /// Git for the part's own repository: disarmed, held to that repository whatever was written into
     /// its files, and unable to write outside the part. `None` for parts that are none.
     pub fn git(&self) -> Result<Option<crate::Git>, Error> {
@@ -541,7 +554,7 @@ impl Member {
             return Ok(None);
         };
         let git = crate::Git::at(&self.root)
-            .confined_to(vec![self.root.clone(), notes.to_owned()])
+            .confined_to(vec![self.root.clone(), notes.to_owned()], self.borrowed())
             .with("GIT_DIR", notes)
             .with("GIT_COMMON_DIR", notes)
             .with("GIT_WORK_TREE", &self.root)

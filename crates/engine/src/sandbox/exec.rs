@@ -1,13 +1,18 @@
 //! Running a command in a sandbox: confined to it, with what it changed recorded afterwards.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 use cleveragents_domain::{CheckpointNumber, CheckpointReason};
 use cleveragents_process::{
-    Cancel, Finished, Input, Invocation, Limits, Output, Policy, WhenMissing, clean_environment,
-    run,
+    Cancel, Finished, Input, Invocation, Limits, Output, Policy, ProcessError, WhenMissing,
+    clean_environment, git_settings, refusal, run, toolchain_environment,
 };
+use cleveragents_sandbox::Folders;
 
 use super::error::SandboxError;
 use super::history::CaptureReport;
@@ -24,8 +29,10 @@ pub struct ExecRequest {
     pub part: Option<String>,
     /// Variables to pass besides the clean environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Folders outside that it may write all the same.
+    /// Folders outside that it may write and read all the same.
     pub writable: Vec<PathBuf>,
+    /// Files and folders outside that it may read all the same.
+    pub readable: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: bool,
     /// What to do where it cannot be confined.
@@ -110,24 +117,40 @@ pub(crate) fn invocation(
         (None, _) => folders.work(),
     };
     let temporary = folders.temporary();
-    let mut writable = vec![temporary.clone()];
+    let home = prepare_home(&folders)?;
+    let mut writable = vec![temporary.clone(), home.clone()];
+    let mut readable = vec![folders.work()];
     writable.extend(view.members.iter().map(|member| member.root.clone()));
     let mut environment = clean_environment();
-    let mut set = |name: &str, value: &OsStr| {
+    let mut set = |name: &OsStr, value: &OsStr| {
         environment.retain(|(there, _)| there != name);
-        environment.push((name.into(), value.to_owned()));
+        environment.push((name.to_owned(), value.to_owned()));
     };
-    set("TMPDIR", temporary.as_os_str());
-    set("CLEVERAGENTS_SANDBOX", OsStr::new(&view.sandbox.name));
-    set("CLEVERAGENTS_SANDBOX_FOLDER", folders.work().as_os_str());
+    for (name, value) in toolchain_environment() {
+        set(&name, &value);
+    }
+    set("HOME".as_ref(), home.as_os_str());
+    set("TMPDIR".as_ref(), temporary.as_os_str());
+    set("CLEVERAGENTS_SANDBOX".as_ref(), view.sandbox.name.as_ref());
+    set("CLEVERAGENTS_SANDBOX_FOLDER".as_ref(), folders.work().as_os_str());
     for member in &view.members {
         writable.extend(member.prepare_git()?.map(PathBuf::from));
+        readable.extend(member.borrowed());
     }
     for (name, value) in &request.environment {
-        environment.retain(|(there, _)| there != name);
-        environment.push((name.clone(), value.clone()));
+        set(name, value);
+    }
+    for path in request.writable.iter().chain(&request.readable) {
+        if let Some(reason) = refusal(path) {
+            return Err(ProcessError::InvalidPolicy {
+                program: request.program.clone(),
+                reason: format!("`{}` cannot be given to it: {reason}", path.display()),
+            }
+            .into());
+        }
     }
     writable.extend(request.writable.iter().cloned());
+    readable.extend(request.readable.iter().cloned());
     Ok(Invocation {
         program: request.program.clone(),
         arguments: request.arguments.clone(),
@@ -138,9 +161,41 @@ pub(crate) fn invocation(
         limits: request.limits,
         confinement: Some(Policy {
             writable,
+            readable,
             network: request.network,
             when_missing: request.when_missing,
             ..Policy::default()
         }),
     })
+}
+
+/// Makes the home folder of what runs in a sandbox. Its git configuration includes the user's, so
+/// that commits have an author.
+fn prepare_home(folders: &Folders) -> Result<PathBuf, SandboxError> {
+    let home = folders.home();
+    let made = (|| {
+        DirBuilder::new().recursive(true).mode(0o700).create(&home)?;
+        // Whatever a command left there instead is not followed.
+        let settings = home.join(".gitconfig");
+        if settings.symlink_metadata().is_ok() {
+            return Ok(());
+        }
+        let mut included = Vec::new();
+        for path in git_settings() {
+            included.extend_from_slice(b"[include]\n\tpath = \"");
+            included.extend(path.as_os_str().as_bytes().iter().flat_map(|byte| match byte {
+                b'"' | b'\\' => vec![b'\\', *byte],
+                _ => vec![*byte],
+            }));
+            included.extend_from_slice(b"\"\n");
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&settings)?;
+        file.write_all(&included)
+    })();
+    made.map_err(|source| cleveragents_sandbox::Error::Files {
+        action: "making",
+        path: home.clone(),
+        source,
+    })?;
+    Ok(home)
 }

@@ -305,9 +305,14 @@ impl Workspace for SandboxWorkspace {
             part: command.part.clone(),
             environment: command.environment.clone(),
             writable: Vec::new(),
+            readable: Vec::new(),
             network: command.network,
             when_missing: self.when_missing,
-            input: Input::Bytes(command.input.clone()),
+            input: if command.input.is_empty() {
+                Input::Nothing
+            } else {
+                Input::Bytes(command.input.clone())
+            },
             output: Output::Capture,
             limits: Limits {
                 time: Some(command.time),
@@ -322,7 +327,13 @@ impl Workspace for SandboxWorkspace {
         if command.access == Access::Reads
             && let Some(policy) = &mut invocation.confinement
         {
-            policy.writable = vec![self.view.folders().temporary()];
+            let folders = self.view.folders();
+            let kept = [folders.temporary(), folders.home()];
+            let (writable, readable) = std::mem::take(&mut policy.writable)
+                .into_iter()
+                .partition(|folder| kept.contains(folder));
+            policy.writable = writable;
+            policy.readable.extend::<Vec<_>>(readable);
         }
         let stop = cancel.child();
         let _guard = self.open().guard(&stop);

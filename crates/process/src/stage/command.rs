@@ -4,7 +4,7 @@
 use super::supervise::Supervisor;
 use super::{AtStep, FAILED, Problem, filter, restrict};
 use crate::invocation::{Output, WhenMissing};
-use crate::outcome::{Enforced, Layer};
+use crate::outcome::{Enforced, Layer, Namespace};
 use crate::system;
 use crate::wire::{self, Confinement, Plan, Report};
 use rustix::io::Errno;
@@ -83,7 +83,8 @@ fn prepare(
         restrict::no_new_privileges().at("giving up new privileges")?;
         let layers = confinement.layers;
         enforced.landlock = if layers.landlock {
-            restrict::landlock(writable, confinement.network)
+            let has_own_root = held.namespaces.contains(&Namespace::Mount);
+            restrict::landlock(writable, confinement, has_own_root)
         } else {
             Layer::Missing("switched off".to_owned())
         };
@@ -103,7 +104,8 @@ fn prepare(
 fn is_too_little(enforced: &Enforced, confinement: Option<&Confinement>) -> bool {
     confinement.is_some_and(|confinement| {
         confinement.when_missing == WhenMissing::Refuse
-            && !(enforced.writing_confined()
+            && !(enforced.reading_confined()
+                && enforced.writing_confined()
                 && (confinement.network || enforced.network_confined()))
     })
 }

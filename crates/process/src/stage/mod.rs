@@ -28,9 +28,11 @@ use rustix::process::{
     set_parent_process_death_signal, setpgid,
 };
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use supervise::Supervisor;
 use terminal::{Suspension, Terminal};
 use tree::Tree;
@@ -204,14 +206,22 @@ fn wait_for(child: Pid) {
 }
 
 /// Mounts what has to be mounted and supervises the command.
-fn isolated(task: Task, supervisor: &Supervisor, suspension: &mut Suspension) -> io::Result<u8> {
-    let mut writable = Vec::new();
+fn isolated(
+    mut task: Task,
+    supervisor: &Supervisor,
+    suspension: &mut Suspension,
+) -> io::Result<u8> {
+    let mut writable: Vec<PathBuf> = Vec::new();
     if let Some(confinement) = &task.plan.confinement {
         writable = confinement.writable.iter().map(Into::into).collect();
         if supervisor.namespaces.contains(&Namespace::Mount) {
-            match mounts::prepare(&writable, supervisor.tree) {
+            let folder = Path::new(&task.plan.folder);
+            match mounts::prepare(confinement, folder, supervisor.tree) {
                 Ok(private) => writable.extend(private),
                 Err(problem) => return not_isolated(&task, problem),
+            }
+            if task.plan.reads_nothing {
+                task.streams[0] = File::open("/dev/null")?.into();
             }
         }
         // What has more rights than the command is not to be looked into by it.

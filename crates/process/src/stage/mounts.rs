@@ -1,22 +1,24 @@
-//! The file system as the command sees it: everything read-only, the writable folders bound over
-//! themselves, a `/dev` with the harmless devices only, shared memory, terminals and `/proc` of its
-//! own.
+//! The file system as the command sees it: a new root that contains what it may read, read-only, and
+//! its writable folders; a `/dev` with the harmless devices only, shared memory, terminals and `/proc`
+//! of its own. Everything else is not there.
 //!
 //! Unlike Landlock, this also stops changes of modes, owners, times and attributes outside.
 
 use super::tree::Tree;
 use super::{AtStep, Problem};
 use crate::system::{self, Reach};
-use crate::wire::{BINDING_FOLDER, OPENING_FOLDER};
+use crate::wire::{BINDING_FOLDER, Confinement, OPENING_FOLDER};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount,
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change,
+    mount_remount, unmount,
 };
+use rustix::process::{chdir, chroot, pivot_root};
 use std::ffi::{CStr, CString, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -39,37 +41,187 @@ const PRIVATE: [(&str, &str, &CStr); 2] = [
     ("/dev/pts", "devpts", c"newinstance,ptmxmode=0666,mode=0620"),
 ];
 
-/// Mounts all that, and returns folders that are writable because they are the command's own.
-pub(super) fn prepare(writable: &[PathBuf], tree: Tree) -> Result<Vec<PathBuf>, Problem> {
+/// Where the new root is put together, before it takes the place of the old one. Everything that is
+/// bound into it was opened before.
+const NEW_ROOT: &str = "/dev";
+
+/// A file that stands for hidden files, until all of them are covered.
+const COVER: &str = "/.hidden";
+
+/// Something that is put into the new root.
+enum Placed {
+    /// A file or folder of the machine.
+    Bound(OwnedFd, &'static str),
+    /// Nothing, in place of what is hidden.
+    Masked,
+}
+
+/// Puts the new root together and enters it. Returns folders that are writable because they are the
+/// command's own.
+pub(super) fn prepare(
+    confinement: &Confinement,
+    folder: &Path,
+    tree: Tree,
+) -> Result<Vec<PathBuf>, Problem> {
+    const STEP: &str = "making a private root";
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
     )
     .at("parting from the mounts of others")?;
-    let folders: Vec<(&PathBuf, OwnedFd)> = writable
+    let mut placed = placed(confinement)?;
+    placed.sort_by_key(|(path, _)| path.components().count());
+    let devices: Vec<(&str, OwnedFd)> = DEVICES
         .iter()
-        .map(|folder| Ok((folder, open(folder, OFlags::DIRECTORY).at(OPENING_FOLDER)?)))
-        .collect::<Result<_, Problem>>()?;
-    let mut private = Vec::new();
-    if !writable.iter().any(|folder| folder.starts_with("/dev")) {
-        devices()?;
-        private.extend(PRIVATE.map(|(folder, ..)| PathBuf::from(folder)));
-    }
+        .filter_map(|device| Some((*device, open(Path::new(device), OFlags::empty()).ok()?)))
+        .collect();
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("tmpfs", NEW_ROOT, "tmpfs", flags, Some(c"mode=0755")).at(STEP)?;
+    let root = NewRoot {
+        handle: open(Path::new(NEW_ROOT), OFlags::DIRECTORY).at(STEP)?,
+    };
+    fs::write(inside(Path::new(COVER)), "").at(STEP)?;
+    fs::set_permissions(inside(Path::new(COVER)), fs::Permissions::from_mode(0)).at(STEP)?;
+    fs::create_dir(inside(Path::new("/proc"))).at(STEP)?;
     if tree == Tree::Namespace {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        mount("proc", "/proc", "proc", flags, None).at("mounting /proc")?;
+        mount("proc", inside(Path::new("/proc")), "proc", flags, None).at("mounting /proc")?;
+    } else {
+        mount_bind_recursive("/proc", inside(Path::new("/proc"))).at(STEP)?;
     }
-    for (folder, handle) in &folders {
-        let itself = path_of(handle);
-        mount_bind_recursive(&itself, *folder).at(BINDING_FOLDER)?;
+    make_devices(&devices)?;
+    let mut bound: Vec<PathBuf> = Vec::new();
+    for (path, what) in &placed {
+        root.place(path, what, &bound)?;
+        match what {
+            Placed::Bound(..) => bound.push(path.clone()),
+            Placed::Masked => bound.retain(|folder| !folder.starts_with(path)),
+        }
     }
+    fs::remove_file(inside(Path::new(COVER))).at(STEP)?;
+    for (link, target) in &confinement.view.links {
+        let place = inside(Path::new(link));
+        if let Some(parent) = place.parent() {
+            fs::create_dir_all(parent).at(STEP)?;
+        }
+        match symlink(target, place) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(Problem::new(STEP, error));
+            }
+            _ => {}
+        }
+    }
+    for expected in [folder, Path::new("/tmp"), Path::new("/var/tmp")] {
+        if !bound.iter().any(|one| expected.starts_with(one)) {
+            fs::create_dir_all(inside(expected)).at(STEP)?;
+        }
+    }
+    enter(&root).at(STEP)?;
+    let private = PRIVATE.map(|(folder, ..)| PathBuf::from(folder)).to_vec();
+    let writable = confinement.writable.iter().map(Path::new);
     let kept: Vec<&Path> = writable
-        .iter()
-        .chain(&private)
-        .map(PathBuf::as_path)
+        .chain(private.iter().map(PathBuf::as_path))
         .collect();
     read_only_except(&kept)?;
     Ok(private)
+}
+
+/// Opens everything that belongs into the new root. What may be read and is not there is left out.
+fn placed(confinement: &Confinement) -> Result<Vec<(PathBuf, Placed)>, Problem> {
+    let mut placed = Vec::new();
+    for folder in &confinement.writable {
+        let folder = PathBuf::from(folder);
+        let handle = open(&folder, OFlags::DIRECTORY).at(OPENING_FOLDER)?;
+        placed.push((folder, Placed::Bound(handle, BINDING_FOLDER)));
+    }
+    for path in &confinement.view.readable {
+        let path = PathBuf::from(path);
+        if let Ok(handle) = open(&path, OFlags::empty()) {
+            placed.push((path, Placed::Bound(handle, "binding a readable folder")));
+        }
+    }
+    let masked = confinement.view.masked.iter();
+    placed.extend(masked.map(|path| (PathBuf::from(path), Placed::Masked)));
+    Ok(placed)
+}
+
+/// The root that is being put together.
+struct NewRoot {
+    handle: OwnedFd,
+}
+
+impl NewRoot {
+    /// Puts one thing into its place. `bound` are the folders of the machine that are there already:
+    /// nothing is made in them.
+    fn place(&self, path: &Path, what: &Placed, bound: &[PathBuf]) -> Result<(), Problem> {
+        let is_ours = !bound.iter().any(|folder| path.starts_with(folder));
+        match what {
+            Placed::Bound(handle, step) => {
+                if is_ours {
+                    make_place(path, handle).at(step)?;
+                }
+                let place = self.find(path).at(step)?;
+                mount_bind_recursive(path_of(handle), path_of(&place)).at(step)
+            }
+            Placed::Masked => {
+                const STEP: &str = "hiding a file";
+                let Ok(place) = self.find(path) else {
+                    return Ok(());
+                };
+                let is_folder = fs::metadata(path_of(&place)).at(STEP)?.is_dir();
+                let target = path_of(&place);
+                if is_folder {
+                    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+                    mount("tmpfs", target, "tmpfs", flags, Some(c"mode=0755")).at(STEP)
+                } else {
+                    mount_bind_recursive(inside(Path::new(COVER)), target).at(STEP)
+                }
+            }
+        }
+    }
+
+    /// Opens a path in the new root in which nothing is a link.
+    fn find(&self, path: &Path) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::IN_ROOT;
+        Ok(openat2(&self.handle, path, flags, Mode::empty(), resolve)?)
+    }
+}
+
+/// Makes the file or folder over which another one is bound.
+fn make_place(path: &Path, handle: &OwnedFd) -> io::Result<()> {
+    let place = inside(path);
+    if fs::metadata(path_of(handle))?.is_dir() {
+        return fs::create_dir_all(place);
+    }
+    if let Some(parent) = place.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(place)
+        .map(drop)
+}
+
+/// A path in the root that is being put together.
+fn inside(path: &Path) -> PathBuf {
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    Path::new(NEW_ROOT).join(relative)
+}
+
+/// Makes the new root the root of this process and its later children, and leaves the old one.
+fn enter(root: &NewRoot) -> io::Result<()> {
+    chdir(path_of(&root.handle))?;
+    match pivot_root(".", ".") {
+        Ok(()) => unmount(".", UnmountFlags::DETACH)?,
+        // The root is no mount of its own, or the first file system of the machine. Without the right
+        // to leave a root, this holds as well.
+        Err(Errno::INVAL) => chroot(".")?,
+        Err(error) => return Err(error.into()),
+    }
+    chdir("/")?;
+    Ok(())
 }
 
 /// Opens a path in which nothing is a link.
@@ -90,21 +242,19 @@ fn path_of(file: &OwnedFd) -> String {
 }
 
 /// A `/dev` without disks, memory and the like, and without the terminals of others.
-fn devices() -> Result<(), Problem> {
+fn make_devices(originals: &[(&str, OwnedFd)]) -> Result<(), Problem> {
     const STEP: &str = "making a private /dev";
-    let originals: Vec<(&str, OwnedFd)> = DEVICES
-        .iter()
-        .filter_map(|device| Some((*device, open(Path::new(device), OFlags::empty()).ok()?)))
-        .collect();
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    mount("tmpfs", "/dev", "tmpfs", flags, Some(c"mode=0755")).at(STEP)?;
-    for (device, original) in &originals {
-        fs::write(device, "").at(STEP)?;
-        mount_bind_recursive(path_of(original), *device).at(STEP)?;
+    fs::create_dir(inside(Path::new("/dev"))).at(STEP)?;
+    for (device, original) in originals {
+        let place = inside(Path::new(device));
+        fs::write(&place, "").at(STEP)?;
+        mount_bind_recursive(path_of(original), place).at(STEP)?;
     }
     for (folder, kind, options) in PRIVATE {
-        fs::create_dir(folder).at(STEP)?;
-        mount(kind, folder, kind, flags, Some(options)).at(STEP)?;
+        let place = inside(Path::new(folder));
+        fs::create_dir(&place).at(STEP)?;
+        mount(kind, place, kind, flags, Some(options)).at(STEP)?;
     }
     for (link, target) in [
         ("/dev/ptmx", "pts/ptmx"),
@@ -113,7 +263,7 @@ fn devices() -> Result<(), Problem> {
         ("/dev/stdout", "/proc/self/fd/1"),
         ("/dev/stderr", "/proc/self/fd/2"),
     ] {
-        symlink(target, link).at(STEP)?;
+        symlink(target, inside(Path::new(link))).at(STEP)?;
     }
     Ok(())
 }

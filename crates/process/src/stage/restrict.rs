@@ -3,9 +3,11 @@
 
 use super::mounts::{DEVICES, TERMINALS};
 use crate::invocation::Limits;
-use crate::outcome::{Layer, Namespace};
+use crate::outcome::{EnforcedLimit, Layer, LimitMeans, LimitedResource, Namespace};
+use crate::readable::without_masked;
+use crate::wire::Confinement;
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, LandlockStatus, PathBeneath, PathFd, RestrictionStatus,
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, RestrictionStatus,
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
@@ -13,15 +15,17 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The newest interface of Landlock that was looked at. Older kernels do what they can of it.
 const NEWEST: ABI = ABI::V9;
 
-/// Sets the limits of resources, and never leaves a memory dump.
-pub(super) fn limits(limits: &Limits, namespaces: &[Namespace]) -> Layer<()> {
+/// Sets the limits of resources, and never leaves a memory dump. Tells which limits are in force, those
+/// of the supervisor included.
+pub(super) fn limits(limits: &Limits, namespaces: &[Namespace]) -> Layer<Vec<EnforcedLimit>> {
     let processes = limits.processes.map(|count| {
         count.saturating_add(if namespaces.contains(&Namespace::User) {
             // The stages themselves.
@@ -51,11 +55,47 @@ pub(super) fn limits(limits: &Limits, namespaces: &[Namespace]) -> Layer<()> {
             Some(format!("{resource:?}: {error}"))
         })
         .collect();
-    if failed.is_empty() {
-        Layer::InForce(())
-    } else {
-        Layer::Missing(failed.join(", "))
+    if !failed.is_empty() {
+        return Layer::Missing(failed.join(", "));
     }
+    let by = LimitMeans::ResourceLimit;
+    let rest = [
+        (LimitedResource::ProcessMemory, limits.memory_bytes, by),
+        (LimitedResource::FileSize, limits.file_bytes, by),
+    ];
+    let rest = rest.into_iter().filter_map(|(resource, most, by)| {
+        Some(EnforcedLimit {
+            resource,
+            most: most?,
+            by,
+        })
+    });
+    let in_force: Vec<EnforcedLimit> = tree_limits(limits).into_iter().chain(rest).collect();
+    if in_force.is_empty() {
+        Layer::NotAsked
+    } else {
+        Layer::InForce(in_force)
+    }
+}
+
+/// The limits on all processes together. The kernel does not limit the number of root's processes, and
+/// no resource limit is about the memory of several.
+pub(super) fn tree_limits(limits: &Limits) -> Vec<EnforcedLimit> {
+    let processes = limits.processes.map(|most| EnforcedLimit {
+        resource: LimitedResource::Processes,
+        most,
+        by: if getuid().is_root() {
+            LimitMeans::Supervisor
+        } else {
+            LimitMeans::ResourceLimit
+        },
+    });
+    let memory = limits.total_memory_bytes.map(|most| EnforcedLimit {
+        resource: LimitedResource::TotalMemory,
+        most,
+        by: LimitMeans::Supervisor,
+    });
+    processes.into_iter().chain(memory).collect()
 }
 
 /// How many processes and threads this user has: the kernel counts them all against the limit.
@@ -77,10 +117,15 @@ pub(super) fn no_new_privileges() -> rustix::io::Result<()> {
     set_no_new_privs(true)
 }
 
-/// Lets this process write beneath `writable` and to the usual devices only, and keeps it from TCP
-/// unless `network` is allowed.
-pub(super) fn landlock(writable: &[PathBuf], network: bool) -> Layer<i32> {
-    match restrict(writable, network) {
+/// Lets this process write beneath `writable` and to the usual devices only, read what the confinement
+/// names, and keeps it from TCP unless the network is allowed. With a root of its own, hidden files
+/// are not there; else the rules go around them.
+pub(super) fn landlock(
+    writable: &[PathBuf],
+    confinement: &Confinement,
+    has_own_root: bool,
+) -> Layer<i32> {
+    match restrict(writable, confinement, has_own_root) {
         Ok(RestrictionStatus {
             ruleset: RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced,
             landlock: LandlockStatus::Available { effective_abi, .. },
@@ -91,26 +136,49 @@ pub(super) fn landlock(writable: &[PathBuf], network: bool) -> Layer<i32> {
     }
 }
 
-fn restrict(writable: &[PathBuf], network: bool) -> Result<RestrictionStatus, RulesetError> {
-    let writing = AccessFs::from_write(NEWEST);
+fn restrict(
+    writable: &[PathBuf],
+    confinement: &Confinement,
+    has_own_root: bool,
+) -> Result<RestrictionStatus, RulesetError> {
+    let everything = AccessFs::from_all(NEWEST);
+    let reading = AccessFs::from_read(NEWEST);
     let mut ruleset = Ruleset::default()
-        .handle_access(writing)?
+        .handle_access(everything)?
         .scope(Scope::from_all(NEWEST))?;
-    if !network {
+    if !confinement.network {
         ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
     }
-    let using = AccessFs::from_file(NEWEST) & writing;
-    let allowed = writable.iter().map(|folder| (folder.as_path(), writing));
-    let devices = DEVICES
-        .iter()
-        .chain(TERMINALS)
-        .map(|device| (Path::new(*device), using));
-    let rules = allowed.chain(devices).filter_map(|(path, access)| {
-        // What cannot be opened cannot be written either.
-        Some(Ok::<_, RulesetError>(PathBeneath::new(
-            PathFd::new(path).ok()?,
-            access,
-        )))
+    let view = &confinement.view;
+    let readable = view.readable.iter().map(PathBuf::from);
+    let mut rules: Vec<(PathBuf, BitFlags<AccessFs>)> = if has_own_root {
+        // Its root contains nothing else.
+        let root = (PathBuf::from("/"), AccessFs::ReadDir.into());
+        readable
+            .map(|path| (path, reading))
+            .chain([root])
+            .collect()
+    } else {
+        let masked: Vec<PathBuf> = view.masked.iter().map(PathBuf::from).collect();
+        readable
+            .flat_map(|path| without_masked(&path, &masked))
+            .map(|path| (path, reading))
+            .collect()
+    };
+    rules.push((PathBuf::from("/proc"), reading));
+    rules.extend(writable.iter().map(|path| (path.clone(), everything)));
+    let devices = DEVICES.iter().chain(TERMINALS).map(PathBuf::from);
+    rules.extend(devices.map(|device| (device, AccessFs::from_file(NEWEST))));
+    let rules = rules.into_iter().filter_map(|(path, access)| {
+        // What cannot be opened cannot be used either.
+        let handle = PathFd::new(&path).ok()?;
+        let is_folder = handle.as_fd().try_clone_to_owned().ok().map(File::from)?;
+        let access = if is_folder.metadata().ok()?.is_dir() {
+            access
+        } else {
+            access & AccessFs::from_file(NEWEST)
+        };
+        Some(Ok::<_, RulesetError>(PathBeneath::new(handle, access)))
     });
     ruleset.create()?.add_rules(rules)?.restrict_self()
 }

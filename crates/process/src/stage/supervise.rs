@@ -2,16 +2,18 @@
 
 use super::terminal::Suspension;
 use super::tree::Tree;
-use super::{FAILED, Task, command};
+use super::{FAILED, Task, command, restrict};
 use crate::invocation::Output;
 use crate::outcome;
-use crate::outcome::{Ending, Enforced, Layer, Namespace};
+use crate::outcome::{
+    Ending, Enforced, EnforcedLimit, Layer, LimitMeans, LimitedResource, Namespace,
+};
 use crate::system::{self, Fork};
 use crate::wire::{self, Order, Plan, Report};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, getuid, kill_process, kill_process_group,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
     set_child_subreaper, wait,
 };
 use std::io;
@@ -105,13 +107,21 @@ impl Supervisor {
             command,
             has_group: plan.output != Output::Inherit,
             tree: self.tree,
-            // The kernel does not limit root.
-            most: plan.limits.processes.filter(|_| getuid().is_root()),
+            limits: restrict::tree_limits(&plan.limits)
+                .into_iter()
+                .filter(|limit| limit.by == LimitMeans::Supervisor)
+                .collect(),
+            exceeded: None,
             counted: Instant::now(),
             is_ending: false,
         };
         let (ending, leftovers) = watched.reap(control, suspension)?;
-        wire::tell(control, &Report::Ended { ending, leftovers })?;
+        let ended = Report::Ended {
+            ending,
+            leftovers,
+            exceeded: watched.exceeded,
+        };
+        wire::tell(control, &ended)?;
         Ok(0)
     }
 }
@@ -143,9 +153,11 @@ struct Watched {
     command: Pid,
     has_group: bool,
     tree: Tree,
-    /// How many processes it may have, where we have to count them.
-    most: Option<u64>,
-    /// When they were counted.
+    /// The limits for which we have to look at its processes.
+    limits: Vec<EnforcedLimit>,
+    /// The one for which everything was killed.
+    exceeded: Option<EnforcedLimit>,
+    /// When the processes were last looked at.
     counted: Instant,
     /// Whether everything is being killed.
     is_ending: bool,
@@ -237,14 +249,23 @@ impl Watched {
         Ok(())
     }
 
-    /// How long until the processes have to be counted, where they are. Counts them when it is time.
+    /// How long until the processes have to be looked at, where they are. Looks at them when it is time.
     fn until_count(&mut self) -> Option<Duration> {
-        let most = self.most.filter(|_| !self.is_ending)?;
+        if self.limits.is_empty() || self.is_ending {
+            return None;
+        }
         let left = COUNT.saturating_sub(self.counted.elapsed());
         if !left.is_zero() {
             return Some(left);
         }
-        if self.tree.size() as u64 > most {
+        let tree = self.tree;
+        let is_exceeded = |limit: &&EnforcedLimit| match limit.resource {
+            LimitedResource::Processes => tree.size() as u64 > limit.most,
+            LimitedResource::TotalMemory => tree.memory() > limit.most,
+            LimitedResource::ProcessMemory | LimitedResource::FileSize => false,
+        };
+        self.exceeded = self.limits.iter().find(is_exceeded).copied();
+        if self.exceeded.is_some() {
             self.kill_all();
             return None;
         }

@@ -32,6 +32,28 @@ impl Tree {
             Self::Descendants => descendants().len(),
         }
     }
+
+    /// How many bytes of private memory its processes use together.
+    pub(super) fn memory(self) -> u64 {
+        let own = getpid().as_raw_nonzero().get();
+        let numbers: Vec<i32> = match self {
+            Self::Namespace => processes().iter().map(|one| one.number).collect(),
+            Self::Descendants => descendants()
+                .iter()
+                .map(|one| one.as_raw_nonzero().get())
+                .collect(),
+        };
+        let others = numbers.into_iter().filter(|number| *number != own);
+        others.filter_map(memory_of).sum()
+    }
+}
+
+/// The private memory of a process: what it uses, without files and what others share.
+fn memory_of(number: i32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{number}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes << 10)
 }
 
 /// Stops descendants until no new one is found, so that none can start another, then kills them.

@@ -7,6 +7,7 @@ mod kernel;
 mod network;
 mod parent;
 mod policy;
+mod reading;
 mod starting;
 mod streams;
 mod talking;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         ending::TESTS,
         talking::TESTS,
         writing::TESTS,
+        reading::TESTS,
         network::TESTS,
         kernel::TESTS,
         policy::TESTS,

@@ -30,6 +30,14 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
     let sandbox = Sandbox::at(PathBuf::from(inside), held);
     let mut invocation = sandbox.invocation(program, rest);
     invocation.limits.time = None;
+    if let Some(path) = std::env::var_os("HIDE") {
+        cleveragents_process::hide(path);
+    }
+    for (name, value) in std::env::vars_os() {
+        if let Some(passed) = name.to_str().and_then(|name| name.strip_prefix("PASS_")) {
+            invocation.environment.push((passed.into(), value));
+        }
+    }
     (invocation.input, invocation.output) = match *output {
         "capture" | "twice" => (Input::Nothing, Output::Capture),
         "inherit" => (Input::Inherit, Output::Inherit),

@@ -34,7 +34,12 @@ const ATTRIBUTES: &[&str] = &["chmod", "chown", "utime", "xattr"];
 const SPECIAL: &[&str] = &["fifo"];
 
 fn prepared(held: Held) -> Sandbox {
-    let sandbox = Sandbox::held_by(held);
+    let mut sandbox = Sandbox::held_by(held);
+    // Else there would be nothing to attack.
+    let outside = sandbox.outside.clone();
+    if let Some(policy) = &mut sandbox.policy {
+        policy.readable.push(outside);
+    }
     fs::write(sandbox.outside.join("file"), "original").expect("a file outside");
     fs::create_dir(sandbox.outside.join("folder")).expect("a folder outside");
     let fifo = sandbox.outside.join("fifo");

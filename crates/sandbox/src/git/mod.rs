@@ -7,6 +7,7 @@
 mod base;
 mod program;
 mod result;
+mod shared_objects;
 mod worktree;
 
 pub(crate) use base::CommittedContent;
@@ -14,6 +15,7 @@ pub(crate) use program::object_folder;
 pub use program::{Answer, Git, Streamed};
 pub use result::Landing;
 pub(crate) use result::{Blob, GitPlan, GitRequest, Update, plan_result};
+pub(crate) use shared_objects::shared_objects;
 pub use worktree::GitBase;
 pub(crate) use worktree::{Checkout, create_worktree, open_checkout, remove_worktree, write_link};
 

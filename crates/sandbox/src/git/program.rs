@@ -112,12 +112,13 @@ impl Git {
         Ok(self)
     }
 
-    /// The same, able to write beneath these folders only. For repositories whose own files cannot be
-    /// trusted.
+    /// The same, able to write beneath these folders only and to read besides them only `readable`,
+    /// the system and the user's own settings. For repositories whose own files cannot be trusted.
     #[must_use]
-    pub fn confined_to(mut self, writable: Vec<PathBuf>) -> Self {
+    pub fn confined_to(mut self, writable: Vec<PathBuf>, readable: Vec<PathBuf>) -> Self {
         self.confinement = Some(Policy {
             writable,
+            readable,
             ..Policy::default()
         });
         self

@@ -1,0 +1,646 @@
+//! What a confined command may read: an allow-list of the system's folders, the toolchains of the
+//! user, and what the policy declares. Everything else (the home folder, the database, keys, other
+//! sandboxes, files of other users) does not exist for the command.
+//!
+//! Credential files are masked even where a declared folder contains them, and so are files below
+//! `/etc` that are not readable by everybody, because commands often run as root.
+
+use crate::error::ProcessError;
+use crate::invocation::{Invocation, Policy};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+/// Folders of the system that every program needs.
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/snap",
+    "/home/linuxbrew/.linuxbrew",
+    "/run/current-system",
+    "/run/opengl-driver",
+    "/var/lib/ca-certificates",
+    "/var/cache/fontconfig",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm/transparent_hugepage",
+];
+
+/// Files below `/etc` that may be links to a place outside the system's folders.
+const LINKED: &[&str] = &["/etc/resolv.conf", "/etc/hosts", "/etc/localtime"];
+
+/// A toolchain that is installed below the home folder.
+struct Toolchain {
+    /// The variable that names its folder; empty when there is none.
+    variable: &'static str,
+    /// Its usual folder, relative to the home folder.
+    folder: &'static str,
+    /// The readable parts of it; none for the whole folder.
+    parts: &'static [&'static str],
+}
+
+const fn whole(variable: &'static str, folder: &'static str) -> Toolchain {
+    Toolchain {
+        variable,
+        folder,
+        parts: &[],
+    }
+}
+
+const TOOLCHAINS: &[Toolchain] = &[
+    whole("RUSTUP_HOME", ".rustup"),
+    Toolchain {
+        variable: "CARGO_HOME",
+        folder: ".cargo",
+        parts: &["bin", "registry", "git", "env"],
+    },
+    whole("PYENV_ROOT", ".pyenv"),
+    Toolchain {
+        variable: "PYTHONUSERBASE",
+        folder: ".local",
+        parts: &["bin", "lib"],
+    },
+    whole("NVM_DIR", ".nvm"),
+    whole("FNM_DIR", ".local/share/fnm"),
+    whole("VOLTA_HOME", ".volta"),
+    whole("ASDF_DATA_DIR", ".asdf"),
+    whole("MISE_DATA_DIR", ".local/share/mise"),
+    whole("RBENV_ROOT", ".rbenv"),
+    whole("GOENV_ROOT", ".goenv"),
+    whole("NODENV_ROOT", ".nodenv"),
+    whole("SDKMAN_DIR", ".sdkman"),
+    whole("BUN_INSTALL", ".bun"),
+    whole("DENO_INSTALL", ".deno"),
+    whole("ELAN_HOME", ".elan"),
+    whole("OPAMROOT", ".opam"),
+    whole("DOTNET_ROOT", ".dotnet"),
+    whole("PNPM_HOME", ".local/share/pnpm"),
+    whole("GOMODCACHE", "go/pkg/mod"),
+    whole("", "go/bin"),
+    whole("", "sdk"),
+    whole("", ".rvm"),
+    Toolchain {
+        variable: "",
+        folder: ".gem",
+        parts: &["ruby", "bin"],
+    },
+    whole("", ".ghcup"),
+    Toolchain {
+        variable: "",
+        folder: ".cabal",
+        parts: &["bin", "packages", "store"],
+    },
+    whole("", ".juliaup"),
+    whole("", ".julia"),
+    whole("", ".nix-profile"),
+    whole("", ".local/state/nix/profiles"),
+    whole("", ".local/pipx"),
+    whole("", ".local/share/pipx"),
+    whole("", ".local/share/uv"),
+    whole("", ".local/share/virtualenvs"),
+    whole("", ".local/share/pypoetry"),
+    whole("", ".virtualenvs"),
+    whole("", ".m2/repository"),
+    Toolchain {
+        variable: "",
+        folder: ".gradle",
+        parts: &["caches", "wrapper"],
+    },
+    whole("", ".ivy2/cache"),
+    whole("", ".nuget/packages"),
+    Toolchain {
+        variable: "",
+        folder: ".pub-cache",
+        parts: &["bin", "hosted"],
+    },
+    whole("", ".cache/pip"),
+    whole("", ".cache/uv"),
+    whole("", ".cache/coursier"),
+    whole("", ".npm/_cacache"),
+    whole("", ".npm-global"),
+    whole("", ".linuxbrew"),
+    whole("", "miniconda3"),
+    whole("", "anaconda3"),
+    whole("", "miniforge3"),
+    whole("", "mambaforge"),
+    whole("", ".jdks"),
+    whole("", ".swiftly"),
+];
+
+/// Configuration files that tools look for below the home folder. Readable unless they contain a
+/// secret.
+const SETTINGS: &[&str] = &[
+    ".cargo/config.toml",
+    ".cargo/config",
+    ".gitconfig",
+    ".config/git/config",
+    ".config/git/ignore",
+    ".config/git/attributes",
+];
+
+/// Words that make a configuration file a secret.
+const SECRET_WORDS: &[&str] = &["token", "password", "passwd", "secret", "extraheader", "_auth"];
+
+/// Files and folders with credentials, relative to the home folder or to a declared folder.
+const CREDENTIALS: &[&str] = &[
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".netrc",
+    "_netrc",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".pgpass",
+    ".my.cnf",
+    ".boto",
+    ".s3cfg",
+    ".vault-token",
+    ".git-credentials",
+    ".password-store",
+    ".config/gh",
+    ".config/hub",
+    ".config/glab-cli",
+    ".config/gcloud",
+    ".config/git/credentials",
+    ".config/pip",
+    ".config/rclone",
+    ".config/doctl",
+    ".local/share/keyrings",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".gradle/gradle.properties",
+    ".terraform.d/credentials.tfrc.json",
+    ".pub-cache/credentials.json",
+];
+
+/// How long the list of system folders and toolchains is used before it is made again.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// Paths that no command may read, whatever its policy declares.
+static HIDDEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// The readable base of all commands, and when it was found.
+static BASE: Mutex<Option<(Instant, Arc<Base>)>> = Mutex::new(None);
+
+/// Hides a file or folder from every confined command that this process starts, even where a policy
+/// declares a folder that contains it: the home of the program, its database, its keys. Folders
+/// beneath it that a policy names as writable, such as a sandbox, stay visible.
+pub fn hide(path: impl Into<PathBuf>) {
+    let path = path.into();
+    let mut hidden = HIDDEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if !hidden.contains(&path) {
+        hidden.push(path);
+    }
+}
+
+fn hidden() -> Vec<PathBuf> {
+    let hidden = HIDDEN.lock().unwrap_or_else(PoisonError::into_inner);
+    hidden
+        .iter()
+        .map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
+        .collect()
+}
+
+/// Why a path may not be declared readable or writable for a command: it is, or lies in, the program's
+/// own home, or it is a credential file.
+pub fn refusal(path: &Path) -> Option<&'static str> {
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if hidden().iter().any(|hidden| real.starts_with(hidden)) {
+        return Some("the program keeps its own records and keys there");
+    }
+    let home = home()?;
+    let is_credential = |name: &&&str| real.starts_with(home.join(name));
+    let found = CREDENTIALS.iter().find(is_credential);
+    found.map(|_| "it contains credentials")
+}
+
+fn home() -> Option<PathBuf> {
+    let home = PathBuf::from(env::var_os("HOME")?);
+    let real = fs::canonicalize(&home).ok()?;
+    (real != Path::new("/")).then_some(real)
+}
+
+/// Variables by which toolchains below the home folder are found when `HOME` is another folder.
+pub fn toolchain_environment() -> Vec<(OsString, OsString)> {
+    let Some(home) = home() else {
+        return Vec::new();
+    };
+    let toolchains = TOOLCHAINS.iter().filter(|one| !one.variable.is_empty());
+    toolchains
+        .filter_map(|one| {
+            let folder = one.place(&home);
+            folder
+                .is_dir()
+                .then(|| (one.variable.into(), folder.into_os_string()))
+        })
+        .collect()
+}
+
+/// The user's git configuration files that commands may read, for a private home to include.
+pub fn git_settings() -> Vec<PathBuf> {
+    let Some(home) = home() else {
+        return Vec::new();
+    };
+    [".config/git/config", ".gitconfig"]
+        .iter()
+        .map(|name| home.join(name))
+        .filter(|path| is_clean(path))
+        .collect()
+}
+
+impl Toolchain {
+    fn place(&self, home: &Path) -> PathBuf {
+        let named = env::var_os(self.variable).filter(|_| !self.variable.is_empty());
+        match named.map(PathBuf::from).filter(|path| path.is_absolute()) {
+            Some(path) if !home.starts_with(&path) => path,
+            _ => home.join(self.folder),
+        }
+    }
+}
+
+/// What a command sees of the file system besides its writable folders.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct View {
+    /// Readable files and folders, without links, none beneath another one.
+    pub(crate) readable: Vec<OsString>,
+    /// Symbolic links by which they are reached, and their targets.
+    pub(crate) links: Vec<(OsString, OsString)>,
+    /// Files and folders beneath them that are hidden.
+    pub(crate) masked: Vec<OsString>,
+}
+
+/// What every command may read.
+#[derive(Debug, Default)]
+struct Base {
+    readable: Vec<PathBuf>,
+    links: BTreeSet<(PathBuf, PathBuf)>,
+    masked: Vec<PathBuf>,
+}
+
+impl Base {
+    fn find() -> Self {
+        let mut base = Self::default();
+        for path in SYSTEM {
+            base.add(Path::new(path));
+        }
+        // Only the file that the link leads to, and only when it is outside.
+        for path in LINKED {
+            base.add(Path::new(path));
+        }
+        let home = home();
+        if let Some(home) = &home {
+            for toolchain in TOOLCHAINS {
+                let folder = toolchain.place(home);
+                if toolchain.parts.is_empty() {
+                    base.add(&folder);
+                }
+                for part in toolchain.parts {
+                    base.add(&folder.join(part));
+                }
+            }
+            for settings in SETTINGS.iter().map(|name| home.join(name)) {
+                if is_clean(&settings) {
+                    base.add(&settings);
+                }
+            }
+        }
+        for folder in env::split_paths(&env::var_os("PATH").unwrap_or_default()) {
+            base.add_program_folder(&folder, home.as_deref());
+        }
+        base.masked = secrets_below(Path::new("/etc"));
+        base
+    }
+
+    /// The base, made again when it is not fresh.
+    fn current() -> Arc<Self> {
+        let mut kept = BASE.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*kept {
+            Some((at, base)) if at.elapsed() < FRESH => Arc::clone(base),
+            _ => {
+                let base = Arc::new(Self::find());
+                *kept = Some((Instant::now(), Arc::clone(&base)));
+                base
+            }
+        }
+    }
+
+    fn add(&mut self, path: &Path) {
+        if let Some(real) = trace(path, &mut self.links, 0) {
+            self.readable.push(real);
+        }
+    }
+
+    /// A folder of `PATH` outside the system's. Never one that contains the home or a hidden path.
+    fn add_program_folder(&mut self, folder: &Path, home: Option<&Path>) {
+        if !folder.is_absolute() || !folder.is_dir() {
+            return;
+        }
+        let Ok(real) = fs::canonicalize(folder) else {
+            return;
+        };
+        let contains = |path: &Path| path.starts_with(&real);
+        let is_refused =
+            home.is_some_and(contains) || real == Path::new("/") || refusal(&real).is_some();
+        if !is_refused {
+            self.add(folder);
+        }
+    }
+}
+
+/// Whether a configuration file exists and contains no secret.
+fn is_clean(path: &Path) -> bool {
+    const LONGEST: u64 = 256 << 10;
+    if !fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LONGEST) {
+        return false;
+    }
+    fs::read(path).is_ok_and(|bytes| {
+        let text = String::from_utf8_lossy(&bytes).to_lowercase();
+        let has_login = text.lines().any(|line| {
+            let after = line.split_once("://").map(|(_, after)| after);
+            after.is_some_and(|after| after.split('/').next().is_some_and(|at| at.contains('@')))
+        });
+        !has_login && !SECRET_WORDS.iter().any(|word| text.contains(word))
+    })
+}
+
+/// What everybody may not read below a folder.
+fn secrets_below(folder: &Path) -> Vec<PathBuf> {
+    const DEEPEST: usize = 6;
+    let mut found = Vec::new();
+    let mut pending = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = pending.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else {
+            continue;
+        };
+        for entry in entries.filter_map(Result::ok) {
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
+            let mode = metadata.permissions().mode();
+            if metadata.is_dir() {
+                if mode & 0o005 != 0o005 {
+                    found.push(entry.path());
+                } else if depth < DEEPEST {
+                    pending.push((entry.path(), depth + 1));
+                }
+            } else if !metadata.is_symlink() && mode & 0o004 == 0 {
+                found.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+/// Follows a path, collects the symbolic links on the way, and gives the path without them. `None`
+/// when it does not exist.
+fn trace(path: &Path, links: &mut BTreeSet<(PathBuf, PathBuf)>, depth: usize) -> Option<PathBuf> {
+    const DEEPEST: usize = 16;
+    let mut at = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+            Component::ParentDir => {
+                at.pop();
+            }
+            Component::Normal(name) => {
+                let next = at.join(name);
+                let metadata = fs::symlink_metadata(&next).ok()?;
+                if metadata.is_symlink() {
+                    if depth >= DEEPEST {
+                        return None;
+                    }
+                    let target = fs::read_link(&next).ok()?;
+                    let real = trace(&at.join(&target), links, depth + 1)?;
+                    links.insert((next, target));
+                    at = real;
+                } else {
+                    at = next;
+                }
+            }
+        }
+    }
+    Some(at)
+}
+
+/// What a command sees besides the folders `writable`, which are without links.
+pub(crate) fn resolve(
+    invocation: &Invocation,
+    policy: &Policy,
+    writable: &[PathBuf],
+) -> Result<View, ProcessError> {
+    let base = Base::current();
+    let mut links = base.links.clone();
+    let mut readable = base.readable.clone();
+    let mut declared = Vec::new();
+    for path in &policy.readable {
+        let real = trace(path, &mut links, 0).ok_or_else(|| ProcessError::FolderMissing {
+            folder: path.clone(),
+            source: std::io::ErrorKind::NotFound.into(),
+        })?;
+        declared.push(real);
+    }
+    for path in &policy.writable {
+        // The links that lead to it.
+        let _real = trace(path, &mut links, 0);
+    }
+    trace(&invocation.folder, &mut links, 0);
+    readable.extend(declared.iter().cloned());
+    readable.extend(program(invocation, &mut links));
+    let mut masked = base.masked.clone();
+    masked.extend(hidden());
+    let homes = home().into_iter().chain(declared);
+    for folder in homes {
+        let names = CREDENTIALS.iter().map(|name| folder.join(name));
+        masked.extend(names.filter(|path| path.symlink_metadata().is_ok()));
+    }
+    Ok(arrange(readable, links, masked, writable))
+}
+
+/// The program itself, when it is named by its path.
+fn program(
+    invocation: &Invocation,
+    links: &mut BTreeSet<(PathBuf, PathBuf)>,
+) -> Option<PathBuf> {
+    let path = Path::new(&invocation.program);
+    if !path.is_absolute() {
+        return None;
+    }
+    let real = trace(path, links, 0)?;
+    let file = fs::metadata(&real).ok()?;
+    let is_program = file.is_file() && file.mode() & 0o111 != 0 && refusal(&real).is_none();
+    is_program.then_some(real)
+}
+
+/// Leaves out what is contained in something else, and masks that hide nothing.
+fn arrange(
+    mut readable: Vec<PathBuf>,
+    links: BTreeSet<(PathBuf, PathBuf)>,
+    mut masked: Vec<PathBuf>,
+    writable: &[PathBuf],
+) -> View {
+    masked.sort();
+    masked.dedup();
+    readable.sort();
+    readable.dedup();
+    let mut kept: Vec<PathBuf> = Vec::new();
+    for path in readable {
+        let is_seen = |folder: &PathBuf| {
+            let is_hidden_between =
+                |mask: &PathBuf| path.starts_with(mask) && mask.starts_with(folder);
+            path.starts_with(folder) && !masked.iter().any(is_hidden_between)
+        };
+        if !kept.iter().chain(writable).any(is_seen) {
+            kept.push(path);
+        }
+    }
+    let is_bound = |path: &Path| {
+        let mut folders = kept.iter().chain(writable);
+        folders.any(|folder| path.starts_with(folder))
+    };
+    masked.retain(|path| is_bound(path) && !kept.contains(path) && !writable.contains(path));
+    let links = links
+        .into_iter()
+        .filter(|(link, _)| !link.parent().is_some_and(is_bound))
+        .map(|(link, target)| (link.into_os_string(), target.into_os_string()))
+        .collect();
+    let texts = |paths: Vec<PathBuf>| paths.into_iter().map(PathBuf::into_os_string).collect();
+    View {
+        readable: texts(kept),
+        links,
+        masked: texts(masked),
+    }
+}
+
+/// The parts of a folder that can be read when paths beneath it are masked, for layers that can allow
+/// but not forbid.
+pub(crate) fn without_masked(folder: &Path, masked: &[PathBuf]) -> Vec<PathBuf> {
+    if masked.iter().any(|mask| folder.starts_with(mask)) {
+        return Vec::new();
+    }
+    if !masked.iter().any(|mask| mask.starts_with(folder)) {
+        return vec![folder.to_owned()];
+    }
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let entries = entries.filter_map(Result::ok);
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()))
+        .flat_map(|entry| without_masked(&entry.path(), masked))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{arrange, is_clean, secrets_below, trace, without_masked};
+    use std::collections::BTreeSet;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::path::{Path, PathBuf};
+    use std::{env, fs};
+
+    fn folder(name: &str) -> PathBuf {
+        let place = env::temp_dir().join(format!("readable-{name}-{}", std::process::id()));
+        fs::create_dir_all(&place).expect("a folder");
+        fs::canonicalize(place).expect("its path")
+    }
+
+    #[test]
+    fn settings_with_a_secret_are_not_clean() {
+        let place = folder("settings");
+        let file = place.join("config");
+        for (text, clean) in [
+            ("[user]\nname = A\nemail = a@example.org\n", true),
+            ("[source.x]\nregistry = \"https://example.org/index\"\n", true),
+            ("[registries.x]\ntoken = \"abc\"\n", false),
+            ("[url \"https://me:key@example.org/\"]\n", false),
+            ("[http]\nextraHeader = Authorization: x\n", false),
+        ] {
+            fs::write(&file, text).expect("a file");
+            assert_eq!(is_clean(&file), clean, "{text}");
+        }
+        assert!(!is_clean(&place.join("absent")));
+        fs::remove_dir_all(place).expect("tidied");
+    }
+
+    #[test]
+    fn files_not_readable_by_everybody_are_found() {
+        let place = folder("modes");
+        for (name, mode) in [("passwd", 0o644), ("shadow", 0o640)] {
+            fs::write(place.join(name), "x").expect("a file");
+            let permissions = fs::Permissions::from_mode(mode);
+            fs::set_permissions(place.join(name), permissions).expect("its mode");
+        }
+        fs::create_dir(place.join("private")).expect("a folder");
+        let permissions = fs::Permissions::from_mode(0o710);
+        fs::set_permissions(place.join("private"), permissions).expect("its mode");
+        let mut found = secrets_below(&place);
+        found.sort();
+        assert_eq!(found, [place.join("private"), place.join("shadow")]);
+        fs::remove_dir_all(place).expect("tidied");
+    }
+
+    #[test]
+    fn links_on_the_way_are_collected() {
+        let place = folder("links");
+        fs::create_dir(place.join("real")).expect("a folder");
+        symlink("real", place.join("link")).expect("a link");
+        let mut links = BTreeSet::new();
+        let found = trace(&place.join("link/../link"), &mut links, 0);
+        assert_eq!(found, Some(place.join("real")));
+        assert_eq!(
+            links.into_iter().collect::<Vec<_>>(),
+            [(place.join("link"), PathBuf::from("real"))]
+        );
+        assert_eq!(trace(&place.join("absent"), &mut BTreeSet::new(), 0), None);
+        fs::remove_dir_all(place).expect("tidied");
+    }
+
+    #[test]
+    fn what_is_contained_is_left_out_unless_a_mask_is_between() {
+        let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let view = arrange(
+            paths(&["/usr", "/usr/local/x", "/data/hidden/part", "/data", "/w/in"]),
+            BTreeSet::new(),
+            paths(&["/data/hidden", "/elsewhere"]),
+            &paths(&["/w"]),
+        );
+        assert_eq!(view.readable, ["/data", "/data/hidden/part", "/usr"]);
+        assert_eq!(view.masked, ["/data/hidden"]);
+    }
+
+    #[test]
+    fn siblings_of_a_masked_path_stay_readable() {
+        let place = folder("masks");
+        fs::create_dir_all(place.join("a/b")).expect("folders");
+        for name in ["a/b/secret", "a/b/open", "a/open", "open"] {
+            fs::write(place.join(name), "x").expect("a file");
+        }
+        let mut left = without_masked(&place, &[place.join("a/b/secret")]);
+        left.sort();
+        let expected = ["a/b/open", "a/open", "open"].map(|name| place.join(name));
+        assert_eq!(left, expected);
+        assert_eq!(without_masked(Path::new("/x/y"), &["/x".into()]), Vec::<PathBuf>::new());
+        fs::remove_dir_all(place).expect("tidied");
+    }
+}

@@ -1,0 +1,210 @@
+//! Nothing outside is read, by whatever means; the system, toolchains and declared folders are.
+
+use crate::harness::{Held, Sandbox, started, stderr, stdout, tests, try_run};
+use crate::parent::Parent;
+use cleveragents_domain::{Code, Diagnose as _};
+use cleveragents_process::Ending;
+use rustix::process::getuid;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+tests![
+    every_attempt_to_read_outside_fails,
+    the_attempts_to_read_would_succeed_without_confinement,
+    toolchains_below_the_home_are_readable_and_credentials_are_not,
+    a_declared_folder_is_readable_without_its_credentials,
+    a_declared_folder_has_to_exist,
+    a_sandbox_inside_a_hidden_folder_is_visible_and_its_neighbours_are_not,
+    folders_reached_by_links_are_readable,
+    files_of_the_system_with_secrets_are_not_readable,
+];
+
+const READS: &str = include_str!("reads.py");
+
+/// A home with secrets and a toolchain, and a sandbox beside it.
+struct Planted {
+    sandbox: Sandbox,
+    home: PathBuf,
+    secrets: Vec<PathBuf>,
+}
+
+fn planted(held: Held) -> Planted {
+    let sandbox = Sandbox::held_by(held);
+    let top = sandbox.inside.parent().expect("a folder").to_owned();
+    fs::set_permissions(&top, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let home = top.join("home");
+    let files = [
+        home.join("secret"),
+        home.join(".ssh/id_ed25519"),
+        home.join(".cargo/credentials.toml"),
+        home.join(".npmrc"),
+        home.join(".cleveragents/cleveragents.db"),
+        home.join(".cleveragents/sandboxes/other/work/file"),
+        sandbox.outside.join("secret"),
+    ];
+    for file in &files {
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(file, "PLANTED\n").expect("a secret");
+    }
+    fs::create_dir_all(home.join(".cargo/bin")).expect("a folder");
+    let tool = home.join(".cargo/bin/the-tool");
+    fs::write(&tool, "#!/bin/sh\necho tool runs\n").expect("a program");
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).expect("its mode");
+    Planted {
+        sandbox,
+        home,
+        secrets: files.to_vec(),
+    }
+}
+
+impl Planted {
+    /// Runs a command in the sandbox, from a process whose home this is.
+    fn run(&self, held: Held, command: &[&str]) -> String {
+        let own = Parent::command(held, "inherit", &self.sandbox);
+        let secrets: Vec<&str> = self.secrets.iter().filter_map(|path| path.to_str()).collect();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let output = Command::new(&own[0])
+            .args(&own[1..])
+            .args(command)
+            .env("HOME", &self.home)
+            .env("PATH", format!("{}:{path}", self.home.join(".cargo/bin").display()))
+            .env("PASS_SECRETS", secrets.join(":"))
+            .env("PASS_SYSTEM_SECRETS", "/etc/shadow:/etc/gshadow")
+            .env("HIDE", self.home.join(".cleveragents"))
+            .output()
+            .expect("a copy of this program");
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        format!("{told}{}", String::from_utf8_lossy(&output.stderr))
+    }
+
+    fn attack(&self, held: Held) -> Vec<String> {
+        let text = self.run(held, &["python3", "-c", READS]);
+        assert!(text.contains("all tried"), "{held:?} {text}");
+        text.lines()
+            .filter_map(|line| line.strip_prefix("succeeded "))
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+fn every_attempt_to_read_outside_fails() {
+    for held in Held::confined() {
+        let succeeded = planted(held).attack(held);
+        assert!(succeeded.is_empty(), "{held:?} {succeeded:?}");
+    }
+}
+
+/// Otherwise the other tests would prove nothing.
+fn the_attempts_to_read_would_succeed_without_confinement() {
+    let planted = planted(Held::Unconfined);
+    let succeeded = planted.attack(Held::Unconfined);
+    for way in [
+        "open",
+        "wildcard",
+        "proc-self-root",
+        "proc-parent-root",
+        "proc-any-root",
+        "proc-any-cwd",
+        "link",
+        "linked-folder",
+        "linked-root",
+        "dots",
+        "handle",
+        "folder-handle",
+        "mapped",
+        "sendfile",
+        "listing",
+        "shell-stream",
+        "cat",
+        "dd",
+        "tar",
+        "awk",
+        "find",
+        "git",
+    ] {
+        let is_this = |line: &String| line.starts_with(&format!("{way} "));
+        assert!(succeeded.iter().any(is_this), "{way}: {succeeded:?}");
+    }
+}
+
+fn toolchains_below_the_home_are_readable_and_credentials_are_not() {
+    for held in Held::confined() {
+        let planted = planted(held);
+        let text = planted.run(held, &["sh", "-c", "the-tool; ls -A ~/.cargo; cat ~/.cargo/cr*"]);
+        assert!(text.contains("tool runs"), "{held:?} {text}");
+        assert!(!text.contains("PLANTED"), "{held:?} {text}");
+    }
+}
+
+fn a_declared_folder_is_readable_without_its_credentials() {
+    for held in Held::confined() {
+        let mut sandbox = Sandbox::held_by(held);
+        let outside = sandbox.outside.clone();
+        fs::create_dir_all(outside.join(".config/gh")).expect("a folder");
+        fs::create_dir_all(outside.join(".ssh")).expect("a folder");
+        fs::write(outside.join("file"), "readable").expect("a file");
+        fs::write(outside.join(".config/other"), "also").expect("a file");
+        for name in [".ssh/id", ".netrc", ".config/gh/hosts.yml"] {
+            fs::write(outside.join(name), "PLANTED").expect("a secret");
+        }
+        sandbox.policy().readable = vec![outside.clone()];
+        let finished = sandbox.sh(
+            "cat $OUTSIDE/file $OUTSIDE/.config/other; cat $OUTSIDE/.ssh/id $OUTSIDE/.netrc \
+             $OUTSIDE/.config/gh/hosts.yml; echo x > $OUTSIDE/file",
+        );
+        assert_eq!(stdout(&finished), "readablealso", "{held:?} {}", stderr(&finished));
+        assert_eq!(fs::read(outside.join("file")).expect("the file"), b"readable");
+    }
+}
+
+fn a_declared_folder_has_to_exist() {
+    let mut sandbox = Sandbox::new();
+    sandbox.policy().readable = vec![sandbox.outside.join("absent")];
+    let error = try_run(&sandbox.invocation("true", &[])).expect_err("it is absent");
+    assert_eq!(error.code(), Code::CommandFolder);
+}
+
+fn a_sandbox_inside_a_hidden_folder_is_visible_and_its_neighbours_are_not() {
+    for held in Held::confined() {
+        let mut planted = planted(held);
+        let home = planted.home.join(".cleveragents");
+        let own = home.join("sandboxes/own/work");
+        fs::create_dir_all(&own).expect("a folder");
+        fs::write(own.join("mine"), "visible\n").expect("a file");
+        planted.sandbox = Sandbox::at(own, held);
+        let script = format!("cat mine; cat ../../other/work/file {}/*.db", home.display());
+        let text = planted.run(held, &["sh", "-c", &script]);
+        assert!(text.contains("visible"), "{held:?} {text}");
+        assert!(!text.contains("PLANTED"), "{held:?} {text}");
+    }
+}
+
+fn folders_reached_by_links_are_readable() {
+    for held in Held::confined() {
+        let mut sandbox = Sandbox::held_by(held);
+        fs::write(sandbox.outside.join("file"), "found").expect("a file");
+        let link = sandbox.inside.with_file_name("link");
+        symlink(&sandbox.outside, &link).expect("a link");
+        sandbox.policy().readable = vec![link.clone()];
+        let finished = sandbox.sh(&format!("cat {}/file", link.display()));
+        assert_eq!(stdout(&finished), "found", "{held:?} {}", stderr(&finished));
+    }
+}
+
+fn files_of_the_system_with_secrets_are_not_readable() {
+    if !getuid().is_root() {
+        // The system keeps them from other users by itself.
+        return;
+    }
+    for held in Held::confined() {
+        let sandbox = Sandbox::held_by(held);
+        let finished = sandbox.sh("cat /etc/passwd > /dev/null && echo known; cat /etc/shadow /etc/gshadow");
+        assert_eq!(stdout(&finished), "known\n", "{held:?}");
+        assert!(!finished.ending.is_success());
+    }
+    assert!(Path::new("/etc/shadow").exists());
+    let unconfined = started(&Sandbox::held_by(Held::Unconfined).invocation("cat", &["/etc/shadow"]));
+    assert_eq!(unconfined.ending, Ending::Exited(0));
+}

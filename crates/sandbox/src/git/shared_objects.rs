@@ -1,0 +1,93 @@
+//! The object folders that a sandbox's repository borrows from the user's: what git in the sandbox has
+//! to read outside of it.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// The longest file that is looked into.
+const LONGEST: u64 = 64 << 10;
+
+/// How many repositories may borrow from each other in a row, as in git.
+const DEEPEST: usize = 5;
+
+/// The object folders of the repository at or above `location`, with those that it borrows from in
+/// turn. None when there is no repository.
+pub(crate) fn shared_objects(location: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let Some(common) = location.ancestors().find_map(common_folder) else {
+        return found;
+    };
+    let mut pending = vec![(common.join("objects"), 0)];
+    while let Some((objects, depth)) = pending.pop() {
+        let Ok(objects) = fs::canonicalize(objects) else {
+            continue;
+        };
+        if found.contains(&objects) {
+            continue;
+        }
+        if depth < DEEPEST
+            && let Some(alternates) = read_small(&objects.join("info/alternates"))
+        {
+            let lines = alternates.split(|byte| *byte == b'\n');
+            let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+            pending.extend(lines.map(|line| (objects.join(path_in(line)), depth + 1)));
+        }
+        found.push(objects);
+    }
+    found
+}
+
+/// The common folder of the repository of which `folder` is the top.
+fn common_folder(folder: &Path) -> Option<PathBuf> {
+    let inner = folder.join(".git");
+    let git = if inner.is_dir() {
+        inner
+    } else if let Some(link) = read_small(&inner) {
+        let target = link.trim_ascii().strip_prefix(b"gitdir:")?;
+        folder.join(path_in(target.trim_ascii()))
+    } else if folder.join("HEAD").is_file() && folder.join("objects").is_dir() {
+        folder.to_owned()
+    } else {
+        return None;
+    };
+    Some(match read_small(&git.join("commondir")) {
+        Some(common) => git.join(path_in(common.trim_ascii())),
+        None => git,
+    })
+}
+
+fn path_in(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+}
+
+fn read_small(path: &Path) -> Option<Vec<u8>> {
+    let file = fs::metadata(path).ok()?;
+    (file.is_file() && file.len() <= LONGEST)
+        .then(|| fs::read(path).ok())
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shared_objects;
+    use std::fs;
+
+    #[test]
+    fn a_worktree_of_a_clone_borrows_from_both() {
+        let place = tempfile::tempdir().expect("a folder");
+        let place = fs::canonicalize(place.path()).expect("its path");
+        for folder in ["a/.git/objects", "b/.git/objects/info", "b/.git/worktrees/c", "c/sub"] {
+            fs::create_dir_all(place.join(folder)).expect("a folder");
+        }
+        let borrowed = "../../../a/.git/objects\n";
+        fs::write(place.join("b/.git/objects/info/alternates"), borrowed).expect("a file");
+        fs::write(place.join("b/.git/worktrees/c/commondir"), "../..\n").expect("a file");
+        fs::write(place.join("c/.git"), "gitdir: ../b/.git/worktrees/c\n").expect("a file");
+        assert_eq!(
+            shared_objects(&place.join("c/sub")),
+            [place.join("b/.git/objects"), place.join("a/.git/objects")]
+        );
+        assert!(shared_objects(&place.join("b/.git/objects")).len() == 2);
+    }
+}
