@@ -10,6 +10,7 @@
 
 mod action;
 mod actor;
+mod answer_json;
 mod automation;
 mod doubt;
 mod invariant;

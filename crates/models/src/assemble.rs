@@ -10,10 +10,13 @@ use serde_json::Value;
 
 use crate::event::{StopReason, StreamEvent, Usage};
 use crate::message::{AssistantMessage, Reasoning, ToolCall};
+use crate::wire::ToolNames;
 
 /// An answer on its way.
 pub(crate) struct Assembler {
     provider: String,
+    /// The names of the tools that were offered.
+    names: ToolNames,
     /// The number of the first call of this answer among all of the conversation.
     first_call: usize,
     message: AssistantMessage,
@@ -31,6 +34,7 @@ impl Assembler {
     pub(crate) fn new(provider: &str, first_call: usize) -> Self {
         Self {
             provider: provider.to_owned(),
+            names: ToolNames::default(),
             first_call,
             message: AssistantMessage::default(),
             is_thinking: false,
@@ -39,6 +43,12 @@ impl Assembler {
             usage: Usage::default(),
             cost: None,
         }
+    }
+
+    /// Gives calls the names by which the caller knows its tools.
+    pub(crate) fn with_names(mut self, names: ToolNames) -> Self {
+        self.names = names;
+        self
     }
 
     /// More of the text.
@@ -87,6 +97,7 @@ impl Assembler {
     /// Begins a call and gives its place. An id that is missing or was used before is replaced.
     pub(crate) fn start_call(&mut self, id: Option<&str>, name: &str) -> usize {
         self.is_thinking = false;
+        let name = self.names.own(name).to_owned();
         let index = self.message.calls.len();
         let is_used = |id: &str| self.message.calls.iter().any(|call| call.id == id);
         let id = match id {
@@ -95,15 +106,12 @@ impl Assembler {
         };
         self.message.calls.push(ToolCall {
             id: id.clone(),
-            name: name.to_owned(),
+            name: name.clone(),
             arguments: String::new(),
             signature: None,
         });
-        self.pending.push_back(StreamEvent::ToolCallStarted {
-            index,
-            id,
-            name: name.to_owned(),
-        });
+        self.pending
+            .push_back(StreamEvent::ToolCallStarted { index, id, name });
         index
     }
 

@@ -20,7 +20,7 @@ use crate::persist::Backend;
 use crate::price::Price;
 use crate::redact::Redactor;
 use crate::request::ChatRequest;
-use crate::wire::{self, Fault, Reply, Target};
+use crate::wire::{self, Fault, Reply, Target, ToolNames};
 
 /// The most of a failed response that is read.
 const LONGEST_FAILURE: usize = 64 * 1024;
@@ -85,7 +85,8 @@ type Events = Outlet<Result<StreamEvent, ModelError>>;
 impl Inner {
     async fn run(&self, request: &ChatRequest, outlet: &Events) -> Result<(), ModelError> {
         let (limits, name) = (&self.limits, &self.target.name);
-        let call = wire::write(&self.target, request)?;
+        let names = ToolNames::new(&request.tools);
+        let call = wire::write(&self.target, request, &names)?;
         // Without streaming the head comes with the whole answer, so only the total limit counts.
         let wait = if request.stream {
             limits.first_byte
@@ -100,7 +101,7 @@ impl Inner {
             let message = "the answer is a web page, as of a login or a proxy, and not of a model";
             return Err(self.target.error(ErrorKind::Protocol, message));
         }
-        let mut answer = Assembler::new(name.provider(), request.calls());
+        let mut answer = Assembler::new(name.provider(), request.calls()).with_names(names);
         if self.is_document(request, &response) {
             self.read_document(&mut response, &mut answer).await?;
             while let Some(event) = answer.next_event() {

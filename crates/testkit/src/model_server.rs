@@ -3,9 +3,17 @@
 //! Each request gets the next [`Response`] of a list, or what a function makes of it. A response
 //! is a row of [`Step`]s, so that it can pause, stop in the middle, fall silent or never end. What
 //! was received is kept. Everything ends when the [`ModelServer`] is dropped.
+//!
+//! A request to a provider's interface that the real provider would refuse is refused here too, in the provider's form and
+//! before any response is used up (see `rules`).
 
 pub mod anthropic;
+mod format;
 pub mod openai;
+mod rules;
+
+pub use format::WireFormat;
+pub use rules::refusal;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -136,6 +144,7 @@ struct Shared {
     handler: Box<Handler>,
     is_over: AtomicBool,
     received: Mutex<Vec<Received>>,
+    refused: Mutex<Vec<Received>>,
     connections: AtomicUsize,
     /// How many connections were closed by the client before the response had ended.
     closed: Mutex<usize>,
@@ -145,6 +154,10 @@ struct Shared {
 impl Shared {
     fn received(&self) -> MutexGuard<'_, Vec<Received>> {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Vec<Received>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn closed(&self) -> MutexGuard<'_, usize> {
@@ -181,6 +194,7 @@ impl ModelServer {
             handler: Box::new(handler),
             is_over: AtomicBool::new(false),
             received: Mutex::default(),
+            refused: Mutex::default(),
             connections: AtomicUsize::new(0),
             closed: Mutex::default(),
             changed: Condvar::new(),
@@ -202,6 +216,11 @@ impl ModelServer {
     /// What was received so far.
     pub fn received(&self) -> Vec<Received> {
         self.shared.received().clone()
+    }
+
+    /// The requests that broke a rule of their provider.
+    pub fn refused(&self) -> Vec<Received> {
+        self.shared.refused().clone()
     }
 
     /// How many connections were made so far.
@@ -260,7 +279,11 @@ fn serve(connection: &TcpStream, shared: &Shared) -> io::Result<()> {
     let mut reader = BufReader::new(Patient { connection, shared });
     while let Some(request) = receive(&mut reader)? {
         shared.received().push(request.clone());
-        let response = (shared.handler)(&request);
+        let refusal = rules::refusal(&request);
+        if refusal.is_some() {
+            shared.refused().push(request.clone());
+        }
+        let response = refusal.unwrap_or_else(|| (shared.handler)(&request));
         if !respond(connection, &response, shared)? {
             break;
         }

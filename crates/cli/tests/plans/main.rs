@@ -5,6 +5,7 @@ mod faults;
 mod full_disk;
 mod kill;
 mod policy;
+mod providers;
 mod reasoning;
 mod stream;
 mod terminals;

@@ -7,6 +7,7 @@ mod form;
 mod kill;
 mod large;
 mod pictures;
+mod providers;
 mod refusals;
 mod replayed;
 mod secrets;

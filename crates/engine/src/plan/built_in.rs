@@ -77,7 +77,7 @@ fn file(whole: &str, name: &str, prompt: &str) -> Value {
     file["role_hint"] = role.into();
     if let Some((name, schema)) = format {
         file["response_format"] =
-            json!({"type": "json_schema", "name": name, "schema": schema, "strict": false});
+            json!({"type": "json_schema", "name": name, "schema": schema, "strict": true});
     }
     file
 }

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::execute::shortened;
+use crate::answer_json::{json_values, object_with};
 
 /// A decision, as a strategist tells it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -61,6 +62,13 @@ pub(super) fn read_told(value: &Value) -> Result<Told, String> {
     if text.is_empty() {
         return Err("the strategist said nothing".to_owned());
     }
+    let told = json_values(text)
+        .iter()
+        .filter_map(|value| Told::deserialize(value).ok())
+        .find(|told| !told.strategy.steps.is_empty());
+    if let Some(told) = told {
+        return Ok(told);
+    }
     let text = unfenced(text);
     if text.starts_with(['{', '[']) {
         // What is meant for a program is read as such or not at all: a piece of it is no step.
@@ -107,23 +115,16 @@ pub(super) fn read_told(value: &Value) -> Result<Told, String> {
 /// What an estimation actor says, as an object where it is one: without a response format it is text.
 pub(super) fn figures(said: Value) -> Value {
     let object = match &said {
-        Value::String(text) => serde_json::from_str(unfenced(text.trim())).ok(),
+        Value::String(text) => json_values(text).into_iter().find(Value::is_object),
         _ => None,
     };
-    object.filter(Value::is_object).unwrap_or(said)
+    object.unwrap_or(said)
 }
 
 /// What an invariant actor finds broken. An answer that is none of the asked form has found nothing good:
 /// whoever cannot say that all is well has not said it.
 pub(super) fn violations(said: &Value) -> Option<String> {
-    let parsed;
-    let said = match said {
-        Value::String(text) => {
-            parsed = serde_json::from_str(text.trim()).unwrap_or(Value::Null);
-            &parsed
-        }
-        other => other,
-    };
+    let said = object_with(said, "violations").unwrap_or_default();
     let Some(found) = said["violations"].as_array() else {
         return Some("the invariant actor did not say whether the strategy keeps them".to_owned());
     };

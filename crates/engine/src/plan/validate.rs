@@ -23,6 +23,7 @@ use super::error::PlanError;
 use super::execute::shortened;
 use super::rules;
 use super::service::PlanService;
+use crate::answer_json::object_with;
 use crate::tool::SandboxWorkspace;
 use crate::validation::{
     CommandCheck, InEffect, Judgement, Keys, Validation, ValidationCheck, ValidationRunner,
@@ -443,14 +444,7 @@ fn verdict(said: &Value, number: u64) -> (bool, String) {
     if let Some(problem) = said["problem"].as_str() {
         return (false, format!("the reviewer could not judge it: {problem}"));
     }
-    let parsed;
-    let said = match said {
-        Value::String(text) => {
-            parsed = serde_json::from_str(text).unwrap_or(Value::Null);
-            &parsed
-        }
-        other => other,
-    };
+    let said = object_with(said, "criteria").unwrap_or_default();
     let of_number = said["criteria"]
         .as_array()
         .into_iter()

@@ -8,7 +8,9 @@ use cleveragents_actors::ports::{
 use cleveragents_domain::{
     EventKind, Metadata, NewMessage, Role, SessionId, TokenUsage, TurnState,
 };
-use cleveragents_models::{CancellationToken, Model, ReasoningEffort, ResponseSchema, ToolCall};
+use cleveragents_models::{
+    CancellationToken, Model, ReasoningEffort, ResponseSchema, ToolCall, drop_optional_nulls,
+};
 use cleveragents_store::messages::{Announce, Appended};
 use cleveragents_store::sessions::NewSession;
 use cleveragents_store::{messages, runs, sessions, turns};
@@ -20,6 +22,7 @@ use std::time::Duration;
 use super::means::RunWatcher;
 use super::taken::{self, answered};
 use super::work::{Work, broken, failure, refused};
+use crate::answer_json::json_values;
 use crate::doubt::Settled;
 use crate::turn::{
     TurnAllowance, TurnError, TurnObserver, TurnRequest, TurnSettings, TurnTools, Waiting,
@@ -241,11 +244,15 @@ impl Work<'_> {
         let mut system = self.means.instructions.clone();
         system.extend(call.system.clone());
         system.extend(self.means.sources.disclosure(&call.agent.skills));
-        if let Some(format) = &call.agent.response_format
-            && !model.capabilities().json_schema
-        {
+        // Shown to every model: not every provider can be bound to a schema while tools are offered.
+        if let Some(format) = &call.agent.response_format {
+            let first = if model.capabilities().tools {
+                "Call the tools you need first. Then give"
+            } else {
+                "Give"
+            };
             system.push(format!(
-                "Answer with one JSON value and nothing else. It must fit this JSON schema:\n{}",
+                "{first} your final answer as one JSON value and nothing else. It must fit this JSON schema:\n{}",
                 format.schema
             ));
         }
@@ -293,22 +300,15 @@ fn answer(format: Option<&ResponseFormat>, text: &str) -> Result<Value, String> 
     let Some(format) = format else {
         return Ok(Value::String(text.to_owned()));
     };
-    let value: Value =
-        serde_json::from_str(unfenced(text)).map_err(|error| format!("it is not JSON: {error}"))?;
-    check_value(&format.schema, &value)?;
-    Ok(value)
-}
-
-/// JSON without the fence that some models put around it.
-fn unfenced(text: &str) -> &str {
-    let text = text.trim();
-    let Some(inside) = text
-        .strip_prefix("```")
-        .and_then(|rest| rest.strip_suffix("```"))
-    else {
-        return text;
-    };
-    inside.strip_prefix("json").unwrap_or(inside).trim()
+    let mut misfit = None;
+    for mut value in json_values(text) {
+        drop_optional_nulls(&format.schema, &mut value);
+        match check_value(&format.schema, &value) {
+            Ok(()) => return Ok(value),
+            Err(why) => misfit = misfit.or(Some(why)),
+        }
+    }
+    Err(misfit.unwrap_or_else(|| "it holds no JSON value".to_owned()))
 }
 
 fn correction(why: &str) -> String {

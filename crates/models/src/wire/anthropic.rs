@@ -3,6 +3,7 @@
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
+use super::schema::answer_format;
 use super::{Decoder, Fault, Target, arguments_object, base64, count, items, parse, text};
 use crate::assemble::Assembler;
 use crate::error::ModelError;
@@ -21,7 +22,6 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         || target.capabilities.max_output.unwrap_or(USUAL_LIMIT),
         u64::from,
     );
-    let mut messages = messages(target, request);
     let mut body = json!({
         "model": target.name.model(),
         "max_tokens": limit,
@@ -54,6 +54,8 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         mark_last(request, &mut tools);
         body["tools"] = tools.into();
     }
+    let is_thinking = think(target, request, limit, &mut body);
+    let mut messages = messages(target, request, is_thinking);
     if let Some(last) = messages
         .last_mut()
         .and_then(|last| last["content"].as_array_mut())
@@ -61,9 +63,8 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         mark_last(request, last);
     }
     body["messages"] = messages.into();
-    let is_thinking = think(target, request, limit, &mut body);
-    if let Some(schema) = &request.response_schema {
-        body["output_config"]["format"] = json!({"type": "json_schema", "schema": schema.schema});
+    if let Some(format) = answer_format(target, request) {
+        body["output_config"]["format"] = json!({"type": "json_schema", "schema": format.schema});
     }
     // A model that thinks accepts no temperature.
     if let Some(temperature) = request.temperature
@@ -86,7 +87,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
 fn mark_last(request: &ChatRequest, blocks: &mut [Value]) {
     if request.cache
         && let Some(last) = blocks.last_mut()
-        && !text(last, "/type").ends_with("thinking")
+        && !is_thought(last)
     {
         last["cache_control"] = json!({"type": "ephemeral"});
     }
@@ -108,7 +109,7 @@ fn think(target: &Target, request: &ChatRequest, limit: u64, body: &mut Value) -
         body["output_config"]["effort"] = word.into();
         return true;
     }
-    if !target.capabilities.reasoning {
+    if !target.capabilities.reasoning || !can_go_on_thinking(target, request) {
         return false;
     }
     // The answer itself needs room behind the thoughts, and thoughts need 1024 at least.
@@ -120,7 +121,30 @@ fn think(target: &Target, request: &ChatRequest, limit: u64, body: &mut Value) -
     true
 }
 
-fn messages(target: &Target, request: &ChatRequest) -> Vec<Value> {
+/// Whether the answers since the last question begin with signed thoughts. Where they do not, as after another model,
+/// a request that asks for thoughts is refused.
+fn can_go_on_thinking(target: &Target, request: &ChatRequest) -> bool {
+    let since = request
+        .messages
+        .iter()
+        .rev()
+        .take_while(|message| !matches!(message.as_ref(), ChatMessage::User { .. }));
+    since
+        .filter_map(|message| match message.as_ref() {
+            ChatMessage::Assistant(answer) => Some(answer),
+            _ => None,
+        })
+        .all(|answer| {
+            let blocks = assistant(target, answer, true);
+            blocks.first().is_some_and(is_thought)
+        })
+}
+
+fn is_thought(block: &Value) -> bool {
+    text(block, "/type").ends_with("thinking")
+}
+
+fn messages(target: &Target, request: &ChatRequest, is_thinking: bool) -> Vec<Value> {
     let mut messages: Vec<Value> = Vec::new();
     let mut add = |role: &str, blocks: Vec<Value>| {
         // Results of tools and what the person says next are one message.
@@ -136,7 +160,9 @@ fn messages(target: &Target, request: &ChatRequest) -> Vec<Value> {
     for message in &request.messages {
         match message.as_ref() {
             ChatMessage::User { parts } => add("user", parts.iter().map(user_block).collect()),
-            ChatMessage::Assistant(answer) => add("assistant", assistant(target, answer)),
+            ChatMessage::Assistant(answer) => {
+                add("assistant", assistant(target, answer, is_thinking));
+            }
             ChatMessage::Tool { results } => {
                 let blocks = results.iter().map(|result| {
                     json!({
@@ -177,8 +203,21 @@ fn user_block(part: &UserPart) -> Value {
     }
 }
 
-/// The blocks of an answer in the order in which they came: signatures are only valid so.
-fn assistant(target: &Target, answer: &AssistantMessage) -> Vec<Value> {
+/// The blocks of an answer in the order in which they came: signatures are only valid so. Thoughts are accepted only
+/// where the answer begins with one, and not as its last block.
+fn assistant(target: &Target, answer: &AssistantMessage, is_thinking: bool) -> Vec<Value> {
+    let mut blocks = all_blocks(target, answer);
+    let is_in_order = is_thinking && blocks.first().is_some_and(is_thought);
+    if !is_in_order || blocks.iter().all(is_thought) {
+        blocks.retain(|block| !is_thought(block));
+    }
+    while blocks.last().is_some_and(is_thought) {
+        blocks.pop();
+    }
+    blocks
+}
+
+fn all_blocks(target: &Target, answer: &AssistantMessage) -> Vec<Value> {
     let provider = target.name.provider();
     let mut blocks = Vec::new();
     let mut written = 0;

@@ -3,6 +3,8 @@
 use reqwest::header::HeaderName;
 use serde_json::{Value, json};
 
+use super::conversation::foreign_signature;
+use super::schema::answer_format;
 use super::{
     Decoder, Fault, Target, arguments_object, base64, count, items, parse, pictures, text,
 };
@@ -30,11 +32,12 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
             .tools
             .iter()
             .map(|tool| {
-                json!({
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parametersJsonSchema": tool.input_schema,
-                })
+                let mut declared = json!({"name": tool.name, "description": tool.description});
+                // A function without parameters has no schema of them.
+                if tool.input_schema.get("properties").is_some() {
+                    declared["parametersJsonSchema"] = tool.input_schema.clone();
+                }
+                declared
             })
             .collect();
         body["tools"] = json!([{"functionDeclarations": tools}]);
@@ -46,9 +49,9 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     if let Some(temperature) = request.temperature {
         options["temperature"] = temperature.into();
     }
-    if let Some(schema) = &request.response_schema {
+    if let Some(format) = answer_format(target, request) {
         options["responseMimeType"] = "application/json".into();
-        options["responseJsonSchema"] = schema.schema.clone();
+        options["responseJsonSchema"] = format.schema;
     }
     if let Some(effort) = request.reasoning_effort {
         options["thinkingConfig"] = match target.thinking {
@@ -61,7 +64,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
                 json!({"thinkingLevel": level, "includeThoughts": true})
             }
             Thinking::Budget => json!({
-                "thinkingBudget": effort.budget(),
+                "thinkingBudget": budget(target, effort),
                 "includeThoughts": effort != ReasoningEffort::None,
             }),
         };
@@ -87,6 +90,15 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         )?;
     }
     Ok(call)
+}
+
+/// The tokens to think with. The larger model of 2.5 cannot be kept from thinking.
+fn budget(target: &Target, effort: ReasoningEffort) -> u32 {
+    if target.name.model().starts_with("gemini-2.5-pro") {
+        effort.budget().max(128)
+    } else {
+        effort.budget()
+    }
 }
 
 fn contents(target: &Target, request: &ChatRequest) -> Value {
@@ -136,16 +148,17 @@ fn assistant(target: &Target, answer: &AssistantMessage) -> Value {
         let signature = found.seal.as_ref()?.get("thought_signature")?;
         Some(json!({"text": "", "thoughtSignature": signature}))
     }));
-    parts.extend(answer.calls.iter().map(|call| {
+    // The first call of an answer has to be signed where the model decides itself how long it thinks.
+    let is_signed = target.thinking == Thinking::Adaptive;
+    parts.extend(answer.calls.iter().enumerate().map(|(index, call)| {
         let mut part = json!({"functionCall": {"name": call.name, "args": arguments_object(call)}});
         if let Some(signature) = &call.signature {
             part["thoughtSignature"] = signature.as_str().into();
+        } else if index == 0 && is_signed {
+            part["thoughtSignature"] = foreign_signature();
         }
         part
     }));
-    if parts.is_empty() {
-        parts.push(json!({"text": ""}));
-    }
     parts.into()
 }
 

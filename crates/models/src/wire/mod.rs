@@ -4,18 +4,22 @@
 //! tolerant: unknown fields and events are passed over, because providers add them at any time.
 
 mod anthropic;
+mod conversation;
 mod failure;
 mod gemini;
 mod ollama;
 mod openai_chat;
 mod openai_responses;
+mod schema;
 
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub(crate) use self::conversation::ToolNames;
 pub(crate) use self::failure::{Reply, failure, kind_of_status};
+pub use self::schema::drop_optional_nulls;
 use crate::assemble::Assembler;
 use crate::error::{ErrorKind, ModelError};
 use crate::frames::{Frame, Framing};
@@ -24,7 +28,7 @@ use crate::message::{ToolCall, ToolResult, UserPart};
 use crate::model::Capabilities;
 use crate::name::ModelName;
 use crate::price::Thinking;
-use crate::request::ChatRequest;
+use crate::request::{ChatRequest, ReasoningEffort};
 use crate::secret::Secret;
 
 /// How a provider is spoken to.
@@ -113,8 +117,13 @@ impl Target {
     }
 }
 
-/// Writes a request.
-pub(crate) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
+/// Writes a request, in the form that the provider accepts.
+pub(crate) fn write(
+    target: &Target,
+    request: &ChatRequest,
+    names: &ToolNames,
+) -> Result<Call, ModelError> {
+    let request = &conversation::accepted(target, request, names);
     let mut call = match target.protocol {
         Protocol::OpenaiChat => openai_chat::write(target, request),
         Protocol::OpenaiResponses => openai_responses::write(target, request),
@@ -214,6 +223,29 @@ fn arguments_text(call: &ToolCall) -> String {
         Ok(Value::Object(_)) => call.arguments.clone(),
         _ => arguments_object(call).to_string(),
     }
+}
+
+/// The word for an effort that a model of `OpenAI` knows: each generation has others. Nothing for models that do not
+/// reason, which refuse every word.
+fn effort_word(target: &Target, effort: ReasoningEffort) -> Option<&'static str> {
+    let model = target.name.model();
+    let is_plain = ["gpt-3", "gpt-4", "chatgpt-4"]
+        .iter()
+        .any(|begin| model.starts_with(begin));
+    if is_plain {
+        return None;
+    }
+    let is_o = model
+        .strip_prefix('o')
+        .is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()));
+    Some(match effort {
+        ReasoningEffort::None | ReasoningEffort::Minimal if is_o => "low",
+        ReasoningEffort::Minimal if model.starts_with("gpt-5.") => "low",
+        ReasoningEffort::None if model.starts_with("gpt-5") && !model.starts_with("gpt-5.") => {
+            "minimal"
+        }
+        other => other.as_str(),
+    })
 }
 
 /// The pictures of results as parts of a user's message, for formats whose results are texts.

@@ -3,6 +3,7 @@
 use reqwest::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
+use super::schema::answer_format;
 use super::{
     Decoder, Fault, Target, arguments_object, base64, count, items, parse, pictures, text,
 };
@@ -30,8 +31,8 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         });
         body["tools"] = tools.collect();
     }
-    if let Some(schema) = &request.response_schema {
-        body["format"] = schema.schema.clone();
+    if let Some(format) = answer_format(target, request) {
+        body["format"] = format.schema;
     }
     if let Some(limit) = request.max_output_tokens {
         body["options"]["num_predict"] = limit.into();
@@ -40,13 +41,36 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         body["options"]["temperature"] = temperature.into();
     }
     if let Some(effort) = request.reasoning_effort {
-        body["think"] = (effort != ReasoningEffort::None).into();
+        let thinks = effort != ReasoningEffort::None;
+        // A model that cannot think is refused when it is asked to; not to think is accepted by all.
+        if !thinks || can_think(target.name.model()) {
+            body["think"] = thinks.into();
+        }
     }
     let mut call = Call::new(target.url("api/chat"), &body);
     if let Some(key) = &target.key {
         call.authorise(&target.name, AUTHORIZATION, "Bearer ", key)?;
     }
     Ok(call)
+}
+
+/// Whether a model of the library is known to think.
+fn can_think(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let families = [
+        "qwen3",
+        "qwq",
+        "deepseek-r1",
+        "deepseek-v3.1",
+        "gpt-oss",
+        "magistral",
+        "cogito",
+        "glm-4",
+        "minimax",
+        "nemotron",
+        "kimi-k2-thinking",
+    ];
+    families.iter().any(|family| name.starts_with(family))
 }
 
 fn messages(target: &Target, request: &ChatRequest) -> Value {

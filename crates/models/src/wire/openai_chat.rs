@@ -5,8 +5,10 @@ use reqwest::header::{AUTHORIZATION, HeaderName};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use super::schema::answer_format;
 use super::{
-    Decoder, Dialect, Fault, Target, arguments_text, base64, count, items, parse, pictures, text,
+    Decoder, Dialect, Fault, Target, arguments_text, base64, count, effort_word, items, parse,
+    pictures, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
@@ -27,17 +29,21 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     }
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
-            json!({"type": "function", "function": {
+            let mut function = json!({
                 "name": tool.name,
                 "description": tool.description,
                 "parameters": tool.input_schema,
-            }})
+            });
+            if matches!(target.dialect, Dialect::OpenAi | Dialect::Azure) {
+                function["strict"] = false.into();
+            }
+            json!({"type": "function", "function": function})
         });
         body["tools"] = tools.collect();
     }
-    if let Some(schema) = &request.response_schema {
+    if let Some(format) = answer_format(target, request) {
         body["response_format"] = json!({"type": "json_schema", "json_schema": {
-            "name": schema.name, "schema": schema.schema, "strict": schema.strict,
+            "name": format.name, "schema": format.schema, "strict": format.strict,
         }});
     }
     if let Some(limit) = request.max_output_tokens {
@@ -55,6 +61,11 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
             Dialect::OpenRouter => body["reasoning"] = json!({"effort": effort.as_str()}),
             // Neither has such a choice: the name of the model makes it.
             Dialect::DeepSeek | Dialect::Mistral => {}
+            Dialect::OpenAi | Dialect::Azure => {
+                if let Some(word) = effort_word(target, effort) {
+                    body["reasoning_effort"] = word.into();
+                }
+            }
             _ => body["reasoning_effort"] = effort.as_str().into(),
         }
     }
@@ -99,9 +110,7 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
     }
     for message in &request.messages {
         match message.as_ref() {
-            ChatMessage::User { parts } => {
-                messages.push(json!({"role": "user", "content": user_content(parts)}));
-            }
+            ChatMessage::User { parts } => user(target, parts, &mut messages),
             ChatMessage::Assistant(answer) => messages.push(assistant(target, answer)),
             ChatMessage::Tool { results } => {
                 messages.extend(results.iter().map(|result| {
@@ -113,12 +122,21 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
                 }));
                 let shown = pictures(results);
                 if !shown.is_empty() {
-                    messages.push(json!({"role": "user", "content": user_content(&shown)}));
+                    user(target, &shown, &mut messages);
                 }
             }
         }
     }
     messages.into()
+}
+
+/// A message of the user. Mistral accepts none right behind the result of a tool.
+fn user(target: &Target, parts: &[UserPart], messages: &mut Vec<Value>) {
+    let is_behind_result = messages.last().is_some_and(|last| last["role"] == "tool");
+    if target.dialect == Dialect::Mistral && is_behind_result {
+        messages.push(json!({"role": "assistant", "content": "I have the results."}));
+    }
+    messages.push(json!({"role": "user", "content": user_content(parts)}));
 }
 
 fn user_content(parts: &[UserPart]) -> Value {

@@ -3,7 +3,11 @@
 use reqwest::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
-use super::{Decoder, Fault, Target, arguments_text, base64, count, items, parse, pictures, text};
+use super::schema::answer_format;
+use super::{
+    Decoder, Fault, Target, arguments_text, base64, count, effort_word, items, parse, pictures,
+    text,
+};
 use crate::assemble::Assembler;
 use crate::error::ModelError;
 use crate::event::StopReason;
@@ -34,10 +38,10 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         });
         body["tools"] = tools.collect();
     }
-    if let Some(schema) = &request.response_schema {
+    if let Some(format) = answer_format(target, request) {
         body["text"] = json!({"format": {
             "type": "json_schema",
-            "name": schema.name, "schema": schema.schema, "strict": schema.strict,
+            "name": format.name, "schema": format.schema, "strict": format.strict,
         }});
     }
     if let Some(limit) = request.max_output_tokens {
@@ -46,11 +50,13 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     if let Some(temperature) = request.temperature {
         body["temperature"] = temperature.into();
     }
-    if target.capabilities.reasoning || request.reasoning_effort.is_some() {
+    let effort = request.reasoning_effort;
+    let effort = effort.and_then(|effort| effort_word(target, effort));
+    if target.capabilities.reasoning || effort.is_some() {
         body["include"] = json!(["reasoning.encrypted_content"]);
         body["reasoning"] = json!({"summary": "auto"});
-        if let Some(effort) = request.reasoning_effort {
-            body["reasoning"]["effort"] = effort.as_str().into();
+        if let Some(word) = effort {
+            body["reasoning"]["effort"] = word.into();
         }
     }
     let mut call = Call::new(target.url("responses"), &body);
@@ -106,7 +112,11 @@ fn assistant(target: &Target, answer: &AssistantMessage, items: &mut Vec<Value>)
             .reasoning
             .iter()
             .filter(|found| found.provider == provider)
-            .filter_map(|found| Some((found.after_calls, found.seal.clone()?)))
+            .filter_map(|found| {
+                // Reasoning that led to nothing is refused.
+                let is_last = !answer.calls.is_empty() && found.after_calls >= answer.calls.len();
+                Some((found.after_calls, found.seal.clone().filter(|_| !is_last)?))
+            })
     };
     let mut is_said = answer.text.is_empty();
     let mut say = |items: &mut Vec<Value>| {

@@ -19,6 +19,10 @@ use cleveragents_testkit::model_server::ModelServer;
 use futures_util::StreamExt;
 use serde_json::json;
 
+/// The smallest picture: one pixel.
+const PIXEL: &[u8] =
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
+
 /// A key that must never be seen anywhere.
 const KEY: &str = "test-key-0123456789-secret";
 

@@ -1,0 +1,98 @@
+//! A whole plan by models of every wire format, against an endpoint that refuses what the real provider refuses.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use cleveragents_testkit::model_server::{ModelServer, Received, Response, WireFormat};
+use serde_json::json;
+
+use super::world::World;
+
+const READ: &str = "builtin_S_file-read";
+const WRITE: &str = "builtin_S_file-write";
+
+/// Which part of the plan a request belongs to, by what the model is asked.
+fn phase(request: &Received) -> &'static str {
+    let phases = [
+        ("Think out a plan", "strategize"),
+        ("Judge whether these criteria", "review"),
+        ("was checked and is not good", "fix"),
+    ];
+    let found = phases.iter().find(|(said, _)| request.body.contains(said));
+    found.map_or("execute", |(_, phase)| phase)
+}
+
+/// What a model answers: each part looks or writes first, and the strategy and the review come between sentences.
+fn answer(format: WireFormat, phase: &str, number: usize) -> Response {
+    let look = json!({"path": "a.txt"});
+    let write = |content: &str| json!({"path": "a.txt", "content": content});
+    match (phase, number) {
+        ("strategize" | "review", 0) => format.calls(&[("look", READ, &look)]),
+        ("strategize", _) => {
+            let strategy = json!({"summary": "Write it", "steps": [
+                {"title": "Write a.txt", "description": "Write `right`.", "files": ["a.txt"]}]});
+            format.says(&format!("This is the strategy:\n```json\n{strategy}\n```"))
+        }
+        ("review", _) => {
+            let review = json!({"criteria": [{"number": 1, "met": true, "evidence": "a.txt:1"}]});
+            format.says(&format!("I looked. {review} That is all."))
+        }
+        ("fix", 0) => format.calls(&[("fix", WRITE, &write("right\n"))]),
+        (_, 0) => format.calls(&[("work", WRITE, &write("wrong\n"))]),
+        _ => format.says("It is written."),
+    }
+}
+
+#[test]
+fn no_provider_refuses_a_plan() {
+    for format in WireFormat::ALL {
+        let asked: Mutex<HashMap<&str, usize>> = Mutex::default();
+        let server = ModelServer::answering(move |request| {
+            let phase = phase(request);
+            let mut asked = asked.lock().expect("no panic");
+            let number = asked.entry(phase).or_default();
+            *number += 1;
+            answer(format, phase, *number - 1)
+        });
+        let mut world = World::new();
+        for (name, value) in format.variables(&server.url()) {
+            world.agents = world.agents.with(name, value);
+        }
+        world
+            .agents
+            .data(&["config", "set", "model.default", format.model()]);
+        let action = json!({
+            "name": "local/strict", "description": "Make a.txt right",
+            "strategy_actor": "builtin/strategist", "execution_actor": "builtin/executor",
+            "review_actor": "builtin/reviewer",
+            "definition_of_done": "- check `grep -q right a.txt`\n- a.txt says what is right",
+        });
+        let file = world.file("strict.yaml", &action.to_string());
+        world.agents.data(&["action", "create", "--config", &file]);
+        let answer = world.run(&[
+            "plan",
+            "use",
+            "local/strict",
+            "local/p",
+            "--automation-profile",
+            "full-auto",
+        ]);
+        let refused = server.refused();
+        assert!(refused.is_empty(), "{format:?}: {answer:?}\n{refused:#?}");
+        assert_eq!(answer.code, Some(0), "{format:?}: {answer:?}");
+        let written = std::fs::read_to_string(world.repository().join("a.txt"));
+        assert_eq!(
+            written.expect("a file"),
+            "right\n",
+            "{format:?}: {answer:?}"
+        );
+        for expected in ["strategize", "execute", "fix", "review"] {
+            let count = server
+                .received()
+                .iter()
+                .filter(|one| phase(one) == expected)
+                .count();
+            assert_eq!(count, 2, "{format:?}: {expected}");
+        }
+    }
+}

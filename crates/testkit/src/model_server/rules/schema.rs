@@ -1,0 +1,108 @@
+//! Rules about JSON schemas that several providers share.
+
+use serde_json::Value;
+
+use super::{Checked, ensure, known_fields, list};
+
+const TYPES: [&str; 7] = [
+    "object", "array", "string", "number", "integer", "boolean", "null",
+];
+
+/// Whether a schema allows a type.
+pub(super) fn is_of(schema: &Value, kind: &str) -> bool {
+    match schema.get("type") {
+        Some(Value::String(name)) => name == kind,
+        Some(Value::Array(names)) => names.iter().any(|name| name == kind),
+        _ => false,
+    }
+}
+
+/// Calls a function with each schema inside a schema, itself first.
+pub(super) fn each(schema: &Value, check: &mut dyn FnMut(&Value) -> Checked) -> Checked {
+    check(schema)?;
+    for group in ["properties", "$defs", "definitions"] {
+        for inner in schema
+            .get(group)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(|group| group.values())
+        {
+            each(inner, check)?;
+        }
+    }
+    for union in ["anyOf", "oneOf", "allOf", "prefixItems"] {
+        for inner in list(schema, union) {
+            each(inner, check)?;
+        }
+    }
+    for single in ["items", "additionalProperties", "not"] {
+        match schema.get(single) {
+            Some(inner @ Value::Object(_)) => each(inner, check)?,
+            Some(Value::Array(all)) => {
+                for inner in all {
+                    each(inner, check)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The schema is one of draft 2020-12, as far as the kinds of its keywords go, and its references lead somewhere.
+pub(super) fn is_valid(schema: &Value) -> Checked {
+    each(schema, &mut |node| {
+        if node.is_boolean() {
+            return Ok(());
+        }
+        ensure(node.is_object(), || format!("{node} is no schema"))?;
+        let names: Vec<&Value> = match node.get("type") {
+            None => Vec::new(),
+            Some(Value::Array(names)) => names.iter().collect(),
+            Some(name) => vec![name],
+        };
+        for name in names {
+            ensure(
+                name.as_str().is_some_and(|name| TYPES.contains(&name)),
+                || format!("{name} is not valid under any of the given schemas"),
+            )?;
+        }
+        for object in ["properties", "$defs", "definitions"] {
+            ensure(node.get(object).is_none_or(Value::is_object), || {
+                format!("`{object}` is not of type 'object'")
+            })?;
+        }
+        ensure(
+            node.get("items").is_none_or(|items| !items.is_array()),
+            || "`items` is not of type 'object', 'boolean'".to_owned(),
+        )?;
+        if let Some(required) = node.get("required") {
+            let names = required.as_array();
+            ensure(
+                names.is_some_and(|names| names.iter().all(Value::is_string)),
+                || "`required` is not an array of strings".to_owned(),
+            )?;
+        }
+        for bound in ["exclusiveMinimum", "exclusiveMaximum", "minimum", "maximum"] {
+            ensure(node.get(bound).is_none_or(Value::is_number), || {
+                format!("`{bound}` is not of type 'number'")
+            })?;
+        }
+        if let Some(reference) = node.get("$ref").and_then(Value::as_str) {
+            let found = reference
+                .strip_prefix('#')
+                .and_then(|pointer| schema.pointer(pointer));
+            ensure(found.is_some(), || {
+                format!("{reference} cannot be resolved")
+            })?;
+        }
+        Ok(())
+    })
+}
+
+/// The keywords of every schema inside are among these.
+pub(super) fn has_only(schema: &Value, known: &[&str]) -> Checked {
+    each(schema, &mut |node| {
+        known_fields(node, known, |name| format!("'{name}' is not permitted"))
+    })
+}

@@ -1,0 +1,552 @@
+//! Each rule refuses a request that breaks it, and the request that it was made from is accepted.
+
+use cleveragents_testkit::model_server::{Received, Step, refusal};
+use serde_json::{Value, json};
+
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+fn refused(path: &str, body: &Value) -> Option<String> {
+    let request = Received {
+        path: path.to_owned(),
+        headers: vec![("anthropic-version".to_owned(), "2023-06-01".to_owned())],
+        body: body.to_string(),
+    };
+    let response = refusal(&request)?;
+    assert_eq!(response.status, 400);
+    let Step::Send(bytes) = &response.steps[0] else {
+        panic!("a refusal has a body");
+    };
+    let body: Value = serde_json::from_slice(bytes).expect("JSON");
+    let message = body.pointer("/error/message").unwrap_or(&body["error"]);
+    Some(message.as_str().expect("a message").to_owned())
+}
+
+/// Changes of a request that is accepted: where, what, and a part of the refusal. Nothing takes the field away.
+type Breaks<'a> = &'a [(&'a str, Value, &'a str)];
+
+fn each_is_refused(path: &str, good: &Value, breaks: Breaks<'_>) {
+    assert_eq!(refused(path, good), None, "{good}");
+    for (place, value, expected) in breaks {
+        let mut body = good.clone();
+        let (parent, field) = place.rsplit_once('/').expect("a pointer");
+        let parent = body.pointer_mut(parent).expect(place);
+        match parent {
+            Value::Array(all) if field == "-" => all.push(value.clone()),
+            Value::Array(all) => all[field.parse::<usize>().expect("an index")] = value.clone(),
+            Value::Object(fields) if value.is_null() => drop(fields.remove(field)),
+            Value::Object(fields) => drop(fields.insert(field.to_owned(), value.clone())),
+            other => panic!("{place} is in {other}"),
+        }
+        let message = refused(path, &body);
+        let message = message.unwrap_or_else(|| panic!("{place} = {value} is accepted"));
+        assert!(message.contains(expected), "{place} = {value}: {message}");
+    }
+}
+
+fn long(length: usize) -> String {
+    "x".repeat(length)
+}
+
+#[test]
+fn anthropic() {
+    let good = json!({
+        "model": "claude-sonnet-4-5", "max_tokens": 4096, "stream": true,
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
+        "tools": [{"name": "read", "description": "Reads", "input_schema": {
+            "type": "object", "properties": {"path": {"type": "string"}}}}],
+        "output_config": {"format": {"type": "json_schema", "schema": {
+            "type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false}}},
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "image", "source": {
+                "type": "base64", "media_type": "image/png", "data": PNG}}]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "text", "text": "I read."},
+                {"type": "tool_use", "id": "c1", "name": "read", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": ""}]},
+        ],
+    });
+    let schema = "/output_config/format/schema";
+    let large = format!("iVBORw0KGgo{}", long(5 * 1024 * 1024 + 1));
+    // A PNG whose head says 1,048,577 pixels.
+    let wide = PNG.replacen("AAAAEAAAAB", "AQAAEAAAAB", 1);
+    each_is_refused(
+        "/v1/messages",
+        &good,
+        &[
+            ("/max_tokens", json!(null), "max_tokens"),
+            ("/max_tokens", json!(64_001), "maximum allowed"),
+            ("/unknown", json!(1), "Extra inputs"),
+            ("/temperature", json!(0.5), "thinking"),
+            ("/thinking/budget_tokens", json!(1000), "1024"),
+            ("/thinking/budget_tokens", json!(4096), "max_tokens"),
+            ("/thinking", json!({"type": "adaptive"}), "adaptive"),
+            ("/output_config/effort", json!("high"), "effort"),
+            (
+                &format!("{schema}/additionalProperties"),
+                json!(null),
+                "additionalProperties",
+            ),
+            (
+                &format!("{schema}/properties/a/minimum"),
+                json!(1),
+                "'minimum' is not supported",
+            ),
+            (
+                &format!("{schema}/properties/a"),
+                json!({"type": "string", "minLength": 1}),
+                "minLength",
+            ),
+            ("/model", json!("claude-3-5-haiku-20241022"), "thinking"),
+            ("/tools/0/name", json!("a b"), "pattern"),
+            ("/tools/0/name", json!(long(129)), "pattern"),
+            ("/tools/-", good["tools"][0].clone(), "unique"),
+            ("/tools/0/input_schema", json!({"properties": {}}), "object"),
+            ("/tools/0/input_schema/anyOf", json!([]), "top level"),
+            (
+                "/tools/0/input_schema/properties/odd name",
+                json!({}),
+                "Property keys",
+            ),
+            (
+                "/tools/0/input_schema/properties/path/type",
+                json!("text"),
+                "2020-12",
+            ),
+            (
+                "/tools/0/input_schema/properties/path",
+                json!({"$ref": "#/$defs/none"}),
+                "resolved",
+            ),
+            ("/tools", json!([]), "must define tools"),
+            ("/system/0/text", json!(" "), "non-empty"),
+            ("/messages", json!([]), "at least one"),
+            ("/messages/0/role", json!("assistant"), "first message"),
+            ("/messages/0/content", json!([]), "non-empty content"),
+            ("/messages/0/content/0/text", json!(" \n"), "non-whitespace"),
+            (
+                "/messages/0/content/1/source/media_type",
+                json!("image/bmp"),
+                "unsupported",
+            ),
+            (
+                "/messages/0/content/1/source/media_type",
+                json!("image/gif"),
+                "does not match",
+            ),
+            (
+                "/messages/0/content/1/source/data",
+                json!("iVBORw0KGgo*"),
+                "base64",
+            ),
+            ("/messages/0/content/1/source/data", json!(large), "5 MB"),
+            (
+                "/messages/0/content/1/source/data",
+                json!(wide),
+                "dimensions",
+            ),
+            ("/messages/1/content/0/signature", json!(""), "signature"),
+            (
+                "/messages/1/content/0",
+                json!({"type": "text", "text": "a"}),
+                "must start with a thinking",
+            ),
+            (
+                "/messages/1/content/1",
+                json!({"type": "tool_use", "id": "c1", "name": "read", "input": {}}),
+                "unique",
+            ),
+            ("/messages/1/content/2/id", json!("c.1"), "pattern"),
+            ("/messages/1/content/2/name", json!("rm -rf /"), "pattern"),
+            ("/messages/1/content/2/input", json!("{}"), "dictionary"),
+            (
+                "/messages/1/content/-",
+                json!({"type": "text", "text": "behind"}),
+                "behind",
+            ),
+            (
+                "/messages/1/content/-",
+                json!({"type": "thinking", "thinking": "", "signature": "s"}),
+                "final block",
+            ),
+            (
+                "/messages/2/content/0/tool_use_id",
+                json!("other"),
+                "unexpected",
+            ),
+            (
+                "/messages/2/content/0",
+                json!({"type": "text", "text": "no"}),
+                "without `tool_result`",
+            ),
+            (
+                "/messages/2/content/-",
+                good["messages"][2]["content"][0].clone(),
+                "multiple",
+            ),
+            (
+                "/messages/-",
+                json!({"role": "assistant", "content": "so"}),
+                "prefill",
+            ),
+        ],
+    );
+    let mut marks = good.clone();
+    let marked = json!({"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}});
+    marks["messages"][0]["content"] = vec![marked; 4].into();
+    assert!(
+        refused("/v1/messages", &marks)
+            .expect("five marks")
+            .contains("maximum of 4")
+    );
+    // Without thinking, both temperature and top_p are too many for newer models.
+    let both = json!({"model": "claude-sonnet-4-5", "max_tokens": 10, "temperature": 0.5, "top_p": 0.5,
+        "messages": [{"role": "user", "content": "hi"}]});
+    assert!(
+        refused("/v1/messages", &both)
+            .expect("both")
+            .contains("cannot both")
+    );
+}
+
+#[test]
+fn gemini() {
+    let good = json!({
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "tools": [{"functionDeclarations": [{"name": "read", "description": "Reads", "parametersJsonSchema": {
+            "type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}}]}],
+        "generationConfig": {"maxOutputTokens": 100, "thinkingConfig": {"thinkingBudget": 1024}},
+        "contents": [
+            {"role": "user", "parts": [{"text": "go"}, {"inlineData": {"mimeType": "image/png", "data": PNG}}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}, "thoughtSignature": "s"}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"result": ""}}}]},
+        ],
+    });
+    let path = "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse";
+    let function = "/tools/0/functionDeclarations/0";
+    each_is_refused(
+        path,
+        &good,
+        &[
+            (
+                "/generationConfig/responseMimeType",
+                json!("application/json"),
+                "Function calling with a response mime type",
+            ),
+            (
+                "/generationConfig/maxOutputTokens",
+                json!(100_000),
+                "maxOutputTokens",
+            ),
+            (
+                "/generationConfig/thinkingConfig/thinkingBudget",
+                json!(0),
+                "budget",
+            ),
+            (
+                "/generationConfig/thinkingConfig/thinkingLevel",
+                json!("low"),
+                "only one",
+            ),
+            (
+                "/generationConfig/thinkingConfig",
+                json!({"thinkingLevel": "low"}),
+                "not supported",
+            ),
+            ("/generationConfig/top_p", json!(0.5), "Unknown name"),
+            ("/messages", json!([]), "Unknown name"),
+            (
+                &format!("{function}/name"),
+                json!("1st"),
+                "Invalid function name",
+            ),
+            (
+                &format!("{function}/name"),
+                json!(long(65)),
+                "Invalid function name",
+            ),
+            (
+                &format!("{function}/parametersJsonSchema/$schema"),
+                json!("x"),
+                "not permitted",
+            ),
+            (
+                &format!("{function}/parametersJsonSchema/properties/path/pattern"),
+                json!("x"),
+                "not permitted",
+            ),
+            (
+                &format!("{function}/parametersJsonSchema/required"),
+                json!(["none"]),
+                "not defined",
+            ),
+            (
+                &format!("{function}/parametersJsonSchema/properties"),
+                json!({}),
+                "non-empty",
+            ),
+            (
+                "/tools/0/functionDeclarations/-",
+                good["tools"][0]["functionDeclarations"][0].clone(),
+                "Duplicate",
+            ),
+            ("/contents", json!([]), "contents"),
+            ("/contents/0/role", json!("assistant"), "valid role"),
+            ("/contents/0/parts", json!([]), "must not be empty"),
+            ("/contents/0/parts/0", json!({}), "oneof"),
+            ("/contents/0/parts/0/text", json!(""), "text parameter"),
+            (
+                "/contents/0/parts/1/inlineData/mimeType",
+                json!("image/gif"),
+                "unsupported",
+            ),
+            (
+                "/contents/1/parts/-",
+                json!({"functionCall": {"name": "read", "args": {}}}),
+                "number of function response",
+            ),
+            (
+                "/contents/2/parts/0/functionResponse/name",
+                json!("other"),
+                "match",
+            ),
+            (
+                "/contents/2/parts/0/functionResponse/response",
+                json!("x"),
+                "object",
+            ),
+            (
+                "/contents/2/parts/0",
+                json!({"text": "x"}),
+                "number of function response",
+            ),
+            (
+                "/contents/-",
+                json!({"role": "model", "parts": [{"text": "x"}]}),
+                "end with a user role",
+            ),
+        ],
+    );
+    let newer = "/v1beta/models/gemini-3-pro-preview:generateContent";
+    let mut good = good;
+    good["generationConfig"]["thinkingConfig"] = json!({"thinkingLevel": "low"});
+    each_is_refused(
+        newer,
+        &good,
+        &[(
+            "/contents/1/parts/0/thoughtSignature",
+            json!(null),
+            "thought_signature",
+        )],
+    );
+}
+
+#[test]
+fn openai_chat() {
+    let good = json!({
+        "model": "gpt-5.1", "stream": true, "stream_options": {"include_usage": true},
+        "max_completion_tokens": 100, "reasoning_effort": "low",
+        "tools": [{"type": "function", "function": {"name": "read", "parameters": {
+            "type": "object", "properties": {"path": {"type": "string"}}}, "strict": false}}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "s", "strict": true, "schema": {
+            "type": "object", "properties": {"a": {"type": ["integer", "null"]}}, "required": ["a"],
+            "additionalProperties": false}}},
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "go"},
+                {"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{PNG}")}}]},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "c1", "content": ""},
+        ],
+    });
+    let schema = "/response_format/json_schema/schema";
+    let parameters = "/tools/0/function/parameters";
+    each_is_refused(
+        "/v1/chat/completions",
+        &good,
+        &[
+            ("/max_tokens", json!(100), "max_completion_tokens"),
+            ("/max_completion_tokens", json!(200_000), "too large"),
+            ("/temperature", json!(0.5), "temperature"),
+            ("/reasoning_effort", json!("minimal"), "reasoning_effort"),
+            ("/unknown", json!(1), "Unrecognized"),
+            ("/stream", json!(false), "stream_options"),
+            ("/model", json!("gpt-4o"), "reasoning_effort"),
+            (
+                &format!("{schema}/additionalProperties"),
+                json!(null),
+                "additionalProperties",
+            ),
+            (&format!("{schema}/required"), json!([]), "required"),
+            (
+                &format!("{schema}/properties/a/minimum"),
+                json!(1),
+                "minimum",
+            ),
+            (&format!("{schema}/properties/a"), json!({}), "type"),
+            ("/response_format/json_schema/name", json!("a b"), "name"),
+            ("/tools/0/function/name", json!("a.b"), "name"),
+            ("/tools/0/function/name", json!(long(65)), "name"),
+            ("/tools/-", good["tools"][0].clone(), "duplicate"),
+            ("/tools", json!([]), "empty array"),
+            (parameters, json!({}), "object"),
+            (&format!("{parameters}/oneOf"), json!([]), "top level"),
+            (
+                &format!("{parameters}/properties/path"),
+                json!({"type": "array"}),
+                "items",
+            ),
+            ("/messages/0/role", json!("root"), "Supported values"),
+            ("/messages/1/content", json!([]), "content"),
+            (
+                "/messages/1/content/1/image_url/url",
+                json!("data:image/bmp;base64,Qk0="),
+                "unsupported",
+            ),
+            ("/messages/2/tool_calls/0/id", json!(long(41)), "too long"),
+            (
+                "/messages/2/tool_calls/0/function/name",
+                json!("rm -rf /"),
+                "pattern",
+            ),
+            (
+                "/messages/2/tool_calls/0/function/arguments",
+                json!({}),
+                "string",
+            ),
+            ("/messages/2/tool_calls", json!([]), "empty array"),
+            ("/messages/3/tool_call_id", json!("c2"), "preceeding"),
+            (
+                "/messages/3",
+                json!({"role": "user", "content": "x"}),
+                "did not have response",
+            ),
+        ],
+    );
+    each_is_refused(
+        "/v1/chat/completions",
+        &json!({"model": "mistral-small-latest", "messages": [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": "", "tool_calls": [
+                {"id": "abcdefgh1", "function": {"name": "read", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "abcdefgh1", "content": "x"}]}),
+        &[
+            ("/stream_options", json!({}), ""),
+            (
+                "/messages/-",
+                json!({"role": "user", "content": "x"}),
+                "after role 'tool'",
+            ),
+            (
+                "/messages/-",
+                json!({"role": "assistant", "content": "x"}),
+                "last role",
+            ),
+        ],
+    );
+    let bound = json!({"model": "deepseek-chat", "messages": [{"role": "user", "content": "go"}],
+        "response_format": {"type": "json_schema"}});
+    assert!(
+        refused("/v1/chat/completions", &bound)
+            .expect("bound")
+            .contains("unavailable")
+    );
+}
+
+#[test]
+fn openai_responses() {
+    let good = json!({
+        "model": "gpt-5.1", "stream": true, "store": false, "max_output_tokens": 100,
+        "include": ["reasoning.encrypted_content"], "reasoning": {"summary": "auto", "effort": "low"},
+        "tools": [{"type": "function", "name": "read", "strict": false, "parameters": {
+            "type": "object", "properties": {"path": {"type": "string"}}}}],
+        "text": {"format": {"type": "json_schema", "name": "s", "strict": true, "schema": {
+            "type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false}}},
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": "go"},
+                {"type": "input_image", "image_url": format!("data:image/png;base64,{PNG}")}]},
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"},
+            {"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c1", "output": ""},
+        ],
+    });
+    each_is_refused(
+        "/v1/responses",
+        &good,
+        &[
+            ("/max_output_tokens", json!(5), "16"),
+            ("/max_tokens", json!(100), "Unknown parameter"),
+            ("/temperature", json!(0.2), "temperature"),
+            ("/model", json!("gpt-4.1"), "reasoning"),
+            ("/reasoning/effort", json!("minimal"), "effort"),
+            (
+                "/text/format/schema/additionalProperties",
+                json!(null),
+                "additionalProperties",
+            ),
+            ("/tools/0/name", json!("a.b"), "name"),
+            ("/input", json!([]), "input"),
+            ("/input/0/content", json!([]), "empty"),
+            (
+                "/input/0/content/0/type",
+                json!("output_text"),
+                "role 'user'",
+            ),
+            ("/input/1/encrypted_content", json!(null), "not persisted"),
+            (
+                "/input/2",
+                json!({"role": "user", "content": "x"}),
+                "required following item",
+            ),
+            ("/input/2/call_id", json!(long(65)), "too long"),
+            ("/input/2/name", json!("rm -rf /"), "pattern"),
+            ("/input/3/call_id", json!("c2"), "No tool call found"),
+            (
+                "/input/3",
+                json!({"role": "user", "content": "x"}),
+                "No tool output found",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn ollama() {
+    let good = json!({
+        "model": "qwen3:8b", "stream": true, "think": true, "options": {"num_predict": 10},
+        "tools": [{"type": "function", "function": {"name": "read", "description": "Reads", "parameters": {
+            "type": "object", "properties": {"path": {"type": "string"}}}}}],
+        "messages": [
+            {"role": "user", "content": "go", "images": [PNG]},
+            {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "read", "arguments": {}}}]},
+            {"role": "tool", "content": "x", "tool_name": "read"},
+        ],
+    });
+    let parameters = "/tools/0/function/parameters";
+    each_is_refused(
+        "/api/chat",
+        &good,
+        &[
+            ("/model", json!("llama3.2"), "does not support thinking"),
+            ("/think", json!("deep"), "think"),
+            ("/format", json!("yaml"), "format"),
+            ("/options/num_predict", json!("many"), "num_predict"),
+            (&format!("{parameters}/type"), json!(null), "type"),
+            (
+                &format!("{parameters}/properties/path"),
+                json!(true),
+                "ToolProperty",
+            ),
+            ("/messages/0/role", json!("model"), "invalid role"),
+            ("/messages/0/content", json!(["x"]), "content"),
+            ("/messages/0/images/0", json!("*"), "base64"),
+            (
+                "/messages/1/tool_calls/0/function/arguments",
+                json!("{}"),
+                "arguments",
+            ),
+        ],
+    );
+}
