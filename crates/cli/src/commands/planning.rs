@@ -5,6 +5,7 @@ mod answer;
 mod back;
 mod edit;
 mod make;
+mod preview;
 mod run;
 mod watcher;
 mod worker;

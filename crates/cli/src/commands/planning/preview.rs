@@ -1,0 +1,85 @@
+//! What a person sees of a plan's changes before they are asked to apply them.
+
+use std::fmt::Write as _;
+
+use cleveragents_domain::Plan;
+use cleveragents_engine::PlanChanges;
+
+use crate::context::Context;
+use crate::output::{Tone, visible};
+
+/// Maximum number of lines of the patch that are shown.
+const PATCH_LINES: usize = 200;
+
+/// Maximum number of files that are listed.
+const FILES: usize = 100;
+
+/// The patch, and below it the files with their counts, nearest to the question that follows.
+pub(super) fn changes_preview(context: &Context, plan: &Plan, changes: &PlanChanges) -> String {
+    let paint = context.printer.error_paint();
+    let mut text = String::from("\n");
+    let patch = changes.patch.as_deref().unwrap_or_default();
+    let patch = String::from_utf8_lossy(patch);
+    let count = patch.lines().count();
+    for line in patch.lines().take(PATCH_LINES) {
+        let line = line.replace('\t', "    ");
+        let line = visible(&line);
+        let _never_fails = writeln!(text, "{}", paint.text(tone(&line), &line));
+    }
+    if count > PATCH_LINES {
+        let _never_fails = writeln!(
+            text,
+            "… {} more lines: `agents plan diff {}` shows them",
+            count - PATCH_LINES,
+            plan.id
+        );
+    }
+    let parts = |file: &cleveragents_engine::FileChange| {
+        let is_several = changes.files.iter().any(|other| other.part != file.part);
+        if is_several {
+            format!("{}/{}", file.part, file.path)
+        } else {
+            file.path.clone()
+        }
+    };
+    let files: Vec<_> = changes
+        .files
+        .iter()
+        .filter(|file| !file.is_folder)
+        .collect();
+    if !files.is_empty() {
+        text.push('\n');
+    }
+    for file in files.iter().take(FILES) {
+        let place = parts(file);
+        let size = file
+            .lines()
+            .unwrap_or_else(|| format!("{} bytes", file.size));
+        let line = format!("  {:<8} {} ({size})", file.status.as_str(), visible(&place));
+        let tone = match file.status.as_str() {
+            "deleted" => Tone::Bad,
+            "added" => Tone::Good,
+            _ => Tone::Plain,
+        };
+        let _never_fails = writeln!(text, "{}", paint.text(tone, &line));
+    }
+    if files.len() > FILES {
+        let _never_fails = writeln!(text, "  … and {} more", files.len() - FILES);
+    }
+    if changes.patch.is_none() && !changes.files.is_empty() {
+        text.push_str("the lines themselves are gone with the sandbox\n");
+    }
+    text
+}
+
+/// The colour that people know a line of a patch by.
+fn tone(line: &str) -> Tone {
+    match line.as_bytes() {
+        [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => Tone::Muted,
+        [b'+', ..] => Tone::Good,
+        [b'-', ..] => Tone::Bad,
+        [b'@', b'@', ..] => Tone::Id,
+        [b' ', ..] => Tone::Plain,
+        _ => Tone::Muted,
+    }
+}
