@@ -387,7 +387,9 @@ fn run_actor(world: &World, call: &Value) -> String {
     });
     let file = world.file("actor.yaml", &actor.to_string());
     world.agents.data(&["actor", "add", "--config", &file]);
-    world.agents.data(&["sandbox", "create", "s", "local/repo"]);
+    world
+        .agents
+        .data(&["sandbox", "create", "s", "--resource", "local/repo"]);
     let arguments = [
         "actor",
         "run",

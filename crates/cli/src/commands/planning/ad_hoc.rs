@@ -98,7 +98,13 @@ fn drive_and_fix(
         match confirm(desk.context, "A check failed. Fix it?", arguments.yes) {
             Ok(()) => {}
             // It stays as it is, and the error tells how to go on.
-            Err(refused) if refused.code() == Code::ConfirmationNeeded => return Err(error),
+            Err(refused) if refused.code() == Code::ConfirmationNeeded => {
+                return Err(if refused.exit_code() == error.exit_code() {
+                    error
+                } else {
+                    error.interrupted()
+                });
+            }
             Err(other) => return Err(other),
         }
         let person = desk.context.person();

@@ -1,9 +1,9 @@
-//! What a person sees of a plan's changes before they are asked to apply them.
+//! What the user sees of changes before the question whether to apply them.
 
 use std::fmt::Write as _;
 
 use cleveragents_domain::Plan;
-use cleveragents_engine::PlanChanges;
+use cleveragents_engine::{ChangeStatus, FileChange, PlanChanges};
 
 use crate::context::Context;
 use crate::output::{Tone, visible};
@@ -14,27 +14,29 @@ const PATCH_LINES: usize = 200;
 /// Maximum number of files that are listed.
 const FILES: usize = 100;
 
-/// The patch, and below it the files with their counts, nearest to the question that follows.
-pub(super) fn changes_preview(context: &Context, plan: &Plan, changes: &PlanChanges) -> String {
+/// The beginning of a patch in colours; `rest` is the command that shows all of it.
+pub(crate) fn patch_preview(context: &Context, patch: &[u8], rest: &str) -> String {
     let paint = context.printer.error_paint();
     let mut text = String::from("\n");
-    let patch = changes.patch.as_deref().unwrap_or_default();
     let patch = String::from_utf8_lossy(patch);
-    let count = patch.lines().count();
     for line in patch.lines().take(PATCH_LINES) {
         let line = line.replace('\t', "    ");
         let line = visible(&line);
         let _never_fails = writeln!(text, "{}", paint.text(tone(&line), &line));
     }
-    if count > PATCH_LINES {
-        let _never_fails = writeln!(
-            text,
-            "… {} more lines: `agents plan diff {}` shows them",
-            count - PATCH_LINES,
-            plan.id
-        );
+    let hidden = patch.lines().count().saturating_sub(PATCH_LINES);
+    if hidden > 0 {
+        let _never_fails = writeln!(text, "… {hidden} more lines: `{rest}` shows them");
     }
-    let parts = |file: &cleveragents_engine::FileChange| {
+    text
+}
+
+/// The patch, and below it the files with their counts, nearest to the question that follows.
+pub(super) fn changes_preview(context: &Context, plan: &Plan, changes: &PlanChanges) -> String {
+    let paint = context.printer.error_paint();
+    let patch = changes.patch.as_deref().unwrap_or_default();
+    let mut text = patch_preview(context, patch, &format!("agents plan diff {}", plan.id));
+    let place = |file: &FileChange| {
         let is_several = changes.files.iter().any(|other| other.part != file.part);
         if is_several {
             format!("{}/{}", file.part, file.path)
@@ -51,15 +53,15 @@ pub(super) fn changes_preview(context: &Context, plan: &Plan, changes: &PlanChan
         text.push('\n');
     }
     for file in files.iter().take(FILES) {
-        let place = parts(file);
+        let place = place(file);
         let size = file
             .lines()
             .unwrap_or_else(|| format!("{} bytes", file.size));
         let line = format!("  {:<8} {} ({size})", file.status.as_str(), visible(&place));
-        let tone = match file.status.as_str() {
-            "deleted" => Tone::Bad,
-            "added" => Tone::Good,
-            _ => Tone::Plain,
+        let tone = match file.status {
+            ChangeStatus::Deleted => Tone::Bad,
+            ChangeStatus::Added => Tone::Good,
+            ChangeStatus::Modified | ChangeStatus::Mode => Tone::Plain,
         };
         let _never_fails = writeln!(text, "{}", paint.text(tone, &line));
     }
