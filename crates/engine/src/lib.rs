@@ -57,10 +57,10 @@ pub use plan::{
 };
 pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use plan::{
-    ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, KeptVariables,
-    OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext, PlanJob, PlanQueue,
-    PlanRollbackPreview, PlanRolledBack, PlanService, PlanWatcher, PlanWorld, Queued, REVIEWER,
-    SERVER_LEASE, STRATEGIST, Served, UseAction, built_in_actors, calling_actor,
+    ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, FailedCheck,
+    KeptVariables, OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext, PlanJob,
+    PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService, PlanWatcher, PlanWorld, Queued,
+    REVIEWER, SERVER_LEASE, STRATEGIST, Served, UseAction, built_in_actors, calling_actor,
 };
 pub use process::{Liveness, current_owner, liveness};
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};
@@ -70,8 +70,9 @@ pub use resource::{
     TreeNode, TypeRegistry, git_probe, resource_type_schema,
 };
 pub use run::{
-    Doubt, ModelSource, RunMeans, RunReport, RunService, RunServiceError, RunStart, RunView,
-    RunWatcher, StepView, StoppedRun, ToolSources, Unheard, run_namespace,
+    Doubt, GivenAnswer, ModelSource, OpenQuestion, RunMeans, RunReport, RunService,
+    RunServiceError, RunStart, RunView, RunWatcher, StepView, StoppedRun, ToolSources, Unheard,
+    run_namespace,
 };
 pub use sandbox::{
     Applied, ApplyRequest, CaptureReport, Doer, ExecReport, ExecRequest, MemberChanges,

@@ -147,7 +147,7 @@ fn one(head: &str, name: &str, field: &Value, is_required: bool, approver: &dyn 
 fn ask(text: &str, options: &[String], approver: &dyn Approver) -> Result<String, Said> {
     match approver.question(&Question { text, options }) {
         Reply::Text(text) => Ok(text),
-        Reply::Declined => Err(Said::Declined),
+        Reply::Declined | Reply::NotAsked(_) => Err(Said::Declined),
         Reply::NobodyThere => Err(Said::NobodyThere),
     }
 }

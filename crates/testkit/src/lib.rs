@@ -22,6 +22,7 @@ mod terminal;
 pub use child::{Child, child_input, say, wait_for_go};
 pub use database::TestDatabase;
 pub use program::{Agents, Answer, Dice, Gate, not_run};
+pub use terminal::PAUSE;
 
 use std::sync::Barrier;
 

@@ -1,5 +1,5 @@
 //! The program at a terminal: [`Agents::play`], with a person who waits for what is shown, and
-//! [`Agents::run_on_terminal`], with one whose answers are known beforehand.
+//! [`Agents::run_on_terminal`], with one who types the same at the first prompt.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -14,10 +14,13 @@ use serde_json::json;
 
 use crate::{Agents, Answer};
 
+/// In what a step of [`Agents::play`] types: the person rests here, longer than a display takes to redraw.
+pub const PAUSE: char = '\u{e000}';
+
 /// Runs its arguments at a terminal. Each step waits for a text in what came since the step before, and
 /// then types something. Prints everything that came.
 const PLAYER: &str = r#"
-import fcntl, json, os, pty, select, signal, struct, sys, termios
+import fcntl, json, os, pty, select, signal, struct, sys, termios, time
 steps = json.loads(sys.argv[1])
 pid, terminal = pty.fork()
 if pid == 0:
@@ -39,7 +42,10 @@ while True:
     while steps and steps[0][0].encode() in seen[since:]:
         wanted, typed = steps.pop(0)
         since = seen.index(wanted.encode(), since) + len(wanted.encode())
-        os.write(terminal, typed.encode())
+        for number, part in enumerate(typed.split("\ue000")):
+            if number:
+                time.sleep(0.5)
+            os.write(terminal, part.encode())
 _, status = os.waitpid(pid, 0)
 if steps:
     seen += b"\n(it ended before this step: %s)" % json.dumps(steps[0]).encode()
@@ -77,11 +83,10 @@ impl Agents {
 }
 
 impl Agents {
-    /// Runs a command whose standard input and error are a terminal, and types these lines. What it
-    /// shows there, the typed lines included, is the answer's `err`.
+    /// Runs a command whose standard input and error are a terminal, and types these lines when it shows a
+    /// prompt. What it shows there, the typed lines included, is the answer's `err`.
     pub fn run_on_terminal(&self, arguments: &[&str], typed: &str) -> Answer {
         let (mut person, terminal) = terminal();
-        person.write_all(typed.as_bytes()).expect("it is typed");
         let child = self
             .command(arguments)
             .stdin(terminal.try_clone().expect("one more handle"))
@@ -90,10 +95,19 @@ impl Agents {
             .expect("the program starts");
         // The command, and with it our last handle of the terminal, is gone: reading comes to an end
         // when the program ends.
+        let typed = typed.to_owned();
         let seen = std::thread::spawn(move || {
             let mut seen = Vec::new();
+            let mut part = [0_u8; 4096];
+            let mut to_type = Some(typed);
             // Linux says that the other side is gone by an error.
-            let _ended = person.read_to_end(&mut seen);
+            while let Ok(count @ 1..) = person.read(&mut part) {
+                seen.extend_from_slice(&part[..count]);
+                let is_prompt = seen.ends_with(b": ") || seen.ends_with(b"> ");
+                if let Some(typed) = to_type.take_if(|_| is_prompt) {
+                    person.write_all(typed.as_bytes()).expect("it is typed");
+                }
+            }
             seen
         });
         let mut answer = Answer::of(&child.wait_with_output().expect("the program ends"));

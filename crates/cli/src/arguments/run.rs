@@ -22,9 +22,13 @@ pub(crate) enum Run {
         after_help = "Finished steps are not done again. A call of a tool that was begun when the run was cut off, and
 that may have taken effect, is asked about; --redo and --skip answer for you.
 
+A run that waits shows its question with `agents run show`. Without a terminal --answer answers it: `yes` approves a
+call, `no` refuses it, other words refuse it and tell the model why; a question takes the text or the number of an option.
+
 Examples:
   agents run resume 01JX3Q
-  agents run resume 01JX3Q --skip"
+  agents run resume 01JX3Q --skip
+  agents run resume 01JX3Q --answer 'the second one'"
     )]
     Resume(RunResume),
     /// Stop a run, or give up one that nobody works on
@@ -102,6 +106,9 @@ pub(crate) struct RunResume {
     /// Take calls for done of which nobody knows whether they were
     #[arg(long)]
     pub(crate) skip: bool,
+    /// Answer to the question that the run waits for
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["redo", "skip"])]
+    pub(crate) answer: Option<String>,
     /// Show the answer as it comes
     #[arg(long)]
     pub(crate) stream: bool,

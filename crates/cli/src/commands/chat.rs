@@ -389,6 +389,6 @@ fn apart(context: &Context, out: &mut impl std::io::Write) -> std::io::Result<()
 /// Asks the person at the terminal whether to go on.
 fn agreed(stopper: &Stopper, question: &str) -> bool {
     let running = stopper.begin();
-    let answer = tooling::ask(&format!("{question} [y/N]: "), &running.cancel);
+    let answer = tooling::ask(question, " [y/N]: ", &running.cancel);
     answer.is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "y" | "yes"))
 }

@@ -380,6 +380,11 @@ pub(crate) const fn yes_no(answer: bool) -> &'static str {
     if answer { "yes" } else { "no" }
 }
 
+/// Whether somebody is at the terminal who sees a question and can answer it.
+pub(crate) fn can_confirm(context: &Context) -> bool {
+    context.served.is_none() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
 /// Asks a person, unless `yes` answers for them.
 pub(crate) fn confirm(context: &Context, question: &str, yes: bool) -> Result<(), CommandError> {
     let refused = |message: &str| {
@@ -391,13 +396,13 @@ pub(crate) fn confirm(context: &Context, question: &str, yes: bool) -> Result<()
     if yes {
         return Ok(());
     }
-    if context.served.is_some() || !std::io::stdin().is_terminal() {
+    if !can_confirm(context) {
         return refused("nobody is there to confirm this");
     }
     // Signals do not end the program any more once something heeded them.
     let cancel = Cancel::new();
     let signals = tooling::heed_signals(&cancel, &CancellationToken::new())?;
-    let answer = tooling::ask(&format!("{question} [y/N]: "), &cancel);
+    let answer = tooling::ask(question, " [y/N]: ", &cancel);
     let is_agreed =
         answer.is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "y" | "yes"));
     signals.conclude(if is_agreed {

@@ -45,7 +45,7 @@ pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Option<Repo
         PlanCommand::Show {
             plan: choice,
             document,
-        } => show::run(&plan(choice.reference)?, document)?,
+        } => show::run(&book, &plan(choice.reference)?, document)?,
         PlanCommand::Status { plan: choice } => status::run(&book, plan(choice.reference)?)?,
         PlanCommand::Tree(arguments) => tree::run(context, &book, &arguments)?,
         PlanCommand::Explain {

@@ -5,6 +5,7 @@ mod answer;
 mod back;
 mod edit;
 mod make;
+mod preview;
 mod run;
 mod watcher;
 mod worker;
@@ -21,6 +22,7 @@ use crate::output::{CommandError, Report};
 
 pub(super) use ad_hoc::run as run_do;
 pub(crate) use edit::in_editor;
+pub(crate) use preview::patch_preview;
 pub(super) use worker::run as run_worker;
 
 /// The short name of a command.

@@ -3,12 +3,13 @@
 mod show;
 
 use cleveragents_domain::{ActorName, Run as StoredRun, RunState};
-use cleveragents_engine::{RunService, RunServiceError};
+use cleveragents_engine::{OpenQuestion, RunService, RunServiceError};
 use cleveragents_store::runs::RunFilter;
 use serde_json::{Value, json};
 
 use crate::arguments::{Run, RunList, RunStateName};
 use crate::commands::actor::launch;
+use crate::commands::conversation::short;
 use crate::commands::{cost_cell, counted, put_cost};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
@@ -38,6 +39,11 @@ fn list(runs: &RunService, arguments: &RunList) -> Result<Report, CommandError> 
         .iter()
         .map(|(run, _)| runs.is_cost_known(run.id))
         .collect::<Result<_, _>>()?;
+    let questions: Vec<Option<OpenQuestion>> = page
+        .runs
+        .iter()
+        .map(|(run, _)| Ok(runs.questions(run)?.pop()))
+        .collect::<Result<_, RunServiceError>>()?;
     let table = Table::new("Runs")
         .column("Id", Align::Left)
         .column("Actor", Align::Left)
@@ -60,11 +66,13 @@ fn list(runs: &RunService, arguments: &RunList) -> Result<Report, CommandError> 
         .runs
         .iter()
         .zip(&known)
-        .map(|((run, steps), known)| {
+        .zip(&questions)
+        .map(|(((run, steps), known), question)| {
             let mut entry = summary(run);
             let cost = run.usage.cost_micro_usd;
             put_cost(&mut entry["usage"], "cost_usd", cost, *known);
             entry["steps"] = json!(steps);
+            entry["question"] = json!(question);
             entry
         })
         .collect();
@@ -79,6 +87,16 @@ fn list(runs: &RunService, arguments: &RunList) -> Result<Report, CommandError> 
     } else {
         report
     };
+    let waiting = page.runs.iter().zip(&questions);
+    let report = waiting.fold(report, |report, ((run, _), question)| match question {
+        Some(question) => report.info(format!(
+            "{} asks: {} — `agents run resume {} --answer TEXT`",
+            run.id,
+            short(&question.sentence(), 200),
+            run.id
+        )),
+        None => report,
+    });
     Ok(report.ok(format!("{} listed", counted(count, "run"))))
 }
 

@@ -150,7 +150,7 @@ impl Follower<'_> {
         };
         if event.position > self.position && self.is_read {
             self.position = event.position;
-            self.is_read = self.form.write(&event)?;
+            self.is_read = self.form.write(&event, None)?;
         }
         Ok(Some(event.kind))
     }

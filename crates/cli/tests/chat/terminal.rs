@@ -123,6 +123,7 @@ fn a_person_is_asked_in_the_middle_of_a_turn() {
         ("or say why not:", "y\r"),
         (DONE, ""),
         (PROMPT, "/apply\r"),
+        ("+second", ""),
         ("[y/N]:", "n\r"),
         ("Not applied", ""),
         (PROMPT, "/apply\r"),

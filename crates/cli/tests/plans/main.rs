@@ -4,6 +4,7 @@ mod defects;
 mod faults;
 mod full_disk;
 mod kill;
+mod person;
 mod policy;
 mod providers;
 mod reasoning;

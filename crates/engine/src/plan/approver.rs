@@ -10,13 +10,27 @@ use serde_json::json;
 
 use crate::doubt::is_doubt;
 
+/// What an actor receives when nobody answers its question and its plan goes on.
+const ACTOR_DECIDES: &str = "no user is available, and the automation profile of this plan leaves the \
+    decision to you: decide it yourself, and state in your answer what you decided and why";
+
+/// Who answers the questions of a plan's actors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AnsweredBy {
+    /// The user; the plan waits when there is none.
+    User,
+    /// The user if one is there, otherwise the actor itself.
+    UserOrActor,
+    /// The actor itself: the profile automates every decision.
+    Actor,
+}
+
 /// Whom a plan asks.
 pub(super) struct PlanPerson<'a> {
     engine: Arc<Engine>,
     plan: PlanId,
     other: &'a dyn Approver,
-    /// Whether the actor decides what it would ask.
-    decides: bool,
+    answered_by: AnsweredBy,
     /// What nobody answered: the last of it.
     open: Mutex<Option<Waiting>>,
 }
@@ -26,13 +40,13 @@ impl<'a> PlanPerson<'a> {
         engine: Arc<Engine>,
         plan: PlanId,
         other: &'a dyn Approver,
-        decides: bool,
+        answered_by: AnsweredBy,
     ) -> Self {
         Self {
             engine,
             plan,
             other,
-            decides,
+            answered_by,
             open: Mutex::new(None),
         }
     }
@@ -104,13 +118,13 @@ impl Approver for PlanPerson<'_> {
         if let Some(given) = self.given(&subject) {
             return given.answer.map_or(Reply::Declined, Reply::Text);
         }
-        if self.decides {
-            return Reply::Text(
-                "Nobody is asked: decide it yourself, and say in the end what you chose and why."
-                    .to_owned(),
-            );
+        let said = match self.answered_by {
+            AnsweredBy::Actor => Reply::NobodyThere,
+            AnsweredBy::User | AnsweredBy::UserOrActor => self.other.question(question),
+        };
+        if said == Reply::NobodyThere && self.answered_by != AnsweredBy::User {
+            return Reply::NotAsked(ACTOR_DECIDES.to_owned());
         }
-        let said = self.other.question(question);
         if said == Reply::NobodyThere {
             self.leave_open(Waiting::Question {
                 text: question.text.to_owned(),

@@ -14,14 +14,17 @@ mod trouble;
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    Checkpoint, Decision, Event, Lease, LeaseSubject, Plan, PlanId, PlanStage, Position,
-    StepRecord, ToolInvocation, check_prefix, nearest,
+    Checkpoint, ContentHash, Decision, Event, Lease, LeaseSubject, Plan, PlanId, PlanStage,
+    Position, StepRecord, ToolInvocation, check_prefix, nearest,
 };
 use cleveragents_store::plan_steps::{Guidance, PlanAnswer, Rollback};
 use cleveragents_store::plans::PlanFilter;
 use cleveragents_store::validations::StoredResult;
-use cleveragents_store::{Engine, decisions, events, invocations, plan_steps, plans, validations};
+use cleveragents_store::{
+    Engine, blobs, decisions, events, invocations, plan_steps, plans, validations,
+};
 
+use super::failed_check::FailedCheck;
 use crate::lease::LeaseService;
 use crate::sandbox::{SandboxError, SandboxService, SandboxView};
 
@@ -303,6 +306,53 @@ impl PlanBook {
         Ok(self
             .engine
             .read(|reader| validations::results(reader, plan))?)
+    }
+
+    /// How much work is recorded of a plan: its steps and its validation results, those included that a
+    /// rollback undid. The number grows with everything that an actor, a tool or a check does for it.
+    pub fn recorded_work(&self, plan: PlanId) -> Result<usize, BookError> {
+        Ok(self.steps(plan)?.len() + self.validations(plan)?.len())
+    }
+
+    /// How many times guidance was given to a plan that nothing has read yet.
+    pub fn pending_guidance(&self, plan: PlanId) -> Result<usize, BookError> {
+        let given = self.guidance(plan)?;
+        Ok(given.iter().filter(|one| one.applied_at.is_none()).count())
+    }
+
+    /// A stored result that did not pass, with all that was printed; nothing for one that passed.
+    pub fn failed_check(&self, stored: &StoredResult) -> Result<Option<FailedCheck>, BookError> {
+        if stored.result.passed {
+            return Ok(None);
+        }
+        let output = self.stored_text(stored.result.output)?;
+        Ok(Some(FailedCheck::new(&stored.result, output)))
+    }
+
+    /// The validations whose last result did not pass, with what they printed, each output bounded.
+    pub fn failed_checks(&self, plan: PlanId) -> Result<Vec<FailedCheck>, BookError> {
+        let mut last: Vec<StoredResult> = Vec::new();
+        for stored in self.validations(plan)? {
+            let (attachment, name) = (stored.result.attachment_id, &stored.result.validation);
+            last.retain(|known| {
+                known.result.attachment_id != attachment || known.result.validation != *name
+            });
+            last.push(stored);
+        }
+        let mut failed = Vec::new();
+        for stored in &last {
+            failed.extend(self.failed_check(stored)?.map(FailedCheck::bounded));
+        }
+        Ok(failed)
+    }
+
+    /// Stored content as text; empty when there is none.
+    fn stored_text(&self, hash: Option<ContentHash>) -> Result<String, BookError> {
+        let Some(hash) = hash else {
+            return Ok(String::new());
+        };
+        let content = self.engine.read(|reader| blobs::get(reader, hash))?;
+        Ok(String::from_utf8_lossy(&content.unwrap_or_default()).into_owned())
     }
 
     /// Who works on a plan right now.

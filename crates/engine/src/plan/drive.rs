@@ -20,8 +20,8 @@ use cleveragents_store::{Engine, Error, UnitOfWork, leases, plans};
 use cleveragents_tools::{Phase, PlanMode};
 use serde_json::{Map, Value, json};
 
-use super::approver::PlanPerson;
-use super::built_in::{ESTIMATOR, EXECUTOR, REVIEWER, STRATEGIST};
+use super::approver::{AnsweredBy, PlanPerson};
+use super::built_in::{DETERMINISTIC, ESTIMATOR, EXECUTOR, REVIEWER, STRATEGIST};
 use super::error::PlanError;
 use super::gates::Passage;
 use super::service::{DriveOptions, PlanService};
@@ -229,10 +229,16 @@ impl Drive<'_> {
                 } else {
                     String::new()
                 };
-                format!(
-                    "say how to mend it with `agents plan prompt {id} TEXT` and go on with \
-                     `agents plan execute {id}`{back}"
-                )
+                // No model would read guidance.
+                let fix = if plan.made_with.actors.execution == DETERMINISTIC {
+                    format!("try again with `agents plan execute {id}`")
+                } else {
+                    format!(
+                        "say how to mend it with `agents plan prompt {id} TEXT` and go on with \
+                         `agents plan execute {id}`"
+                    )
+                };
+                format!("`agents plan errors {id}` shows all that was printed; {fix}{back}")
             }
             "merge_conflict" => format!(
                 "bring the files to what they were, or go back with `agents plan revert {id}`; then \
@@ -301,19 +307,11 @@ impl Drive<'_> {
             return Ok(Ok(result["output"].clone()));
         }
         let (actor, bundle, hash) = self.who(task, known.is_some().then_some(id))?;
-        let profile = &plan.made_with.profile.snapshot;
-        let decides = match task.phase {
-            PlanPhase::Strategize => AutomationGate::EditCode,
-            _ => AutomationGate::ExecuteCommand,
-        };
-        let threshold = profile.thresholds.threshold(decides);
-        let decides = threshold <= 0.0
-            || (threshold < 1.0 && self.service.confidence(plan)?.passes(threshold));
         let person = PlanPerson::new(
             Arc::clone(self.engine()),
             plan.id,
             self.world.person(),
-            decides,
+            self.answered_by(plan, task.phase)?,
         );
         let (safety, guards) = self.service.safety(plan)?;
         let mode = if plan.made_with.read_only {
@@ -374,6 +372,25 @@ impl Drive<'_> {
             }),
             Some(Err(error)) => Err(PlanError::of(error)),
         }
+    }
+
+    /// Who answers the questions that actors ask in a phase, by the gates of the plan's profile.
+    fn answered_by(&self, plan: &Plan, phase: PlanPhase) -> Result<AnsweredBy, PlanError> {
+        let thresholds = &plan.made_with.profile.snapshot.thresholds;
+        let (of_phase, of_other) = match phase {
+            PlanPhase::Strategize => (AutomationGate::EditCode, AutomationGate::ExecuteCommand),
+            _ => (AutomationGate::ExecuteCommand, AutomationGate::EditCode),
+        };
+        let threshold = thresholds.threshold(of_phase);
+        let is_automated = threshold <= 0.0
+            || (threshold < 1.0 && self.service.confidence(plan)?.passes(threshold));
+        Ok(if !is_automated {
+            AnsweredBy::User
+        } else if threshold <= 0.0 && thresholds.threshold(of_other) <= 0.0 {
+            AnsweredBy::Actor
+        } else {
+            AnsweredBy::UserOrActor
+        })
     }
 
     /// The actor of a task, its files and their hash. One that was begun goes on with the files it began with.

@@ -111,7 +111,11 @@ impl Drive<'_> {
         Ok(waits && plan.stage == PlanStage::ExecuteComplete && !self.has_open_guidance(plan)?)
     }
 
+    /// Whether there is guidance that a model has not read yet.
     fn has_open_guidance(&self, plan: &Plan) -> Result<bool, PlanError> {
+        if plan.made_with.actors.execution == DETERMINISTIC {
+            return Ok(false);
+        }
         let said = self
             .engine()
             .read(|reader| plan_steps::guidance(reader, plan.id))?;
@@ -424,14 +428,18 @@ impl Drive<'_> {
             decision: decision.as_ref().map(|decision| decision.id),
         };
         let path = piece.path.clone();
-        let said_before = record.started_at;
+        // A call of a tool reads no guidance.
+        let said_before = piece.call.is_none().then_some(record.started_at);
         let record = self.write(move |unit| {
             if let Some(decision) = &decision {
                 decisions::insert(unit, id, decision)?;
             }
             plan_steps::finish(unit, id, number, &end)?;
             let heard = plan_steps::guidance(unit, id)?;
-            let heard = heard.iter().rev().find(|one| one.created_at <= said_before);
+            let heard = said_before.and_then(|before| {
+                let mut newest_first = heard.iter().rev();
+                newest_first.find(|one| one.created_at <= before)
+            });
             if let Some(last) = heard {
                 plan_steps::heed(unit, id, last.number)?;
             }
@@ -535,9 +543,12 @@ impl Drive<'_> {
             return Ok(());
         };
         if plan.made_with.actors.execution == DETERMINISTIC {
-            // Nobody can read it; what it says stays with the plan.
-            let (id, number) = (plan.id, last.number);
-            return self.write(move |unit| plan_steps::heed(unit, id, number));
+            // No model reads it: it stays pending.
+            self.watcher.note(&format!(
+                "guidance is pending, and `{DETERMINISTIC}` cannot read it: {}",
+                shortened(&last.text, 80)
+            ));
+            return Ok(());
         }
         let title = format!("Do what the person said: {}", shortened(&last.text, 80));
         let piece = Piece {

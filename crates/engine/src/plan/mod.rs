@@ -14,6 +14,7 @@ pub mod draw;
 mod drive;
 mod error;
 mod execute;
+mod failed_check;
 mod gates;
 mod ground;
 mod make;
@@ -43,6 +44,7 @@ pub use built_in::{
 pub use context::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use drive::calling_actor;
 pub use error::PlanError;
+pub use failed_check::FailedCheck;
 pub use policy::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use queue::{PlanQueue, Queued, SERVER_LEASE, Served};
 pub use rollback::{PlanRollbackPreview, PlanRolledBack};

@@ -113,6 +113,7 @@ impl Drive<'_> {
         let summary = strategy.summary.clone();
         let path = key.clone();
         let first = all.first().map(|decision| decision.id);
+        let is_read = plan.made_with.actors.strategy != DETERMINISTIC;
         let completed = self.write(move |unit| {
             for decision in &all {
                 decisions::insert(unit, id, decision)?;
@@ -128,7 +129,7 @@ impl Drive<'_> {
                 plan_steps::finish(unit, id, step.number, &end)?;
             }
             let heard = plan_steps::guidance(unit, id)?;
-            if let Some(last) = heard.last() {
+            if let Some(last) = heard.last().filter(|_| is_read) {
                 plan_steps::heed(unit, id, last.number)?;
             }
             plans::count_taken(unit, id)?;

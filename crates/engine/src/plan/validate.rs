@@ -21,6 +21,7 @@ use super::deterministic::{Item, item};
 use super::drive::{Drive, Stop, Task, Who};
 use super::error::PlanError;
 use super::execute::shortened;
+use super::failed_check::FailedCheck;
 use super::rules;
 use super::service::PlanService;
 use crate::answer_json::object_with;
@@ -312,6 +313,12 @@ impl Drive<'_> {
         let output = redactor.text(&output).into_owned();
         let mut result = wanted.result(judgement, attempt, workspace.position());
         result.message = redactor.text(&result.message).into_owned();
+        if let (Wanted::Command { command, .. }, Some(data), false) =
+            (wanted, &mut result.data, result.passed)
+        {
+            data["command"] = command.as_str().into();
+        }
+        result.data = result.data.as_ref().map(|data| redactor.value(data));
         let (id, stored, bytes) = (plan.id, result.clone(), output.clone().into_bytes());
         self.write(move |unit| {
             let mut result = stored.clone();
@@ -322,11 +329,11 @@ impl Drive<'_> {
         })?;
         self.watcher
             .validated(&result.validation, result.passed, &result.message);
-        let last = output.lines().rev().find(|line| !line.trim().is_empty());
         // A reviewer answers the program: what it found is the message.
         let is_printed = !matches!(wanted, Wanted::Reviewed { .. });
-        if let (false, true, Some(last)) = (result.passed, is_printed, last) {
-            self.watcher.note(&format!("it printed: {}", last.trim()));
+        if !result.passed && is_printed {
+            self.watcher
+                .check_failed(plan, &FailedCheck::new(&result, output.clone()));
         }
         let from = output.ceil_char_boundary(output.len().saturating_sub(SHOWN));
         Ok(Finding {

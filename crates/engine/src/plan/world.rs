@@ -10,6 +10,7 @@ use cleveragents_tools::ports::Approver;
 use cleveragents_tools::{Guards, PlanMode, SafetyProfile};
 
 use super::error::PlanError;
+use super::failed_check::FailedCheck;
 use crate::actor::{Bundle, FoundActor};
 use crate::run::{Doubt, RunMeans};
 use crate::tool::SandboxWorkspace;
@@ -56,6 +57,8 @@ pub trait PlanWatcher: crate::run::RunWatcher {
     fn validating(&self, _name: &str) {}
     /// A validation ended.
     fn validated(&self, _name: &str, _passed: bool, _message: &str) {}
+    /// A validation that ran a command or a tool did not pass; called after [`Self::validated`].
+    fn check_failed(&self, _plan: &Plan, _check: &FailedCheck) {}
     /// Something a person should know at once.
     fn note(&self, _text: &str) {}
     /// What it took so far.

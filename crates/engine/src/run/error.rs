@@ -103,6 +103,13 @@ impl Diagnose for RunServiceError {
                     stopped.run
                 ))
             }
+            Self::Stopped(stopped) if matches!(stopped.why, RunError::HumanNeeded { .. }) => {
+                Some(format!(
+                    "`agents run show {0}` shows the question; answer it at a terminal with \
+                     `agents run resume {0}`, or anywhere with `agents run resume {0} --answer TEXT`",
+                    stopped.run
+                ))
+            }
             Self::Stopped(stopped) => {
                 let what = match &stopped.why {
                     RunError::Node { .. } | RunError::Limit { .. } => stopped.why.hint(),

@@ -9,6 +9,7 @@ mod agent;
 mod error;
 mod log;
 mod means;
+mod question;
 mod service;
 mod taken;
 mod tool;
@@ -17,5 +18,6 @@ mod work;
 
 pub use error::{RunServiceError, StoppedRun};
 pub use means::{Doubt, ModelSource, RunMeans, RunWatcher, ToolSources, Unheard};
+pub use question::{GivenAnswer, OpenQuestion};
 pub use service::{RunReport, RunService, RunStart, RunView, StepView, run_namespace};
 pub(crate) use trace::bounded;

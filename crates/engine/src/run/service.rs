@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 use super::error::{RunServiceError, StoppedRun};
 use super::log::{Recorded, StoreLog, read};
 use super::means::RunMeans;
+use super::question::{OpenQuestion, open_questions};
 use super::taken;
 use super::work::Work;
 use crate::lease::{HeldLease, LeaseError, LeaseService};
@@ -99,6 +100,8 @@ pub struct RunView {
     pub steps: Vec<StepView>,
     /// Whether the price of every model that it asked is known.
     pub is_cost_known: bool,
+    /// What it asks while it waits, oldest first.
+    pub questions: Vec<OpenQuestion>,
 }
 
 /// A finished step.
@@ -388,6 +391,14 @@ impl RunService {
         Ok(!is_unknown)
     }
 
+    /// What a run asks while it waits for the user, oldest first; nothing in any other state.
+    pub fn questions(&self, run: &Run) -> Result<Vec<OpenQuestion>, RunServiceError> {
+        if run.state != RunState::Waiting {
+            return Ok(Vec::new());
+        }
+        Ok(self.engine.read(|reader| open_questions(reader, run.id))?)
+    }
+
     /// A run step by step.
     pub fn view(&self, id: RunId) -> Result<RunView, RunServiceError> {
         let run = self.get(id)?;
@@ -404,6 +415,7 @@ impl RunService {
             .collect::<Result<_, Error>>()?;
         let owner = self.leases.worker(&subject(id))?;
         Ok(RunView {
+            questions: self.questions(&run)?,
             run,
             owner: owner.map(|lease| lease.owner.to_string()),
             steps,

@@ -245,11 +245,28 @@ fn run(
         against.push(format!("its output does not match `{}`", wanted.as_str()));
     }
     measure(check, &text, &mut against, &mut data);
+    if !against.is_empty() {
+        data.insert("command".to_owned(), command_text(check, arguments).into());
+    }
     Ok(Verdict {
         against,
         data,
         output,
     })
+}
+
+/// The command of a check as it ran, for people.
+fn command_text(check: &CommandCheck, arguments: &BTreeMap<String, String>) -> String {
+    match &check.command {
+        CommandLine::Shell(text) => places::fill(text, arguments),
+        CommandLine::Words(words) => {
+            let words: Vec<String> = words
+                .iter()
+                .map(|word| places::fill(word, arguments))
+                .collect();
+            words.join(" ")
+        }
+    }
 }
 
 fn exec(

@@ -52,6 +52,7 @@ fn prepare(arguments: Arguments, _grounds: Grounds<'_>) -> Preparing<'_> {
                 Ok(Answer::written())
             }
             Reply::Declined => Err(Failure::new("the user does not want to answer")),
+            Reply::NotAsked(why) => Err(Failure::new(why)),
             Reply::NobodyThere => Err(Failure::of(FailureKind::HumanNeeded, NOBODY_TO_ANSWER)),
         }
     }))

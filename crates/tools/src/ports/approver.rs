@@ -49,6 +49,8 @@ pub enum Reply {
     Text(String),
     /// The person does not want to answer.
     Declined,
+    /// Nobody was asked, and the work goes on without an answer. The text tells the model why.
+    NotAsked(String),
     /// There is nobody to ask.
     NobodyThere,
 }

@@ -66,7 +66,7 @@ pub fn is_secret_name(name: &str) -> bool {
 }
 
 /// The same value with long texts cut, each with its length and hash, so that a row stays small.
-pub(crate) fn shortened(value: Value) -> Value {
+pub fn shortened(value: Value) -> Value {
     match value {
         Value::String(text) if text.len() > KEPT_TEXT => {
             let end = text.floor_char_boundary(KEPT_TEXT);

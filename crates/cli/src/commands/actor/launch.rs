@@ -8,13 +8,15 @@ use std::sync::Arc;
 use cleveragents_actors::{Actor, State};
 use cleveragents_domain::{Code, RunId};
 use cleveragents_engine::{
-    ActorService, Bundle, ContextService, Doubt, ExportedMessage, RunMeans, RunReport, RunService,
-    RunServiceError, RunStart, SandboxWorkspace, SpendScope, ToolSources as _, calling_actor,
-    instructions, project_instructions, read_context, run_namespace,
+    ActorService, Bundle, ContextService, Doubt, ExportedMessage, GivenAnswer, OpenQuestion,
+    RunMeans, RunReport, RunService, RunServiceError, RunStart, SandboxWorkspace, SpendScope,
+    ToolSources as _, calling_actor, instructions, project_instructions, read_context,
+    run_namespace,
 };
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
 use cleveragents_tools::ToolPattern;
+use cleveragents_tools::ports::Approver;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -110,6 +112,7 @@ pub(super) fn run(
         catalogue: &catalogue,
         kept: &kept,
         doubt: Doubt::Ask,
+        answer: None,
         is_stream: arguments.stream,
         command: "actor run",
     };
@@ -137,12 +140,22 @@ pub(in crate::commands) fn resume(
             Code::PlanNotReady,
             format!("the run {} is a part of plan {plan}", run.id),
         )
-        .with_hint(format!("go on with the plan: `agents plan execute {plan}`")));
+        .with_hint(match arguments.answer {
+            Some(_) => format!(
+                "answer the plan: `agents plan approve {plan} --answer TEXT`, then `agents plan execute {plan}`"
+            ),
+            None => format!("go on with the plan: `agents plan execute {plan}`"),
+        }));
     }
     let kept: Kept = serde_json::from_value(run.options.clone()).map_err(|error| {
         CommandError::internal("the options of the run cannot be read").caused_by(&error)
     })?;
     service.require_free(run.id)?;
+    let questions = service.questions(&run)?;
+    if arguments.answer.is_some() && questions.is_empty() {
+        let error = CommandError::usage(format!("the run {} is not waiting for an answer", run.id));
+        return Err(error.with_hint(format!("`agents run show {}` shows where it is", run.id)));
+    }
     let toolbox = Toolbox::new(context)?;
     let actor = stored(context, service, &toolbox, run.id)?;
     let catalogue = context.models(None)?;
@@ -157,6 +170,10 @@ pub(in crate::commands) fn resume(
         catalogue: &catalogue,
         kept: &kept,
         doubt,
+        answer: arguments
+            .answer
+            .as_deref()
+            .map(|answer| (answer, questions)),
         is_stream: arguments.stream,
         command: "run resume",
     };
@@ -325,6 +342,8 @@ struct Launch<'a> {
     catalogue: &'a cleveragents_models::Catalogue,
     kept: &'a Kept,
     doubt: Doubt,
+    /// What was answered beforehand, to the last of these questions.
+    answer: Option<(&'a str, Vec<OpenQuestion>)>,
     is_stream: bool,
     command: &'static str,
 }
@@ -373,6 +392,14 @@ impl Launch<'_> {
         }
         let (cancel, stop) = (Cancel::new(), CancellationToken::new());
         let terminal = Terminal::new(context, tools.clone(), &cancel);
+        let given = self
+            .answer
+            .as_ref()
+            .and_then(|(answer, questions)| GivenAnswer::new(questions, answer, &terminal));
+        let approver: &dyn Approver = match &given {
+            Some(given) => given,
+            None => &terminal,
+        };
         let watcher = Watcher::new(context, self.is_stream);
         let limit = [
             max_cost,
@@ -395,7 +422,7 @@ impl Launch<'_> {
             guards: &safety.guards,
             rules: &rules,
             workspace: workspace.as_ref(),
-            approver: &terminal,
+            approver,
             scopes: vec![
                 SpendScope {
                     name: format!("run {id}"),

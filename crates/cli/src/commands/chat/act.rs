@@ -13,6 +13,7 @@ use super::command::{COMMANDS, Command};
 use super::{Chat, Flow, Last, RECENT, agreed};
 use crate::app::usage_error;
 use crate::arguments::Arguments;
+use crate::commands::planning::patch_preview;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Markdown, Panel, Report, Table, Timing, path_text};
 
@@ -218,6 +219,7 @@ impl Chat<'_> {
             .with_hint("say `/apply --yes`"));
         }
         if !is_agreed {
+            self.preview(&sandbox)?;
             // Conflicts are shown, and nothing is left to agree to.
             if !self.succeeded(&["sandbox", "apply", &sandbox, "--dry-run"], timing)? {
                 return Ok(());
@@ -236,6 +238,22 @@ impl Chat<'_> {
         if self.succeeded(&["sandbox", "apply", &sandbox], timing)? {
             self.undo = None;
         }
+        Ok(())
+    }
+
+    /// Shows the beginning of what applying a sandbox would change.
+    fn preview(&self, sandbox: &str) -> Result<(), CommandError> {
+        let sandboxes = self.context.sandboxes()?;
+        let mut open = sandboxes.open(sandbox)?;
+        let diff = sandboxes.diff(&mut open)?;
+        let temporary = open.view.folders().state();
+        let mut patch = Vec::new();
+        for part in &diff.parts {
+            patch.extend(diff.patch(part, &temporary)?);
+        }
+        drop(open);
+        let text = patch_preview(self.context, &patch, "/diff");
+        self.context.live.err(&text);
         Ok(())
     }
 

@@ -70,7 +70,7 @@ fn read(context: &Context, provider: &str) -> Result<Secret, CommandError> {
         let (cancel, stop) = (Cancel::new(), CancellationToken::new());
         let signals = tooling::stop_on_signals(context, &cancel, &stop)?;
         let quiet = Quiet::begin()?;
-        let answer = tooling::ask(&format!("Key of {provider} (not shown): "), &cancel);
+        let answer = tooling::ask(&format!("Key of {provider}"), " (not shown): ", &cancel);
         drop(quiet);
         signals.end();
         answer.unwrap_or_default()

@@ -29,6 +29,11 @@ pub(super) fn run(book: &PlanBook, plan: Plan) -> Result<Report, CommandError> {
         .data(data(&trouble))
         .panel(panel)
         .table(history(&trouble.history));
+    for one in &trouble.history {
+        if let Some(text) = printed(one) {
+            report = report.text(text);
+        }
+    }
     if !trouble.recovery.is_empty() {
         let commands = trouble
             .recovery
@@ -43,6 +48,25 @@ pub(super) fn run(book: &PlanBook, plan: Plan) -> Result<Report, CommandError> {
     } else {
         format!("{} listed", counted(count, "error"))
     }))
+}
+
+/// What a check or a call printed, below the command that did.
+fn printed(trouble: &Trouble) -> Option<String> {
+    let output = trouble.output.as_deref()?;
+    let ended = trouble
+        .exit_code
+        .map(|code| format!(" (exit code {code})"))
+        .unwrap_or_default();
+    let command = trouble
+        .command
+        .as_ref()
+        .map(|command| format!("$ {command}\n"))
+        .unwrap_or_default();
+    Some(format!(
+        "Output of {}{ended}:\n{command}{}",
+        trouble.what,
+        output.trim_end()
+    ))
 }
 
 fn history(history: &[Trouble]) -> Table {
@@ -73,6 +97,7 @@ fn data(trouble: &PlanTrouble) -> Value {
         "history": trouble.history.iter().map(|one| json!({
             "kind": one.kind, "time": one.at, "what": one.what, "message": one.message,
             "id": one.id, "taken_back": one.is_undone,
+            "command": one.command, "exit_code": one.exit_code, "output": one.output,
         })).collect::<Vec<_>>(),
         "recovery": trouble.recovery,
         "summary": {"total": trouble.history.len() + usize::from(trouble.error.is_some())},

@@ -150,6 +150,7 @@ fn data(told: &Explanation, shows_context: bool, shows_reasoning: bool) -> Value
         "alternatives": told.alternatives,
         "impact": told.impact,
         "artifacts": told.artifacts,
+        "failed_checks": told.failed_checks,
         "context_snapshot": {
             "items": snapshot.relevant_resources.len(),
             "hot_context_hash": snapshot.hot_context_hash,

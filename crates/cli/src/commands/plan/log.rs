@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use cleveragents_domain::{Event, Position};
-use cleveragents_engine::{PlanBook, told};
+use cleveragents_domain::{Event, EventKind, Plan, Position};
+use cleveragents_engine::{FailedCheck, PlanBook, told};
 use serde_json::{Value, json};
 
 use crate::arguments::PlanLog;
@@ -26,7 +26,7 @@ pub(super) fn run(
     let plan = book.find(arguments.plan.reference.as_deref())?;
     let events = book.newest_log(plan.id, arguments.limit)?;
     if arguments.follow {
-        return follow(context, book, plan.id, &events).map(Some);
+        return follow(context, book, &plan, &events).map(Some);
     }
     let table = Table::with_columns("Log", ["Time", "What", "Detail"])
         .empty("Nothing happened yet")
@@ -38,7 +38,10 @@ pub(super) fn run(
         Report::new("plan log")
             .data(json!({
                 "plan_id": plan.id,
-                "events": events.iter().map(described).collect::<Vec<_>>(),
+                "events": events
+                    .iter()
+                    .map(|event| Ok(described(event, failed_check(book, &plan, event)?.as_ref())))
+                    .collect::<Result<Vec<_>, CommandError>>()?,
                 "summary": {
                     "shown": events.len(),
                     "last_position": events.last().map(|event| event.position),
@@ -49,16 +52,37 @@ pub(super) fn run(
     ))
 }
 
-fn described(event: &Event) -> Value {
+/// The check of an event that reports one which did not pass.
+fn failed_check(
+    book: &PlanBook,
+    plan: &Plan,
+    event: &Event,
+) -> Result<Option<FailedCheck>, CommandError> {
+    if event.kind != EventKind::ValidationJudged || event.payload["passed"] != json!(false) {
+        return Ok(None);
+    }
+    let number = event.payload["number"].as_u64();
+    let results = book.validations(plan.id)?;
+    let Some(stored) = results.iter().find(|stored| Some(stored.number) == number) else {
+        return Ok(None);
+    };
+    Ok(book.failed_check(stored)?.map(FailedCheck::bounded))
+}
+
+fn described(event: &Event, failed_check: Option<&FailedCheck>) -> Value {
     let (what, detail) = told(event);
-    json!({
+    let mut value = json!({
         "position": event.position,
         "kind": event.kind.as_str(),
         "time": event.occurred_at,
         "what": what,
         "detail": detail,
         "payload": event.payload,
-    })
+    });
+    if let Some(check) = failed_check {
+        value["failed_check"] = json!(check);
+    }
+    value
 }
 
 /// What happened as one line for people.
@@ -112,9 +136,13 @@ impl LineForm {
     }
 
     /// Writes an event. Whether anybody reads.
-    pub(crate) fn write(self, event: &Event) -> Result<bool, CommandError> {
+    pub(crate) fn write(
+        self,
+        event: &Event,
+        failed_check: Option<&FailedCheck>,
+    ) -> Result<bool, CommandError> {
         let mut line = match self {
-            Self::Json => described(event).to_string(),
+            Self::Json => described(event, failed_check).to_string(),
             Self::Told => line(event),
         };
         line.push('\n');
@@ -131,14 +159,15 @@ impl LineForm {
 fn follow(
     context: &Context,
     book: &PlanBook,
-    plan: cleveragents_domain::PlanId,
+    plan: &Plan,
     events: &[Event],
 ) -> Result<Report, CommandError> {
     let form = LineForm::of(context.printer.format())?;
     // A reader that went away has seen enough.
     let is_read = std::cell::Cell::new(true);
     let mut tell = |event: &Event| {
-        is_read.set(form.write(event)?);
+        let check = failed_check(book, plan, event)?;
+        is_read.set(form.write(event, check.as_ref())?);
         Ok(())
     };
     let mut position = Position::default();
@@ -148,8 +177,8 @@ fn follow(
     }
     loop {
         // Looked at before the log: what ends it is told, too.
-        let is_over = book.get(plan)?.stage.is_terminal();
-        position = read_on(book, plan, position, &mut tell)?;
+        let is_over = book.get(plan.id)?.stage.is_terminal();
+        position = read_on(book, plan.id, position, &mut tell)?;
         if is_over || !is_read.get() {
             return Ok(Report::written("plan log", 0));
         }

@@ -1,6 +1,7 @@
 //! `plan show`: the strategy of a plan.
 
 use cleveragents_domain::{Code, Plan, PlanStep, criteria};
+use cleveragents_engine::{FailedCheck, PlanBook};
 use serde_json::{Value, json};
 
 use super::{projects, state_cell};
@@ -8,7 +9,11 @@ use crate::arguments::StrategyDocument;
 use crate::commands::counted;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-pub(super) fn run(plan: &Plan, document: Option<StrategyDocument>) -> Result<Report, CommandError> {
+pub(super) fn run(
+    book: &PlanBook,
+    plan: &Plan,
+    document: Option<StrategyDocument>,
+) -> Result<Report, CommandError> {
     if let Some(document) = document {
         let Some(strategy) = &plan.strategy else {
             let message = format!("plan {} has no strategy yet: it is {}", plan.id, plan.stage);
@@ -25,22 +30,25 @@ pub(super) fn run(plan: &Plan, document: Option<StrategyDocument>) -> Result<Rep
         return Ok(Report::printed("plan show", text));
     }
     let made = &plan.made_with;
-    let mut report = Report::new("plan show").data(data(plan)).panel(
-        Panel::new("Plan")
-            .row("Plan ID", Cell::Id(plan.id.to_string()))
-            .row("Name", plan.name.clone())
-            .row("Phase", plan.stage.phase().as_str())
-            .row("State", state_cell(plan))
-            .row("Action", plan.action.clone())
-            .row("Project", projects(plan))
-            .row("Description", plan.description.clone())
-            .row(
-                "Definition of done",
-                criteria(&plan.definition_of_done).join("; "),
-            )
-            .row("Automation", made.profile.name.clone())
-            .row("Attempt", plan.attempt),
-    );
+    let failed_checks = book.failed_checks(plan.id)?;
+    let mut report = Report::new("plan show")
+        .data(data(plan, &failed_checks))
+        .panel(
+            Panel::new("Plan")
+                .row("Plan ID", Cell::Id(plan.id.to_string()))
+                .row("Name", plan.name.clone())
+                .row("Phase", plan.stage.phase().as_str())
+                .row("State", state_cell(plan))
+                .row("Action", plan.action.clone())
+                .row("Project", projects(plan))
+                .row("Description", plan.description.clone())
+                .row(
+                    "Definition of done",
+                    criteria(&plan.definition_of_done).join("; "),
+                )
+                .row("Automation", made.profile.name.clone())
+                .row("Attempt", plan.attempt),
+        );
     let arguments = made.arguments_order.iter().filter_map(|name| {
         let value = made.arguments.get(name)?;
         let text = value
@@ -102,7 +110,7 @@ fn steps(steps: &[PlanStep]) -> Table {
         }))
 }
 
-fn data(plan: &Plan) -> Value {
+fn data(plan: &Plan, failed_checks: &[FailedCheck]) -> Value {
     let made = &plan.made_with;
     json!({
         "plan_id": plan.id,
@@ -122,6 +130,7 @@ fn data(plan: &Plan) -> Value {
         "attempt": plan.attempt,
         "strategy": plan.strategy,
         "estimate": plan.estimate,
+        "failed_checks": failed_checks,
         "markdown": plan.strategy.as_ref().map(cleveragents_domain::PlanStrategy::to_markdown),
         "version": plan.version,
         "created": plan.created_at,

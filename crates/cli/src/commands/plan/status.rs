@@ -327,6 +327,7 @@ fn data(status: &PlanStatus) -> Value {
             "for": waiting.sentence(), "request": waiting,
         })),
         "report": plan.report,
+        "failed_checks": status.failed_checks,
         "next_steps": status.next,
     });
     let known = status.is_cost_known;

@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::Desk;
 use super::make::{chosen, create};
-use super::run::{applied, apply_now, drive, next_steps, outcome_rows, said};
+use super::run::{applied, apply_now, confirm_apply, drive, next_steps, outcome_rows, said};
 use crate::arguments::{Do, PlanApply, PlanChoice};
-use crate::commands::{confirm, counted};
+use crate::commands::{can_confirm, confirm};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -31,23 +31,18 @@ pub(crate) fn run(context: &Context, arguments: &Do) -> Result<Report, CommandEr
         ..chosen(&arguments.choices)?
     };
     let plan = create(&desk, &request)?;
-    let mut plan = drive(&desk, &plan, &DriveOptions::default(), arguments.stream)?;
+    let mut plan = drive_and_fix(&desk, &plan, DriveOptions::default(), arguments)?;
     // Gates between phases are asked here, where a person is there to answer.
     while let Some(phase) = asked(&plan) {
-        let question = match phase {
-            PlanPhase::Strategize => "Think it out?".to_owned(),
-            PlanPhase::Execute => format!("{}\nCarry it out?", strategy(&plan)),
-            PlanPhase::Apply => {
-                let changes = desk.book.changes(&plan)?;
-                format!(
-                    "{} changed, +{} -{}. Apply?",
-                    counted(changes.files.len(), "file"),
-                    changes.insertions(),
-                    changes.deletions()
-                )
+        let confirmed = match phase {
+            PlanPhase::Strategize => confirm(desk.context, "Think it out?", arguments.yes),
+            PlanPhase::Execute => {
+                let question = format!("{}\nCarry it out?", strategy(&plan));
+                confirm(desk.context, &question, arguments.yes)
             }
+            PlanPhase::Apply => confirm_apply(&desk, &plan, arguments.yes),
         };
-        if let Err(error) = confirm(desk.context, &question, arguments.yes) {
+        if let Err(error) = confirmed {
             if error.code() == Code::ConfirmationNeeded {
                 return Ok(report(&plan)
                     .warn(format!(
@@ -74,12 +69,48 @@ pub(crate) fn run(context: &Context, arguments: &Do) -> Result<Report, CommandEr
             consent: Some(phase),
             ..DriveOptions::default()
         };
-        plan = drive(&desk, &plan, &options, arguments.stream)?;
+        plan = drive_and_fix(&desk, &plan, options, arguments)?;
     }
     if plan.stage == PlanStage::ApplyApplied {
         return applied(&desk, &plan);
     }
     Ok(report(&plan).ok(said(&plan)))
+}
+
+/// Drives a plan, and asks whenever it waits for approval to fix failed checks.
+fn drive_and_fix(
+    desk: &Desk<'_>,
+    plan: &Plan,
+    mut options: DriveOptions,
+    arguments: &Do,
+) -> Result<Plan, CommandError> {
+    loop {
+        let error = match drive(desk, plan, &options, arguments.stream) {
+            Err(error) if error.code() == Code::PlanWaiting => error,
+            driven => return driven,
+        };
+        let waiting = desk.book.get(plan.id)?.waiting;
+        let is_fix =
+            matches!(&waiting, Some(Waiting::Gate { opens, .. }) if opens.as_str() == "fix");
+        if !is_fix || !(arguments.yes || can_confirm(desk.context)) {
+            return Err(error);
+        }
+        match confirm(desk.context, "A check failed. Fix it?", arguments.yes) {
+            Ok(()) => {}
+            // It stays as it is, and the error tells how to go on.
+            Err(refused) if refused.code() == Code::ConfirmationNeeded => {
+                return Err(if refused.exit_code() == error.exit_code() {
+                    error
+                } else {
+                    error.interrupted()
+                });
+            }
+            Err(other) => return Err(other),
+        }
+        let person = desk.context.person();
+        desk.service.answer(plan.id, true, None, &person)?;
+        options.consent = Some(PlanPhase::Execute);
+    }
 }
 
 /// The phase before whose gate a plan stands.

@@ -1,7 +1,7 @@
 //! `plan approve|reject|prompt|cancel`: people have a say.
 
 use cleveragents_domain::{Plan, Timestamp};
-use cleveragents_engine::Queued;
+use cleveragents_engine::{DETERMINISTIC, Queued};
 use serde_json::json;
 
 use super::Desk;
@@ -65,7 +65,7 @@ pub(super) fn prompt(desk: &Desk<'_>, plan: &Plan, guidance: &str) -> Result<Rep
     let (plan, decision) = desk.service.prompt(plan.id, guidance)?;
     let said = desk.book.guidance(plan.id)?;
     let pending = said.iter().filter(|one| one.applied_at.is_none()).count();
-    Ok(Report::new("plan prompt")
+    let report = Report::new("plan prompt")
         .data(json!({
             "guidance_added": {
                 "plan": plan.id, "guidance": guidance.trim(), "scope": "next step",
@@ -88,9 +88,15 @@ pub(super) fn prompt(desk: &Desk<'_>, plan: &Plan, guidance: &str) -> Result<Rep
             Panel::new("Decision Created")
                 .row("Type", decision.kind.as_str())
                 .row("ID", Cell::Id(decision.id.to_string())),
-        )
-        .info(format!("go on with `agents plan execute {}`", plan.id))
-        .ok("Guidance added"))
+        );
+    let report = if plan.made_with.actors.execution == DETERMINISTIC {
+        report.warn(format!(
+            "`{DETERMINISTIC}` executes this plan and cannot read guidance: it stays pending"
+        ))
+    } else {
+        report.info(format!("go on with `agents plan execute {}`", plan.id))
+    };
+    Ok(report.ok("Guidance added"))
 }
 
 pub(super) fn cancel(desk: &Desk<'_>, plan: &Plan, reason: &str) -> Result<Report, CommandError> {

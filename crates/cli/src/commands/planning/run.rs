@@ -1,7 +1,9 @@
 //! `plan execute`, `plan apply`, `plan resume`: plans are driven.
 
-use cleveragents_domain::{Code, Plan, PlanPhase, PlanStage, StepState, Timestamp, ValidationMode};
-use cleveragents_engine::{Doubt, DriveOptions, PlanError, Queued};
+use cleveragents_domain::{
+    Code, InvocationOutcome, Plan, PlanPhase, PlanStage, StepState, Timestamp, ValidationMode,
+};
+use cleveragents_engine::{DETERMINISTIC, Doubt, DriveOptions, PlanError, Queued};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
 use cleveragents_sandbox::Landing;
@@ -9,11 +11,12 @@ use cleveragents_store::validations;
 use serde_json::{Value, json};
 
 use super::Desk;
+use super::preview::changes_preview;
 use super::watcher::Watcher;
 use super::worker;
 use super::world::World;
 use crate::arguments::{PlanApply, PlanExecute};
-use crate::commands::{confirm, cost_cell, put_cost, tooling};
+use crate::commands::{can_confirm, confirm, cost_cell, counted, put_cost, tooling};
 use crate::output::{Cell, CommandError, Panel, Report};
 
 /// Where `plan execute` has something to do.
@@ -46,8 +49,9 @@ pub(super) fn drive(
     is_stream: bool,
 ) -> Result<Plan, CommandError> {
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());
-    let world = World::new(desk.context, &cancel)?;
+    let mut world = World::new(desk.context, &cancel)?;
     let watcher = Watcher::new(desk.context, is_stream);
+    world.set_progress(watcher.progress());
     let signals = tooling::stop_on_signals(desk.context, &cancel, &stop)?;
     let driven = worker::slot(desk, &watcher, &cancel).and_then(|slot| {
         let driven = desk
@@ -103,11 +107,13 @@ fn carried_out(
     options: &DriveOptions,
     is_stream: bool,
 ) -> Result<Report, CommandError> {
+    let before = desk.book.recorded_work(plan.id)?;
     let was = plan.stage;
     let plan = drive(desk, plan, options, is_stream)?;
     let report = executed("plan execute", desk, &plan)?;
-    Ok(match (was, plan.stage) {
-        (PlanStage::ExecuteComplete, PlanStage::ExecuteComplete) => {
+    let is_same = was == plan.stage && before == desk.book.recorded_work(plan.id)?;
+    Ok(match plan.stage {
+        PlanStage::ExecuteComplete if is_same => {
             report.ok("It was carried out already; nothing was done")
         }
         _ => report.ok(said(&plan)),
@@ -201,6 +207,22 @@ fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Repor
     let is_executed =
         plan.stage.phase() > PlanPhase::Execute || plan.stage == PlanStage::ExecuteComplete;
     let word = |is_done: bool| if is_done { "done" } else { "pending" };
+    let calls = desk.book.calls(plan.id)?;
+    let calls = calls
+        .iter()
+        .filter(|call| call.outcome == InvocationOutcome::Succeeded)
+        .count();
+    let changed = match &sandbox {
+        Some(_) => desk.book.recorded_changes(plan)?.file_count(),
+        None => 0,
+    };
+    // What the rows say, whatever the stage: a phase can be complete without a call or a change.
+    let amount = |count: usize| match (count, is_executed) {
+        (0, true) => "none",
+        (0, false) => "pending",
+        (_, true) => "done",
+        (_, false) => "partial",
+    };
     let told: Vec<Value> = results.iter().map(|stored| json!(stored.result)).collect();
     let failed = results
         .iter()
@@ -232,9 +254,13 @@ fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Repor
             },
             "progress": [
                 {"label": "Collect context", "status": word(strategy.is_some())},
-                {"label": "Run tools", "status": word(is_executed)},
-                {"label": "Build changeset", "status": word(is_executed)},
-                {"label": "Validate", "status": word(is_executed)},
+                {"label": "Run tools", "status": amount(calls), "count": calls},
+                {"label": "Build changeset", "status": amount(changed), "count": changed},
+                {
+                    "label": "Validate",
+                    "status": if failed > 0 { "failed" } else { amount(results.len()) },
+                    "count": results.len(),
+                },
             ],
             "steps": done.iter().map(|step| json!({
                 "path": step.path, "title": step.title, "summary": step.summary,
@@ -256,6 +282,8 @@ fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Repor
                         .filter(|step| step.path.starts_with("step/"))
                         .count(),
                 )
+                .row("Tool calls", calls)
+                .row("Files changed", changed)
                 .row(
                     "Tokens",
                     plan.usage.input_tokens.0 + plan.usage.output_tokens.0,
@@ -279,6 +307,14 @@ fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Repor
     let report = match of_steps.next_back().filter(|_| plan.made_with.read_only) {
         Some(last) => report.text(last.summary.clone().unwrap_or_default()),
         None => report,
+    };
+    let pending = desk.book.pending_guidance(plan.id)?;
+    let report = if pending > 0 && plan.made_with.actors.execution == DETERMINISTIC {
+        report.warn(format!(
+            "guidance is pending ({pending}): `{DETERMINISTIC}` cannot read it, and nothing was done about it"
+        ))
+    } else {
+        report
     };
     Ok(match next_steps(plan).first() {
         Some(next) if !plan.stage.is_terminal() => report.info(format!("next: `{next}`")),
@@ -366,12 +402,28 @@ pub(super) fn apply(desk: &Desk<'_>, arguments: &PlanApply) -> Result<Report, Co
         }
         .into());
     }
-    confirm(
-        desk.context,
-        &format!("Apply changes for plan {}?", plan.id),
-        arguments.yes,
-    )?;
+    confirm_apply(desk, &plan, arguments.yes)?;
     apply_now(desk, &plan, arguments)
+}
+
+/// Asks whether to apply a plan, below its patch and its changed files.
+pub(super) fn confirm_apply(desk: &Desk<'_>, plan: &Plan, yes: bool) -> Result<(), CommandError> {
+    let question = if yes || !can_confirm(desk.context) {
+        format!("Apply the changes of plan {}?", plan.id)
+    } else {
+        let changes = desk.book.changes(plan)?;
+        desk.context
+            .live
+            .err(&changes_preview(desk.context, plan, &changes));
+        format!(
+            "{} changed, +{} -{}. Apply the changes of plan {}?",
+            counted(changes.file_count(), "file"),
+            changes.insertions(),
+            changes.deletions(),
+            plan.id
+        )
+    };
+    confirm(desk.context, &question, yes)
 }
 
 pub(super) fn apply_now(

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cleveragents_actors::ports::{RunObserver, Step, StepPath};
 use cleveragents_domain::{MicroUsd, Plan, PlanPhase, PlanStrategy};
-use cleveragents_engine::{PlanWatcher, RunWatcher};
+use cleveragents_engine::{FailedCheck, PlanWatcher, RunWatcher};
 use cleveragents_models::ToolCall;
 use cleveragents_tools::CallOutcome;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -20,6 +20,12 @@ use crate::output::{Live, visible_lines};
 
 /// How often the display is redrawn.
 const REDRAW: Duration = Duration::from_millis(120);
+
+/// How many lines of the output of a failed check are shown: its last ones.
+const OUTPUT_LINES: usize = 20;
+
+/// Maximum number of characters of such a line.
+const LINE_LENGTH: usize = 500;
 
 /// Watches a plan, and shows it as it happens where somebody looks.
 pub(crate) struct Watcher {
@@ -139,6 +145,11 @@ impl Watcher {
             bar,
             state: Mutex::default(),
         }
+    }
+
+    /// The display, for questions to take it off the screen.
+    pub(crate) fn progress(&self) -> ProgressBar {
+        self.bar.clone()
     }
 
     /// Ends the display.
@@ -282,6 +293,27 @@ impl PlanWatcher for Watcher {
     fn validated(&self, name: &str, passed: bool, message: &str) {
         let mark = if passed { "✓" } else { "✗" };
         self.tell(|| format!("  {mark} {} — {}", short(name, 80), short(message, 160)));
+    }
+
+    fn check_failed(&self, plan: &Plan, check: &FailedCheck) {
+        if let Some(command) = &check.command {
+            self.tell(|| format!("    $ {command}"));
+        }
+        let lines: Vec<&str> = check.output.trim_end().lines().collect();
+        let hidden = lines.len().saturating_sub(OUTPUT_LINES);
+        if hidden > 0 {
+            self.tell(|| {
+                format!(
+                    "    … {hidden} more lines: `agents plan errors {}` shows them",
+                    plan.id
+                )
+            });
+        }
+        for line in &lines[hidden..] {
+            let end = line.char_indices().nth(LINE_LENGTH);
+            let line = end.map_or(*line, |(end, _)| &line[..end]);
+            self.tell(|| format!("    | {line}"));
+        }
     }
 
     fn note(&self, text: &str) {

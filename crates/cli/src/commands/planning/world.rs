@@ -12,6 +12,7 @@ use cleveragents_engine::{
 use cleveragents_models::{Catalogue, Redactor};
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
+use indicatif::ProgressBar;
 
 use crate::arguments::SafetyOptions;
 use crate::commands::toolbox::{Equipment, Models, Toolbox};
@@ -39,6 +40,11 @@ impl<'a> World<'a> {
             context,
             equipped: Mutex::default(),
         })
+    }
+
+    /// Takes this display off the screen while a question is open.
+    pub(crate) fn set_progress(&mut self, progress: ProgressBar) {
+        self.terminal.set_progress(progress);
     }
 
     fn equipment(&self, actor: &Actor) -> Result<Arc<Equipment>, CommandError> {

@@ -1,7 +1,7 @@
 //! `run show`: a run step by step.
 
 use cleveragents_domain::{Code, RunId, RunState};
-use cleveragents_engine::{RunService, RunView, StepView};
+use cleveragents_engine::{OpenQuestion, RunService, RunView, StepView};
 use cleveragents_store::runs::RunFilter;
 use serde_json::{Value, json};
 
@@ -42,6 +42,9 @@ pub(super) fn run(runs: &RunService, reference: Option<&str>) -> Result<Report, 
         .data(data(&view))
         .panel(details)
         .table(steps(&view.steps));
+    for question in &view.questions {
+        report = report.panel(asks(question));
+    }
     if let Some(result) = &run.result {
         report = report.text(text(&result["output"]));
     }
@@ -50,6 +53,14 @@ pub(super) fn run(runs: &RunService, reference: Option<&str>) -> Result<Report, 
             "nobody works on it any more: go on with `agents run resume {}`",
             run.id
         ));
+    } else if !view.questions.is_empty() {
+        let plan = run.options["plan"].as_str();
+        report = report.info(match plan {
+            Some(plan) => format!(
+                "answer with `agents plan approve {plan} --answer TEXT`, then `agents plan execute {plan}`"
+            ),
+            None => format!("answer with `agents run resume {} --answer TEXT`", run.id),
+        });
     } else if matches!(
         run.state,
         RunState::Waiting | RunState::Failed | RunState::Cancelled
@@ -57,6 +68,28 @@ pub(super) fn run(runs: &RunService, reference: Option<&str>) -> Result<Report, 
         report = report.info(format!("go on with `agents run resume {}`", run.id));
     }
     Ok(report.ok("Run loaded"))
+}
+
+/// What a run that waits asks.
+fn asks(question: &OpenQuestion) -> Panel {
+    match question {
+        OpenQuestion::Question { text, options } => {
+            let panel = Panel::new("Question").row("Question", Cell::Warn(text.clone()));
+            (1_u64..)
+                .zip(options)
+                .fold(panel, |panel, (number, option)| {
+                    panel.row(format!("Option {number}"), option.clone())
+                })
+        }
+        OpenQuestion::Approval {
+            tool,
+            arguments,
+            reason,
+        } => Panel::new("Question")
+            .row("Approve", Cell::Warn(tool.clone()))
+            .row("Arguments", arguments.to_string())
+            .row("Reason", reason.clone()),
+    }
 }
 
 fn newest(runs: &RunService) -> Result<RunId, CommandError> {
@@ -132,6 +165,7 @@ fn data(view: &RunView) -> Value {
     json!({
         "run": told,
         "owner": view.owner,
+        "questions": view.questions,
         "input": run.input,
         "options": run.options,
         "result": run.result,

@@ -3,11 +3,14 @@
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use cleveragents_engine::ToolService;
 use cleveragents_process::Cancel;
 use cleveragents_tools::Rule;
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
+use indicatif::ProgressBar;
+use rustix::termios::{QueueSelector, tcflush};
 
 use crate::context::Context;
 use crate::output::visible_lines;
@@ -15,11 +18,21 @@ use crate::output::visible_lines;
 /// How often a question looks whether it was given up, in milliseconds.
 const LOOK: i64 = 100;
 
+/// How long the keyboard must rest after a question was painted before an answer is read. It is shorter than
+/// anybody needs to read a question, and longer than the gap between two keys of somebody who types.
+const REST: Duration = Duration::from_millis(250);
+
+/// How often input is discarded while waiting for the keyboard to rest. A terminal holds back what does not fit
+/// its buffer and hands it over only after the buffer was emptied, so once is not enough.
+const DISCARD_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Asks on standard error and reads from standard input, one question at a time.
 pub(crate) struct Terminal {
     tools: ToolService,
     is_there: bool,
     cancel: Cancel,
+    /// The display that makes way for questions.
+    progress: ProgressBar,
     /// What was allowed for always in this turn.
     always: Mutex<Vec<String>>,
 }
@@ -33,19 +46,37 @@ impl Terminal {
             is_there: context.served.is_none()
                 && std::io::stdin().is_terminal()
                 && std::io::stderr().is_terminal(),
+            progress: ProgressBar::hidden(),
             always: Mutex::default(),
         }
+    }
+
+    /// Takes this display off the screen while a question is open, so that what is typed stays visible.
+    pub(crate) fn set_progress(&mut self, progress: ProgressBar) {
+        self.progress = progress;
+    }
+
+    fn ask(&self, question: &str, prompt: &str) -> Option<String> {
+        self.progress
+            .suspend(|| ask(question, prompt, &self.cancel))
     }
 }
 
 /// Asks at the terminal, and gives the answer without its line break; `None` when there is none, or
 /// when it is cancelled.
-pub(crate) fn ask(question: &str, cancel: &Cancel) -> Option<String> {
-    let mut err = std::io::stderr().lock();
-    write!(err, "{}", visible_lines(question))
-        .and_then(|()| err.flush())
-        .ok()?;
-    drop(err);
+///
+/// The question is painted first. Everything typed until then, and until the keyboard rested for a moment, is
+/// discarded: it was not typed in answer to this question. Only then the prompt appears, and what is typed from
+/// there on is the answer. Input that is no terminal is read line by line, and nothing of it is discarded.
+pub(crate) fn ask(question: &str, prompt: &str, cancel: &Cancel) -> Option<String> {
+    paint(question)?;
+    if std::io::stdin().is_terminal() && discard_input(cancel)? {
+        let last_line = question.lines().next_back().unwrap_or_default();
+        paint(&format!(
+            "\n(discarded what was typed before this question)\n{last_line}"
+        ))?;
+    }
+    paint(prompt)?;
     let answer = read_line(cancel);
     if answer.is_none() {
         // What follows begins on a line of its own.
@@ -54,14 +85,55 @@ pub(crate) fn ask(question: &str, cancel: &Cancel) -> Option<String> {
     answer
 }
 
+fn paint(text: &str) -> Option<()> {
+    let mut err = std::io::stderr().lock();
+    write!(err, "{}", visible_lines(text))
+        .and_then(|()| err.flush())
+        .ok()
+}
+
+/// Discards typed input until the keyboard rested. Returns whether a line was discarded; `None` when the
+/// question was cancelled or the terminal is gone.
+fn discard_input(cancel: &Cancel) -> Option<bool> {
+    let stdin = std::io::stdin();
+    let mut has_discarded = false;
+    let mut rested_since = Instant::now();
+    while rested_since.elapsed() < REST {
+        if cancel.is_cancelled() {
+            return None;
+        }
+        let mut keyboard = [rustix::event::PollFd::new(
+            &stdin,
+            rustix::event::PollFlags::IN,
+        )];
+        let now = rustix::event::Timespec::default();
+        let is_typed = matches!(rustix::event::poll(&mut keyboard, Some(&now)), Ok(1..));
+        let closed = rustix::event::PollFlags::HUP | rustix::event::PollFlags::ERR;
+        if keyboard[0].revents().intersects(closed) {
+            return None;
+        }
+        if is_typed {
+            has_discarded = true;
+            rested_since = Instant::now();
+        }
+        tcflush(&stdin, QueueSelector::IFlush).ok()?;
+        std::thread::sleep(DISCARD_INTERVAL);
+    }
+    // Whole lines are seen above; this ends one that was begun.
+    tcflush(&stdin, QueueSelector::IFlush).ok()?;
+    Some(has_discarded)
+}
+
 /// Reads a line. Not through the buffer of the standard library: a terminal gives one line at a time,
-/// and what is typed ahead stays for whoever reads next.
+/// and a buffer would keep input that [`discard_input`] cannot reach.
 fn read_line(cancel: &Cancel) -> Option<String> {
     let stdin = std::io::stdin();
     let pause = rustix::event::Timespec {
         tv_sec: 0,
         tv_nsec: LOOK * 1_000_000,
     };
+    // Of a pipe no more than one line is taken: the next one belongs to the next question.
+    let size = if stdin.is_terminal() { 4096 } else { 1 };
     let mut line = Vec::new();
     while !line.ends_with(b"\n") {
         if cancel.is_cancelled() {
@@ -76,7 +148,7 @@ fn read_line(cancel: &Cancel) -> Option<String> {
             Ok(_) => {}
             Err(_) => return None,
         }
-        let mut part = [0_u8; 4096];
+        let mut part = vec![0_u8; size];
         match rustix::io::read(&stdin, &mut part) {
             Ok(0) => break,
             Ok(count) => line.extend_from_slice(part.get(..count).unwrap_or_default()),
@@ -102,13 +174,13 @@ impl Approver for Terminal {
         let arguments = serde_json::to_string_pretty(request.arguments).unwrap_or_default();
         let question = format!(
             "\n{} wants to run: {}\n{arguments}\nReason to ask: {}\n\
-             [y] once, [a] always ({}), [n] no, or say why not: ",
+             [y] once, [a] always ({})",
             request.tool,
             request.description,
             request.reason,
             rules.join("; "),
         );
-        let answer = match ask(&question, &self.cancel) {
+        let answer = match self.ask(&question, ", [n] no, or say why not: ") {
             Some(answer) => answer,
             // Somebody is there, and stopped everything.
             None if self.cancel.is_cancelled() => return Approval::Refused(None),
@@ -138,8 +210,7 @@ impl Approver for Terminal {
         for (number, option) in question.options.iter().enumerate() {
             let _never_fails = writeln!(text, "  [{}] {option}", number + 1);
         }
-        text.push_str("> ");
-        match ask(&text, &self.cancel) {
+        match self.ask(&text, "> ") {
             None if self.cancel.is_cancelled() => Reply::Declined,
             None => Reply::NobodyThere,
             Some(answer) if answer.is_empty() => Reply::Declined,

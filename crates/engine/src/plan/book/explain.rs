@@ -6,6 +6,7 @@ use cleveragents_domain::{Decision, DecisionId, DecisionType, Plan};
 use serde::Serialize;
 
 use super::{BookError, PlanBook};
+use crate::plan::failed_check::FailedCheck;
 
 /// Something that could be chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -78,6 +79,8 @@ pub struct Explanation {
     pub impact: Impact,
     /// What the plan did because of it, path by path.
     pub artifacts: Vec<String>,
+    /// The validations of the plan whose last result did not pass.
+    pub failed_checks: Vec<FailedCheck>,
 }
 
 impl PlanBook {
@@ -129,6 +132,7 @@ impl PlanBook {
         let decision = decisions[at].clone();
         Ok(Explanation {
             alternatives: alternatives(&decision),
+            failed_checks: self.failed_checks(plan.id)?,
             count: decisions.len(),
             plan,
             decision,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::changes::is_folder;
 use super::trouble::recovery;
 use super::{BookError, PlanBook};
+use crate::plan::failed_check::FailedCheck;
 
 /// How far a phase is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -85,6 +86,8 @@ pub struct PlanStatus {
     pub next: Vec<String>,
     /// Whether the price of every model that it asked is known.
     pub is_cost_known: bool,
+    /// The validations whose last result did not pass.
+    pub failed_checks: Vec<FailedCheck>,
 }
 
 impl PlanStatus {
@@ -128,6 +131,7 @@ impl PlanBook {
         let steps_done = steps.iter().filter(is_done).count();
         let end = plan.completed_at.unwrap_or_else(Timestamp::now);
         Ok(PlanStatus {
+            failed_checks: self.failed_checks(plan.id)?,
             is_cost_known: self.is_cost_known(plan.id)?,
             progress: progress(&plan, owner.is_some()),
             elapsed: plan

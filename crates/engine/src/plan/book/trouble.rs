@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{BookError, PlanBook};
+use crate::plan::failed_check::FailedCheck;
 
 /// What it was that went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -54,6 +55,12 @@ pub struct Trouble {
     pub id: String,
     /// Whether a rollback took it back since.
     pub is_undone: bool,
+    /// The command that failed, if it was one.
+    pub command: Option<String>,
+    /// How the command ended.
+    pub exit_code: Option<i64>,
+    /// All that was printed, as far as it is stored.
+    pub output: Option<String>,
 }
 
 /// Everything that went wrong for a plan.
@@ -74,8 +81,19 @@ impl PlanBook {
     pub fn trouble(&self, plan: Plan) -> Result<PlanTrouble, BookError> {
         let mut history: Vec<Trouble> = Vec::new();
         history.extend(self.steps(plan.id)?.iter().filter_map(of_step));
-        history.extend(self.calls(plan.id)?.iter().filter_map(of_call));
-        history.extend(self.validations(plan.id)?.iter().filter_map(of_validation));
+        for call in self.calls(plan.id)? {
+            if let Some(mut trouble) = of_call(&call) {
+                let mut output = self.stored_text(call.output)?;
+                output.push_str(&self.stored_text(call.log)?);
+                trouble.output = Some(output).filter(|output| !output.trim().is_empty());
+                history.push(trouble);
+            }
+        }
+        for stored in self.validations(plan.id)? {
+            if let Some(check) = self.failed_check(&stored)? {
+                history.push(of_validation(&stored, check));
+            }
+        }
         history.extend(self.decisions(plan.id)?.iter().filter_map(of_decision));
         history.sort_by_key(|trouble| trouble.at);
         Ok(PlanTrouble {
@@ -95,6 +113,9 @@ fn of_step(step: &StepRecord) -> Option<Trouble> {
         message: step.summary.clone().unwrap_or_default(),
         id: step.path.clone(),
         is_undone: step.undone_by.is_some(),
+        command: None,
+        exit_code: None,
+        output: None,
     })
 }
 
@@ -111,19 +132,24 @@ fn of_call(call: &ToolInvocation) -> Option<Trouble> {
         message: call.error.clone().unwrap_or_default(),
         id: call.id.to_string(),
         is_undone: false,
+        command: call.arguments["command"].as_str().map(str::to_owned),
+        exit_code: None,
+        output: None,
     })
 }
 
-fn of_validation(found: &StoredResult) -> Option<Trouble> {
-    let result = &found.result;
-    (!result.passed).then(|| Trouble {
+fn of_validation(found: &StoredResult, check: FailedCheck) -> Trouble {
+    Trouble {
         kind: TroubleKind::Validation,
         at: found.created_at,
-        what: result.validation.clone(),
-        message: result.message.clone(),
+        what: check.validation,
+        message: check.message,
         id: format!("validation/{}", found.number),
         is_undone: false,
-    })
+        command: check.command,
+        exit_code: check.exit_code,
+        output: Some(check.output).filter(|output| !output.trim().is_empty()),
+    }
 }
 
 fn of_decision(decision: &Decision) -> Option<Trouble> {
@@ -139,6 +165,9 @@ fn of_decision(decision: &Decision) -> Option<Trouble> {
         message: decision.said.chosen.clone(),
         id: decision.said.id.to_string(),
         is_undone: !decision.holds(),
+        command: None,
+        exit_code: None,
+        output: None,
     })
 }
 

@@ -1,0 +1,87 @@
+//! What the user sees of changes before the question whether to apply them.
+
+use std::fmt::Write as _;
+
+use cleveragents_domain::Plan;
+use cleveragents_engine::{ChangeStatus, FileChange, PlanChanges};
+
+use crate::context::Context;
+use crate::output::{Tone, visible};
+
+/// Maximum number of lines of the patch that are shown.
+const PATCH_LINES: usize = 200;
+
+/// Maximum number of files that are listed.
+const FILES: usize = 100;
+
+/// The beginning of a patch in colours; `rest` is the command that shows all of it.
+pub(crate) fn patch_preview(context: &Context, patch: &[u8], rest: &str) -> String {
+    let paint = context.printer.error_paint();
+    let mut text = String::from("\n");
+    let patch = String::from_utf8_lossy(patch);
+    for line in patch.lines().take(PATCH_LINES) {
+        let line = line.replace('\t', "    ");
+        let line = visible(&line);
+        let _never_fails = writeln!(text, "{}", paint.text(tone(&line), &line));
+    }
+    let hidden = patch.lines().count().saturating_sub(PATCH_LINES);
+    if hidden > 0 {
+        let _never_fails = writeln!(text, "… {hidden} more lines: `{rest}` shows them");
+    }
+    text
+}
+
+/// The patch, and below it the files with their counts, nearest to the question that follows.
+pub(super) fn changes_preview(context: &Context, plan: &Plan, changes: &PlanChanges) -> String {
+    let paint = context.printer.error_paint();
+    let patch = changes.patch.as_deref().unwrap_or_default();
+    let mut text = patch_preview(context, patch, &format!("agents plan diff {}", plan.id));
+    let place = |file: &FileChange| {
+        let is_several = changes.files.iter().any(|other| other.part != file.part);
+        if is_several {
+            format!("{}/{}", file.part, file.path)
+        } else {
+            file.path.clone()
+        }
+    };
+    let files: Vec<_> = changes
+        .files
+        .iter()
+        .filter(|file| !file.is_folder)
+        .collect();
+    if !files.is_empty() {
+        text.push('\n');
+    }
+    for file in files.iter().take(FILES) {
+        let place = place(file);
+        let size = file
+            .lines()
+            .unwrap_or_else(|| format!("{} bytes", file.size));
+        let line = format!("  {:<8} {} ({size})", file.status.as_str(), visible(&place));
+        let tone = match file.status {
+            ChangeStatus::Deleted => Tone::Bad,
+            ChangeStatus::Added => Tone::Good,
+            ChangeStatus::Modified | ChangeStatus::Mode => Tone::Plain,
+        };
+        let _never_fails = writeln!(text, "{}", paint.text(tone, &line));
+    }
+    if files.len() > FILES {
+        let _never_fails = writeln!(text, "  … and {} more", files.len() - FILES);
+    }
+    if changes.patch.is_none() && !changes.files.is_empty() {
+        text.push_str("the lines themselves are gone with the sandbox\n");
+    }
+    text
+}
+
+/// The colour that people know a line of a patch by.
+fn tone(line: &str) -> Tone {
+    match line.as_bytes() {
+        [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => Tone::Muted,
+        [b'+', ..] => Tone::Good,
+        [b'-', ..] => Tone::Bad,
+        [b'@', b'@', ..] => Tone::Id,
+        [b' ', ..] => Tone::Plain,
+        _ => Tone::Muted,
+    }
+}

@@ -1,0 +1,163 @@
+//! [`OpenQuestion`]: what a run that waits asks the user, and [`GivenAnswer`], which answers it when the run
+//! resumes without a terminal.
+
+use std::sync::{Mutex, PoisonError};
+
+use cleveragents_domain::{RunId, ToolInvocation};
+use cleveragents_store::{Error, Reader, invocations, runs};
+use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply, shortened};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::tool::storable_json;
+use crate::turn::is_for_a_person;
+
+/// The tool whose calls are questions.
+const ASK_USER: &str = "builtin/ask-user";
+
+/// What a waiting run asks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum OpenQuestion {
+    /// A question of a model.
+    Question {
+        /// What is asked.
+        text: String,
+        /// Answers to choose from; anything when empty.
+        options: Vec<String>,
+    },
+    /// A call that the user must approve.
+    Approval {
+        /// The tool.
+        tool: String,
+        /// Its arguments, without secrets, long texts shortened.
+        arguments: Value,
+        /// Why approval is needed.
+        reason: String,
+    },
+}
+
+impl OpenQuestion {
+    fn of(row: &ToolInvocation) -> Self {
+        if row.tool != ASK_USER {
+            return Self::Approval {
+                tool: row.tool.clone(),
+                arguments: row.arguments.clone(),
+                reason: row.error.clone().unwrap_or_default(),
+            };
+        }
+        let options = row.arguments["options"].as_array().into_iter().flatten();
+        Self::Question {
+            text: row.arguments["question"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            options: options
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+        }
+    }
+
+    /// The question in one sentence.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Question { text, options } if options.is_empty() => text.clone(),
+            Self::Question { text, options } => format!("{text} ({})", options.join(", ")),
+            Self::Approval {
+                tool, arguments, ..
+            } => format!("Call `{tool}` with {arguments}?"),
+        }
+    }
+}
+
+/// The questions of a run that nobody was there to answer, oldest first.
+pub(super) fn open_questions(
+    reader: &mut dyn Reader,
+    run: RunId,
+) -> Result<Vec<OpenQuestion>, Error> {
+    let mut open: Vec<ToolInvocation> = Vec::new();
+    for session in runs::sessions(reader, run)? {
+        for row in invocations::of_session(reader, session)? {
+            // A call that was made again has a later row.
+            open.retain(|known| known.session != row.session || known.call_id != row.call_id);
+            if is_for_a_person(&row) {
+                open.push(row);
+            }
+        }
+    }
+    open.sort_by_key(|row| row.id);
+    Ok(open.iter().map(OpenQuestion::of).collect())
+}
+
+/// Answers one open question of a run, once; everything else is asked of another approver.
+pub struct GivenAnswer<'a> {
+    question: OpenQuestion,
+    /// Whether the run waits for nothing else, so that whatever it asks first is this question.
+    is_only: bool,
+    answer: Mutex<Option<String>>,
+    other: &'a dyn Approver,
+}
+
+impl<'a> GivenAnswer<'a> {
+    /// The answer to the last of these questions.
+    pub fn new(questions: &[OpenQuestion], answer: &str, other: &'a dyn Approver) -> Option<Self> {
+        Some(Self {
+            question: questions.last()?.clone(),
+            is_only: questions.len() == 1,
+            answer: Mutex::new(Some(answer.to_owned())),
+            other,
+        })
+    }
+
+    fn take(&self, is_match: bool) -> Option<String> {
+        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_match || self.is_only {
+            answer.take()
+        } else {
+            None
+        }
+    }
+}
+
+impl Approver for GivenAnswer<'_> {
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
+        let OpenQuestion::Approval {
+            tool, arguments, ..
+        } = &self.question
+        else {
+            return self.other.approve(request);
+        };
+        let asked = storable_json(&shortened(request.arguments.clone()));
+        let is_tool = *tool == request.tool.to_string();
+        let is_match = is_tool && asked == *arguments;
+        let Some(answer) = is_tool.then(|| self.take(is_match)).flatten() else {
+            return self.other.approve(request);
+        };
+        match answer.trim().to_lowercase().as_str() {
+            "y" | "yes" => Approval::Once,
+            "" | "n" | "no" => Approval::Refused(None),
+            _ => Approval::Refused(Some(answer)),
+        }
+    }
+
+    fn question(&self, question: &Question<'_>) -> Reply {
+        let OpenQuestion::Question { text, .. } = &self.question else {
+            return self.other.question(question);
+        };
+        let asked = storable_json(&shortened(question.text.into()));
+        let is_match = asked.as_str() == Some(text);
+        let Some(answer) = self.take(is_match) else {
+            return self.other.question(question);
+        };
+        let answer = answer.trim().to_owned();
+        if answer.is_empty() {
+            return Reply::Declined;
+        }
+        let chosen = answer
+            .parse::<usize>()
+            .ok()
+            .and_then(|number| question.options.get(number.checked_sub(1)?));
+        Reply::Text(chosen.cloned().unwrap_or(answer))
+    }
+}
