@@ -28,7 +28,7 @@ Feature: Models
       """
       answers:
       - text: It is safe to delete everything but the last copy.
-        failures: [{cut_after: 28}]
+        failures: [{cut_after: 28}, {cut_after: 28}, {cut_after: 28}, {cut_after: 28}, {cut_after: 28}, {cut_after: 28}]
       """
     When I ask "What can go?" in "weekly"
     Then the command fails with exit code 1 and error CA-0811

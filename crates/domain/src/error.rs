@@ -169,6 +169,8 @@ codes! {
     CommandNotStarted = "CA-0704", Failed, "the command cannot be started";
     SupervisorLost = "CA-0705", Failed, "the supervisor of a command was lost";
     InvalidPolicy = "CA-0706", Usage, "the confinement of a command is wrong";
+    ModelAnswerEmpty = "CA-0795", Failed, "the model gave an empty answer";
+    ModelNoRoomForAnswer = "CA-0796", Failed, "the output limit was used up before the answer";
     ModelKeyRefused = "CA-0801", Failed, "the provider refused the key";
     ModelNotFound = "CA-0802", NotFound, "the provider does not know the model";
     ModelRateLimited = "CA-0803", Failed, "the provider asks to wait";

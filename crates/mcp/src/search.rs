@@ -23,7 +23,7 @@ impl SearchTool {
     pub(crate) fn new(tools: Vec<Arc<McpTool>>) -> Self {
         let description = format!(
             "Finds tools of MCP servers by words. There are {} that are not listed here; those it \
-             finds can be called by their names.",
+             finds are added to your tools, and can be called in your next answer.",
             tools.len()
         );
         let schema = json!({

@@ -128,6 +128,26 @@ impl Assembler {
         }
     }
 
+    /// Whether no text came yet.
+    pub(crate) const fn has_no_text(&self) -> bool {
+        self.message.text.is_empty()
+    }
+
+    /// Whether no reasoning came yet.
+    pub(crate) const fn has_no_reasoning(&self) -> bool {
+        self.message.reasoning.is_empty()
+    }
+
+    /// How many calls came so far.
+    pub(crate) const fn call_count(&self) -> usize {
+        self.message.calls.len()
+    }
+
+    /// The place of the call with this id.
+    pub(crate) fn place_of(&self, id: &str) -> Option<usize> {
+        self.message.calls.iter().position(|call| call.id == id)
+    }
+
     /// The call at a place, to look at it or to sign it.
     pub(crate) fn call(&mut self, index: usize) -> Option<&mut ToolCall> {
         self.message.calls.get_mut(index)

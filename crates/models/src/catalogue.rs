@@ -132,7 +132,9 @@ impl Catalogue {
     /// Reads the table of models and the user's file.
     pub fn new(options: CatalogueOptions) -> Result<Self, ModelError> {
         let mut table = Table::default();
-        table.extend(ModelFile::built_in()?.models);
+        for file in ModelFile::built_in()? {
+            table.extend(file.models);
+        }
         let mut providers = BTreeMap::new();
         if let Some(path) = &options.file {
             let shown = path.display().to_string();
@@ -325,12 +327,12 @@ impl Catalogue {
     }
 
     fn described(&self, name: &ModelName) -> (Capabilities, Description) {
-        let found = self.table.find(name).cloned().unwrap_or_default();
-        (found.capabilities, found)
+        let found = self.table.find(name);
+        (found.capabilities.resolve(), found)
     }
 
     fn price(&self, name: &ModelName) -> Option<Price> {
-        self.table.find(name)?.price.as_ref().and_then(Price::read)
+        self.table.find(name).price.as_ref().and_then(Price::read)
     }
 
     fn path(&self, path: &Path) -> PathBuf {

@@ -37,6 +37,10 @@ pub enum ErrorKind {
     Timeout,
     /// The connection was cut before the answer was whole.
     Interrupted,
+    /// The answer has neither text nor tool calls.
+    EmptyAnswer,
+    /// The limit of output tokens was used up before the answer began, as by reasoning.
+    NoRoomForAnswer,
     /// The caller stopped it.
     Cancelled,
     /// The provider sent something that is no answer.
@@ -75,6 +79,7 @@ impl ErrorKind {
                 | Self::Unreachable
                 | Self::Timeout
                 | Self::Interrupted
+                | Self::EmptyAnswer
         )
     }
 
@@ -83,7 +88,12 @@ impl ErrorKind {
         self.is_retryable()
             || matches!(
                 self,
-                Self::Auth | Self::NoKey | Self::QuotaExceeded | Self::NotFound | Self::Protocol
+                Self::Auth
+                    | Self::NoKey
+                    | Self::QuotaExceeded
+                    | Self::NotFound
+                    | Self::Protocol
+                    | Self::NoRoomForAnswer
             )
     }
 
@@ -100,6 +110,8 @@ impl ErrorKind {
             Self::ContentFiltered => Code::ContentFiltered,
             Self::Timeout => Code::ModelTimeout,
             Self::Interrupted => Code::ModelInterrupted,
+            Self::EmptyAnswer => Code::ModelAnswerEmpty,
+            Self::NoRoomForAnswer => Code::ModelNoRoomForAnswer,
             Self::Cancelled => Code::ModelCancelled,
             Self::Protocol => Code::ModelProtocol,
             Self::NoKey => Code::ModelKeyMissing,
@@ -142,6 +154,12 @@ impl ErrorKind {
                 "try again, or raise `model.first-byte-timeout-seconds`, `model.idle-timeout-seconds` or `model.total-timeout-seconds`"
             }
             Self::Interrupted => "try again; what came before the cut is not an answer",
+            Self::EmptyAnswer => {
+                "try again, or name another model in the configuration key `model.fallback`"
+            }
+            Self::NoRoomForAnswer => {
+                "raise `max_output_tokens` of the actor, or lower its `reasoning_effort`"
+            }
             Self::Cancelled => "repeat the command to ask again",
             Self::Protocol => {
                 "check that the base URL belongs to this kind of provider; `agents model show NAME` shows it"
@@ -220,6 +238,11 @@ impl ModelError {
     /// What went wrong, without the name of the model.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// The model that failed; nothing when the error is about a file or a malformed name.
+    pub(crate) fn model_name(&self) -> Option<ModelName> {
+        self.0.model.parse().ok()
     }
 
     #[must_use]

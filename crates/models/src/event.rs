@@ -32,8 +32,57 @@ pub enum StreamEvent {
     },
     /// What is to be kept of a question that was taken on elsewhere, for whoever asks it again after a crash.
     Noted(serde_json::Value),
+    /// An attempt failed and another one follows. Everything streamed before this event belongs to the
+    /// failed attempt and is void: the answer restarts.
+    Retrying(Box<Retry>),
     /// The answer is whole.
     Finished(Box<Completion>),
+}
+
+/// Why another attempt is made, and with which model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// The model whose attempt failed.
+    pub failed: ModelName,
+    /// The model that is asked next; a different one after a fallback.
+    pub next: ModelName,
+    /// Why the attempt failed. Redacted.
+    pub reason: String,
+    /// How many attempts failed so far, over all models.
+    pub attempts: u32,
+    /// The pause before the next attempt, in milliseconds.
+    pub pause_ms: u64,
+}
+
+impl Retry {
+    /// Whether another model is asked.
+    pub fn is_fallback(&self) -> bool {
+        self.failed != self.next
+    }
+}
+
+/// One line for people, such as `retrying openai/gpt-5.1 in 0.5 s (attempt 2): the connection was closed`.
+impl std::fmt::Display for Retry {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            failed,
+            next,
+            reason,
+            ..
+        } = self;
+        if self.is_fallback() {
+            return write!(
+                formatter,
+                "falling back to {next}: {failed} failed: {reason}"
+            );
+        }
+        write!(formatter, "retrying {next}")?;
+        if self.pause_ms > 0 {
+            let tenths = self.pause_ms.div_ceil(100);
+            write!(formatter, " in {}.{} s", tenths / 10, tenths % 10)?;
+        }
+        write!(formatter, " (attempt {}): {reason}", self.attempts + 1)
+    }
 }
 
 /// A whole answer.

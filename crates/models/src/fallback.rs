@@ -1,4 +1,4 @@
-//! A chain of models: the next is asked when one fails before it said anything.
+//! A chain of models: the next is asked when one fails, even after part of its answer was streamed.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{ErrorKind, ModelError};
-use crate::event::StreamEvent;
+use crate::event::{Retry, StreamEvent};
 use crate::generate::{Outlet, generate};
 use crate::model::{Capabilities, EventStream, Model};
 use crate::name::ModelName;
@@ -115,35 +115,48 @@ async fn try_link(
             message,
         )));
     }
-    let mut was_given = false;
+    if let Some(failure) = failures.last() {
+        let retry = Retry {
+            failed: failure.model_name().unwrap_or_else(|| name.clone()),
+            next: name.clone(),
+            reason: failure.message().to_owned(),
+            attempts: attempts(failures),
+            pause_ms: 0,
+        };
+        outlet
+            .give(Ok(StreamEvent::Retrying(Box::new(retry))))
+            .await;
+    }
     let mut events = model.stream(request.clone(), cancel.clone());
     while let Some(event) = events.next().await {
         match event {
             Ok(StreamEvent::Finished(mut completion)) => {
-                let before: u32 = failures.iter().map(ModelError::attempts).sum();
-                completion.attempts += before;
+                completion.attempts += attempts(failures);
                 outlet.give(Ok(StreamEvent::Finished(completion))).await;
                 return Ok(());
             }
-            Ok(event) => {
-                was_given = true;
-                outlet.give(Ok(event)).await;
+            Ok(StreamEvent::Retrying(mut retry)) => {
+                retry.attempts += attempts(failures);
+                outlet.give(Ok(StreamEvent::Retrying(retry))).await;
             }
-            Err(error) if !was_given && error.kind().calls_for_fallback() => {
-                return Err(Stop::Next(error));
-            }
+            Ok(event) => outlet.give(Ok(event)).await,
+            Err(error) if error.kind().calls_for_fallback() => return Err(Stop::Next(error)),
             Err(error) => return Err(Stop::Final(error)),
         }
     }
     let message = "the answer ended before it was whole";
-    Err(Stop::Final(ModelError::new(
+    Err(Stop::Next(ModelError::new(
         ErrorKind::Interrupted,
         name,
         message,
     )))
 }
 
-/// The first failure is the one to mend; the others are told with it.
+fn attempts(failures: &[ModelError]) -> u32 {
+    failures.iter().map(ModelError::attempts).sum()
+}
+
+/// The first failure leads; the message names the others after it.
 fn all_failed(name: &ModelName, failures: Vec<ModelError>) -> ModelError {
     let mut failures = failures.into_iter();
     let Some(first) = failures.next() else {

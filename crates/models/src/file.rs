@@ -11,8 +11,11 @@ use crate::price::{Description, Price};
 use crate::wire::Protocol;
 use crate::yaml;
 
-/// The well-known models.
-const BUILT_IN: &str = include_str!("models.yaml");
+/// Well-known models, written by `scripts/update-model-catalogue`.
+const MODELS: &str = include_str!("models.yaml");
+
+/// What is assumed of models that no table describes, by families of names.
+const FAMILIES: &str = include_str!("families.yaml");
 
 /// A file of providers and models.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -47,9 +50,13 @@ pub fn file_schema() -> serde_json::Value {
 }
 
 impl ModelFile {
-    /// The file in the crate.
-    pub(crate) fn built_in() -> Result<Self, ModelError> {
-        Self::read("built-in models", BUILT_IN)
+    /// The files in the crate.
+    pub(crate) fn built_in() -> Result<[Self; 2], ModelError> {
+        let mut models = Self::read("built-in models", MODELS)?;
+        for description in models.models.values_mut() {
+            *description = description.completed();
+        }
+        Ok([models, Self::read("built-in families", FAMILIES)?])
     }
 
     /// Reads a file, given its name for errors.
@@ -82,18 +89,29 @@ impl ModelFile {
 #[cfg(test)]
 mod tests {
     use super::ModelFile;
+    use crate::price::Table;
     use cleveragents_domain::Diagnose;
 
     #[test]
     fn the_built_in_file_is_sound() {
-        let file = ModelFile::built_in().expect("the file in the crate");
-        assert!(file.models.len() > 20);
-        for (name, model) in &file.models {
-            let capabilities = &model.capabilities;
-            let is_whole = capabilities.context_window.is_some() && model.price.is_some();
+        let [models, families] = ModelFile::built_in().expect("the files in the crate");
+        assert!(models.models.len() > 50);
+        assert!(families.models.keys().all(|name| name.ends_with('*')));
+        let mut table = Table::default();
+        let names: Vec<String> = models.models.keys().cloned().collect();
+        table.extend(models.models);
+        table.extend(families.models);
+        for name in names {
+            let found = table.find(&name.parse().expect("a name"));
+            let window = found.capabilities.context_window;
             assert!(
-                is_whole || name.ends_with("/*"),
+                window.is_some() && found.price.is_some(),
                 "{name} is described by halves"
+            );
+            let output = found.capabilities.max_output;
+            assert!(
+                output.is_none_or(|output| window.is_some_and(|window| output < window)),
+                "{name} writes more than its window holds"
             );
         }
     }

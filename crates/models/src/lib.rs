@@ -43,7 +43,7 @@ mod yaml;
 pub use agent::PROVIDER as AGENT_PROVIDER;
 pub use catalogue::{Catalogue, CatalogueOptions, KeyState, ModelEntry, Variables};
 pub use error::{ErrorKind, ModelError};
-pub use event::{Completion, StopReason, StreamEvent, Usage};
+pub use event::{Completion, Retry, StopReason, StreamEvent, Usage};
 pub use file::file_schema;
 #[cfg(feature = "keyring")]
 pub use keyring::{KeyringError, remove_key, store_key, system_keyring};

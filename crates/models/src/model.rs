@@ -86,7 +86,31 @@ impl Default for Capabilities {
     }
 }
 
+/// The largest answer that is asked for when nobody configured one.
+const USUAL_OUTPUT: u64 = 32_000;
+
+/// The same for a model of which no limit is known.
+const UNKNOWN_OUTPUT: u64 = 8_192;
+
 impl Capabilities {
+    /// The limit of output tokens to send: what was configured, or a usual limit that leaves at least half of
+    /// the context window for input; never above the model's own limit.
+    pub fn output_tokens(&self, configured: Option<u32>) -> u32 {
+        let limit = self.max_output.unwrap_or(u64::MAX);
+        let wanted = configured.map_or_else(
+            || {
+                let usual = match self.max_output {
+                    Some(_) => USUAL_OUTPUT,
+                    None => UNKNOWN_OUTPUT,
+                };
+                let half = self.context_window.map_or(u64::MAX, |window| window / 2);
+                usual.min(half)
+            },
+            u64::from,
+        );
+        u32::try_from(wanted.min(limit).max(1)).unwrap_or(u32::MAX)
+    }
+
     /// What a request needs that this model lacks, in words; empty when it suffices.
     pub fn lacking(&self, request: &ChatRequest) -> Vec<&'static str> {
         let mut lacking = Vec::new();

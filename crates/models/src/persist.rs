@@ -1,7 +1,8 @@
-//! Trying again: one attempt after the other until one succeeds, within all limits.
+//! Retries: one attempt after the other until one succeeds, within all limits.
 //!
-//! Once something of an answer was handed out, a failure is final here: the caller decides
-//! whether to ask again, because what was shown cannot be taken back.
+//! An attempt that was cut after part of its answer was handed out is retried too: callers act on an
+//! answer (run its tool calls, store it) only once it is whole. [`StreamEvent::Retrying`] announces
+//! each retry, so that whoever shows text as it streams can show that the answer restarts.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{ErrorKind, ModelError};
-use crate::event::{Completion, StreamEvent};
+use crate::event::{Completion, Retry, StopReason, StreamEvent};
 use crate::generate::{Outlet, generate};
 use crate::http::seconds;
 use crate::limits::{Limits, RetryPolicy};
@@ -29,7 +30,7 @@ pub(crate) trait Backend: Send + Sync {
     fn attempt(&self, request: Arc<ChatRequest>) -> EventStream;
 }
 
-/// A model that is tried again when it fails before it said anything.
+/// A model that is tried again when an attempt fails.
 pub(crate) struct Persistent {
     backend: Arc<dyn Backend>,
     limits: Limits,
@@ -91,19 +92,18 @@ async fn attempts(
 ) {
     let mut number = 0;
     loop {
-        let mut was_given = false;
         let mut events = backend.attempt(Arc::clone(&request));
         let error = loop {
             match events.next().await {
                 Some(Ok(StreamEvent::Finished(completion))) => {
+                    if let Some(error) = no_answer(&completion, backend) {
+                        break error;
+                    }
                     let completion = settled(*completion, backend, number + 1);
                     let event = StreamEvent::Finished(Box::new(completion));
                     return outlet.give(Ok(event)).await;
                 }
-                Some(Ok(event)) => {
-                    was_given = true;
-                    outlet.give(Ok(event)).await;
-                }
+                Some(Ok(event)) => outlet.give(Ok(event)).await,
                 Some(Err(error)) => break error,
                 None => {
                     let message = "the answer ended before it was whole";
@@ -113,19 +113,52 @@ async fn attempts(
         };
         // The connection must not stay open during the pause.
         drop(events);
-        let pause = if was_given || !error.is_retryable() {
-            None
-        } else {
+        let pause = if error.is_retryable() {
             policy
                 .pause(number, error.retry_after())
                 .filter(|pause| Instant::now() + *pause < deadline)
+        } else {
+            None
         };
         let Some(pause) = pause else {
             return outlet.give(Err(error.with_attempts(number + 1))).await;
         };
-        sleep(pause).await;
         number += 1;
+        let retry = Retry {
+            failed: backend.name().clone(),
+            next: backend.name().clone(),
+            reason: error.message().to_owned(),
+            attempts: number,
+            pause_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+        };
+        outlet
+            .give(Ok(StreamEvent::Retrying(Box::new(retry))))
+            .await;
+        sleep(pause).await;
     }
+}
+
+/// Why an answer without text and calls is none; nothing when it has either.
+fn no_answer(completion: &Completion, backend: &dyn Backend) -> Option<ModelError> {
+    let message = &completion.message;
+    if !message.text.trim().is_empty() || !message.calls.is_empty() {
+        return None;
+    }
+    let (kind, why) = match completion.stop {
+        StopReason::ContentFilter => (
+            ErrorKind::ContentFiltered,
+            "the provider withheld the whole answer",
+        ),
+        StopReason::MaxTokens => (
+            ErrorKind::NoRoomForAnswer,
+            "the limit of output tokens was reached before the answer began",
+        ),
+        _ => (
+            ErrorKind::EmptyAnswer,
+            "the answer is empty: it has neither text nor tool calls",
+        ),
+    };
+    Some(ModelError::new(kind, backend.name(), why))
 }
 
 /// Adds what only the end of all attempts knows.

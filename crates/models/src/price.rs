@@ -21,17 +21,97 @@ pub(crate) enum Thinking {
     Adaptive,
 }
 
-/// A model as described in a table.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+/// A model, or a family of models, as described in a table. A field that is not given is taken from the
+/// family the model belongs to, and then from what is assumed of every model.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Description {
     /// Dollars for a million tokens.
     #[serde(default)]
     pub(crate) price: Option<WrittenPrice>,
     #[serde(default)]
-    pub(crate) capabilities: Capabilities,
+    pub(crate) capabilities: WrittenCapabilities,
+    /// How it is asked to think.
     #[serde(default)]
-    pub(crate) thinking: Thinking,
+    pub(crate) thinking: Option<Thinking>,
+    /// Whether it accepts `temperature` and `top_p`.
+    #[serde(default)]
+    pub(crate) sampling: Option<bool>,
+}
+
+/// What a model can do, as far as a table describes it.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct WrittenCapabilities {
+    tools: Option<bool>,
+    streaming: Option<bool>,
+    vision: Option<bool>,
+    json_schema: Option<bool>,
+    reasoning: Option<bool>,
+    pub(crate) context_window: Option<u64>,
+    pub(crate) max_output: Option<u64>,
+}
+
+impl WrittenCapabilities {
+    /// These, and for what they do not say the others.
+    fn or(self, other: Self) -> Self {
+        Self {
+            tools: self.tools.or(other.tools),
+            streaming: self.streaming.or(other.streaming),
+            vision: self.vision.or(other.vision),
+            json_schema: self.json_schema.or(other.json_schema),
+            reasoning: self.reasoning.or(other.reasoning),
+            context_window: self.context_window.or(other.context_window),
+            max_output: self.max_output.or(other.max_output),
+        }
+    }
+
+    /// With what is assumed of every model.
+    pub(crate) fn resolve(self) -> Capabilities {
+        let usual = Capabilities::default();
+        Capabilities {
+            tools: self.tools.unwrap_or(usual.tools),
+            streaming: self.streaming.unwrap_or(usual.streaming),
+            vision: self.vision.unwrap_or(usual.vision),
+            json_schema: self.json_schema.unwrap_or(usual.json_schema),
+            reasoning: self.reasoning.unwrap_or(usual.reasoning),
+            context_window: self.context_window,
+            max_output: self.max_output,
+        }
+    }
+}
+
+impl Description {
+    /// With what is assumed of every model where it says nothing, so that no family changes it. Limits and price
+    /// stay open.
+    pub(crate) fn completed(self) -> Self {
+        let usual = Capabilities::default();
+        let all = WrittenCapabilities {
+            tools: Some(usual.tools),
+            streaming: Some(usual.streaming),
+            vision: Some(usual.vision),
+            json_schema: Some(usual.json_schema),
+            reasoning: Some(usual.reasoning),
+            context_window: None,
+            max_output: None,
+        };
+        self.or(Self {
+            price: None,
+            capabilities: all,
+            thinking: Some(Thinking::default()),
+            sampling: Some(true),
+        })
+    }
+
+    /// This, and for what it does not say the other.
+    fn or(self, other: Self) -> Self {
+        Self {
+            price: self.price.or(other.price),
+            capabilities: self.capabilities.or(other.capabilities),
+            thinking: self.thinking.or(other.thinking),
+            sampling: self.sampling.or(other.sampling),
+        }
+    }
 }
 
 /// A price as written: dollars for a million tokens.
@@ -181,33 +261,56 @@ impl Price {
 pub(crate) struct Table(BTreeMap<String, Description>);
 
 impl Table {
-    /// Adds descriptions; one that is there already is replaced.
+    /// Adds descriptions. One that is there already is changed where the new one says something.
     pub(crate) fn extend(&mut self, more: BTreeMap<String, Description>) {
-        self.0.extend(more);
+        for (name, new) in more {
+            let known = self.0.entry(name).or_default();
+            *known = new.or(*known);
+        }
     }
 
-    /// The names in order, without those that stand for many.
+    /// The names in order, without those of families.
     pub(crate) fn names(&self) -> impl Iterator<Item = ModelName> {
         self.0
             .keys()
-            .filter(|name| !name.ends_with("/*"))
+            .filter(|name| !name.ends_with('*'))
             .filter_map(|name| name.parse().ok())
     }
 
-    /// The description of a model: its own, that of the same model without a date behind it, or
-    /// that of all models of the provider.
-    pub(crate) fn find(&self, name: &ModelName) -> Option<&Description> {
-        // The same models under another interface.
-        let provider = match name.provider() {
-            "openai-responses" => "openai",
-            "google" => "gemini",
-            other => other,
-        };
-        let whole = format!("{provider}/{}", name.model());
-        self.0
-            .get(&whole)
-            .or_else(|| self.0.get(undated(&whole)?))
-            .or_else(|| self.0.get(&format!("{provider}/*")))
+    /// The description of a model: its own, completed by that of the same model without a date in its name,
+    /// and by those of its families (`openai/gpt-5*`), the longest name first.
+    pub(crate) fn find(&self, name: &ModelName) -> Description {
+        let own = self.under(name.provider(), name.model());
+        match name.provider() {
+            // The same models under another interface.
+            "openai-responses" => own.or(self.under("openai", name.model())),
+            "google" => own.or(self.under("gemini", name.model())),
+            // The same models at another price.
+            "azure" => own.or(Description {
+                price: None,
+                ..self.under("openai", name.model())
+            }),
+            _ => own,
+        }
+    }
+
+    fn under(&self, provider: &str, model: &str) -> Description {
+        let whole = format!("{provider}/{model}");
+        let exact = [Some(whole.as_str()), undated(&whole)];
+        let exact = exact.into_iter().flatten();
+        let exact = exact.filter_map(|name| self.0.get(name).copied());
+        let mut families: Vec<(&str, Description)> = self
+            .0
+            .iter()
+            .filter_map(|(name, description)| Some((name.strip_suffix('*')?, *description)))
+            .filter(|(prefix, _)| whole.starts_with(prefix))
+            .collect();
+        families.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        let families = families.into_iter().map(|(_, description)| description);
+        exact
+            .chain(families)
+            .reduce(Description::or)
+            .unwrap_or_default()
     }
 }
 
@@ -280,9 +383,7 @@ mod tests {
         let file = ModelFile::read("test", text).expect("a file");
         let mut table = Table::default();
         table.extend(file.models);
-        let found = table
-            .find(&"x/y".parse().expect("a name"))
-            .expect("described");
+        let found = table.find(&"x/y".parse().expect("a name"));
         let price = Price::read(&found.price.expect("priced")).expect("a price");
         let of = |input_tokens| {
             price.cost(&Usage {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::message::{ChatMessage, ToolDefinition, UserPart};
 
@@ -27,6 +27,10 @@ pub struct ChatRequest {
     pub temperature: Option<f64>,
     /// How hard it thinks.
     pub reasoning_effort: Option<ReasoningEffort>,
+    /// Further parameters by their usual names, such as `top_p`, `seed` or `stop`. Each wire format puts them
+    /// where its provider expects them; they never replace a field of the request itself.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub options: Map<String, Value>,
     /// Whether to have the beginning of the conversation cached where that must be asked for.
     pub cache: bool,
     /// Whether the answer comes piece by piece. Otherwise it comes as one piece at the end.
@@ -67,6 +71,7 @@ impl Default for ChatRequest {
             max_output_tokens: None,
             temperature: None,
             reasoning_effort: None,
+            options: Map::new(),
             cache: true,
             stream: true,
             key: None,

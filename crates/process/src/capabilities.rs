@@ -18,13 +18,11 @@ pub struct Capabilities {
 impl Capabilities {
     /// Whether a command whose policy says to refuse would be run.
     pub fn can_confine(&self) -> bool {
-        self.enforced
-            .as_ref()
-            .is_some_and(|enforced| {
-                enforced.reading_confined()
-                    && enforced.writing_confined()
-                    && enforced.network_confined()
-            })
+        self.enforced.as_ref().is_some_and(|enforced| {
+            enforced.reading_confined()
+                && enforced.writing_confined()
+                && enforced.network_confined()
+        })
     }
 }
 

@@ -138,7 +138,9 @@ impl Feed {
                 Err(_) => self.sink = None,
             }
         }
-        let Some(sink) = self.sink.as_ref() else { return };
+        let Some(sink) = self.sink.as_ref() else {
+            return;
+        };
         match rustix::io::write(sink, &self.pending) {
             Ok(length) => drop(self.pending.drain(..length)),
             Err(Errno::INTR | Errno::AGAIN) => {}

@@ -153,7 +153,14 @@ const SETTINGS: &[&str] = &[
 ];
 
 /// Words that make a configuration file a secret.
-const SECRET_WORDS: &[&str] = &["token", "password", "passwd", "secret", "extraheader", "_auth"];
+const SECRET_WORDS: &[&str] = &[
+    "token",
+    "password",
+    "passwd",
+    "secret",
+    "extraheader",
+    "_auth",
+];
 
 /// Files and folders with credentials, relative to the home folder or to a declared folder.
 const CREDENTIALS: &[&str] = &[
@@ -478,10 +485,7 @@ pub(crate) fn resolve(
 }
 
 /// The program itself, when it is named by its path.
-fn program(
-    invocation: &Invocation,
-    links: &mut BTreeSet<(PathBuf, PathBuf)>,
-) -> Option<PathBuf> {
+fn program(invocation: &Invocation, links: &mut BTreeSet<(PathBuf, PathBuf)>) -> Option<PathBuf> {
     let path = Path::new(&invocation.program);
     if !path.is_absolute() {
         return None;
@@ -571,7 +575,10 @@ mod tests {
         let file = place.join("config");
         for (text, clean) in [
             ("[user]\nname = A\nemail = a@example.org\n", true),
-            ("[source.x]\nregistry = \"https://example.org/index\"\n", true),
+            (
+                "[source.x]\nregistry = \"https://example.org/index\"\n",
+                true,
+            ),
             ("[registries.x]\ntoken = \"abc\"\n", false),
             ("[url \"https://me:key@example.org/\"]\n", false),
             ("[http]\nextraHeader = Authorization: x\n", false),
@@ -620,7 +627,13 @@ mod tests {
     fn what_is_contained_is_left_out_unless_a_mask_is_between() {
         let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
         let view = arrange(
-            paths(&["/usr", "/usr/local/x", "/data/hidden/part", "/data", "/w/in"]),
+            paths(&[
+                "/usr",
+                "/usr/local/x",
+                "/data/hidden/part",
+                "/data",
+                "/w/in",
+            ]),
             BTreeSet::new(),
             paths(&["/data/hidden", "/elsewhere"]),
             &paths(&["/w"]),
@@ -640,7 +653,10 @@ mod tests {
         left.sort();
         let expected = ["a/b/open", "a/open", "open"].map(|name| place.join(name));
         assert_eq!(left, expected);
-        assert_eq!(without_masked(Path::new("/x/y"), &["/x".into()]), Vec::<PathBuf>::new());
+        assert_eq!(
+            without_masked(Path::new("/x/y"), &["/x".into()]),
+            Vec::<PathBuf>::new()
+        );
         fs::remove_dir_all(place).expect("tidied");
     }
 }

@@ -26,7 +26,9 @@ use crate::arguments::TurnOptions;
 use crate::context::Context;
 use crate::output::CommandError;
 
-pub(crate) use told::{Told, called_line, calling_line, recovered_line, short, tool_of, turn_json};
+pub(crate) use told::{
+    Told, called_line, calling_line, recovered_line, retry_line, short, tool_of, turn_json,
+};
 
 /// How long to wait for another turn of the session.
 const PATIENCE: Duration = Duration::from_mins(10);

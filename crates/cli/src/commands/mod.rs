@@ -417,7 +417,7 @@ pub(crate) fn cost_cell(cost: MicroUsd, is_known: bool) -> Cell {
     match (is_known, cost) {
         (true, cost) => cost.into(),
         (false, MicroUsd(0)) => Cell::Muted("unknown".to_owned()),
-        (false, cost) => Cell::Text(format!("{} and an unknown part", Cell::Money(cost).text())),
+        (false, cost) => Cell::Text(format!("at least {}", Cell::Money(cost).text())),
     }
 }
 

@@ -12,10 +12,11 @@ use cleveragents_models::{
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
+use super::conversation::retry_line;
 use super::{counted, yes_no};
 use crate::arguments::{Model, ModelTest};
 use crate::context::Context;
-use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
+use crate::output::{Align, Cell, CommandError, Panel, Report, Table, visible_lines};
 
 pub(crate) fn run(context: &Context, command: Model) -> Result<Report, CommandError> {
     match command {
@@ -158,7 +159,7 @@ fn show(context: &Context, name: &str) -> Result<Report, CommandError> {
     };
     let mut prices = Panel::new("Price in dollars for a million tokens");
     prices = match &entry.price {
-        None => prices.row("Price", Cell::Muted("not known".to_owned())),
+        None => prices.row("Price", Cell::Muted("unknown".to_owned())),
         Some(price) => priced(prices, price),
     };
     let protocol = entry.protocol.map(cleveragents_models::Protocol::as_str);
@@ -234,16 +235,28 @@ fn test(context: &Context, arguments: &ModelTest) -> Result<Report, CommandError
         .enable_all()
         .build()
         .map_err(|error| CommandError::internal("the runtime cannot be made").caused_by(&error))?;
-    let measured = runtime.block_on(measure(&*model, request))?;
+    let measured = runtime.block_on(measure(context, &*model, request))?;
     Ok(test_report(&measured))
 }
 
-async fn measure(model: &dyn Port, request: ChatRequest) -> Result<Measured, CommandError> {
+async fn measure(
+    context: &Context,
+    model: &dyn Port,
+    request: ChatRequest,
+) -> Result<Measured, CommandError> {
     let begun = Instant::now();
     let mut first_seconds = None;
     let mut events = model.stream(request, CancellationToken::new());
     while let Some(event) = events.next().await {
         let event = event?;
+        if let StreamEvent::Retrying(retry) = &event {
+            if context.printer.format().is_human() {
+                let line = retry_line(retry, false);
+                context.live.err(&format!("{}\n", visible_lines(&line)));
+            }
+            first_seconds = None;
+            continue;
+        }
         let so_far = begun.elapsed().as_secs_f64();
         let first_seconds = *first_seconds.get_or_insert(so_far);
         if let StreamEvent::Finished(completion) = event {

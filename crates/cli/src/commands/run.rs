@@ -68,9 +68,7 @@ fn list(runs: &RunService, arguments: &RunList) -> Result<Report, CommandError> 
         .zip(&known)
         .zip(&questions)
         .map(|(((run, steps), known), question)| {
-            let mut entry = summary(run);
-            let cost = run.usage.cost_micro_usd;
-            put_cost(&mut entry["usage"], "cost_usd", cost, *known);
+            let mut entry = summary(run, *known);
             entry["steps"] = json!(steps);
             entry["question"] = json!(question);
             entry
@@ -118,8 +116,8 @@ pub(super) fn state_cell(state: RunState) -> Cell {
 }
 
 /// A run as programs read it, without its steps.
-pub(in crate::commands) fn summary(run: &StoredRun) -> Value {
-    json!({
+pub(in crate::commands) fn summary(run: &StoredRun, is_cost_known: bool) -> Value {
+    let mut data = json!({
         "id": run.id,
         "namespace": run.namespace,
         "actor": run.actor,
@@ -135,11 +133,14 @@ pub(in crate::commands) fn summary(run: &StoredRun) -> Value {
             "tokens": run.usage.input_tokens.0 + run.usage.output_tokens.0,
             "input_tokens": run.usage.input_tokens,
             "output_tokens": run.usage.output_tokens,
-            "cost_usd": run.usage.cost_micro_usd.as_usd(),
+            "cost_usd": null,
             "model_calls": run.model_calls,
             "tool_calls": run.tool_calls,
         },
-    })
+    });
+    let cost = run.usage.cost_micro_usd;
+    put_cost(&mut data["usage"], "cost_usd", cost, is_cost_known);
+    data
 }
 
 fn cancel(runs: &RunService, reference: &str) -> Result<Report, CommandError> {
@@ -147,7 +148,7 @@ fn cancel(runs: &RunService, reference: &str) -> Result<Report, CommandError> {
     let is_over = runs.cancel(id)?;
     let run = runs.get(id)?;
     let report = Report::new("run cancel")
-        .data(json!({"run": summary(&run), "is_over": is_over}))
+        .data(json!({"run": summary(&run, runs.is_cost_known(id)?), "is_over": is_over}))
         .panel(
             Panel::new("Run")
                 .row("Id", Cell::Id(id.to_string()))
@@ -185,7 +186,7 @@ fn replay(context: &Context, runs: &RunService, reference: &str) -> Result<Repor
     })?;
     Ok(Report::new("run replay")
         .data(json!({
-            "run": summary(&run),
+            "run": summary(&run, runs.is_cost_known(run.id)?),
             "replay": {
                 "steps": outcome.steps,
                 "recalled": outcome.recalled,

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Permission, Scope};
 use cleveragents_domain::{Code, Session};
 use cleveragents_engine::{Ending, TurnObserver};
-use cleveragents_models::{CancellationToken, ToolCall};
+use cleveragents_models::{CancellationToken, Retry, ToolCall};
 use cleveragents_process::Cancel;
 use cleveragents_server::{Listener, Tell, Told};
 use cleveragents_store::definitions::{self, DefinitionKind};
@@ -134,6 +134,12 @@ struct Watcher<'a>(&'a dyn Listener);
 impl TurnObserver for Watcher<'_> {
     fn text(&self, piece: &str) {
         self.0.text(piece);
+    }
+
+    fn retrying(&self, _retry: &Retry, shown: bool) {
+        if shown {
+            self.0.reset();
+        }
     }
 
     fn step(&self, _number: u32) {

@@ -59,7 +59,7 @@ fn a_provider_that_stays_broken_fails_the_turn_and_not_the_session() {
 }
 
 #[test]
-fn an_answer_cut_in_the_middle_is_never_taken_for_whole() {
+fn an_answer_cut_in_the_middle_restarts_and_is_never_taken_for_whole() {
     for form in Form::BOTH {
         let long = ["one ", "two ", "three ", "four "];
         let cut = form.says(Shape::Pieces, &long).cut_after(5);
@@ -71,23 +71,48 @@ fn an_answer_cut_in_the_middle_is_never_taken_for_whole() {
             Form::Anthropic => 8,
         });
         let talk = Talk::with_endpoint(form, vec![cut, says(form), half, says(form)]);
-        for prompt in ["text", "call"] {
-            assert_failed(&talk, &talk.tell(&["--stream", prompt]), "CA-0811");
-            assert_eq!(talk.told(&["next"])["response"], "All well.", "{form:?}");
-        }
+        let mut plain = talk.arguments(&["--stream", "text"]);
+        plain[1] = "plain";
+        let shown = talk.agents.run(&plain);
+        assert_eq!(shown.code, Some(0), "{form:?}: {}", shown.err);
+        assert!(shown.err.contains("! retrying "), "{form:?}: {}", shown.err);
+        assert!(shown.err.contains("; the answer restarts"), "{}", shown.err);
+        assert!(shown.out.contains("All well."), "{}", shown.out);
+        assert_eq!(talk.told(&["call"])["response"], "All well.", "{form:?}");
         assert_eq!(talk.file("log.txt"), None, "half a call does not run");
-        let roles = talk.roles();
-        assert_eq!(
-            roles,
-            ["user", "user", "assistant", "user", "user", "assistant"]
-        );
+        assert_eq!(talk.roles(), ["user", "assistant", "user", "assistant"]);
         let running = talk.ask("SELECT count(*) FROM turns WHERE state = 'running'");
         assert_eq!(running, [["0"]]);
     }
 }
 
 #[test]
-fn what_was_done_before_a_cut_is_kept_and_told() {
+fn an_answer_that_is_cut_again_and_again_fails_the_turn() {
+    for form in Form::BOTH {
+        let cut = || form.says(Shape::Pieces, &["one ", "two "]).cut_after(4);
+        let server = ModelServer::start(vec![cut(), cut(), says(form)]);
+        let patient = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
+        let talk = Talk::at(patient, form, server);
+        assert_failed(&talk, &talk.tell(&["one"]), "CA-0811");
+        assert_eq!(talk.told(&["two"])["response"], "All well.");
+        assert_eq!(talk.roles(), ["user", "user", "assistant"]);
+    }
+}
+
+#[test]
+fn an_empty_answer_is_a_failure_and_never_an_answer() {
+    for form in Form::BOTH {
+        let empty = || form.says(Shape::Pieces, &[""]);
+        let server = ModelServer::start(vec![empty(), says(form), empty(), empty()]);
+        let patient = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
+        let talk = Talk::at(patient, form, server);
+        assert_eq!(talk.told(&["one"])["response"], "All well.");
+        assert_failed(&talk, &talk.tell(&["two"]), "CA-0795");
+    }
+}
+
+#[test]
+fn what_was_done_before_a_cut_is_kept_and_done_once() {
     for form in Form::BOTH {
         let call = r#"{"command": "echo x >> log.txt"}"#;
         let cut = form.says(Shape::Pieces, &["a", "b", "c"]).cut_after(4);
@@ -99,10 +124,8 @@ fn what_was_done_before_a_cut_is_kept_and_told() {
                 says(form),
             ],
         );
-        assert_failed(&talk, &talk.tell(&["go"]), "CA-0811");
-        assert_eq!(talk.file("log.txt").as_deref(), Some("x\n"));
-        assert_eq!(talk.roles(), ["user", "assistant", "tool"]);
-        talk.told(&["and now?"]);
+        assert_eq!(talk.told(&["go"])["response"], "All well.");
+        assert_eq!(talk.roles(), ["user", "assistant", "tool", "assistant"]);
         let pairs = form.exchanges(&talk.server().received()[2]);
         assert_eq!(pairs.len(), 1, "the model is shown what it did");
         assert_eq!(
@@ -119,7 +142,9 @@ fn silence_ends_at_the_idle_limit() {
         let (begun, piece) = begun(form);
         let silent = begun.then(Step::Send(piece)).then(Step::Hang);
         let server = ModelServer::start(vec![silent, says(form)]);
-        let hasty = agents().with("CLEVERAGENTS_MODEL_IDLE_TIMEOUT_SECONDS", "1");
+        let hasty = agents()
+            .with("CLEVERAGENTS_MODEL_IDLE_TIMEOUT_SECONDS", "1")
+            .with("CLEVERAGENTS_MODEL_RETRIES", "0");
         let talk = Talk::at(hasty, form, server);
         assert_failed(&talk, &talk.tell(&["one"]), "CA-0810");
         assert!(talk.server().wait_for_closed(1), "the connection is closed");

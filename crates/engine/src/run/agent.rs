@@ -9,7 +9,7 @@ use cleveragents_domain::{
     EventKind, Metadata, NewMessage, Role, SessionId, TokenUsage, TurnState,
 };
 use cleveragents_models::{
-    CancellationToken, Model, ReasoningEffort, ResponseSchema, ToolCall, drop_optional_nulls,
+    CancellationToken, Model, ReasoningEffort, ResponseSchema, Retry, ToolCall, drop_optional_nulls,
 };
 use cleveragents_store::messages::{Announce, Appended};
 use cleveragents_store::sessions::NewSession;
@@ -333,12 +333,11 @@ fn settings(call: &AgentCall<'_>, temperature: Option<f64>) -> Result<TurnSettin
         .transpose()?;
     Ok(TurnSettings {
         max_steps: asks.map_or(standard.max_steps, |_| u32::MAX),
-        max_output_tokens: agent
-            .max_output_tokens
-            .unwrap_or(standard.max_output_tokens),
+        max_output_tokens: agent.max_output_tokens,
         context_tokens: agent.memory.max_tokens,
         temperature: temperature.or(agent.temperature),
         reasoning_effort,
+        options: agent.options.clone(),
         response_schema: agent.response_format.as_ref().map(|format| ResponseSchema {
             name: format.name.clone(),
             schema: format.schema.clone(),
@@ -375,6 +374,11 @@ impl TurnObserver for Observer<'_> {
         if self.is_streamed {
             self.watcher.text(self.path, piece);
         }
+    }
+
+    fn retrying(&self, retry: &Retry, shown: bool) {
+        let shown = shown && self.is_streamed;
+        self.watcher.retrying(self.path, retry, shown);
     }
 
     fn calling(&self, call: &ToolCall) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cleveragents_actors::ports::RunObserver;
 use cleveragents_actors::ports::StepPath;
 use cleveragents_domain::{PlanId, RemoteAgent};
-use cleveragents_models::{Model, Redactor, ToolCall};
+use cleveragents_models::{Model, Redactor, Retry, ToolCall};
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
 use cleveragents_tools::{
@@ -58,6 +58,9 @@ pub enum Doubt {
 pub trait RunWatcher: RunObserver {
     /// A piece of the answer that people wait for.
     fn text(&self, _path: &StepPath, _piece: &str) {}
+    /// An attempt to get an answer failed, and another follows. `shown` says whether pieces of the failed answer
+    /// were passed to [`text`](Self::text): they are void, and the answer restarts.
+    fn retrying(&self, _path: &StepPath, _retry: &Retry, _shown: bool) {}
     /// The answer is whole.
     fn answered(&self, _path: &StepPath) {}
     /// A tool is about to be called.

@@ -132,7 +132,10 @@ pub(crate) fn invocation(
     set("HOME".as_ref(), home.as_os_str());
     set("TMPDIR".as_ref(), temporary.as_os_str());
     set("CLEVERAGENTS_SANDBOX".as_ref(), view.sandbox.name.as_ref());
-    set("CLEVERAGENTS_SANDBOX_FOLDER".as_ref(), folders.work().as_os_str());
+    set(
+        "CLEVERAGENTS_SANDBOX_FOLDER".as_ref(),
+        folders.work().as_os_str(),
+    );
     for member in &view.members {
         writable.extend(member.prepare_git()?.map(PathBuf::from));
         readable.extend(member.borrowed());
@@ -174,7 +177,10 @@ pub(crate) fn invocation(
 fn prepare_home(folders: &Folders) -> Result<PathBuf, SandboxError> {
     let home = folders.home();
     let made = (|| {
-        DirBuilder::new().recursive(true).mode(0o700).create(&home)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&home)?;
         // Whatever a command left there instead is not followed.
         let settings = home.join(".gitconfig");
         if settings.symlink_metadata().is_ok() {
@@ -183,13 +189,21 @@ fn prepare_home(folders: &Folders) -> Result<PathBuf, SandboxError> {
         let mut included = Vec::new();
         for path in git_settings() {
             included.extend_from_slice(b"[include]\n\tpath = \"");
-            included.extend(path.as_os_str().as_bytes().iter().flat_map(|byte| match byte {
-                b'"' | b'\\' => vec![b'\\', *byte],
-                _ => vec![*byte],
-            }));
+            included.extend(
+                path.as_os_str()
+                    .as_bytes()
+                    .iter()
+                    .flat_map(|byte| match byte {
+                        b'"' | b'\\' => vec![b'\\', *byte],
+                        _ => vec![*byte],
+                    }),
+            );
             included.extend_from_slice(b"\"\n");
         }
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&settings)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&settings)?;
         file.write_all(&included)
     })();
     made.map_err(|source| cleveragents_sandbox::Error::Files {

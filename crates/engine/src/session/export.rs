@@ -9,7 +9,7 @@ use cleveragents_domain::{
     ContentHash, LinkedPlan, Message, MessageState, Metadata, Role, Sequence, Session, SessionId,
     Timestamp, TokenUsage,
 };
-use cleveragents_store::{ProgressCallback, Reader, messages, sessions};
+use cleveragents_store::{ProgressCallback, Reader, messages, sessions, turns};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -160,6 +160,7 @@ impl SessionService {
         self.engine.read(|reader| {
             let session = sessions::get(reader, id)?.ok_or_else(|| not_found(id))?;
             let plans = sessions::linked_plans(reader, id)?;
+            let is_unpriced = turns::has_unpriced(reader, id)?;
             let mut out = Measured {
                 inner: out,
                 hasher: Sha256::new(),
@@ -172,7 +173,7 @@ impl SessionService {
                 metadata_keys += message.metadata.len() as u64;
                 out.write_all(markdown::message(&message).as_bytes())
             })?;
-            out.write_all(markdown::ending(&session, &plans).as_bytes())
+            out.write_all(markdown::ending(&session, &plans, !is_unpriced).as_bytes())
                 .and_then(|()| out.flush())
                 .map_err(SessionError::Write)?;
             Ok(ExportSummary {

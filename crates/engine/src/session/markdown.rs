@@ -40,13 +40,17 @@ pub(super) fn message(message: &Message) -> String {
     )
 }
 
-pub(super) fn ending(session: &Session, plans: &[LinkedPlan]) -> String {
+pub(super) fn ending(session: &Session, plans: &[LinkedPlan], is_cost_known: bool) -> String {
     let usage = session.usage;
+    let known = format!("${:.4}", usage.cost_micro_usd.as_usd());
+    let cost = match (is_cost_known, usage.cost_micro_usd.0) {
+        (true, _) => known,
+        (false, 0) => "unknown".to_owned(),
+        (false, _) => format!("at least {known}"),
+    };
     let mut text = format!(
-        "---\n\n| Usage | |\n|---|---|\n| Input tokens | {} |\n| Output tokens | {} |\n| Cost | ${:.4} |\n",
-        usage.input_tokens.0,
-        usage.output_tokens.0,
-        usage.cost_micro_usd.as_usd()
+        "---\n\n| Usage | |\n|---|---|\n| Input tokens | {} |\n| Output tokens | {} |\n| Cost | {cost} |\n",
+        usage.input_tokens.0, usage.output_tokens.0,
     );
     if !plans.is_empty() {
         text.push_str("\n| Plan | Phase | State |\n|---|---|---|\n");

@@ -10,7 +10,7 @@ use cleveragents_domain::{
 use cleveragents_store::messages::{Announce, Appended};
 use cleveragents_store::search::{Hit, Scope};
 use cleveragents_store::sessions::{Expect, NewSession, SessionFilter, SessionPage, Totals};
-use cleveragents_store::{Engine, ProgressCallback, messages, search, sessions};
+use cleveragents_store::{Engine, ProgressCallback, messages, search, sessions, turns};
 
 use super::error::SessionError;
 
@@ -149,6 +149,12 @@ impl SessionService {
         self.engine
             .read(|reader| sessions::get(reader, id))?
             .ok_or_else(|| not_found(id))
+    }
+
+    /// Whether the cost of every answer in a session is known.
+    pub fn is_cost_known(&self, id: SessionId) -> Result<bool, SessionError> {
+        let is_unknown = self.engine.read(|reader| turns::has_unpriced(reader, id))?;
+        Ok(!is_unknown)
     }
 
     /// The session with an id, its last messages and its plans, all of one moment.

@@ -97,6 +97,16 @@ impl StoreBudget {
         amount: MicroUsd,
         extra: Option<MicroUsd>,
     ) -> Result<Held<'_>, Shortage> {
+        self.probe_money(amount, extra)
+            .inspect_err(|shortage| self.announce(shortage))
+    }
+
+    /// The same, without announcing a shortage: for callers that can make do with less.
+    pub(crate) fn probe_money(
+        &self,
+        amount: MicroUsd,
+        extra: Option<MicroUsd>,
+    ) -> Result<Held<'_>, Shortage> {
         let id = ToolInvocationId::generate();
         match self.try_reserve(id, amount, extra) {
             Err(Shortage::Money { .. }) => {
@@ -106,7 +116,6 @@ impl StoreBudget {
             }
             other => other,
         }
-        .inspect_err(|shortage| self.announce(shortage))
     }
 
     fn try_reserve(

@@ -7,7 +7,7 @@ mod ledger;
 mod service;
 mod workspace;
 
-pub(crate) use budget::{Settlement, Shortage};
+pub(crate) use budget::{Held, Settlement, Shortage};
 pub use budget::{SpendScope, StoreBudget};
 pub use calls::Excerpt;
 pub use ledger::StoreLedger;

@@ -1,16 +1,16 @@
 //! One question to the model: what it is given, what that may cost, and what it says.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_domain::{Diagnose as _, Message, MicroUsd, TokenUsage, Tokens};
 use cleveragents_models::{
     AGENT_PROVIDER, AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, EventStream,
-    ModelError, Price, StopReason, StreamEvent, ToolCall, ToolDefinition, Usage, Veil,
+    ModelError, Price, StopReason, StreamEvent, ToolCall, ToolDefinition, ToolResult, Usage, Veil,
 };
 use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
-use cleveragents_tools::{Ground, ToolSpec};
+use cleveragents_tools::{Ground, ToolName, ToolSpec};
 use futures_util::StreamExt as _;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ use super::history;
 use super::request::{TurnReport, TurnRequest};
 use super::secrets;
 use super::service::{Running, StepCost, TurnService, chat_text};
-use crate::tool::Shortage;
+use crate::tool::{Held, Shortage};
 
 /// So often somebody who listens to a model looks whether the turn is to end.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -32,26 +32,108 @@ pub(super) struct Standing {
     earlier: Vec<Message>,
     /// The ids of the calls in it.
     known: HashSet<String>,
+    /// The tools that every question declares.
     tools: Arc<[ToolDefinition]>,
-    /// The length of what the model is told of the tools.
-    tool_bytes: usize,
+    /// The deferred tools that were found in earlier turns, in the order in which they were found.
+    found: Vec<ToolName>,
 }
 
 impl Standing {
     pub(super) fn new(request: &TurnRequest<'_>, earlier: Vec<Message>) -> Self {
-        let tools = definitions(request);
-        let bytes = tools
-            .iter()
-            .map(|tool| tool.description.len() + tool.input_schema.to_string().len());
         let past = history::past(&earlier).turns;
-        let past = past.iter().flat_map(|turn| &turn.messages);
+        let past = || past.iter().flat_map(|turn| &turn.messages);
+        let mut found = Vec::new();
+        find_deferred(request.tools.deferred, past(), &mut found);
         Self {
-            known: past.flat_map(calls).map(|call| call.id.clone()).collect(),
+            known: past().flat_map(calls).map(|call| call.id.clone()).collect(),
+            tools: definitions(request),
+            found,
             earlier,
-            tool_bytes: bytes.sum(),
-            tools,
         }
     }
+
+    /// The tools that the next question declares: those of every question, and behind them the deferred ones that
+    /// were found so far. The list only grows at its end, so that providers' caches of it stay valid.
+    fn declared(&self, request: &TurnRequest<'_>, running: &Running) -> Arc<[ToolDefinition]> {
+        if request.tools.deferred.is_empty() || !request.model.capabilities().tools {
+            return Arc::clone(&self.tools);
+        }
+        let mut found = self.found.clone();
+        let steps = running.steps.iter().map(Arc::as_ref);
+        find_deferred(request.tools.deferred, steps, &mut found);
+        let registry = request.tools.gate.registry();
+        let found = found.iter().filter_map(|name| {
+            let spec = registry.list().find(|spec| spec.name == *name)?;
+            can_run(request, spec).then(|| definition(spec))
+        });
+        self.tools.iter().cloned().chain(found).collect()
+    }
+}
+
+/// The tool that searches among deferred tools.
+const SEARCH_TOOLS: &str = "mcp/search-tools";
+
+/// Adds the deferred tools that a conversation came across: those that a search listed, and those that the model
+/// called, in the order of the conversation.
+fn find_deferred<'a>(
+    deferred: &BTreeSet<ToolName>,
+    messages: impl Iterator<Item = &'a ChatMessage>,
+    found: &mut Vec<ToolName>,
+) {
+    if deferred.is_empty() {
+        return;
+    }
+    let wire: Vec<(String, &ToolName)> = deferred
+        .iter()
+        .map(|name| (name.wire_name(), name))
+        .collect();
+    let mut add = |name: &ToolName| {
+        if !found.contains(name) {
+            found.push(name.clone());
+        }
+    };
+    let mut searches: HashSet<&str> = HashSet::new();
+    for message in messages {
+        match message {
+            ChatMessage::Assistant(answer) => {
+                for call in &answer.calls {
+                    let Ok(name) = ToolName::from_wire(&call.name) else {
+                        continue;
+                    };
+                    if name.to_string() == SEARCH_TOOLS {
+                        searches.insert(call.id.as_str());
+                    } else if deferred.contains(&name) {
+                        add(&name);
+                    }
+                }
+            }
+            ChatMessage::Tool { results } => {
+                let is_search = |result: &&ToolResult| searches.contains(result.call_id.as_str());
+                for result in results.iter().filter(is_search) {
+                    let mut listed: Vec<(usize, &ToolName)> = wire
+                        .iter()
+                        .filter_map(|(wire, name)| {
+                            let quoted = format!("\"{wire}\"");
+                            Some((result.content.find(&quoted)?, *name))
+                        })
+                        .collect();
+                    listed.sort_unstable();
+                    for (_, name) in listed {
+                        add(name);
+                    }
+                }
+            }
+            ChatMessage::User { .. } => {}
+        }
+    }
+}
+
+/// The length of what a model reads of tools.
+fn tool_bytes(tools: &[ToolDefinition]) -> usize {
+    let bytes = tools
+        .iter()
+        .map(|tool| tool.description.len() + tool.input_schema.to_string().len());
+    bytes.sum()
 }
 
 impl TurnService {
@@ -63,23 +145,13 @@ impl TurnService {
         standing: &Standing,
         report: &mut TurnReport,
     ) -> Result<Completion, TurnError> {
-        let (request, budget) = (runner.request, runner.budget);
+        let request = runner.request;
         let mut chat = Self::chat(request, running, standing, report);
         chat.key = Some(format!("{}-{}", running.turn.id, running.steps.len()));
         chat.noted = running.noted.take();
         let price = request.model.price();
-        let bound = most_expensive(price.as_ref(), &chat, standing.tool_bytes);
-        let held = budget
-            .reserve_money(bound, None)
-            .map_err(|shortage| match shortage {
-                Shortage::Money { scope, limit, used } => TurnError::Budget {
-                    scope,
-                    limit,
-                    used,
-                    wanted: bound,
-                },
-                Shortage::Store(error) => error.into(),
-            })?;
+        let (held, bound) = reserve(runner, price.as_ref(), &mut chat)?;
+        let input_bound = most_expensive(price.as_ref(), &chat, 0);
         let mut span = model_span(request, running);
         let heard = {
             let _in = telemetry::attach(span.context());
@@ -87,11 +159,22 @@ impl TurnService {
         };
         tell_end(&mut span, &heard.0);
         drop(span);
-        let mut completion = match heard {
-            (Ok(completion), _) => completion,
-            (Err(error), has_begun) => {
-                // What was streamed was paid for, though nobody said how much.
-                held.settle(if has_begun { bound } else { MicroUsd(0) })?;
+        let (answer, streamed) = heard;
+        // Attempts that were cut are paid for, though nobody said how much: at most their input, and a token for
+        // each byte that came.
+        let lost = price.as_ref().map_or(MicroUsd(0), |price| {
+            let output = price.cost(&Usage {
+                output_tokens: streamed.lost_bytes,
+                ..Usage::default()
+            });
+            MicroUsd(input_bound.0.saturating_mul(streamed.lost_attempts) + output.0)
+        });
+        let plus_lost = |spent: MicroUsd| MicroUsd(spent.0.saturating_add(lost.0));
+        let mut completion = match answer {
+            Ok(completion) => completion,
+            Err(error) => {
+                let has_begun = streamed.has_begun;
+                held.settle(plus_lost(if has_begun { bound } else { MicroUsd(0) }))?;
                 return Err(match error {
                     TurnError::Model(error) if *error.kind() == ErrorKind::Cancelled => {
                         TurnError::Cancelled
@@ -101,7 +184,8 @@ impl TurnService {
             }
         };
         // What nobody counted is taken for the most it could be: a limit must hold all the same.
-        let settlement = held.settlement(completion.cost_micro_usd.unwrap_or(bound));
+        let settlement = held.settlement(plus_lost(completion.cost_micro_usd.unwrap_or(bound)));
+        let is_cost_known = completion.cost_micro_usd.is_some() && streamed.lost_attempts == 0;
         // Those of this turn even where the model is no longer given them: their rows are found by their ids.
         let made = || running.steps.iter().flat_map(|step| calls(step));
         let is_known = |id: &str| standing.known.contains(id) || made().any(|call| call.id == id);
@@ -115,33 +199,33 @@ impl TurnService {
             cost_micro_usd: completion.cost_micro_usd.unwrap_or_default(),
         };
         report.usage = report.usage.plus(usage);
-        report.is_cost_partial |= completion.cost_micro_usd.is_none();
+        report.is_cost_partial |= !is_cost_known;
         report.is_beyond_limits |= completion.cost_micro_usd.is_none()
             && bound == MicroUsd(0)
             && request.scopes.iter().any(|scope| scope.limit.is_some());
         let cost = StepCost {
             usage,
             settlement,
-            is_known: completion.cost_micro_usd.is_some(),
+            is_known: is_cost_known,
         };
         self.add_answer(runner, running, completion.message.clone(), cost)?;
         Ok(completion)
     }
 
-    /// Listens to the model; says also whether it had begun to answer.
+    /// Listens to the model; returns also what was streamed, of failed attempts too.
     fn listen(
         &self,
         request: &TurnRequest<'_>,
         running: &mut Running,
         chat: ChatRequest,
-    ) -> (Result<Completion, TurnError>, bool) {
+    ) -> (Result<Completion, TurnError>, Streamed) {
         let failed =
             |kind, why: String| TurnError::from(ModelError::new(kind, request.model.name(), why));
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,
             Err(error) => {
                 let why = format!("the system gives no means to listen: {error}");
-                return (Err(failed(ErrorKind::Protocol, why)), false);
+                return (Err(failed(ErrorKind::Protocol, why)), Streamed::default());
             }
         };
         let mut hearing = Hearing {
@@ -149,7 +233,8 @@ impl TurnService {
             events: request.model.stream(chat, request.stop.clone()),
             text: Veil::new(request.redactor.clone()),
             reasoning: Veil::new(request.redactor.clone()),
-            has_begun: false,
+            streamed: Streamed::default(),
+            was_shown: false,
         };
         loop {
             // Notes are stored between two stretches of listening: the database waits in its own way.
@@ -166,7 +251,7 @@ impl TurnService {
                 }
                 Err(error) => Err(error.into()),
             };
-            return (answer, hearing.has_begun);
+            return (answer, hearing.streamed);
         }
     }
 
@@ -184,25 +269,27 @@ impl TurnService {
             .context_tokens
             .or_else(|| request.model.capabilities().context_window)
             .unwrap_or(128_000);
-        let fixed = system.iter().map(String::len).sum::<usize>() / 3 + standing.tool_bytes / 3;
+        let tools = standing.declared(request, running);
+        let fixed = system.iter().map(String::len).sum::<usize>() / 3 + tool_bytes(&tools) / 3;
         let room = usize::try_from(window)
             .unwrap_or(usize::MAX)
             .saturating_sub(fixed)
-            .saturating_sub(request.settings.max_output_tokens as usize);
+            .saturating_sub(output_tokens(request) as usize);
         let fitted = fit(past.turns, &running.steps, room);
         report.left_out = fitted.left_out;
         ChatRequest {
             system,
             messages: fitted.messages,
-            tools: Arc::clone(&standing.tools),
+            tools,
             response_schema: request
                 .settings
                 .response_schema
                 .clone()
                 .filter(|_| request.model.capabilities().json_schema),
-            max_output_tokens: Some(request.settings.max_output_tokens),
+            max_output_tokens: Some(output_tokens(request)),
             temperature: request.settings.temperature,
             reasoning_effort: request.settings.reasoning_effort,
+            options: request.settings.options.clone(),
             stream: request.settings.stream,
             ..ChatRequest::default()
         }
@@ -215,7 +302,38 @@ struct Hearing<'a> {
     events: EventStream,
     text: Veil,
     reasoning: Veil,
+    streamed: Streamed,
+    /// Whether text of the current attempt was shown.
+    was_shown: bool,
+}
+
+/// What came of an answer piece by piece.
+#[derive(Debug, Clone, Copy, Default)]
+struct Streamed {
+    /// Whether something of the last attempt came.
     has_begun: bool,
+    /// The bytes of the last attempt.
+    bytes: u64,
+    /// How many attempts failed after something of them came.
+    lost_attempts: u64,
+    /// The bytes of those.
+    lost_bytes: u64,
+}
+
+impl Streamed {
+    fn add(&mut self, bytes: usize) {
+        self.has_begun = true;
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+    }
+
+    fn restart(&mut self) {
+        if self.has_begun {
+            self.lost_attempts += 1;
+            self.lost_bytes = self.lost_bytes.saturating_add(self.bytes);
+        }
+        self.has_begun = false;
+        self.bytes = 0;
+    }
 }
 
 /// What comes of listening.
@@ -245,17 +363,26 @@ impl Hearing<'_> {
             };
             match event? {
                 StreamEvent::Text(piece) => {
-                    self.has_begun = true;
+                    self.streamed.add(piece.len());
                     let piece = self.text.push(&piece);
                     self.show_text(&piece);
                 }
                 StreamEvent::Reasoning(piece) => {
-                    self.has_begun = true;
+                    self.streamed.add(piece.len());
                     let piece = self.reasoning.push(&piece);
                     self.show_reasoning(&piece);
                 }
-                StreamEvent::ToolCallStarted { .. } | StreamEvent::ToolCallArguments { .. } => {
-                    self.has_begun = true;
+                StreamEvent::ToolCallStarted { name, .. } => self.streamed.add(name.len()),
+                StreamEvent::ToolCallArguments { fragment, .. } => {
+                    self.streamed.add(fragment.len());
+                }
+                StreamEvent::Retrying(mut retry) => {
+                    self.streamed.restart();
+                    self.text = Veil::new(self.request.redactor.clone());
+                    self.reasoning = Veil::new(self.request.redactor.clone());
+                    retry.reason = self.request.redactor.text(&retry.reason).into_owned();
+                    let was_shown = std::mem::take(&mut self.was_shown);
+                    self.request.observer.retrying(&retry, was_shown);
                 }
                 StreamEvent::Noted(note) => return Ok(Heard::Note(note)),
                 StreamEvent::Finished(completion) => {
@@ -268,8 +395,9 @@ impl Hearing<'_> {
         }
     }
 
-    fn show_text(&self, piece: &str) {
+    fn show_text(&mut self, piece: &str) {
         if !piece.is_empty() {
+            self.was_shown = true;
             self.request.observer.text(piece);
         }
     }
@@ -300,7 +428,7 @@ fn model_span(request: &TurnRequest<'_>, running: &Running) -> Span {
     }
     span.set(name::REQUEST_MODEL, model.model());
     let settings = &request.settings;
-    span.set(name::MAX_TOKENS, u64::from(settings.max_output_tokens));
+    span.set(name::MAX_TOKENS, u64::from(output_tokens(request)));
     if let Some(temperature) = settings.temperature {
         span.set(name::TEMPERATURE, temperature);
     }
@@ -331,12 +459,57 @@ fn tell_end(span: &mut Span, answer: &Result<Completion, TurnError>) {
     }
 }
 
+/// The longest answer that is asked for.
+fn output_tokens(request: &TurnRequest<'_>) -> u32 {
+    let capabilities = request.model.capabilities();
+    capabilities.output_tokens(request.settings.max_output_tokens)
+}
+
+/// An answer that small budgets can hold, when nobody configured how long it may be.
+const SMALL_OUTPUT: u32 = 8_192;
+
+/// Reserves what the call could cost at most. Where the usual length of an answer is more than the budget holds,
+/// a shorter answer is asked for.
+fn reserve<'a>(
+    runner: &CallRunner<'a>,
+    price: Option<&Price>,
+    chat: &mut ChatRequest,
+) -> Result<(Held<'a>, MicroUsd), TurnError> {
+    let cost = |chat: &ChatRequest| {
+        let output = chat.max_output_tokens.unwrap_or(u32::MAX);
+        most_expensive(price, chat, output.into())
+    };
+    let is_usual = runner.request.settings.max_output_tokens.is_none();
+    if is_usual && chat.max_output_tokens > Some(SMALL_OUTPUT) {
+        let bound = cost(chat);
+        match runner.budget.probe_money(bound, None) {
+            Ok(held) => return Ok((held, bound)),
+            Err(Shortage::Store(error)) => return Err(error.into()),
+            Err(Shortage::Money { .. }) => chat.max_output_tokens = Some(SMALL_OUTPUT),
+        }
+    }
+    let bound = cost(chat);
+    let held = runner
+        .budget
+        .reserve_money(bound, None)
+        .map_err(|shortage| match shortage {
+            Shortage::Money { scope, limit, used } => TurnError::Budget {
+                scope,
+                limit,
+                used,
+                wanted: bound,
+            },
+            Shortage::Store(error) => error.into(),
+        })?;
+    Ok((held, bound))
+}
+
 /// What a call could cost at most: no token has less than a byte.
-fn most_expensive(price: Option<&Price>, chat: &ChatRequest, tool_bytes: usize) -> MicroUsd {
+fn most_expensive(price: Option<&Price>, chat: &ChatRequest, output_tokens: u64) -> MicroUsd {
     let Some(price) = price else {
         return MicroUsd(0);
     };
-    let mut bytes = tool_bytes + chat.system.iter().map(String::len).sum::<usize>();
+    let mut bytes = tool_bytes(&chat.tools) + chat.system.iter().map(String::len).sum::<usize>();
     bytes += chat
         .messages
         .iter()
@@ -344,7 +517,7 @@ fn most_expensive(price: Option<&Price>, chat: &ChatRequest, tool_bytes: usize) 
         .sum::<usize>();
     let usage = |cache_write_tokens| Usage {
         input_tokens: bytes as u64,
-        output_tokens: u64::from(chat.max_output_tokens.unwrap_or(u32::MAX)),
+        output_tokens,
         cache_write_tokens,
         ..Usage::default()
     };
@@ -386,15 +559,23 @@ fn make_distinct(
     }
 }
 
-/// Whether a tool could run at all; others are not worth telling of.
-fn is_offered(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
+/// Whether a tool could run at all; others are not worth declaring.
+fn can_run(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
     let tools = &request.tools;
     let has_ground = spec.ground == Ground::Nothing || tools.workspace.is_some();
     let may_write = tools.mode.allows_writing() || !spec.capability.is_writing();
-    has_ground && may_write && !tools.deferred.contains(&spec.name)
+    has_ground && may_write
 }
 
-/// The tools as the model is told of them: those that could run.
+fn definition(spec: &ToolSpec) -> ToolDefinition {
+    ToolDefinition {
+        name: spec.name.wire_name(),
+        description: spec.description.clone(),
+        input_schema: spec.input_schema.clone(),
+    }
+}
+
+/// The tools that every question declares: those that could run and are not deferred.
 fn definitions(request: &TurnRequest<'_>) -> Arc<[ToolDefinition]> {
     if !request.model.capabilities().tools {
         return Arc::default();
@@ -404,20 +585,81 @@ fn definitions(request: &TurnRequest<'_>) -> Arc<[ToolDefinition]> {
         .gate
         .registry()
         .list()
-        .filter(|spec| is_offered(request, spec))
-        .map(|spec| ToolDefinition {
-            name: spec.name.wire_name(),
-            description: spec.description.clone(),
-            input_schema: spec.input_schema.clone(),
-        })
+        .filter(|spec| can_run(request, spec) && !request.tools.deferred.contains(&spec.name))
+        .map(definition)
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use cleveragents_models::{AssistantMessage, ToolCall};
+    use std::collections::BTreeSet;
 
-    use super::make_distinct;
+    use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall, ToolResult};
+    use cleveragents_tools::ToolName;
+
+    use super::{find_deferred, make_distinct};
+
+    fn asked(id: &str, name: &str) -> ChatMessage {
+        ChatMessage::Assistant(AssistantMessage {
+            calls: vec![ToolCall {
+                id: id.to_owned(),
+                name: name.to_owned(),
+                arguments: "{}".to_owned(),
+                signature: None,
+            }],
+            ..AssistantMessage::default()
+        })
+    }
+
+    fn answered(id: &str, content: &str) -> ChatMessage {
+        ChatMessage::Tool {
+            results: vec![ToolResult {
+                call_id: id.to_owned(),
+                content: content.to_owned(),
+                is_error: false,
+                pictures: Vec::new(),
+            }],
+        }
+    }
+
+    #[test]
+    fn found_tools_are_those_that_a_search_listed_or_the_model_called_in_that_order() {
+        let name = |text: &str| text.parse::<ToolName>().expect("a name");
+        let deferred: BTreeSet<ToolName> =
+            ["mcp/s-alpha", "mcp/s-beta", "mcp/s-gamma", "mcp/s-delta"]
+                .map(name)
+                .into();
+        let messages = [
+            ChatMessage::user("find \"mcp_S_s-delta\""),
+            asked("1", "mcp_S_search-tools"),
+            answered(
+                "1",
+                r#"[{"name": "mcp_S_s-gamma"}, {"name": "mcp_S_s-alpha"}]"#,
+            ),
+            asked("2", "builtin_S_file-read"),
+            answered("2", r#""mcp_S_s-delta""#),
+            asked("3", "mcp_S_s-beta"),
+        ];
+        let mut found = Vec::new();
+        find_deferred(&deferred, messages.iter(), &mut found);
+        assert_eq!(
+            found,
+            ["mcp/s-gamma", "mcp/s-alpha", "mcp/s-beta"].map(name)
+        );
+        // What a later search lists comes behind, and nothing comes twice.
+        let later = [
+            asked("4", "mcp_S_search-tools"),
+            answered(
+                "4",
+                r#"[{"name":"mcp_S_s-alpha"},{"name":"mcp_S_s-delta"}]"#,
+            ),
+        ];
+        find_deferred(&deferred, later.iter(), &mut found);
+        assert_eq!(
+            found,
+            ["mcp/s-gamma", "mcp/s-alpha", "mcp/s-beta", "mcp/s-delta"].map(name)
+        );
+    }
 
     #[test]
     fn no_id_occurs_twice_in_a_conversation() {

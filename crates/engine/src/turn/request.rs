@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use cleveragents_domain::{ActorName, PlanId, Sequence, TokenUsage, TurnId};
 use cleveragents_models::{
-    CancellationToken, Model, ReasoningEffort, Redactor, ResponseSchema, StopReason, ToolCall,
+    CancellationToken, Model, ReasoningEffort, Redactor, ResponseSchema, Retry, StopReason,
+    ToolCall,
 };
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
 use cleveragents_tools::{
     CallOutcome, Gate, Guards, PermissionRules, PlanMode, SafetyProfile, ToolName,
 };
+use serde_json::{Map, Value};
 
 use crate::tool::{SandboxWorkspace, SpendScope};
 
@@ -22,8 +24,8 @@ pub struct TurnSettings {
     pub max_steps: u32,
     /// What the model may be given to read, in tokens; its context window when not given.
     pub context_tokens: Option<u64>,
-    /// The longest answer of one step.
-    pub max_output_tokens: u32,
+    /// The longest answer of one step; a usual limit of the model when not given.
+    pub max_output_tokens: Option<u32>,
     /// How much of an output the model is shown.
     pub shown_bytes: usize,
     /// Whether the answer is wanted piece by piece.
@@ -32,6 +34,8 @@ pub struct TurnSettings {
     pub temperature: Option<f64>,
     /// How hard it thinks.
     pub reasoning_effort: Option<ReasoningEffort>,
+    /// Further parameters for the model, such as `top_p`.
+    pub options: Map<String, Value>,
     /// The form its answer must have, where the model can be bound to one.
     pub response_schema: Option<ResponseSchema>,
     /// Whether a turn that was stopped, or needs a person, is left to be gone on with; otherwise it is
@@ -44,11 +48,12 @@ impl Default for TurnSettings {
         Self {
             max_steps: 50,
             context_tokens: None,
-            max_output_tokens: 8_192,
+            max_output_tokens: None,
             shown_bytes: cleveragents_tools::DEFAULT_SHOWN_BYTES,
             stream: true,
             temperature: None,
             reasoning_effort: None,
+            options: Map::new(),
             response_schema: None,
             keeps_unfinished: false,
         }
@@ -72,7 +77,7 @@ pub struct TurnTools<'a> {
     pub workspace: Option<&'a SandboxWorkspace>,
     /// Who is asked.
     pub approver: &'a dyn Approver,
-    /// Tools that the model is not told of, though it may call them: it finds them by searching.
+    /// Tools that requests declare only once the model found them by searching.
     pub deferred: &'a BTreeSet<ToolName>,
 }
 
@@ -134,6 +139,9 @@ pub trait TurnObserver: Send + Sync {
     fn text(&self, _piece: &str) {}
     /// A piece of what the model thinks.
     fn reasoning(&self, _piece: &str) {}
+    /// An attempt to get an answer failed, and another follows. `shown` says whether pieces of the failed answer
+    /// were passed to [`text`](Self::text): they are void, and the answer restarts.
+    fn retrying(&self, _retry: &Retry, _shown: bool) {}
     /// The model is asked again.
     fn step(&self, _number: u32) {}
     /// A tool is about to be called.

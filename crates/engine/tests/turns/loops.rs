@@ -206,7 +206,6 @@ fn an_answer_that_is_not_whole_is_told_as_such() {
     for (answer, caveat) in [
         ("{text: Half, stop: max_tokens}", Some("limit of tokens")),
         ("{text: Half, stop: content_filter}", Some("withheld")),
-        ("{text: ' '}", Some("without saying anything")),
         ("{text: All of it}", None),
     ] {
         let database = TestDatabase::each().remove(0);

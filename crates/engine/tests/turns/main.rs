@@ -4,5 +4,6 @@ mod interrupted;
 mod ledger;
 mod loops;
 mod money;
+mod requests;
 mod support;
 mod together;

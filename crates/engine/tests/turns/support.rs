@@ -17,7 +17,9 @@ use cleveragents_sandbox::Source;
 use cleveragents_store::{Engine, turns};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
-use cleveragents_tools::{Effect, Gate, Guards, PermissionRules, Phase, PlanMode, SafetyProfile};
+use cleveragents_tools::{
+    Effect, Gate, Guards, PermissionRules, Phase, PlanMode, SafetyProfile, Tool, ToolName,
+};
 
 /// A person who gives fixed answers and remembers what was asked.
 pub(crate) struct Person {
@@ -76,6 +78,10 @@ pub(crate) struct How<'a> {
     pub(crate) rules: &'a str,
     pub(crate) in_sandbox: bool,
     pub(crate) settings: TurnSettings,
+    /// Tools besides the built-in ones.
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    /// Tools that are declared only once they were found.
+    pub(crate) deferred: BTreeSet<ToolName>,
 }
 
 impl<'a> How<'a> {
@@ -90,6 +96,8 @@ impl<'a> How<'a> {
             rules: "",
             in_sandbox: true,
             settings: TurnSettings::default(),
+            tools: Vec::new(),
+            deferred: BTreeSet::new(),
         }
     }
 }
@@ -158,11 +166,23 @@ impl Talk {
     }
 
     pub(crate) fn tell(&self, script: &str, how: How<'_>) -> Result<TurnReport, TurnError> {
-        let model = self.script(script);
-        let registry = ToolService::new(Arc::clone(&self.engine))
+        self.tell_to(self.script(script), how)
+    }
+
+    /// The same with a model that was opened already.
+    pub(crate) fn tell_to(
+        &self,
+        model: Arc<dyn Model>,
+        how: How<'_>,
+    ) -> Result<TurnReport, TurnError> {
+        let mut registry = ToolService::new(Arc::clone(&self.engine))
             .registry(&|_| None)
-            .expect("tools");
-        let gate = Gate::new(Arc::new(registry.registry));
+            .expect("tools")
+            .registry;
+        for tool in how.tools {
+            registry.add(tool).expect("a tool");
+        }
+        let gate = Gate::new(Arc::new(registry));
         let cancel = Cancel::new();
         let mut taken = self.turns.take(
             self.session,
@@ -181,7 +201,7 @@ impl Talk {
             actor: None,
             system: vec!["You are a test.".to_owned()],
             tools: TurnTools {
-                deferred: &BTreeSet::new(),
+                deferred: &how.deferred,
                 gate: &gate,
                 mode: how.mode,
                 profile: &SafetyProfile::default(),

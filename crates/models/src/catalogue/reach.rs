@@ -188,7 +188,8 @@ impl Catalogue {
             key,
             headers,
             capabilities,
-            thinking: description.thinking,
+            thinking: description.thinking.unwrap_or_default(),
+            accepts_sampling: description.sampling.unwrap_or(true),
             api_version: self
                 .variable("AZURE_OPENAI_API_VERSION")
                 .unwrap_or_else(|| "2024-10-21".to_owned()),

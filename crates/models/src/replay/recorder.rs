@@ -109,9 +109,10 @@ fn strand(event: &mut StreamEvent) -> Option<(Strand, &mut String)> {
         StreamEvent::ToolCallArguments { index, fragment } => {
             Some((Strand::Arguments(*index), fragment))
         }
-        StreamEvent::ToolCallStarted { .. } | StreamEvent::Noted(_) | StreamEvent::Finished(_) => {
-            None
-        }
+        StreamEvent::ToolCallStarted { .. }
+        | StreamEvent::Noted(_)
+        | StreamEvent::Retrying(_)
+        | StreamEvent::Finished(_) => None,
     }
 }
 

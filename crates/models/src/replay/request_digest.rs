@@ -100,6 +100,7 @@ pub(super) fn difference(recorded: &Value, asked: &Value) -> Difference {
         "max_output_tokens",
         "temperature",
         "reasoning_effort",
+        "options",
     ] {
         if recorded[field] != asked[field] {
             return Difference {

@@ -139,17 +139,20 @@ fn failures_happen_once_and_are_tried_again() {
 }
 
 #[test]
-fn a_cut_after_output_is_left_to_the_caller() {
+fn a_cut_after_output_is_announced_and_retried() {
     let model = model("answers: [{text: abcdef, chunk: 2, failures: [{cut_after: 4}]}]");
-    let request = ChatRequest::prompt("a");
-    let events = model.stream(request.clone(), CancellationToken::new());
+    let events = model.stream(ChatRequest::prompt("a"), CancellationToken::new());
     let events: Vec<_> = block_on(events.collect());
-    assert_eq!(events.len(), 3, "{events:?}");
-    let error = events[2].as_ref().expect_err("the cut");
-    assert!(error.kind() == &ErrorKind::Interrupted && error.is_retryable());
+    assert!(
+        matches!(&events[2], Ok(StreamEvent::Retrying(retry)) if retry.attempts == 1),
+        "{events:?}"
+    );
+    let Some(Ok(StreamEvent::Finished(answer))) = events.last() else {
+        panic!("no answer: {events:?}");
+    };
     assert_eq!(
-        ask(&model, &request).expect("the second time").message.text,
-        "abcdef"
+        (answer.message.text.as_str(), answer.attempts),
+        ("abcdef", 2)
     );
 }
 

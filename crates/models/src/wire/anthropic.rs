@@ -4,7 +4,10 @@ use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use super::schema::answer_format;
-use super::{Decoder, Fault, Target, arguments_object, base64, count, items, parse, text};
+use super::{
+    Decoder, Fault, Target, add_options, arguments_object, base64, count, items, parse, stop_list,
+    text,
+};
 use crate::assemble::Assembler;
 use crate::error::ModelError;
 use crate::event::StopReason;
@@ -14,14 +17,9 @@ use crate::message::{AssistantMessage, ChatMessage, Reasoning, ToolResult, UserP
 use crate::price::Thinking;
 use crate::request::{ChatRequest, ReasoningEffort};
 
-/// The longest answer when neither the caller nor the table of models names one.
-const USUAL_LIMIT: u64 = 8192;
-
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
-    let limit = request.max_output_tokens.map_or_else(
-        || target.capabilities.max_output.unwrap_or(USUAL_LIMIT),
-        u64::from,
-    );
+    // The limit is mandatory.
+    let limit = u64::from(target.capabilities.output_tokens(request.max_output_tokens));
     let mut body = json!({
         "model": target.name.model(),
         "max_tokens": limit,
@@ -67,10 +65,23 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         body["output_config"]["format"] = json!({"type": "json_schema", "schema": format.schema});
     }
     // A model that thinks accepts no temperature.
-    if let Some(temperature) = request.temperature
+    if let Some(temperature) = target.temperature(request)
         && !is_thinking
     {
         body["temperature"] = temperature.into();
+    }
+    for (name, value) in target.options(request) {
+        let is_refused = match name {
+            // Newer models refuse `top_p` beside a temperature, and thinking ones below 0.95.
+            "top_p" => body.get("temperature").is_some() || is_thinking,
+            "top_k" => is_thinking,
+            _ => false,
+        };
+        if name == "stop" {
+            body["stop_sequences"] = stop_list(value);
+        } else if !is_refused {
+            add_options(&mut body, std::iter::once((name, value)));
+        }
     }
     let mut call = Call::new(target.versioned_url("v1", "messages"), &body);
     call.headers.insert(

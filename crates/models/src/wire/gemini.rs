@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::conversation::foreign_signature;
 use super::schema::answer_format;
 use super::{
-    Decoder, Fault, Target, arguments_object, base64, count, items, parse, pictures, text,
+    Decoder, Fault, Target, add_options, arguments_object, base64, count, items, parse, pictures,
+    stop_list, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
@@ -43,10 +44,10 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         body["tools"] = json!([{"functionDeclarations": tools}]);
     }
     let mut options = json!({});
-    if let Some(limit) = request.max_output_tokens {
+    if let Some(limit) = target.output_limit(request) {
         options["maxOutputTokens"] = limit.into();
     }
-    if let Some(temperature) = request.temperature {
+    if let Some(temperature) = target.temperature(request) {
         options["temperature"] = temperature.into();
     }
     if let Some(format) = answer_format(target, request) {
@@ -68,6 +69,19 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
                 "includeThoughts": effort != ReasoningEffort::None,
             }),
         };
+    }
+    for (name, value) in target.options(request) {
+        if name == "stop" {
+            options["stopSequences"] = stop_list(value);
+            continue;
+        }
+        let name = parameter_name(name);
+        let is_outer = matches!(
+            name.as_str(),
+            "safetySettings" | "cachedContent" | "toolConfig" | "labels"
+        );
+        let place = if is_outer { &mut body } else { &mut options };
+        add_options(place, std::iter::once((name.as_str(), value)));
     }
     body["generationConfig"] = options;
     let model = target.name.model();
@@ -99,6 +113,18 @@ fn budget(target: &Target, effort: ReasoningEffort) -> u32 {
     } else {
         effort.budget()
     }
+}
+
+/// The provider's name of a parameter: `top_p` is `topP`.
+fn parameter_name(name: &str) -> String {
+    let mut parts = name.split('_');
+    let mut written = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut letters = part.chars();
+        written.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        written.push_str(letters.as_str());
+    }
+    written
 }
 
 fn contents(target: &Target, request: &ChatRequest) -> Value {

@@ -84,6 +84,8 @@ pub(crate) struct Target {
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) capabilities: Capabilities,
     pub(crate) thinking: Thinking,
+    /// Whether the model accepts `temperature` and `top_p`.
+    pub(crate) accepts_sampling: bool,
     /// The version of the interface, which only Azure wants to be told.
     pub(crate) api_version: String,
 }
@@ -112,8 +114,47 @@ impl Target {
         }
     }
 
+    /// The limit of output tokens to send, if the request names one: never above the model's own, which
+    /// after a fallback is another than the one the request was made for.
+    fn output_limit(&self, request: &ChatRequest) -> Option<u32> {
+        let limit = request.max_output_tokens;
+        limit.map(|_| self.capabilities.output_tokens(limit))
+    }
+
+    /// The temperature to send, where the model accepts one.
+    fn temperature(&self, request: &ChatRequest) -> Option<f64> {
+        request.temperature.filter(|_| self.accepts_sampling)
+    }
+
+    /// The further parameters to send.
+    fn options<'a>(&self, request: &'a ChatRequest) -> impl Iterator<Item = (&'a str, &'a Value)> {
+        let accepts_sampling = self.accepts_sampling;
+        let is_sampling = |name: &str| matches!(name, "temperature" | "top_p" | "top_k");
+        let options = request.options.iter();
+        options
+            .map(|(name, value)| (name.as_str(), value))
+            .filter(move |(name, _)| accepts_sampling || !is_sampling(name))
+    }
+
     pub(crate) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> ModelError {
         ModelError::new(kind, &self.name, message)
+    }
+}
+
+/// Adds parameters to an object, besides those that it has.
+fn add_options<'a>(body: &mut Value, options: impl Iterator<Item = (&'a str, &'a Value)>) {
+    for (name, value) in options {
+        if body.get(name).is_none() {
+            body[name] = value.clone();
+        }
+    }
+}
+
+/// Texts at which an answer ends, as a list: callers may give one alone.
+fn stop_list(value: &Value) -> Value {
+    match value {
+        Value::String(_) => json!([value]),
+        other => other.clone(),
     }
 }
 

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::schema::answer_format;
 use super::{
-    Decoder, Fault, Target, arguments_object, base64, count, items, parse, pictures, text,
+    Decoder, Fault, Target, add_options, arguments_object, base64, count, items, parse, pictures,
+    text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
@@ -34,11 +35,18 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     if let Some(format) = answer_format(target, request) {
         body["format"] = format.schema;
     }
-    if let Some(limit) = request.max_output_tokens {
+    if let Some(limit) = target.output_limit(request) {
         body["options"]["num_predict"] = limit.into();
     }
-    if let Some(temperature) = request.temperature {
+    if let Some(temperature) = target.temperature(request) {
         body["options"]["temperature"] = temperature.into();
+    }
+    for (name, value) in target.options(request) {
+        let place = match name {
+            "keep_alive" => &mut body,
+            _ => &mut body["options"],
+        };
+        add_options(place, std::iter::once((name, value)));
     }
     if let Some(effort) = request.reasoning_effort {
         let thinks = effort != ReasoningEffort::None;

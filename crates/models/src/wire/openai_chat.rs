@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 
 use super::schema::answer_format;
 use super::{
-    Decoder, Dialect, Fault, Target, arguments_text, base64, count, effort_word, items, parse,
-    pictures, text,
+    Decoder, Dialect, Fault, Target, add_options, arguments_text, base64, count, effort_word,
+    items, parse, pictures, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
@@ -46,14 +46,14 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
             "name": format.name, "schema": format.schema, "strict": format.strict,
         }});
     }
-    if let Some(limit) = request.max_output_tokens {
+    if let Some(limit) = target.output_limit(request) {
         let field = match target.dialect {
             Dialect::OpenAi | Dialect::Azure => "max_completion_tokens",
             _ => "max_tokens",
         };
         body[field] = limit.into();
     }
-    if let Some(temperature) = request.temperature {
+    if let Some(temperature) = target.temperature(request) {
         body["temperature"] = temperature.into();
     }
     if let Some(effort) = request.reasoning_effort {
@@ -69,6 +69,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
             _ => body["reasoning_effort"] = effort.as_str().into(),
         }
     }
+    add_options(&mut body, target.options(request));
     if target.dialect == Dialect::OpenRouter {
         body["usage"] = json!({"include": true});
     }

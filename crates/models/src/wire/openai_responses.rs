@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::schema::answer_format;
 use super::{
-    Decoder, Fault, Target, arguments_text, base64, count, effort_word, items, parse, pictures,
-    text,
+    Decoder, Fault, Target, add_options, arguments_text, base64, count, effort_word, items, parse,
+    pictures, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
@@ -44,12 +44,13 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
             "name": format.name, "schema": format.schema, "strict": format.strict,
         }});
     }
-    if let Some(limit) = request.max_output_tokens {
+    if let Some(limit) = target.output_limit(request) {
         body["max_output_tokens"] = limit.into();
     }
-    if let Some(temperature) = request.temperature {
+    if let Some(temperature) = target.temperature(request) {
         body["temperature"] = temperature.into();
     }
+    add_options(&mut body, target.options(request));
     let effort = request.reasoning_effort;
     let effort = effort.and_then(|effort| effort_word(target, effort));
     if target.capabilities.reasoning || effort.is_some() {
@@ -154,6 +155,10 @@ fn assistant(target: &Target, answer: &AssistantMessage, items: &mut Vec<Value>)
 pub(super) struct Reader {
     /// The calls that were begun: the provider's index and our place.
     calls: Vec<(u64, usize)>,
+    /// The messages whose text came, by the provider's index.
+    messages: Vec<u64>,
+    /// The stretches of reasoning whose text came, by the provider's index.
+    thoughts: Vec<u64>,
 }
 
 impl Decoder for Reader {
@@ -162,9 +167,11 @@ impl Decoder for Reader {
         match text(&value, "/type") {
             "error" | "response.failed" => return Err(Fault::Reported(value)),
             "response.output_text.delta" | "response.refusal.delta" => {
+                note(&mut self.messages, &value);
                 answer.text(text(&value, "/delta"));
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                note(&mut self.thoughts, &value);
                 answer.reasoning(text(&value, "/delta"));
             }
             "response.reasoning_summary_part.added" if count(&value, "/summary_index") > 0 => {
@@ -177,7 +184,11 @@ impl Decoder for Reader {
                 }
             }
             "response.output_item.done" => self.done(&value, answer),
-            "response.completed" | "response.incomplete" => ended(&value["response"], answer),
+            "response.completed" | "response.incomplete" => {
+                let response = &value["response"];
+                add_missing(response, answer);
+                ended(response, answer);
+            }
             _ => {}
         }
         Ok(())
@@ -193,21 +204,11 @@ impl Decoder for Reader {
         for item in items(body, "/output") {
             match text(item, "/type") {
                 "reasoning" => {
-                    for part in items(item, "/summary") {
-                        answer.reasoning(text(part, "/text"));
-                    }
+                    add_summary(item, answer);
                     seal(item, answer);
                 }
-                "message" => {
-                    for part in items(item, "/content") {
-                        answer.text(text(part, "/text"));
-                        answer.text(text(part, "/refusal"));
-                    }
-                }
-                "function_call" => {
-                    let index = answer.start_call(item["call_id"].as_str(), text(item, "/name"));
-                    answer.arguments(index, text(item, "/arguments"));
-                }
+                "message" => add_text(item, answer),
+                "function_call" => add_call(item, answer),
                 _ => {}
             }
         }
@@ -235,19 +236,82 @@ impl Reader {
         }
     }
 
-    fn done(&self, value: &Value, answer: &mut Assembler) {
+    /// A finished item. Some servers send no pieces, and the whole item only here.
+    fn done(&mut self, value: &Value, answer: &mut Assembler) {
         let item = &value["item"];
         match text(item, "/type") {
-            "reasoning" => seal(item, answer),
-            // A server that sent no pieces tells the arguments only here.
-            "function_call" => {
-                if let Some(place) = self.place(value)
-                    && answer
-                        .call(place)
-                        .is_some_and(|call| call.arguments.is_empty())
-                {
-                    answer.arguments(place, text(item, "/arguments"));
+            "reasoning" => {
+                if note(&mut self.thoughts, value) {
+                    add_summary(item, answer);
                 }
+                seal(item, answer);
+            }
+            "message" => {
+                if note(&mut self.messages, value) {
+                    add_text(item, answer);
+                }
+            }
+            "function_call" => {
+                let known = self.place(value);
+                match known.or_else(|| answer.place_of(text(item, "/call_id"))) {
+                    None => add_call(item, answer),
+                    Some(place) => {
+                        let call = answer.call(place);
+                        if call.is_some_and(|call| call.arguments.is_empty()) {
+                            answer.arguments(place, text(item, "/arguments"));
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Notes that something of an item came; tells whether it is the first of it.
+fn note(known: &mut Vec<u64>, value: &Value) -> bool {
+    let index = count(value, "/output_index");
+    let is_first = !known.contains(&index);
+    if is_first {
+        known.push(index);
+    }
+    is_first
+}
+
+fn add_text(item: &Value, answer: &mut Assembler) {
+    for part in items(item, "/content") {
+        answer.text(text(part, "/text"));
+        answer.text(text(part, "/refusal"));
+    }
+}
+
+fn add_summary(item: &Value, answer: &mut Assembler) {
+    for part in items(item, "/summary") {
+        answer.reasoning(text(part, "/text"));
+    }
+}
+
+fn add_call(item: &Value, answer: &mut Assembler) {
+    let index = answer.start_call(item["call_id"].as_str(), text(item, "/name"));
+    answer.arguments(index, text(item, "/arguments"));
+}
+
+/// Adds what no event brought and only the finished response holds. Text and reasoning are taken only
+/// when none came, and calls only when there are more of them than came, so that nothing is added twice.
+fn add_missing(response: &Value, answer: &mut Assembler) {
+    let (lacks_text, lacks_reasoning) = (answer.has_no_text(), answer.has_no_reasoning());
+    let is_call = |item: &&Value| text(item, "/type") == "function_call";
+    let calls = items(response, "/output").iter().filter(is_call).count();
+    let lacks_calls = calls > answer.call_count();
+    for item in items(response, "/output") {
+        match text(item, "/type") {
+            "reasoning" if lacks_reasoning => {
+                add_summary(item, answer);
+                seal(item, answer);
+            }
+            "message" if lacks_text => add_text(item, answer),
+            "function_call" if lacks_calls && answer.place_of(text(item, "/call_id")).is_none() => {
+                add_call(item, answer);
             }
             _ => {}
         }

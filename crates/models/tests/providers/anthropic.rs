@@ -31,7 +31,7 @@ fn a_text_comes_piece_by_piece_with_usage_and_cost() {
     assert_eq!(request.path, "/v1/messages");
     assert_eq!(request.header("x-api-key"), Some(KEY));
     assert_eq!(request.header("anthropic-version"), Some("2023-06-01"));
-    assert_eq!(request.json()["max_tokens"], 64_000);
+    assert_eq!(request.json()["max_tokens"], 32_000);
 }
 
 #[test]
@@ -248,18 +248,14 @@ fn an_error_in_the_stream_is_an_error() {
     let mut response = anthropic::text(&["Hel", "lo"]);
     let event = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
     response.steps[4] = cleveragents_testkit::model_server::Step::Send(event.as_bytes().to_vec());
-    let server = ModelServer::start(vec![response]);
+    let server = ModelServer::answering(move |_| response.clone());
     let events = events(&*open(&server, NAME), ChatRequest::prompt("hi"));
-    assert_eq!(streamed_text(&events), "Hel");
+    assert_eq!(streamed_text(&events), "HelHelHel", "three attempts");
     let error = events
         .last()
         .expect("an event")
         .as_ref()
         .expect_err("overloaded");
     assert_eq!(error.kind(), &ErrorKind::Overloaded);
-    assert_eq!(
-        server.received().len(),
-        1,
-        "what was shown is not asked for again"
-    );
+    assert_eq!(server.received().len(), 3, "it is retried");
 }

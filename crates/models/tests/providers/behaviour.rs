@@ -186,8 +186,9 @@ fn a_provider_without_tls_is_not_spoken_to_as_if_it_had() {
     assert!(server.received().is_empty());
 }
 
+/// Text, and calls as well: a call of a cut answer is in no answer that a caller gets.
 #[test]
-fn a_cut_in_the_middle_is_never_a_short_answer() {
+fn a_cut_in_the_middle_is_retried_and_announced() {
     for name in NAMES {
         let whole = text(name, &["one ", "two ", "three"]).steps.len();
         for steps in 1..whole {
@@ -196,20 +197,50 @@ fn a_cut_in_the_middle_is_never_a_short_answer() {
                 text(name, &["second"]),
             ]);
             let events = events(&*open(&server, name), ChatRequest::prompt("a"));
-            let shown = streamed_text(&events);
-            match events.last().expect("an event") {
-                Ok(StreamEvent::Finished(answer)) => {
-                    assert_eq!(shown, "second", "{name} {steps}");
-                    assert_eq!(answer.attempts, 2);
-                }
-                Ok(other) => panic!("{name} {steps}: {other:?}"),
-                Err(error) => {
-                    assert_eq!(error.kind(), &ErrorKind::Interrupted, "{name} {steps}");
-                    assert!(error.is_retryable() && shown.starts_with("one "));
-                    assert_eq!(server.received().len(), 1);
-                }
-            }
+            let restart = events
+                .iter()
+                .position(|event| matches!(event, Ok(StreamEvent::Retrying(_))))
+                .unwrap_or_else(|| panic!("{name} {steps}: no retry announced"));
+            assert_eq!(
+                streamed_text(&events[restart..]),
+                "second",
+                "{name} {steps}"
+            );
+            let Some(Ok(StreamEvent::Finished(answer))) = events.last() else {
+                panic!("{name} {steps}: {events:?}");
+            };
+            assert_eq!(answer.message.text, "second", "{name} {steps}");
+            assert_eq!(answer.attempts, 2);
         }
+    }
+}
+
+#[test]
+fn a_cut_in_every_attempt_is_an_error() {
+    for name in NAMES {
+        let server = ModelServer::answering(move |_| text(name, &["one ", "two"]).cut_after(2));
+        let error = ask(&*open(&server, name), ChatRequest::prompt("a")).expect_err("cut");
+        assert_eq!(error.kind(), &ErrorKind::Interrupted, "{name}");
+        assert_eq!(
+            (error.attempts(), server.received().len()),
+            (3, 3),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn an_empty_answer_is_retried_and_then_a_failure() {
+    for name in NAMES {
+        for empty in ["", "  \n"] {
+            let server = ModelServer::start(vec![text(name, &[empty]), text(name, &["second"])]);
+            let answer = ask(&*open(&server, name), ChatRequest::prompt("a")).expect("an answer");
+            assert_eq!(answer.message.text, "second", "{name}");
+        }
+        let server = ModelServer::answering(move |_| text(name, &[""]));
+        let error = ask(&*open(&server, name), ChatRequest::prompt("a")).expect_err("empty");
+        assert_eq!(error.kind(), &ErrorKind::EmptyAnswer, "{name}");
+        assert_eq!(server.received().len(), 3, "{name}");
     }
 }
 
@@ -220,7 +251,7 @@ fn a_closed_connection_is_not_the_end_of_an_answer() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
     let thread = std::thread::spawn(move || {
-        for _ in 0..3 {
+        for _ in 0..2 {
             let (mut connection, _) = listener.accept().expect("a client");
             let mut buffer = [0; 4096];
             let _size = connection.read(&mut buffer).expect("a request");
@@ -233,15 +264,18 @@ fn a_closed_connection_is_not_the_end_of_an_answer() {
         }
     });
     let lookup = move |name: &str| (name == "OPENAI_BASE_URL").then(|| url.clone());
-    let options = CatalogueOptions::new(Arc::new(lookup), ".");
+    let mut options = CatalogueOptions::new(Arc::new(lookup), ".");
+    options.retry.retries = 1;
+    options.retry.first_pause = Duration::from_millis(1);
     let catalogue = Catalogue::new(options).expect("a catalogue");
-    for _ in 0..3 {
-        let model = catalogue
-            .open(&"openai/x".parse().expect("a name"))
-            .expect("a model");
-        let error = ask(&*model, ChatRequest::prompt("a")).expect_err("a cut");
-        assert_eq!(error.kind(), &ErrorKind::Interrupted);
-    }
+    let model = catalogue
+        .open(&"openai/x".parse().expect("a name"))
+        .expect("a model");
+    let error = ask(&*model, ChatRequest::prompt("a")).expect_err("a cut");
+    assert_eq!(
+        (error.kind(), error.attempts()),
+        (&ErrorKind::Interrupted, 2)
+    );
     thread.join().expect("the server ends");
 }
 
@@ -261,7 +295,7 @@ fn silence_is_ended_by_the_idle_limit() {
             steps: Vec::new(),
             ..response.clone()
         };
-        let server = ModelServer::start(vec![response.then(Step::Hang)]);
+        let server = ModelServer::start(vec![response.then(Step::Hang); 3]);
         let events = events(&*limited(&server, name, limits), ChatRequest::prompt("a"));
         assert!(streamed_text(&events).starts_with("one "));
         let error = events
@@ -271,7 +305,7 @@ fn silence_is_ended_by_the_idle_limit() {
             .expect_err("silence");
         assert_eq!(error.kind(), &ErrorKind::Timeout);
         assert!(error.to_string().contains("nothing came"), "{error}");
-        assert!(server.wait_for_closed(1), "the connection is closed");
+        assert!(server.wait_for_closed(3), "the connections are closed");
 
         let server = ModelServer::start(vec![silent.then(Step::Hang); 5]);
         let error = ask(&*limited(&server, name, limits), ChatRequest::prompt("a"));
@@ -391,6 +425,11 @@ fn the_pause_between_attempts_can_be_cancelled_and_is_within_the_total() {
     let cancel = CancellationToken::new();
     let error = runtime().block_on(async {
         let mut events = model.stream(ChatRequest::prompt("a"), cancel.clone());
+        let announced = events.next().await.expect("an event").expect("a retry");
+        let StreamEvent::Retrying(retry) = announced else {
+            panic!("{announced:?}");
+        };
+        assert_eq!(retry.pause_ms, 600_000);
         let waited = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
         assert!(waited.is_err(), "it waits for the provider");
         cancel.cancel();

@@ -198,6 +198,10 @@ fn everything_a_request_can_hold_is_sent() {
         "{url}"
     );
     assert_eq!(sent["max_completion_tokens"], 77);
+    assert!(
+        sent.get("temperature").is_none(),
+        "a reasoning model refuses it"
+    );
     assert_eq!(sent["reasoning_effort"], "low");
     let format = &sent["response_format"]["json_schema"];
     assert_eq!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cleveragents_domain::Diagnose;
 use cleveragents_models::{
     Catalogue, CatalogueOptions, ChatMessage, ChatRequest, ErrorKind, KeyState, ModelError,
-    UserPart,
+    StreamEvent, UserPart,
 };
 use cleveragents_testkit::model_server::{ModelServer, Response, anthropic, openai};
 
@@ -106,7 +106,7 @@ fn a_refused_request_is_not_passed_on() {
 }
 
 #[test]
-fn nothing_is_passed_on_after_something_was_shown() {
+fn an_answer_that_is_cut_restarts_with_the_next_model() {
     let server = ModelServer::start(vec![
         openai::text(&["half", "way"]).cut_after(1),
         anthropic::text(&["other"]),
@@ -116,13 +116,18 @@ fn nothing_is_passed_on_after_something_was_shown() {
         .open(&"openai/gpt-5.1".parse().expect("a name"))
         .expect("a model");
     let events = events(&*model, ChatRequest::prompt("a"));
-    let error = events
-        .last()
-        .expect("an event")
-        .as_ref()
-        .expect_err("a cut");
-    assert_eq!(error.kind(), &ErrorKind::Interrupted);
-    assert_eq!(server.received().len(), 1);
+    let retry = events.iter().find_map(|event| match event {
+        Ok(StreamEvent::Retrying(retry)) => Some(retry),
+        _ => None,
+    });
+    let retry = retry.expect("the fallback is announced");
+    assert!(retry.is_fallback());
+    assert_eq!(retry.next.to_string(), "anthropic/claude-sonnet-4-5");
+    let Some(Ok(StreamEvent::Finished(answer))) = events.last() else {
+        panic!("no answer: {events:?}");
+    };
+    assert_eq!(answer.message.text, "other");
+    assert_eq!(answer.attempts, 2);
 }
 
 #[test]

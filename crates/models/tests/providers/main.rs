@@ -6,6 +6,7 @@ mod behaviour;
 mod chat;
 mod fallback;
 mod others;
+mod parameters;
 
 use std::collections::HashMap;
 use std::sync::Arc;

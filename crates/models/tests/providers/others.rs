@@ -164,7 +164,7 @@ fn ollama_errors_in_the_stream_are_errors() {
         "{\"message\":{\"content\":\"a\"}}\n{\"error\":\"out of memory\"}\n",
     );
     response.headers.clear();
-    let server = ModelServer::start(vec![response]);
+    let server = ModelServer::answering(move |_| response.clone());
     let error = ask(&*open(&server, "ollama/x"), ChatRequest::prompt("a")).expect_err("no answer");
     assert!(error.to_string().contains("out of memory"), "{error}");
 }
@@ -252,7 +252,8 @@ fn failed_and_incomplete_responses_are_told_apart() {
     assert_eq!(error.kind(), &ErrorKind::ContextTooLong);
     let cut = json!({"type": "response.incomplete", "response": {
         "incomplete_details": {"reason": "max_output_tokens"}}});
-    let server = ModelServer::start(vec![Response::events([cut])]);
+    let begun = json!({"type": "response.output_text.delta", "output_index": 0, "delta": "half"});
+    let server = ModelServer::start(vec![Response::events([begun, cut])]);
     let answer = ask(
         &*open(&server, "openai-responses/x"),
         ChatRequest::prompt("a"),

@@ -7,8 +7,9 @@ use crate::outcome::{EnforcedLimit, Layer, LimitMeans, LimitedResource, Namespac
 use crate::readable::without_masked;
 use crate::wire::Confinement;
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, RestrictionStatus,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd,
+    RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    Scope,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use rustix::thread::{
@@ -154,10 +155,7 @@ fn restrict(
     let mut rules: Vec<(PathBuf, BitFlags<AccessFs>)> = if has_own_root {
         // Its root contains nothing else.
         let root = (PathBuf::from("/"), AccessFs::ReadDir.into());
-        readable
-            .map(|path| (path, reading))
-            .chain([root])
-            .collect()
+        readable.map(|path| (path, reading)).chain([root]).collect()
     } else {
         let masked: Vec<PathBuf> = view.masked.iter().map(PathBuf::from).collect();
         readable

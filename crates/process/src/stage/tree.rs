@@ -51,7 +51,9 @@ impl Tree {
 /// The private memory of a process: what it uses, without files and what others share.
 fn memory_of(number: i32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{number}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kibibytes << 10)
 }

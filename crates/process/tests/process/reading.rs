@@ -63,13 +63,20 @@ impl Planted {
     /// Runs a command in the sandbox, from a process whose home this is.
     fn run(&self, held: Held, command: &[&str]) -> String {
         let own = Parent::command(held, "inherit", &self.sandbox);
-        let secrets: Vec<&str> = self.secrets.iter().filter_map(|path| path.to_str()).collect();
+        let secrets: Vec<&str> = self
+            .secrets
+            .iter()
+            .filter_map(|path| path.to_str())
+            .collect();
         let path = std::env::var("PATH").unwrap_or_default();
         let output = Command::new(&own[0])
             .args(&own[1..])
             .args(command)
             .env("HOME", &self.home)
-            .env("PATH", format!("{}:{path}", self.home.join(".cargo/bin").display()))
+            .env(
+                "PATH",
+                format!("{}:{path}", self.home.join(".cargo/bin").display()),
+            )
             .env("PASS_SECRETS", secrets.join(":"))
             .env("PASS_SYSTEM_SECRETS", "/etc/shadow:/etc/gshadow")
             .env("HIDE", self.home.join(".cleveragents"))
@@ -132,7 +139,10 @@ fn the_attempts_to_read_would_succeed_without_confinement() {
 fn toolchains_below_the_home_are_readable_and_credentials_are_not() {
     for held in Held::confined() {
         let planted = planted(held);
-        let text = planted.run(held, &["sh", "-c", "the-tool; ls -A ~/.cargo; cat ~/.cargo/cr*"]);
+        let text = planted.run(
+            held,
+            &["sh", "-c", "the-tool; ls -A ~/.cargo; cat ~/.cargo/cr*"],
+        );
         assert!(text.contains("tool runs"), "{held:?} {text}");
         assert!(!text.contains("PLANTED"), "{held:?} {text}");
     }
@@ -154,8 +164,16 @@ fn a_declared_folder_is_readable_without_its_credentials() {
             "cat $OUTSIDE/file $OUTSIDE/.config/other; cat $OUTSIDE/.ssh/id $OUTSIDE/.netrc \
              $OUTSIDE/.config/gh/hosts.yml; echo x > $OUTSIDE/file",
         );
-        assert_eq!(stdout(&finished), "readablealso", "{held:?} {}", stderr(&finished));
-        assert_eq!(fs::read(outside.join("file")).expect("the file"), b"readable");
+        assert_eq!(
+            stdout(&finished),
+            "readablealso",
+            "{held:?} {}",
+            stderr(&finished)
+        );
+        assert_eq!(
+            fs::read(outside.join("file")).expect("the file"),
+            b"readable"
+        );
     }
 }
 
@@ -174,7 +192,10 @@ fn a_sandbox_inside_a_hidden_folder_is_visible_and_its_neighbours_are_not() {
         fs::create_dir_all(&own).expect("a folder");
         fs::write(own.join("mine"), "visible\n").expect("a file");
         planted.sandbox = Sandbox::at(own, held);
-        let script = format!("cat mine; cat ../../other/work/file {}/*.db", home.display());
+        let script = format!(
+            "cat mine; cat ../../other/work/file {}/*.db",
+            home.display()
+        );
         let text = planted.run(held, &["sh", "-c", &script]);
         assert!(text.contains("visible"), "{held:?} {text}");
         assert!(!text.contains("PLANTED"), "{held:?} {text}");
@@ -200,11 +221,13 @@ fn files_of_the_system_with_secrets_are_not_readable() {
     }
     for held in Held::confined() {
         let sandbox = Sandbox::held_by(held);
-        let finished = sandbox.sh("cat /etc/passwd > /dev/null && echo known; cat /etc/shadow /etc/gshadow");
+        let finished =
+            sandbox.sh("cat /etc/passwd > /dev/null && echo known; cat /etc/shadow /etc/gshadow");
         assert_eq!(stdout(&finished), "known\n", "{held:?}");
         assert!(!finished.ending.is_success());
     }
     assert!(Path::new("/etc/shadow").exists());
-    let unconfined = started(&Sandbox::held_by(Held::Unconfined).invocation("cat", &["/etc/shadow"]));
+    let unconfined =
+        started(&Sandbox::held_by(Held::Unconfined).invocation("cat", &["/etc/shadow"]));
     assert_eq!(unconfined.ending, Ending::Exited(0));
 }

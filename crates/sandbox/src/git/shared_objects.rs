@@ -77,7 +77,12 @@ mod tests {
     fn a_worktree_of_a_clone_borrows_from_both() {
         let place = tempfile::tempdir().expect("a folder");
         let place = fs::canonicalize(place.path()).expect("its path");
-        for folder in ["a/.git/objects", "b/.git/objects/info", "b/.git/worktrees/c", "c/sub"] {
+        for folder in [
+            "a/.git/objects",
+            "b/.git/objects/info",
+            "b/.git/worktrees/c",
+            "c/sub",
+        ] {
             fs::create_dir_all(place.join(folder)).expect("a folder");
         }
         let borrowed = "../../../a/.git/objects\n";

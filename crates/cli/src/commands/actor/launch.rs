@@ -28,7 +28,7 @@ use crate::commands::session::read_text;
 use crate::commands::toolbox::{Equipment, Models, Toolbox};
 use crate::commands::tooling::{self, Terminal};
 use crate::commands::write_file;
-use crate::commands::{read_definition, run as runs};
+use crate::commands::{cost_cell, put_cost, read_definition, run as runs};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -493,10 +493,10 @@ impl Launch<'_> {
         let outcome = &done.report.outcome;
         let service = self.context.runs()?;
         let stored = service.get(done.report.run)?;
+        let is_cost_known = service.is_cost_known(done.report.run)?;
         let usage = outcome.taken.usage;
         let answer = text(&outcome.output);
-        let shown = Report::new(self.command)
-            .data(json!({
+        let mut data = json!({
                 "actor_run": {
                     "actor": actor.name,
                     "type": actor.kind,
@@ -504,7 +504,7 @@ impl Launch<'_> {
                     "skill": self.kept.skills,
                     "run": done.report.run,
                 },
-                "run": runs::summary(&stored),
+                "run": runs::summary(&stored, is_cost_known),
                 "response": {
                     "text": answer,
                     "value": outcome.output,
@@ -515,20 +515,22 @@ impl Launch<'_> {
                     "tokens": usage.input_tokens.0 + usage.output_tokens.0,
                     "input_tokens": usage.input_tokens,
                     "output_tokens": usage.output_tokens,
-                    "cost": usage.cost_micro_usd.as_usd(),
+                    "cost": null,
                     "duration_s": done.seconds,
                     "model_calls": outcome.taken.model_calls,
                     "tool_calls": outcome.taken.tool_calls,
                     "steps": outcome.steps,
                     "steps_done_before": outcome.recalled,
                 },
-            }))
-            .panel(
-                Panel::new("Actor Run")
-                    .row("Actor", actor.name.clone())
-                    .row("Run", Cell::Id(done.report.run.to_string()))
-                    .row("Sandbox", done.sandbox.clone()),
-            );
+        });
+        let cost = usage.cost_micro_usd;
+        put_cost(&mut data["usage"], "cost", cost, is_cost_known);
+        let shown = Report::new(self.command).data(data).panel(
+            Panel::new("Actor Run")
+                .row("Actor", actor.name.clone())
+                .row("Run", Cell::Id(done.report.run.to_string()))
+                .row("Sandbox", done.sandbox.clone()),
+        );
         let shown = if self.is_stream && self.context.printer.format().is_human() {
             shown
         } else {
@@ -545,7 +547,7 @@ impl Launch<'_> {
                 .row("Tool calls", outcome.taken.tool_calls)
                 .row("Input tokens", usage.input_tokens.0)
                 .row("Output tokens", usage.output_tokens.0)
-                .row("Cost", usage.cost_micro_usd)
+                .row("Cost", cost_cell(usage.cost_micro_usd, is_cost_known))
                 .row("Seconds", format!("{:.1}", done.seconds)),
         );
         let shown = match &done.sandbox {

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use cleveragents_actors::ports::{RunObserver, Step, StepPath};
 use cleveragents_engine::RunWatcher;
-use cleveragents_models::ToolCall;
+use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::CallOutcome;
 
-use crate::commands::conversation::{called_line, calling_line, short};
+use crate::commands::conversation::{called_line, calling_line, retry_line, short};
 use crate::context::Context;
 use crate::output::{Live, visible_lines};
 
@@ -92,6 +92,13 @@ impl RunWatcher for Watcher {
             self.has_text.store(true, Ordering::Relaxed);
             self.live.out(&visible_lines(piece));
         }
+    }
+
+    fn retrying(&self, path: &StepPath, retry: &Retry, shown: bool) {
+        self.tell(&format!(
+            "  {path} {}",
+            retry_line(retry, shown && self.streams)
+        ));
     }
 
     fn calling(&self, path: &StepPath, tool: &ToolCall) {

@@ -14,6 +14,7 @@ use super::{Chat, Flow, Last, RECENT, agreed};
 use crate::app::usage_error;
 use crate::arguments::Arguments;
 use crate::commands::planning::patch_preview;
+use crate::commands::{cost_cell, put_cost};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Markdown, Panel, Report, Table, Timing, path_text};
 
@@ -262,20 +263,20 @@ impl Chat<'_> {
             return Err(nothing_said());
         };
         let usage = self.sessions.get(session.id)?.usage;
-        let report = Report::new("chat cost")
-            .data(json!({
-                "session": session.id,
-                "input_tokens": usage.input_tokens,
-                "output_tokens": usage.output_tokens,
-                "cost_usd": usage.cost_micro_usd.as_usd(),
-            }))
-            .panel(
-                Panel::new("Session")
-                    .row("Id", Cell::Id(session.id.to_string()))
-                    .row("Input tokens", usage.input_tokens.0)
-                    .row("Output tokens", usage.output_tokens.0)
-                    .row("Known cost", usage.cost_micro_usd),
-            );
+        let is_known = self.sessions.is_cost_known(session.id)?;
+        let mut data = json!({
+            "session": session.id,
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+        });
+        put_cost(&mut data, "cost_usd", usage.cost_micro_usd, is_known);
+        let report = Report::new("chat cost").data(data).panel(
+            Panel::new("Session")
+                .row("Id", Cell::Id(session.id.to_string()))
+                .row("Input tokens", usage.input_tokens.0)
+                .row("Output tokens", usage.output_tokens.0)
+                .row("Cost", cost_cell(usage.cost_micro_usd, is_known)),
+        );
         self.print(&report, timing);
         Ok(())
     }

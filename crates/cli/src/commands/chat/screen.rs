@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use cleveragents_domain::{Message, MessageState, Role, Session};
 use cleveragents_engine::{Interrupted, TurnObserver};
-use cleveragents_models::ToolCall;
+use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::CallOutcome;
 
-use crate::commands::conversation::{Told, called_line, calling_line, recovered_line, short};
-use crate::commands::{counted, tooling};
+use crate::commands::conversation::{
+    Told, called_line, calling_line, recovered_line, retry_line, short,
+};
+use crate::commands::{cost_cell, counted, tooling};
 use crate::output::{Markdown, Printer, Tone, visible, visible_lines, width};
 
 /// How many bytes at the end of a text a preview looks at.
@@ -153,11 +155,10 @@ impl Screen {
             self.tell(&format!("warning: {caveat}"), Tone::Warn);
         }
         let usage = report.usage;
-        let cost = if report.is_cost_partial {
-            "cost not known".to_owned()
-        } else {
-            format!("${:.4}", usage.cost_micro_usd.as_usd())
-        };
+        let cost = format!(
+            "cost {}",
+            cost_cell(usage.cost_micro_usd, !report.is_cost_partial).text()
+        );
         let mut line = format!(
             "{} in, {} out · {cost} · {:.1} s",
             counted(usage.input_tokens.0, "token"),
@@ -280,6 +281,11 @@ impl TurnObserver for Screen {
         state.thought.drain(..from);
         let thought = state.thought.clone();
         self.preview(&mut state, &thought);
+    }
+
+    fn retrying(&self, retry: &Retry, shown: bool) {
+        self.state().thought.clear();
+        self.tell(&retry_line(retry, shown), Tone::Warn);
     }
 
     fn step(&self, _number: u32) {

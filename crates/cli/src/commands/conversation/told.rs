@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use cleveragents_domain::Session;
 use cleveragents_engine::{Ending, Interrupted, TurnReport};
-use cleveragents_models::ToolCall;
+use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::{CallOutcome, ToolName};
 use serde_json::{Value, json};
 
-use crate::commands::tooling;
+use crate::commands::{put_cost, tooling};
 
 /// The tool of a call, as people call it.
 pub(crate) fn tool_of(call: &ToolCall) -> String {
@@ -27,6 +27,16 @@ pub(crate) fn short(text: &str, longest: usize) -> String {
 /// That a tool is about to be called.
 pub(crate) fn calling_line(call: &ToolCall) -> String {
     format!("→ {} {}", tool_of(call), short(&call.arguments, 100))
+}
+
+/// That an attempt to get an answer failed and another follows.
+pub(crate) fn retry_line(retry: &Retry, was_shown: bool) -> String {
+    let restart = if was_shown {
+        "; the answer restarts"
+    } else {
+        ""
+    };
+    format!("! {}{restart}", short(&retry.to_string(), 300))
 }
 
 /// How a call ended.
@@ -75,7 +85,7 @@ pub(crate) fn turn_json(told: &Told<'_>) -> Value {
         session, report, ..
     } = told;
     let usage = report.usage;
-    json!({
+    let mut data = json!({
         "session": {
             "id": session.id,
             "actor": report.model,
@@ -100,9 +110,17 @@ pub(crate) fn turn_json(told: &Told<'_>) -> Value {
             "tokens": usage.input_tokens.0 + usage.output_tokens.0,
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
-            "cost_usd": (!report.is_cost_partial).then(|| usage.cost_micro_usd.as_usd()),
+            "cost_usd": null,
             "duration_s": told.elapsed.as_secs_f64(),
             "tool_calls": report.calls.len(),
         },
-    })
+    });
+    let is_known = !report.is_cost_partial;
+    put_cost(
+        &mut data["usage"],
+        "cost_usd",
+        usage.cost_micro_usd,
+        is_known,
+    );
+    data
 }

@@ -10,11 +10,12 @@ use std::time::Duration;
 use cleveragents_actors::ports::{RunObserver, Step, StepPath};
 use cleveragents_domain::{MicroUsd, Plan, PlanPhase, PlanStrategy};
 use cleveragents_engine::{FailedCheck, PlanWatcher, RunWatcher};
-use cleveragents_models::ToolCall;
+use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::CallOutcome;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::commands::conversation::{called_line, calling_line, short};
+use crate::commands::conversation::{called_line, calling_line, retry_line, short};
+use crate::commands::cost_cell;
 use crate::context::Context;
 use crate::output::{Live, visible_lines};
 
@@ -225,6 +226,13 @@ impl RunWatcher for Watcher {
         self.hear(path, Some(piece));
     }
 
+    fn retrying(&self, path: &StepPath, retry: &Retry, shown: bool) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.remove(&path.to_string());
+        drop(answers);
+        self.tell(|| format!("    {}", retry_line(retry, shown && self.streams)));
+    }
+
     fn answered(&self, path: &StepPath) {
         self.hear(path, None);
         self.end_line();
@@ -323,10 +331,13 @@ impl PlanWatcher for Watcher {
     fn taken(&self, plan: &Plan) {
         let tokens = plan.usage.input_tokens.0 + plan.usage.output_tokens.0;
         self.show(|state| {
-            state.took = match plan.usage.cost_micro_usd {
-                // Nothing, or nobody knows: the report of the plan says which.
-                MicroUsd(0) => format!("{tokens} tokens"),
-                cost => format!("{tokens} tokens · ${:.4}", cost.as_usd()),
+            let cost = plan.usage.cost_micro_usd;
+            state.took = match (cost, plan.is_cost_partial) {
+                (MicroUsd(0), false) => format!("{tokens} tokens"),
+                (cost, is_partial) => {
+                    let cost = cost_cell(cost, !is_partial).text();
+                    format!("{tokens} tokens · cost {cost}")
+                }
             };
         });
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{state_cell, summary};
 use crate::commands::conversation::short;
-use crate::commands::{cost_cell, put_cost};
+use crate::commands::cost_cell;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
 /// So much of what a step changed is shown on a line.
@@ -158,10 +158,8 @@ fn seconds(started: u64, ended: u64) -> f64 {
 
 fn data(view: &RunView) -> Value {
     let run = &view.run;
-    let mut told = summary(run);
-    let cost = run.usage.cost_micro_usd;
-    put_cost(&mut told["usage"], "cost_usd", cost, view.is_cost_known);
     let is_cost_known = view.is_cost_known;
+    let told = summary(run, is_cost_known);
     json!({
         "run": told,
         "owner": view.owner,

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{message_entry, usage_json};
 use crate::arguments::{SessionList, SessionMessages, SessionSort};
-use crate::commands::counted;
+use crate::commands::{cost_cell, counted};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
@@ -196,6 +196,7 @@ pub(super) fn show(
         recent,
         plans,
     } = sessions.view(sessions.resolve(reference)?, recent)?;
+    let is_cost_known = sessions.is_cost_known(session.id)?;
     let last: Vec<_> = recent.iter().map(|message| json!({"sequence": message.sequence, "role": message.role, "text": message.content})).collect();
     let mut report = Report::new("session show")
         .data(json!({
@@ -213,7 +214,7 @@ pub(super) fn show(
             },
             "recent_messages": last,
             "linked_plans": plans,
-            "token_usage": usage_json(&session),
+            "token_usage": usage_json(&session, is_cost_known),
         }))
         .panel(
             Panel::new("Session")
@@ -229,7 +230,10 @@ pub(super) fn show(
             Panel::new("Usage")
                 .row("Input tokens", session.usage.input_tokens.0)
                 .row("Output tokens", session.usage.output_tokens.0)
-                .row("Estimated cost", session.usage.cost_micro_usd),
+                .row(
+                    "Estimated cost",
+                    cost_cell(session.usage.cost_micro_usd, is_cost_known),
+                ),
         );
     if !plans.is_empty() {
         let mut table = Table::new("Linked Plans")

@@ -61,12 +61,14 @@ fn message_entry(message: Message) -> Entry {
 }
 
 /// The session's usage as programs read it: money as a number of US dollars.
-fn usage_json(session: &StoredSession) -> Value {
-    json!({
+fn usage_json(session: &StoredSession, is_cost_known: bool) -> Value {
+    let mut usage = json!({
         "input_tokens": session.usage.input_tokens,
         "output_tokens": session.usage.output_tokens,
-        "estimated_cost": session.usage.cost_micro_usd.as_usd(),
-    })
+    });
+    let cost = session.usage.cost_micro_usd;
+    super::put_cost(&mut usage, "estimated_cost", cost, is_cost_known);
+    usage
 }
 
 fn parse_role(text: &str) -> Result<cleveragents_domain::Role, SessionError> {

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cleveragents_engine::{Interrupted, TurnObserver, TurnReport};
-use cleveragents_models::ToolCall;
+use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::CallOutcome;
 
 use crate::commands::conversation::{
-    Told, called_line, calling_line, recovered_line, short, tool_of, turn_json,
+    Told, called_line, calling_line, recovered_line, retry_line, short, tool_of, turn_json,
 };
-use crate::commands::tooling;
+use crate::commands::{cost_cell, tooling};
 use crate::context::Context;
 use crate::output::{Align, Cell, Live, Panel, Report, Table, visible_lines};
 
@@ -74,6 +74,10 @@ impl TurnObserver for Watcher {
             self.has_text.store(true, Ordering::Relaxed);
             self.live.out(&visible_lines(piece));
         }
+    }
+
+    fn retrying(&self, retry: &Retry, shown: bool) {
+        self.tell(&retry_line(retry, shown && self.streams));
     }
 
     fn calling(&self, call: &ToolCall) {
@@ -146,11 +150,7 @@ pub(super) fn report(told: &Told<'_>, is_stream: bool) -> Report {
             shown = shown.panel(result);
         }
     }
-    let cost: Cell = if report.is_cost_partial {
-        Cell::Muted("not known".to_owned())
-    } else {
-        usage.cost_micro_usd.into()
-    };
+    let cost = cost_cell(usage.cost_micro_usd, !report.is_cost_partial);
     shown = shown.panel(
         Panel::new("Usage")
             .row("Input tokens", usage.input_tokens.0)

@@ -1,0 +1,241 @@
+//! What a turn asks its model for: limits, options, declared tools; and what happens when an attempt fails.
+
+use std::sync::{Arc, Mutex};
+
+use cleveragents_domain::MicroUsd;
+use cleveragents_engine::{SpendScope, TurnObserver};
+use cleveragents_models::{
+    CancellationToken, Capabilities, ChatRequest, EventStream, Model, ModelName, Price, Retry,
+};
+use cleveragents_testkit::TestDatabase;
+use cleveragents_tools::{
+    Answer, Body, Call, Capability, Category, Failure, Ground, Grounds, Permit, Prepared, Source,
+    Subject, Tool, ToolName, ToolSpec, Unprepared,
+};
+use serde_json::{Value, json};
+
+use crate::support::{How, Person, Talk};
+
+/// A model that keeps what it is asked.
+struct Spy {
+    model: Arc<dyn Model>,
+    asked: Arc<Mutex<Vec<ChatRequest>>>,
+}
+
+impl Model for Spy {
+    fn name(&self) -> &ModelName {
+        self.model.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.model.capabilities()
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.model.price()
+    }
+
+    fn stream(&self, request: ChatRequest, cancel: CancellationToken) -> EventStream {
+        self.asked.lock().expect("fine").push(request.clone());
+        self.model.stream(request, cancel)
+    }
+}
+
+/// A tool that answers with a fixed value.
+struct Fixed(ToolSpec, Value);
+
+impl Fixed {
+    fn tool(name: &str, answer: Value) -> Arc<dyn Tool> {
+        let spec = ToolSpec {
+            name: name.parse().expect("a name"),
+            description: format!("The tool {name}."),
+            source: Source::Mcp,
+            category: Category::External,
+            ground: Ground::Nothing,
+            input_schema: json!({"type": "object"}),
+            output_schema: None,
+            capability: Capability::reads(),
+            resources: Vec::new(),
+            timeout: cleveragents_tools::DEFAULT_TIMEOUT,
+            cost: MicroUsd(0),
+        };
+        Arc::new(Self(spec, answer))
+    }
+}
+
+impl Tool for Fixed {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        _arguments: Value,
+        _grounds: Grounds<'a>,
+    ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
+        Ok(Box::new(Ready(&self.1)))
+    }
+}
+
+struct Ready<'a>(&'a Value);
+
+impl Prepared for Ready<'_> {
+    fn subjects(&self) -> Vec<Subject> {
+        vec![Subject::Text(String::new())]
+    }
+
+    fn run(self: Box<Self>, _permit: Permit, _call: &mut Call<'_>) -> Result<Answer, Failure> {
+        Ok(Answer {
+            body: Body::Json(self.0.clone()),
+            ..Answer::written()
+        })
+    }
+}
+
+fn spy(talk: &Talk, script: &str) -> (Arc<dyn Model>, Arc<Mutex<Vec<ChatRequest>>>) {
+    let asked = Arc::new(Mutex::default());
+    let spy = Spy {
+        model: talk.script(script),
+        asked: Arc::clone(&asked),
+    };
+    (Arc::new(spy), asked)
+}
+
+fn servers() -> Vec<Arc<dyn Tool>> {
+    let found = json!([{"name": "mcp_S_many-beta", "description": "b", "input_schema": {}}]);
+    vec![
+        Fixed::tool("mcp/search-tools", found),
+        Fixed::tool("mcp/many-alpha", json!("a")),
+        Fixed::tool("mcp/many-beta", json!("b")),
+    ]
+}
+
+/// Real providers accept calls of declared tools only.
+#[test]
+fn a_deferred_tool_is_declared_once_it_was_found_and_stays_declared() {
+    for database in TestDatabase::each() {
+        let talk = Talk::new(&database);
+        let person = Person::absent();
+        let how = |prompt| {
+            let mut how = How::asking(prompt, &person);
+            how.tools = servers();
+            how.deferred = ["mcp/many-alpha", "mcp/many-beta"]
+                .map(|name| name.parse::<ToolName>().expect("a name"))
+                .into();
+            how
+        };
+        let script = "answers:\n- calls: [{name: mcp_S_search-tools, arguments: {query: b}}]\n\
+                      - calls: [{name: mcp_S_many-beta, arguments: {}}]\n- text: Done.\n- text: Again.\n";
+        let (model, asked) = spy(&talk, script);
+        talk.tell_to(Arc::clone(&model), how("go"))
+            .expect("answered");
+        // Another turn, as another process would take it.
+        talk.tell_to(model, how("more")).expect("answered");
+        let asked = asked.lock().expect("fine");
+        let declared = |index: usize| -> Vec<String> {
+            let tools = asked[index].tools.iter();
+            tools.map(|tool| tool.name.clone()).collect()
+        };
+        assert_eq!(asked.len(), 4);
+        let first = declared(0);
+        assert!(first.contains(&"mcp_S_search-tools".to_owned()));
+        assert!(!first.iter().any(|name| name.starts_with("mcp_S_many")));
+        let mut later = first;
+        later.push("mcp_S_many-beta".to_owned());
+        for index in 1..4 {
+            assert_eq!(
+                declared(index),
+                later,
+                "question {index}: appended at the end"
+            );
+        }
+    }
+}
+
+#[test]
+fn limits_come_from_the_model_and_options_are_passed_on() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    for (limit, configured, wanted) in [
+        ("capabilities: {max_output: 4096}", None, 4_096),
+        ("capabilities: {max_output: 100000}", None, 32_000),
+        ("capabilities: {max_output: 4096}", Some(9_000), 4_096),
+        ("capabilities: {max_output: 100000}", Some(90_000), 90_000),
+    ] {
+        let (model, asked) = spy(
+            &talk,
+            &format!("{limit}\nat_end: repeat_last\nanswers:\n- text: ok\n"),
+        );
+        let mut how = How::asking("go", &person);
+        how.settings.max_output_tokens = configured;
+        how.settings.options.insert("top_p".to_owned(), json!(0.5));
+        talk.tell_to(model, how).expect("answered");
+        let asked = asked.lock().expect("fine");
+        assert_eq!(
+            asked[0].max_output_tokens,
+            Some(wanted),
+            "{limit} {configured:?}"
+        );
+        assert_eq!(asked[0].options["top_p"], 0.5);
+    }
+}
+
+#[test]
+fn a_small_budget_asks_for_a_shorter_answer_instead_of_none() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    // 1000 dollars a million: 32,000 tokens are 32 dollars, 8,192 are 8.
+    let script = "price: {input: 0, output: 1000}\ncapabilities: {max_output: 100000}\nanswers:\n- text: ok\n";
+    let (model, asked) = spy(&talk, script);
+    let mut how = How::asking("go", &person);
+    how.scopes = vec![SpendScope {
+        name: "session test".to_owned(),
+        limit: Some(MicroUsd(10_000_000)),
+    }];
+    talk.tell_to(model, how).expect("answered");
+    assert_eq!(
+        asked.lock().expect("fine")[0].max_output_tokens,
+        Some(8_192)
+    );
+}
+
+/// Keeps what is shown.
+#[derive(Default)]
+struct Shown(Mutex<Vec<String>>);
+
+impl TurnObserver for Shown {
+    fn text(&self, piece: &str) {
+        self.0.lock().expect("fine").push(piece.to_owned());
+    }
+
+    fn retrying(&self, retry: &Retry, shown: bool) {
+        let line = format!("[{} {shown}]", retry.attempts);
+        self.0.lock().expect("fine").push(line);
+    }
+}
+
+#[test]
+fn a_cut_answer_restarts_and_its_cost_is_not_whole() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    let shown = Shown::default();
+    let mut how = How::asking("go", &person);
+    how.observer = &shown;
+    let script = "price: {input: 1, output: 1}\nanswers:\n\
+                  - {text: abcdef, chunk: 2, failures: [{status: 503}, {cut_after: 4}]}\n";
+    let report = talk.tell(script, how).expect("answered");
+    assert_eq!(report.answer, "abcdef");
+    let shown = shown.0.lock().expect("fine").concat();
+    assert_eq!(shown, "[1 false]abcd[2 true]abcdef");
+    assert!(
+        report.is_cost_partial,
+        "nobody knows what the cut attempt cost"
+    );
+    assert!(report.usage.cost_micro_usd > MicroUsd(0));
+    let known = talk.sessions.is_cost_known(talk.session).expect("read");
+    assert!(!known);
+    assert_eq!(talk.messages().len(), 2);
+}
