@@ -66,7 +66,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
                     body["reasoning_effort"] = word.into();
                 }
             }
-            _ => body["reasoning_effort"] = effort.as_str().into(),
+            Dialect::Plain => body["reasoning_effort"] = effort.as_str().into(),
         }
     }
     add_options(&mut body, target.options(request));

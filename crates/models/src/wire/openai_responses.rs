@@ -246,11 +246,7 @@ impl Reader {
                 }
                 seal(item, answer);
             }
-            "message" => {
-                if note(&mut self.messages, value) {
-                    add_text(item, answer);
-                }
-            }
+            "message" if note(&mut self.messages, value) => add_text(item, answer),
             "function_call" => {
                 let known = self.place(value);
                 match known.or_else(|| answer.place_of(text(item, "/call_id"))) {

@@ -81,7 +81,7 @@ pub(super) fn prepare(
         handle: open(Path::new(NEW_ROOT), OFlags::DIRECTORY).at(STEP)?,
     };
     fs::write(inside(Path::new(COVER)), "").at(STEP)?;
-    fs::set_permissions(inside(Path::new(COVER)), fs::Permissions::from_mode(0)).at(STEP)?;
+    fs::set_permissions(inside(Path::new(COVER)), fs::Permissions::from_mode(0o0)).at(STEP)?;
     fs::create_dir(inside(Path::new("/proc"))).at(STEP)?;
     if tree == Tree::Namespace {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;

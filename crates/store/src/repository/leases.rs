@@ -81,7 +81,7 @@ pub fn acquire(
     ttl: Ttl,
     displaceable: Displaceable,
 ) -> Result<Option<Lease>, Error> {
-    let (dead, expired) = match displaceable {
+    let (dead_token, lapsed_token) = match displaceable {
         Displaceable::Nobody => (0, 0),
         Displaceable::Dead(token) => (token.0, 0),
         Displaceable::Expired(token) => (0, token.0),
@@ -112,8 +112,8 @@ pub fn acquire(
             owner.pid_started,
             now,
             expires,
-            dead,
-            expired,
+            dead_token,
+            lapsed_token,
         ],
     )?;
     let Some(row) = taken else {

@@ -718,8 +718,8 @@ pub fn active_of_actor(
         let plan = read(row)?;
         let actors = &plan.made_with.actors;
         let optional = [&actors.estimation, &actors.invariant, &actors.review];
-        let named = [&actors.strategy, &actors.execution];
-        let mut names = named.into_iter().chain(optional.into_iter().flatten());
+        let required = [&actors.strategy, &actors.execution];
+        let mut names = required.into_iter().chain(optional.into_iter().flatten());
         if names.any(|name| is_meant(name)) {
             active.push(plan.id);
         }

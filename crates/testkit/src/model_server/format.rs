@@ -158,8 +158,12 @@ fn ollama_answer(text: Option<&str>, calls: &[(&str, &str, &Value)]) -> Response
         json!({"message": {"role": "assistant", "content": ""}, "done": true,
         "done_reason": "stop", "prompt_eval_count": 20, "eval_count": 10}),
     );
-    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let mut response = Response::json(200, &lines);
+    let mut text = String::new();
+    for line in &lines {
+        text.push_str(&line.to_string());
+        text.push('\n');
+    }
+    let mut response = Response::json(200, &text);
     response.headers = vec![("content-type".to_owned(), "application/x-ndjson".to_owned())];
     response
 }

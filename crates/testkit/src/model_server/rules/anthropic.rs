@@ -72,7 +72,6 @@ fn most_output(model: &str) -> Option<u64> {
     Some(match generation(model)? {
         (3, 0) => 4096,
         (3, 5) => 8192,
-        (3, 7) => 128_000,
         (4, 0 | 1) if opus => 32_000,
         (4, 0..=5) => 64_000,
         _ => 128_000,
