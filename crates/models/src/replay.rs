@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use self::recorder::Recorder;
-use self::request_digest::{difference, digest, normalised};
+use self::request_digest::{difference, digest, normalised, ordered, without_means};
 use crate::error::{ErrorKind, ModelError};
 use crate::event::StreamEvent;
 use crate::generate::generate;
@@ -77,7 +77,7 @@ impl Replay {
                 continue;
             }
             let number = index + 1;
-            let exchange: Exchange = serde_json::from_str(line).map_err(|error| {
+            let mut exchange: Exchange = serde_json::from_str(line).map_err(|error| {
                 yaml::broken(
                     &format!("{file}:{number}"),
                     format!("the line is no exchange: {error}"),
@@ -89,6 +89,10 @@ impl Replay {
                     exchange.version
                 );
                 return Err(yaml::broken(&format!("{file}:{number}"), message));
+            }
+            if without_means(&mut exchange.request) {
+                exchange.request = ordered(&exchange.request);
+                exchange.digest = digest(&exchange.request);
             }
             exchanges.push(exchange);
         }

@@ -302,7 +302,7 @@ fn test_report(measured: &Measured) -> Report {
                 .row("Thought of these", usage.reasoning_tokens)
                 .row(
                     "Cost",
-                    cost.map_or_else(|| Cell::Muted("not known".to_owned()), Cell::Money),
+                    cost.map_or_else(|| Cell::Muted("unknown".to_owned()), Cell::Money),
                 ),
         )
         .text(message.text.clone())

@@ -22,15 +22,23 @@ static FLEETING: LazyLock<Regex> = LazyLock::new(|| {
 /// the fields of objects in order, and without what does not change the question.
 pub(super) fn normalised(request: &ChatRequest, redactor: &Redactor) -> Value {
     let mut value = serde_json::to_value(request).unwrap_or_default();
-    if let Value::Object(fields) = &mut value {
-        for field in ["stream", "cache"] {
-            fields.remove(field);
-        }
-    }
+    without_means(&mut value);
     ordered(&redactor.json(&value))
 }
 
-fn ordered(value: &Value) -> Value {
+/// Removes what is no part of the question. The limit of the answer follows from the model that was recorded, and a
+/// recording is another one; recordings of older programs hold it. Tells whether anything was there.
+pub(super) fn without_means(request: &mut Value) -> bool {
+    let Value::Object(fields) = request else {
+        return false;
+    };
+    let means = ["stream", "cache", "max_output_tokens"];
+    means.iter().fold(false, |was_there, field| {
+        fields.remove(*field).is_some() || was_there
+    })
+}
+
+pub(super) fn ordered(value: &Value) -> Value {
     match value {
         Value::String(text) => FLEETING.replace_all(text, "[…]").into_owned().into(),
         Value::Array(items) => items.iter().map(ordered).collect(),
@@ -97,7 +105,6 @@ pub(super) fn difference(recorded: &Value, asked: &Value) -> Difference {
         "system",
         "tools",
         "response_schema",
-        "max_output_tokens",
         "temperature",
         "reasoning_effort",
         "options",

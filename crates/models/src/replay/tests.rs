@@ -131,3 +131,25 @@ fn what_is_no_recording_is_refused() {
         assert!(error.to_string().contains(said), "{error}");
     }
 }
+
+/// The limit of the answer follows from the model, and a recording is another model.
+#[test]
+fn a_recording_answers_whatever_the_limit_of_the_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("r.jsonl");
+    let model = scripted(folder.path(), SCRIPT);
+    let recorder = Recorder::new(model, &path, Redactor::default());
+    let mut request = ChatRequest::prompt("hello");
+    request.max_output_tokens = Some(32_000);
+    assert!(ask(&recorder, &request).iter().all(Result::is_ok));
+    let text = std::fs::read_to_string(&path).expect("a recording");
+    // As an older program wrote it, with a digest of its own.
+    let mut old: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    old["request"]["max_output_tokens"] = 8192.into();
+    old["digest"] = "sha256:00".into();
+    request.max_output_tokens = Some(8_192);
+    for text in [text, format!("{old}\n")] {
+        let events = ask(&replay(&text).expect("a recording"), &request);
+        assert!(events.iter().all(Result::is_ok), "{events:?}");
+    }
+}
