@@ -15,9 +15,21 @@ definition_of_done: |
   - write `three` to `three.txt`
 ";
 
+/// Asks before it applies, and goes back from applying by itself.
+const BACK: &str = "name: local/back
+extends: ci
+select_tool: 1
+";
+
 /// A home with a project of one folder, and a plan that was carried out.
 fn carried_out() -> (Agents, String) {
+    carried_out_with(&[])
+}
+
+fn carried_out_with(options: &[&str]) -> (Agents, String) {
     let agents = agents();
+    std::fs::write(agents.work().join("back.yaml"), BACK).expect("written");
+    agents.data(&["automation-profile", "add", "--config", "back.yaml"]);
     std::fs::create_dir(agents.work().join("code")).expect("a folder");
     std::fs::write(agents.work().join("write.yaml"), ACTION).expect("written");
     agents.data(&["resource", "add", "fs-directory", "code", "--path", "code"]);
@@ -29,7 +41,8 @@ fn carried_out() -> (Agents, String) {
         "local/code",
     ]);
     agents.data(&["action", "create", "--config", "write.yaml"]);
-    let made = agents.data(&["plan", "use", "local/write", "local/code"]);
+    let made = [&["plan", "use", "local/write", "local/code"], options].concat();
+    let made = agents.data(&made);
     let plan = made["plan_id"].as_str().expect("an id").to_owned();
     agents.data(&["plan", "execute", &plan]);
     (agents, plan)
@@ -72,6 +85,27 @@ fn defect_2489_after_a_rollback_nothing_later_holds_and_the_counts_are_true() {
     assert_eq!(back["post_rollback_state"]["state"], status["state"]);
     agents.data(&["plan", "execute", &plan]);
     assert_eq!(agents.data(&["plan", "diff", &plan])["patch"], patch);
+}
+
+#[test]
+fn a_plan_that_passes_the_gate_goes_back_from_applying_and_validates_again() {
+    let (agents, plan) = carried_out_with(&["--automation-profile", "local/back"]);
+    let check =
+        "name: local/three\ndescription: The third file\ncommand: grep -q three three.txt\n";
+    std::fs::write(agents.work().join("three.yaml"), check).expect("written");
+    agents.data(&["validation", "add", "--config", "three.yaml"]);
+    agents.data(&["validation", "attach", "local/code", "local/three"]);
+    agents.run(&["plan", "apply", &plan, "--yes"]);
+    let status = agents.data(&["plan", "status", &plan]);
+    assert_eq!(
+        (&status["phase"], &status["state"]),
+        (&"execute".into(), &"awaiting_input".into())
+    );
+    assert!(!agents.work().join("code/one.txt").exists(), "{status}");
+    // The validation ran meanwhile, so nothing stands in the way any more.
+    agents.data(&["plan", "apply", &plan, "--yes"]);
+    let written = std::fs::read_to_string(agents.work().join("code/three.txt"));
+    assert_eq!(written.expect("a file"), "three\n");
 }
 
 #[test]
