@@ -126,3 +126,67 @@ fn defect_6045_what_is_required_and_did_not_run_keeps_a_plan_from_being_applied(
     let written = std::fs::read_to_string(agents.work().join("code/three.txt"));
     assert_eq!(written.expect("a file"), "three\n");
 }
+
+/// Sends a signal to a process that the test started.
+fn signal(name: &str, process: u32) {
+    let sent = std::process::Command::new("kill")
+        .args([format!("-{name}"), process.to_string()])
+        .status();
+    assert!(sent.expect("kill runs").success());
+}
+
+/// A clock that is set ahead and a machine that was suspended let a lease expire while its owner is at work.
+#[test]
+fn a_process_that_lives_keeps_its_plan_when_its_lease_expires_and_no_step_runs_twice() {
+    const SLOW: &str = "name: local/slow
+description: Write one file slowly
+strategy_actor: builtin/deterministic
+definition_of_done: |
+  - run `echo begin >> log.txt; sleep 1; echo end >> log.txt`
+";
+    let agents = agents();
+    std::fs::create_dir(agents.work().join("code")).expect("a folder");
+    std::fs::write(agents.work().join("slow.yaml"), SLOW).expect("written");
+    agents.data(&["resource", "add", "fs-directory", "code", "--path", "code"]);
+    agents.data(&[
+        "project",
+        "create",
+        "local/code",
+        "--resource",
+        "local/code",
+    ]);
+    agents.data(&["action", "create", "--config", "slow.yaml"]);
+    let made = agents.data(&["plan", "use", "local/slow", "local/code"]);
+    let plan = made["plan_id"].as_str().expect("an id").to_owned();
+    let mut owner = agents
+        .command(["plan", "execute", &plan])
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("started");
+    let is_begun = || {
+        let found = std::process::Command::new("find")
+            .arg(agents.home())
+            .args(["-name", "log.txt", "-size", "+0"])
+            .output();
+        !found.expect("find runs").stdout.is_empty()
+    };
+    while !is_begun() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    signal("STOP", owner.id());
+    cleveragents_testkit::TestDatabase::write_file(
+        &agents.database(),
+        "UPDATE leases SET expires_at = 1",
+    );
+
+    let refused = agents.run(&["--format", "json", "plan", "execute", &plan]);
+
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert_eq!(refused.json()["data"]["error"]["code"], "CA-1143");
+    signal("CONT", owner.id());
+    assert!(owner.wait().expect("it ends").success());
+    let patch = agents.data(&["plan", "diff", &plan])["patch"].to_string();
+    assert_eq!(patch.matches("+begin").count(), 1, "{patch}");
+    assert_eq!(patch.matches("+end").count(), 1, "{patch}");
+}
