@@ -51,7 +51,7 @@ pub struct ActionActors {
     pub estimation: Option<String>,
     /// Looks at the result.
     pub review: Option<String>,
-    /// Carries the result over.
+    /// Nobody: `none`, or not given. Plans of earlier versions may hold a name here that has no effect.
     pub apply: Option<String>,
     /// Reconciles invariants.
     pub invariant: Option<String>,

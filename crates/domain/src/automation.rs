@@ -29,7 +29,7 @@ pub enum AutomationGate {
     CreateFile,
     /// Before the strategy is made anew.
     DeleteContent,
-    /// Before going back from applying.
+    /// Before going back from applying into execution.
     AccessNetwork,
     /// Before child plans are begun.
     InstallDependency,
@@ -122,9 +122,20 @@ impl AutomationGate {
             Self::CreateFile => "mending what failed validations found",
             Self::DeleteContent => "going back from the execution to a new strategy",
             Self::AccessNetwork => "going back from applying",
-            Self::InstallDependency => "beginning child plans",
+            Self::InstallDependency => "beginning child plans (no effect yet)",
             Self::ModifyConfig => "trying again what failed for a passing reason",
-            Self::ApprovePlan => "restoring a checkpoint",
+            Self::ApprovePlan => "restoring a checkpoint (no effect yet)",
+        }
+    }
+
+    /// Why the gate has no effect, for those that stand before something that no plan does by itself.
+    pub const fn idle_because(self) -> Option<&'static str> {
+        match self {
+            Self::InstallDependency => Some("plans begin no child plans"),
+            Self::ApprovePlan => {
+                Some("a plan restores a checkpoint only when a person asks for it")
+            }
+            _ => None,
         }
     }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use cleveragents_domain::{Code, Diagnose as _, Project, ProjectRules};
 use cleveragents_engine::{
-    LinkRequest, NewProject, NewResource, ProjectError, ProjectService, Register, ResourceFilter,
-    ResourceService,
+    ActorService, ActorWorld, LinkRequest, NewProject, NewResource, ProjectError, ProjectService,
+    Register, ResourceFilter, ResourceService, Supplies,
 };
 use cleveragents_testkit::{TestDatabase, at_once, plans};
 
@@ -298,6 +298,40 @@ fn defect_3609_a_project_of_a_plan_that_is_not_over_is_neither_deleted_nor_empti
         projects.unlink_resource("shop", "a").expect("unlinked");
         projects.delete("shop").expect("deleted");
     });
+}
+
+#[test]
+fn an_actor_of_a_plan_that_is_not_over_is_not_removed() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let actors = ActorService::new(std::sync::Arc::clone(&engine));
+        let world = ActorWorld {
+            supplies: &Supplies::default(),
+            is_model: &|name| name.starts_with("openai/"),
+            variables: &|_| None,
+        };
+        let text = "name: local/writer\ntype: llm\nmodel: openai/a\n";
+        actors
+            .add(text, "writer.yaml", Register::New, world)
+            .expect("registered");
+        let mut new = plans::new_plan("p");
+        new.made_with.actors.execution = "local/writer".to_owned();
+        let plan = plans::store(&engine, &new);
+        let error = actors
+            .remove("writer", world)
+            .expect_err("the plan needs it");
+        assert_eq!(error.code(), Code::ActorInUse);
+        assert_eq!(error.details()["plans"], serde_json::json!([plan]));
+        plans::write(&engine, move |unit| {
+            cleveragents_store::plans::advance(
+                unit,
+                plan,
+                cleveragents_domain::Move::Cancel,
+                &cleveragents_store::plans::Along::default(),
+            )
+        });
+        actors.remove("writer", world).expect("removed");
+    }
 }
 
 #[test]

@@ -204,3 +204,31 @@ fn profiles_that_build_on_each_other_stay_whole() {
     assert!(exists.err.contains("CA-1112"), "{exists:?}");
     assert_eq!(agents.data(&["automation-profile", "show", "b"]), shown);
 }
+
+#[test]
+fn a_gate_without_effect_is_not_changed_by_a_file_that_builds_on_another() {
+    let agents = agents();
+    for (gate, why) in [
+        ("install_dependency", "plans begin no child plans"),
+        ("approve_plan", "only when a person asks"),
+    ] {
+        write(
+            &agents,
+            "idle.yaml",
+            &format!("name: idle\nextends: trusted\n{gate}: 0.5\n"),
+        );
+        let add = ["automation-profile", "add", "--config", "idle.yaml"];
+        let refused = agents.run(&add);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        let told = &refused.err;
+        assert!(told.contains(gate) && told.contains(why), "{refused:?}");
+        assert!(told.contains(":3:"), "{refused:?}");
+    }
+    // As in the profile it builds on, they say nothing new.
+    write(
+        &agents,
+        "idle.yaml",
+        "name: idle\nextends: trusted\ninstall_dependency: 0\napprove_plan: 1\n",
+    );
+    agents.data(&["automation-profile", "add", "--config", "idle.yaml"]);
+}

@@ -15,9 +15,21 @@ definition_of_done: |
   - write `three` to `three.txt`
 ";
 
+/// Asks before it applies, and goes back from applying by itself.
+const BACK: &str = "name: local/back
+extends: ci
+select_tool: 1
+";
+
 /// A home with a project of one folder, and a plan that was carried out.
 fn carried_out() -> (Agents, String) {
+    carried_out_with(&[])
+}
+
+fn carried_out_with(options: &[&str]) -> (Agents, String) {
     let agents = agents();
+    std::fs::write(agents.work().join("back.yaml"), BACK).expect("written");
+    agents.data(&["automation-profile", "add", "--config", "back.yaml"]);
     std::fs::create_dir(agents.work().join("code")).expect("a folder");
     std::fs::write(agents.work().join("write.yaml"), ACTION).expect("written");
     agents.data(&["resource", "add", "fs-directory", "code", "--path", "code"]);
@@ -29,7 +41,8 @@ fn carried_out() -> (Agents, String) {
         "local/code",
     ]);
     agents.data(&["action", "create", "--config", "write.yaml"]);
-    let made = agents.data(&["plan", "use", "local/write", "local/code"]);
+    let made = [&["plan", "use", "local/write", "local/code"], options].concat();
+    let made = agents.data(&made);
     let plan = made["plan_id"].as_str().expect("an id").to_owned();
     agents.data(&["plan", "execute", &plan]);
     (agents, plan)
@@ -75,6 +88,27 @@ fn defect_2489_after_a_rollback_nothing_later_holds_and_the_counts_are_true() {
 }
 
 #[test]
+fn a_plan_that_passes_the_gate_goes_back_from_applying_and_validates_again() {
+    let (agents, plan) = carried_out_with(&["--automation-profile", "local/back"]);
+    let check =
+        "name: local/three\ndescription: The third file\ncommand: grep -q three three.txt\n";
+    std::fs::write(agents.work().join("three.yaml"), check).expect("written");
+    agents.data(&["validation", "add", "--config", "three.yaml"]);
+    agents.data(&["validation", "attach", "local/code", "local/three"]);
+    agents.run(&["plan", "apply", &plan, "--yes"]);
+    let status = agents.data(&["plan", "status", &plan]);
+    assert_eq!(
+        (&status["phase"], &status["state"]),
+        (&"execute".into(), &"awaiting_input".into())
+    );
+    assert!(!agents.work().join("code/one.txt").exists(), "{status}");
+    // The validation ran meanwhile, so nothing stands in the way any more.
+    agents.data(&["plan", "apply", &plan, "--yes"]);
+    let written = std::fs::read_to_string(agents.work().join("code/three.txt"));
+    assert_eq!(written.expect("a file"), "three\n");
+}
+
+#[test]
 fn defect_6045_what_is_required_and_did_not_run_keeps_a_plan_from_being_applied() {
     let (agents, plan) = carried_out();
     let check =
@@ -91,4 +125,68 @@ fn defect_6045_what_is_required_and_did_not_run_keeps_a_plan_from_being_applied(
     agents.data(&["plan", "apply", &plan, "--yes"]);
     let written = std::fs::read_to_string(agents.work().join("code/three.txt"));
     assert_eq!(written.expect("a file"), "three\n");
+}
+
+/// Sends a signal to a process that the test started.
+fn signal(name: &str, process: u32) {
+    let sent = std::process::Command::new("kill")
+        .args([format!("-{name}"), process.to_string()])
+        .status();
+    assert!(sent.expect("kill runs").success());
+}
+
+/// A clock that is set ahead and a machine that was suspended let a lease expire while its owner is at work.
+#[test]
+fn a_process_that_lives_keeps_its_plan_when_its_lease_expires_and_no_step_runs_twice() {
+    const SLOW: &str = "name: local/slow
+description: Write one file slowly
+strategy_actor: builtin/deterministic
+definition_of_done: |
+  - run `echo begin >> log.txt; sleep 1; echo end >> log.txt`
+";
+    let agents = agents();
+    std::fs::create_dir(agents.work().join("code")).expect("a folder");
+    std::fs::write(agents.work().join("slow.yaml"), SLOW).expect("written");
+    agents.data(&["resource", "add", "fs-directory", "code", "--path", "code"]);
+    agents.data(&[
+        "project",
+        "create",
+        "local/code",
+        "--resource",
+        "local/code",
+    ]);
+    agents.data(&["action", "create", "--config", "slow.yaml"]);
+    let made = agents.data(&["plan", "use", "local/slow", "local/code"]);
+    let plan = made["plan_id"].as_str().expect("an id").to_owned();
+    let mut owner = agents
+        .command(["plan", "execute", &plan])
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("started");
+    let is_begun = || {
+        let found = std::process::Command::new("find")
+            .arg(agents.home())
+            .args(["-name", "log.txt", "-size", "+0"])
+            .output();
+        !found.expect("find runs").stdout.is_empty()
+    };
+    while !is_begun() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    signal("STOP", owner.id());
+    cleveragents_testkit::TestDatabase::write_file(
+        &agents.database(),
+        "UPDATE leases SET expires_at = 1",
+    );
+
+    let refused = agents.run(&["--format", "json", "plan", "execute", &plan]);
+
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert_eq!(refused.json()["data"]["error"]["code"], "CA-1143");
+    signal("CONT", owner.id());
+    assert!(owner.wait().expect("it ends").success());
+    let patch = agents.data(&["plan", "diff", &plan])["patch"].to_string();
+    assert_eq!(patch.matches("+begin").count(), 1, "{patch}");
+    assert_eq!(patch.matches("+end").count(), 1, "{patch}");
 }

@@ -31,8 +31,8 @@ fn defect_8656_a_loop_without_an_end_is_ended_by_its_limit() {
     let world = World::new();
     world.add(
         "name: local/round\ntype: graph\ndescription: d\nlimits: {max_steps: 50}\nstate: {n: sum}\n\
-         nodes:\n  a: {set: {n: 1}, next: b}\n  b: {set: {n: 1}, next: a}\n  c: {set: {output: x}}\n\
-         edges:\n- {from: b, to: c, when: 'n > 1000000'}\n",
+         nodes:\n  a: {set: {n: 1}, next: b}\n  b: {set: {n: 1}, next: [{to: c, when: 'n > 1000000'}, a]}\n\
+         \x20 c: {set: {output: x}}\n",
     );
     let answer = world.run(&["actor", "run", "local/round", "go"]);
     assert_eq!(answer.code, Some(1), "{answer:?}");

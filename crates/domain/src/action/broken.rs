@@ -121,6 +121,13 @@ const WHOLE: &[Broken] = &[
 /// Lines that follow a good head of three lines.
 const REST: &[Broken] = &[
     (
+        "apply_actor: local/applier\n",
+        true,
+        4,
+        "`apply_actor` cannot be `local/applier`: no actor takes part in applying",
+        "leave it out; `review_actor` names the actor that judges the result",
+    ),
+    (
         "invariants: [keep {module}]\n",
         false,
         4,

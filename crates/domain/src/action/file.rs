@@ -91,6 +91,7 @@ struct ActionFile {
     estimation_actor: Option<Spanned<String>>,
     #[schemars(with = "Option<String>")]
     review_actor: Option<Spanned<String>>,
+    /// Only `none`: no actor takes part in applying, which copies the reviewed result as it is.
     #[schemars(with = "Option<String>")]
     apply_actor: Option<Spanned<String>>,
     #[schemars(with = "Option<String>")]
@@ -301,6 +302,24 @@ impl Reading<'_> {
         Ok(Some(name.to_string()))
     }
 
+    /// No actor takes part in applying, so only `none` is true.
+    fn apply_actor(
+        &self,
+        written: Option<&Spanned<String>>,
+    ) -> Result<Option<String>, ActionFault> {
+        let name = self.actor(written)?;
+        match (written, name) {
+            (Some(written), Some(name)) if name != "none" => Err(rule(
+                written,
+                format!(
+                    "`apply_actor` cannot be `{name}`: no actor takes part in applying, which copies the result as it is"
+                ),
+                "leave it out; `review_actor` names the actor that judges the result before it is applied",
+            )),
+            (_, name) => Ok(name),
+        }
+    }
+
     /// The name of a profile: a bare word, or one with its namespace.
     fn profile(
         &self,
@@ -372,7 +391,7 @@ impl Reading<'_> {
                 execution: self.actor(file.execution_actor.as_ref())?,
                 estimation: self.actor(file.estimation_actor.as_ref())?,
                 review: self.actor(file.review_actor.as_ref())?,
-                apply: self.actor(file.apply_actor.as_ref())?,
+                apply: self.apply_actor(file.apply_actor.as_ref())?,
                 invariant: self.actor(file.invariant_actor.as_ref())?,
             },
             reusable: self.flag(file.reusable.as_ref(), true)?,

@@ -163,6 +163,38 @@ pub(super) fn read(
         .map_err(|complaint| complaint.in_file(file, About::Profile))
 }
 
+/// Refuses a new file that changes a gate without effect: whoever wrote it expects something of it. A file that
+/// builds on no other has to name all gates, so there their values are taken as they are.
+pub(super) fn check_idle_gates(
+    text: &str,
+    file: &Path,
+    profile: &AutomationProfile,
+    base: &AutomationProfile,
+) -> Result<(), FileError> {
+    let check = || {
+        let entry = read_entry(text)?;
+        let given = [
+            (AutomationGate::InstallDependency, &entry.install_dependency),
+            (AutomationGate::ApprovePlan, &entry.approve_plan),
+        ];
+        for (gate, given) in given {
+            let (Some(place), Some(why)) = (given, gate.idle_because()) else {
+                continue;
+            };
+            let (own, inherited) = (
+                profile.thresholds.threshold(gate),
+                base.thresholds.threshold(gate),
+            );
+            if (own - inherited).abs() > f64::EPSILON {
+                let message = format!("`{}` has no effect: {why}", gate.as_str());
+                return Err(Complaint::rule(Fault::at(place, message), "leave it out"));
+            }
+        }
+        Ok(())
+    };
+    check().map_err(|complaint: Complaint| complaint.in_file(file, About::Profile))
+}
+
 /// What a profile builds on, by what its text says, whatever else is wrong with it.
 pub(super) fn base_of(text: &str) -> Option<String> {
     let probe: Value = yaml::read(text).ok()?;

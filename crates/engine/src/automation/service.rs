@@ -200,6 +200,11 @@ impl AutomationService {
                 variables,
             };
             let profile = known.read_text(text, source, &mut Vec::new())?;
+            let base = file::base_of(text).map(|base| known.base(&base, &mut Vec::new()));
+            if let Some(Ok(base)) = base {
+                file::check_idle_gates(text, Path::new(source), &profile, &base)
+                    .map_err(Box::new)?;
+            }
             check_dependants(&before, &profile.name, text, source, variables)?;
             let (name, definition, place) =
                 (profile.name.clone(), text.to_owned(), source.to_owned());

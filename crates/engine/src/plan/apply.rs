@@ -1,12 +1,13 @@
 //! Apply: everything a plan did is carried to the real resources at once, or nothing is.
 
-use cleveragents_domain::{Move, Plan, PlanStage, SandboxState, ValidationMode};
+use cleveragents_domain::{AutomationGate, Move, Plan, PlanStage, SandboxState, ValidationMode};
 use cleveragents_store::plans::Along;
 use cleveragents_store::{leases, plans, validations};
 use serde_json::{Value, json};
 
 use super::drive::Drive;
 use super::error::PlanError;
+use super::gates::Passage;
 use super::policy::SandboxCleanup;
 use super::service::{PlanService, over};
 use crate::lease::HeldLease;
@@ -91,7 +92,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// What came of one attempt to apply.
 enum Once {
-    /// It is applied.
+    /// It is applied, or went back into execution.
     Done(Box<Plan>),
     /// Somebody else applies something to the same resources, or what it is judged by has changed.
     Again(Box<Plan>),
@@ -163,29 +164,12 @@ impl Drive<'_> {
             })
             .collect();
         let mut reasons = self.service.hindrances(&plan, &open)?;
-        reasons.extend(self.path_violation(&plan, &changed)?);
+        let violation = self.path_violation(&plan, &changed)?;
+        // The execution runs validations again and fixes what they find; a forbidden path stays forbidden.
+        let is_reworkable = violation.is_none();
+        reasons.extend(violation);
         if !reasons.is_empty() {
-            let mut error = serde_json::Map::new();
-            error.insert("message".to_owned(), reasons.join("; ").into());
-            error.insert("error_category".to_owned(), "validation".into());
-            error.insert("error_phase".to_owned(), "apply".into());
-            error.insert(
-                "recovery_hint".to_owned(),
-                format!(
-                    "`agents plan prompt {0} TEXT` and `agents plan execute {0}`, or `agents plan revert {0}`",
-                    plan.id
-                )
-                .into(),
-            );
-            let along = Along {
-                error: Some(error),
-                ..Along::default()
-            };
-            self.advance(&plan, Move::Constrain, along)?;
-            return Err(PlanError::Constrained {
-                plan: plan.id,
-                reasons,
-            });
+            return self.constrain(&plan, reasons, is_reworkable).map(done);
         }
         if changed.is_empty() && !self.options.allow_empty && !plan.made_with.read_only {
             return Err(PlanError::NothingToApply(plan.id));
@@ -225,6 +209,54 @@ impl Drive<'_> {
             ..Along::default()
         };
         self.advance(&plan, Move::CompleteApply, along).map(done)
+    }
+
+    /// Writes down why a plan cannot be applied. Gives the plan when it goes back into execution.
+    fn constrain(
+        &self,
+        plan: &Plan,
+        reasons: Vec<String>,
+        is_reworkable: bool,
+    ) -> Result<Plan, PlanError> {
+        let mut error = serde_json::Map::new();
+        error.insert("message".to_owned(), reasons.join("; ").into());
+        error.insert("error_category".to_owned(), "validation".into());
+        error.insert("error_phase".to_owned(), "apply".into());
+        error.insert(
+            "recovery_hint".to_owned(),
+            format!(
+                "`agents plan prompt {0} TEXT` and `agents plan execute {0}`, or `agents plan revert {0}`",
+                plan.id
+            )
+            .into(),
+        );
+        let along = Along {
+            error: Some(error),
+            ..Along::default()
+        };
+        let constrained = self.advance(plan, Move::Constrain, along)?;
+        if is_reworkable && self.may_go_back(&constrained)? {
+            self.watcher
+                .note("the apply is refused; the plan goes back into execution to validate the result again");
+            let along = Along {
+                forgets_error: true,
+                reason: Some(format!("it could not be applied: {}", reasons.join("; "))),
+                ..Along::default()
+            };
+            return self.advance(&constrained, Move::Rework, along);
+        }
+        Err(PlanError::Constrained {
+            plan: plan.id,
+            reasons,
+        })
+    }
+
+    /// Whether a plan that could not be applied goes back into execution by itself.
+    fn may_go_back(&self, plan: &Plan) -> Result<bool, PlanError> {
+        let passage = self
+            .service
+            .pass(plan, AutomationGate::AccessNetwork, "execute")?;
+        Ok(matches!(passage, Passage::Open))
     }
 
     fn processing(&self, plan: Plan) -> Result<Plan, PlanError> {

@@ -1,10 +1,13 @@
 //! Gates: whether a plan goes on by itself.
 
-use cleveragents_domain::{AutomationGate, Confidence, ConfidenceInputs, Plan, PlanId, Waiting};
-use cleveragents_store::{Error, Reader, decisions, plan_steps, plans};
+use cleveragents_domain::{
+    AutomationGate, Confidence, ConfidenceInputs, LeaseSubject, Plan, PlanId, Waiting,
+};
+use cleveragents_store::{Error, Reader, decisions, leases, plan_steps, plans};
 
 use super::error::PlanError;
 use super::service::PlanService;
+use crate::process::current_owner;
 
 /// By what the answer to a gate is found again.
 pub(super) fn subject(gate: AutomationGate, plan: &Plan) -> String {
@@ -102,8 +105,10 @@ impl PlanService {
         plan: PlanId,
         subject: String,
     ) -> Result<Option<plan_steps::PlanAnswer>, PlanError> {
-        Ok(self
-            .engine
-            .write(move |unit| plan_steps::take_answer(unit, plan, &subject))?)
+        Ok(self.engine.write(move |unit| {
+            // Whoever drives the plan now is to find the answer, not an owner that was displaced.
+            leases::require_owner(unit, &LeaseSubject::new("plan", plan), &current_owner())?;
+            plan_steps::take_answer(unit, plan, &subject)
+        })?)
     }
 }

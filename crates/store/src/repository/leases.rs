@@ -170,6 +170,31 @@ pub fn require(
     subject: &LeaseSubject,
     token: LeaseToken,
 ) -> Result<(), Error> {
+    match locked_holder(unit, subject)? {
+        Some(lease) if lease.token == token => Ok(()),
+        other => Err(lost(subject, token, other.as_ref())),
+    }
+}
+
+/// Like [`require`], for callers that know the owner and not the token.
+pub fn require_owner(
+    unit: &mut UnitOfWork<'_>,
+    subject: &LeaseSubject,
+    owner: &Owner,
+) -> Result<(), Error> {
+    match locked_holder(unit, subject)? {
+        Some(lease) if lease.owner.process == owner.process => Ok(()),
+        other => {
+            let token = other.as_ref().map_or(LeaseToken(0), |lease| lease.token);
+            Err(lost(subject, token, other.as_ref()))
+        }
+    }
+}
+
+fn locked_holder(
+    unit: &mut UnitOfWork<'_>,
+    subject: &LeaseSubject,
+) -> Result<Option<Lease>, Error> {
     let for_update = unit.dialect().for_update();
     let sql = format!(
         concat!(
@@ -179,14 +204,9 @@ pub fn require(
         ),
         for_update
     );
-    let present = unit
-        .query_first(&sql, params![&subject.kind, &subject.id])?
+    unit.query_first(&sql, params![&subject.kind, &subject.id])?
         .map(read)
-        .transpose()?;
-    match present {
-        Some(lease) if lease.token == token => Ok(()),
-        other => Err(lost(subject, token, other.as_ref())),
-    }
+        .transpose()
 }
 
 fn lost(subject: &LeaseSubject, token: LeaseToken, holder: Option<&Lease>) -> Error {
