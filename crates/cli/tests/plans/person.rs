@@ -74,7 +74,8 @@ fn noise(seed: u64) -> String {
     typed
 }
 
-const CTRL_C: &str = "\u{3}";
+/// Ctrl-C, after a rest in which an answer would have had its effect.
+const CTRL_C: &str = "\u{e000}\u{3}";
 const PROMPT: &str = "[y/N]: ";
 
 #[test]
