@@ -259,3 +259,87 @@ fn calls_are_listed_newest_first_by_session_tool_and_outcome() {
         assert!(found("7ZZZZZ").is_empty());
     }
 }
+
+/// A call belongs to its plan, otherwise to the run that owns its session, otherwise to its session.
+#[test]
+fn issue_16_10_calls_are_listed_from_visible_namespaces_only() {
+    use cleveragents_domain::identity::Namespaces;
+    use cleveragents_domain::{EventKind, RunId, TokenUsage};
+    use cleveragents_store::runs::{self, NewRun};
+    use cleveragents_store::sessions::{self, NewSession};
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let session = |namespace: &str, owner: Option<String>| {
+            let id = SessionId::generate();
+            let new = NewSession {
+                owner,
+                name: None,
+                actor: None,
+                namespace: namespace.to_owned(),
+                automation: "supervised".to_owned(),
+                usage: TokenUsage::default(),
+                forked_from: None,
+                created_at: None,
+            };
+            let stored = engine
+                .write(move |unit| sessions::insert(unit, id, &new, EventKind::SessionCreated));
+            stored.expect("stored");
+            id
+        };
+        let run = NewRun {
+            id: RunId::generate(),
+            namespace: "acme".to_owned(),
+            actor: "builtin/deterministic".to_owned(),
+            actor_hash: String::new(),
+            definitions: json!({}),
+            input: json!({}),
+            options: json!({}),
+        };
+        let owner = runs::owner(run.id);
+        let stored = engine.write(move |unit| runs::insert(unit, &run));
+        stored.expect("stored");
+        let plan = add_plan(&engine);
+        let mut calls = Vec::new();
+        for (plan, session) in [
+            (None, Some(session("acme", None))),
+            (None, Some(session("other", None))),
+            // The sessions of a run are `local`; the run itself is in `acme`.
+            (None, Some(session("local", Some(owner.clone())))),
+            // A plan without a project is `local`, wherever its session is.
+            (Some(plan), Some(session("acme", None))),
+            (None, None),
+        ] {
+            let mut call = running(PlanId::generate(), json!({}));
+            (call.plan, call.session) = (plan, session);
+            insert(&engine, &call).expect("stored");
+            calls.push(call.id);
+        }
+        let only = |name: &str| Namespaces::Only([name.to_owned()].into());
+        let none = || Namespaces::Only([].into());
+        let all = || Namespaces::All;
+        for (sessions, plans, runs, expected) in [
+            (all(), all(), all(), vec![0, 1, 2, 3, 4]),
+            (only("acme"), only("acme"), only("acme"), vec![0, 2]),
+            (only("acme"), only("acme"), none(), vec![0]),
+            (only("other"), only("other"), only("other"), vec![1]),
+            (none(), none(), none(), vec![]),
+        ] {
+            let filter = InvocationFilter {
+                visible: sessions,
+                visible_plans: plans,
+                visible_runs: runs,
+                ..InvocationFilter::default()
+            };
+            let page = engine.read(|reader| invocations::list(reader, &filter));
+            let page = page.expect("read");
+            let mut found: Vec<_> = page.invocations.iter().map(|call| call.id).collect();
+            found.sort();
+            let expected: Vec<_> = expected
+                .into_iter()
+                .map(|index: usize| calls[index])
+                .collect();
+            assert_eq!(found, expected, "{} {filter:?}", database.kind);
+            assert_eq!(page.matching, expected.len() as u64);
+        }
+    }
+}

@@ -172,3 +172,43 @@ fn issue_16_17_a_task_for_the_root_or_the_home_is_refused_before_anything_is_sto
         }
     }
 }
+
+/// A plan for such a folder is refused too, however the folder came to be in a project.
+#[test]
+fn issue_16_17_no_plan_is_stored_for_the_root_of_the_file_system() {
+    let agents = crate::agents();
+    let action = agents.work().join("action.yaml");
+    let text =
+        "name: local/write\ndescription: write\ndefinition_of_done: \"- write `a` to `x`\"\n";
+    std::fs::create_dir_all(agents.work()).expect("a folder");
+    std::fs::write(&action, text).expect("a file");
+    let action = action.to_str().expect("a path");
+    agents.data(&[
+        "resource",
+        "add",
+        "fs-directory",
+        "local/root",
+        "--path",
+        "/",
+    ]);
+    agents.data(&[
+        "project",
+        "create",
+        "local/root",
+        "--resource",
+        "local/root",
+    ]);
+    agents.data(&["action", "create", "--config", action]);
+    let answer = agents.run(&[
+        "--format",
+        "json",
+        "plan",
+        "use",
+        "local/write",
+        "local/root",
+    ]);
+    let error = answer.json()["data"]["error"].clone();
+    assert_eq!(error["code"], "CA-0646", "{answer:?}");
+    let count = "SELECT COUNT(*) FROM plans";
+    assert_eq!(TestDatabase::read_file(&agents.database(), count), [["0"]]);
+}

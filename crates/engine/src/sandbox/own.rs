@@ -34,9 +34,14 @@ pub(super) fn check_place(
     let place = resolved(location);
     // A repository is copied from its commits, so what else lies in its folder does not matter.
     let holds = |own: &Path| source == Source::Directory && own.starts_with(&place);
-    let reason = if place.parent().is_none() {
-        "it is the root of the file system"
-    } else if database.as_deref() == Some(&*place) {
+    if place.parent().is_none() {
+        return Err(Error::CannotSandbox {
+            what: format!("`{}`", location.display()),
+            reason: "it is the root of the file system".to_owned(),
+            hint: Some("name the folders in it that you work on".to_owned()),
+        });
+    }
+    let reason = if database.as_deref() == Some(&*place) {
         "it is the database in which the program keeps its own records"
     } else if database.as_deref().is_some_and(holds) {
         "the program keeps its own records in it"

@@ -190,15 +190,19 @@ fn issue_16_12_one_address_cannot_hold_all_connections() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let url = format!("http://{}/healthz", server.address);
-    let status = runtime.block_on(async {
-        let other = reqwest::Client::builder()
-            .local_address(std::net::IpAddr::from([127, 0, 0, 2]))
-            .build()
-            .expect("a client");
-        other.get(url).send().await.expect("an answer").status()
+    let answer = runtime.block_on(async {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        let other = std::net::SocketAddr::from(([127, 0, 0, 2], 0));
+        socket.bind(other).expect("another address");
+        let mut stream = socket.connect(server.address).await.expect("it listens");
+        let asked = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        stream.write_all(asked).await.expect("it is sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("an answer");
+        answer
     });
-    assert_eq!(status, 200);
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     drop(held);
     wait_until("there is room again", || {
         local.get("/healthz").status == 200
