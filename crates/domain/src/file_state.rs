@@ -36,6 +36,7 @@ pub struct FileMode(u32);
 
 const KIND: u32 = 0o170_000;
 const PERMISSIONS: u32 = 0o7_777;
+const SPECIAL_BITS: u32 = 0o7_000;
 
 impl FileMode {
     /// A file that its owner may write and everyone may read.
@@ -49,6 +50,18 @@ impl FileMode {
             0o120_000 => Some(Self(0o120_777)),
             _ => None,
         }
+    }
+
+    /// The same without the set-user-id, set-group-id and sticky bits.
+    #[must_use]
+    pub const fn without_special_bits(self) -> Self {
+        Self(self.0 & !SPECIAL_BITS)
+    }
+
+    /// The same with those set-user-id, set-group-id and sticky bits only that another mode has too.
+    #[must_use]
+    pub const fn with_special_bits_of(self, other: Self) -> Self {
+        Self(self.0 & !(SPECIAL_BITS & !other.0))
     }
 
     /// A mode of a kind with permission bits.

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use cleveragents_domain::{FileKind, FileMode, TreePath};
@@ -48,6 +48,22 @@ pub(crate) fn stat_of(stat: &fs::Stat) -> Stat {
         ),
         inode: stat.st_ino,
         owner: (stat.st_uid, stat.st_gid),
+    }
+}
+
+/// The longest path that the system takes in one call.
+const LONGEST_PATH: usize = 4095;
+
+/// Opens a path beneath a folder without following a link.
+fn open_beneath(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let flags = flags | OFlags::CLOEXEC;
+    loop {
+        match fs::openat2(folder, path, flags, Mode::empty(), resolve) {
+            // The tree was changed while the path was walked.
+            Err(Errno::AGAIN) => {}
+            other => return other,
+        }
     }
 }
 
@@ -141,21 +157,19 @@ impl Root {
 
     /// Opens something beneath the root; a link on the way, or as the last name, is an error.
     fn open_at(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        let resolve =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        loop {
-            match fs::openat2(
-                &self.folder,
-                path,
-                flags | OFlags::CLOEXEC,
-                Mode::empty(),
-                resolve,
-            ) {
-                // The tree was changed while the path was walked.
-                Err(Errno::AGAIN) => {}
-                other => return other,
-            }
+        let mut rest = path.as_os_str().as_bytes();
+        let mut folder: Option<OwnedFd> = None;
+        // The system takes paths up to a length; a longer one is opened folder by folder.
+        while rest.len() > LONGEST_PATH {
+            let end = rest[..=LONGEST_PATH].iter().rposition(|byte| *byte == b'/');
+            let end = end.ok_or(Errno::NAMETOOLONG)?;
+            let above = folder.as_ref().unwrap_or(&self.folder).as_fd();
+            let next = open_beneath(above, &rest[..end], OFlags::DIRECTORY | OFlags::PATH)?;
+            folder = Some(next);
+            rest = &rest[end + 1..];
         }
+        let above = folder.as_ref().unwrap_or(&self.folder).as_fd();
+        open_beneath(above, rest, flags)
     }
 
     /// A folder beneath the root; the root itself for `None`.
@@ -189,6 +203,17 @@ impl Root {
         // Not blocking: a pipe that took the file's place must not hold us up.
         let file = self.open_at(path.as_path(), OFlags::RDONLY | OFlags::NONBLOCK)?;
         Ok(File::from(file))
+    }
+
+    /// Opens a regular file to read it. `None` when nothing is there, or something else: a folder, a
+    /// link, a device, a socket or a pipe.
+    pub fn open_regular(&self, path: &TreePath) -> io::Result<Option<File>> {
+        let file = match self.open_file(path) {
+            Ok(file) => file,
+            Err(error) if is_absent_or_special(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(file.metadata()?.is_file().then_some(file))
     }
 
     /// The target of a link.
@@ -288,6 +313,56 @@ impl Root {
         Ok(self.rename_to(path, other, other_path, flags)?)
     }
 
+    /// Removes what is at a path if it is a device, a socket or a pipe.
+    pub(crate) fn remove_special_file(&self, path: &TreePath) -> io::Result<()> {
+        match self.stat(path)? {
+            Some(stat) if stat.mode.is_none() => self.remove_file(path),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes everything beneath a path and the path itself; the root stays for `None`. Paths of any
+    /// length and depth are removed, also out of folders that their owner may not write.
+    pub(crate) fn remove_all(&self, path: Option<&TreePath>) -> io::Result<()> {
+        let is_folder = |stat: &Stat| {
+            stat.mode
+                .is_some_and(|mode| mode.kind() == FileKind::Directory)
+        };
+        if let Some(path) = path {
+            match self.stat(path)? {
+                Some(stat) if is_folder(&stat) => {}
+                Some(_) => return self.remove_file(path),
+                None => return Ok(()),
+            }
+        }
+        let mut found = vec![path.cloned()];
+        let mut next = 0;
+        while let Some(folder) = found.get(next).cloned() {
+            next += 1;
+            let open = FileMode::new(FileKind::Directory, 0o700);
+            match &folder {
+                Some(folder) => self.set_mode(folder, open)?,
+                None => self.set_own_mode(open)?,
+            }
+            for (name, stat) in self.entries(folder.as_ref())? {
+                let inner = match &folder {
+                    Some(folder) => folder.join(&name),
+                    None => TreePath::from_bytes(name),
+                };
+                let inner = inner.map_err(io::Error::other)?;
+                if is_folder(&stat) {
+                    found.push(Some(inner));
+                } else {
+                    self.remove_file(&inner)?;
+                }
+            }
+        }
+        for folder in found.iter().rev().flatten() {
+            self.remove_folder(folder)?;
+        }
+        Ok(())
+    }
+
     /// Removes the devices, sockets and pipes in a folder.
     pub(crate) fn remove_special(&self, path: &TreePath) -> io::Result<()> {
         let folder = self.folder(Some(path))?;
@@ -376,6 +451,17 @@ fn temporary_name() -> String {
     )
 }
 
+/// Whether opening a path failed because no file is there: nothing at all, a link, or something that
+/// cannot be opened for reading, such as a socket.
+fn is_absent_or_special(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::NODEV
+        )
+    )
+}
+
 /// A path that the system gave as bytes.
 pub(crate) fn path_of(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
@@ -384,6 +470,57 @@ pub(crate) fn path_of(bytes: Vec<u8>) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_longer_than_the_system_takes_is_made_read_and_removed() {
+        let place = tempfile::tempdir().expect("a folder");
+        let root = Root::open(place.path()).expect("a root");
+        let name = "n".repeat(200);
+        let mut folder = TreePath::from_bytes(name.as_str()).expect("a path");
+        root.make_folder(&folder).expect("made");
+        while folder.as_bytes().len() < 3 * LONGEST_PATH {
+            folder = folder.join(name.as_bytes()).expect("a path");
+            root.make_folder(&folder).expect("made");
+        }
+        let file = folder.join(b"file").expect("a path");
+        root.write_file(&file, FileMode::REGULAR, &mut b"deep".as_slice())
+            .expect("written");
+        let mut text = String::new();
+        let mut opened = root.open_file(&file).expect("opened");
+        opened.read_to_string(&mut text).expect("read");
+        assert_eq!(text, "deep");
+        assert!(root.stat(&file).expect("a look").is_some());
+        root.remove_all(None).expect("removed");
+        assert_eq!(root.entries(None).expect("a list").len(), 0);
+    }
+
+    #[test]
+    fn only_a_regular_file_is_opened_as_one() {
+        let place = tempfile::tempdir().expect("a folder");
+        let root = Root::open(place.path()).expect("a root");
+        let path = |name: &str| TreePath::from_bytes(name).expect("a path");
+        std::fs::write(place.path().join("file"), "text").expect("a file");
+        std::fs::create_dir(place.path().join("folder")).expect("a folder");
+        std::os::unix::fs::symlink("/dev/zero", place.path().join("link")).expect("a link");
+        std::os::unix::net::UnixListener::bind(place.path().join("socket")).expect("a socket");
+        make_pipe(&place.path().join("pipe"));
+        for name in ["folder", "link", "socket", "pipe", "nothing"] {
+            let opened = root.open_regular(&path(name)).expect(name);
+            assert!(opened.is_none(), "{name}");
+        }
+        assert!(root.open_regular(&path("file")).expect("opened").is_some());
+    }
+
+    fn make_pipe(place: &Path) {
+        let made = rustix::fs::mknodat(
+            rustix::fs::CWD,
+            place,
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        );
+        made.expect("a pipe");
+    }
 
     /// Content that looks at a folder while it is read.
     struct Watching<'a> {

@@ -15,7 +15,7 @@ use crate::error::{During as _, Error};
 use crate::manifest::{Known, Manifest, write_first};
 use crate::objects::Objects;
 use crate::scan::Extent;
-use crate::state::read_state;
+use crate::state::read_own_state;
 
 /// One path that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,7 +124,7 @@ fn settle(
 ) -> Result<Vec<Change>, Error> {
     let mut candidates = Vec::with_capacity(pending.len());
     for (path, known) in pending {
-        let after = read_state(root, &path, Some(objects))
+        let after = read_own_state(root, &path, Some(objects))
             .during("reading", &root.path().join(path.as_path()))?;
         candidates.push(Candidate {
             before: known.and_then(|known| recorded_state(&known)),

@@ -215,7 +215,7 @@ fn copy_content(
 }
 
 /// Only the superuser copies the files of others; everyone else's copies are their own.
-fn keep_owner(parent: &rustix::fd::OwnedFd, name: &[u8], stat: &Stat) -> io::Result<()> {
+pub(crate) fn keep_owner(parent: &rustix::fd::OwnedFd, name: &[u8], stat: &Stat) -> io::Result<()> {
     let (user, group) = stat.owner;
     if rustix::process::geteuid().is_root() && (user, group) != (0, 0) {
         let (user, group) = (

@@ -3,14 +3,16 @@
 //!
 //! These are resources, not the store of the program, which only `cleveragents-store` opens.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cleveragents_domain::ContentHash;
+use cleveragents_domain::{ContentHash, TreePath};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use serde::{Deserialize, Serialize};
 
+use crate::beneath::Root;
 use crate::error::{During as _, Error};
 use crate::fault;
 use crate::objects::hash_of;
@@ -30,6 +32,7 @@ fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> Error {
     reason = "a database of the user's, not the store"
 )]
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
+    check_beside(path)?;
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(failed(path))?;
     connection.busy_timeout(PATIENCE).map_err(failed(path))?;
@@ -72,25 +75,155 @@ pub(crate) fn digest(path: &Path, temporary: &Path) -> Result<ContentHash, Error
     Ok(hash_of(&mut file).during("reading", &place)?.0)
 }
 
-/// Brings what is in a log beside a database into its file, so that the file is whole.
-pub(crate) fn fold(path: &Path) -> Result<(), Error> {
-    let has_log = ["-wal", "-journal"]
-        .iter()
-        .any(|suffix| beside(path, suffix).exists());
-    if !has_log {
-        return Ok(());
+/// The files that SQLite keeps beside a database while it is written.
+pub(crate) const BESIDE: [&str; 3] = ["-wal", "-journal", "-shm"];
+
+/// The end of a rollback journal that names a file which coordinates several databases.
+const SUPER_JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+
+/// A private copy of a database of a sandbox, with its log brought into its file.
+pub(crate) struct FoldedDatabase {
+    /// Holds the copy until it is read.
+    _folder: tempfile::TempDir,
+    pub(crate) file: std::fs::File,
+}
+
+/// Copies a database out of a sandbox, brings the log beside it into the copy and gives the copy;
+/// `None` when there is no log, or no database that SQLite can read.
+///
+/// Commands in the sandbox control every file of `root`. So its files are only read, as bytes and as
+/// regular files, and SQLite never opens them: it would follow links, and a rollback journal can name
+/// any file of the system to be removed.
+pub(crate) fn fold(
+    root: &Root,
+    name: &TreePath,
+    temporary: &Path,
+) -> Result<Option<FoldedDatabase>, Error> {
+    let reading = |path: &TreePath| root.path().join(path.as_path());
+    let open_regular = |path: &TreePath| root.open_regular(path).during("reading", &reading(path));
+    let Some(mut source) = open_regular(name)? else {
+        return Ok(None);
+    };
+    let mut logs = Vec::new();
+    for suffix in ["-wal", "-journal"] {
+        let path = with_suffix(name, suffix)?;
+        if let Some(log) = open_regular(&path)?
+            && log.metadata().during("reading", &reading(&path))?.len() > 0
+        {
+            logs.push((suffix, log));
+        }
     }
-    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    if logs.is_empty() {
+        return Ok(None);
+    }
+    let folder = tempfile::tempdir_in(temporary).during("making a folder in", temporary)?;
+    let place = folder.path().join("copy.db");
+    let write = |from: &mut std::fs::File, to: &Path| -> io::Result<()> {
+        io::copy(from, &mut std::fs::File::create_new(to)?).map(drop)
+    };
+    write(&mut source, &place).during("copying", &reading(name))?;
+    for (suffix, mut log) in logs {
+        if suffix == "-journal" && !cut_super_journal(root, &mut log).during("reading", &place)? {
+            continue;
+        }
+        let to = beside(&place, suffix);
+        write(&mut log, &to).during("copying", &to)?;
+        if suffix == "-journal" {
+            drop_super_journal(&to).during("writing", &to)?;
+        }
+    }
+    let connection = open(&place, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // Reading rolls back what an interrupted transaction left.
-    connection
-        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-        .map_err(failed(path))
+    match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+        Ok(()) => {}
+        Err(rusqlite::Error::SqliteFailure(error, _))
+            if matches!(
+                error.code,
+                rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(failed(&place)(error)),
+    }
+    drop(connection);
+    let file = std::fs::File::open(&place).during("reading", &place)?;
+    Ok(Some(FoldedDatabase {
+        _folder: folder,
+        file,
+    }))
+}
+
+/// The name of a super-journal that a rollback journal ends with, and where that end begins.
+fn super_journal(journal: &std::fs::File) -> io::Result<Option<(Vec<u8>, u64)>> {
+    use std::os::unix::fs::FileExt as _;
+    let size = journal.metadata()?.len();
+    let Some(at) = size.checked_sub(16) else {
+        return Ok(None);
+    };
+    let mut end = [0; 16];
+    journal.read_exact_at(&mut end, at)?;
+    if end[8..] != SUPER_JOURNAL_MAGIC {
+        return Ok(None);
+    }
+    let length = u32::from_be_bytes([end[0], end[1], end[2], end[3]]);
+    // A page number stands before the name.
+    let start = at.saturating_sub(u64::from(length));
+    let mut name = vec![0; usize::try_from(at - start).unwrap_or(0).min(4096)];
+    journal.read_exact_at(&mut name, start)?;
+    Ok(Some((name, start.saturating_sub(4))))
+}
+
+/// Whether a rollback journal is to be played back. One that names a super-journal is, as long as
+/// that is still in the sandbox's folder: without it the transaction was committed.
+fn cut_super_journal(root: &Root, journal: &mut std::fs::File) -> io::Result<bool> {
+    let Some((name, _)) = super_journal(journal)? else {
+        return Ok(true);
+    };
+    let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let Ok(path) = TreePath::from_bytes(last) else {
+        return Ok(false);
+    };
+    Ok(root.open_regular(&path)?.is_some())
+}
+
+/// Takes the name of a super-journal out of our copy of a rollback journal, however often it stands
+/// there.
+fn drop_super_journal(place: &Path) -> io::Result<()> {
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(place)?;
+    while let Some((_, start)) = super_journal(&file)? {
+        file.set_len(start)?;
+    }
+    Ok(())
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+/// The path of a file that SQLite keeps beside a database.
+pub(crate) fn with_suffix(name: &TreePath, suffix: &str) -> Result<TreePath, Error> {
+    TreePath::from_bytes([name.as_bytes(), suffix.as_bytes()].concat())
+        .map_err(|error| Error::Damaged(error.to_string()))
+}
+
+/// Refuses a real database beside which SQLite would open something else than its own files.
+fn check_beside(path: &Path) -> Result<(), Error> {
+    for suffix in BESIDE {
+        let file = beside(path, suffix);
+        if std::fs::symlink_metadata(&file).is_ok_and(|found| !found.is_file()) {
+            return Err(Error::Database {
+                path: path.to_owned(),
+                message: format!("`{}` is not a regular file", file.display()),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a database that SQLite itself finds damaged.
@@ -127,7 +260,8 @@ pub(crate) struct DatabaseChange {
 }
 
 impl DatabaseChange {
-    /// Works the change out, with both contents in a folder of ours.
+    /// Works the change out, with both contents in a folder of ours. `work` is the content as it was
+    /// captured, in a file of ours.
     pub(crate) fn plan(
         location: &Path,
         work: &Path,
@@ -258,5 +392,57 @@ impl Watch {
             0
         };
         Ok((u32::from_be_bytes([a, b, c, d]), version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rollback journal can name another file, which SQLite reads and removes when it plays the
+    /// journal back. We do neither.
+    #[test]
+    fn a_journal_that_names_a_foreign_file_leaves_it_alone() {
+        let place = tempfile::tempdir().expect("a folder");
+        let (work, ours) = (place.path().join("work"), place.path().join("ours"));
+        std::fs::create_dir(&work).expect("a folder");
+        std::fs::create_dir(&ours).expect("a folder");
+        let foreign = place.path().join("foreign");
+        std::fs::write(&foreign, "kept").expect("a file");
+        let database = work.join("a.db");
+        let connection = open(
+            &database,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        )
+        .expect("a database");
+        connection
+            .execute_batch("create table t(x); insert into t values (1)")
+            .expect("filled");
+        drop(connection);
+        let size = std::fs::metadata(&database).expect("facts").len();
+        // A journal without pages, that names the file: hot, and played back at the first look.
+        let name = foreign.as_os_str().as_encoded_bytes();
+        let number = |value: u32| value.to_be_bytes();
+        let pages = u32::try_from(size / 4096).expect("few");
+        let mut journal = SUPER_JOURNAL_MAGIC.to_vec();
+        for value in [0, 7, pages, 512, 4096] {
+            journal.extend(number(value));
+        }
+        journal.resize(512, 0);
+        journal.extend(number(0x4000_0000 / 4096 + 1));
+        journal.extend(name);
+        journal.extend(number(u32::try_from(name.len()).expect("short")));
+        let sum = name.iter().map(|byte| u32::from(*byte)).sum::<u32>();
+        journal.extend(number(sum));
+        journal.extend(SUPER_JOURNAL_MAGIC);
+        std::fs::write(beside(&database, "-journal"), &journal).expect("a journal");
+        let root = Root::open(&work).expect("a root");
+        let path = TreePath::from_bytes("a.db").expect("a path");
+        let folded = fold(&root, &path, &ours).expect("folded");
+        assert_eq!(std::fs::read_to_string(&foreign).expect("there"), "kept");
+        let mut folded = folded.expect("there was a log");
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut folded.file, &mut bytes).expect("read");
+        assert_eq!(bytes, std::fs::read(&database).expect("read"));
     }
 }

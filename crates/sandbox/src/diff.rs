@@ -4,6 +4,7 @@ use std::path::Path;
 
 use cleveragents_domain::{FileKind, FileMode, FileState};
 
+use crate::apply::LONGEST_PATH;
 use crate::beneath::Root;
 use crate::capture::Change;
 use crate::error::{During as _, Error};
@@ -20,11 +21,14 @@ pub fn patch(
     temporary: &Path,
 ) -> Result<Vec<u8>, Error> {
     let folder = tempfile::tempdir_in(temporary).during("making a folder in", temporary)?;
+    let (changes, too_long): (Vec<&Change>, Vec<&Change>) = changes
+        .iter()
+        .partition(|change| change.path.as_bytes().len() <= LONGEST_PATH);
     for side in ["a", "b"] {
         let place = folder.path().join(side).join(beneath.unwrap_or_default());
         std::fs::create_dir_all(&place).during("making", &place)?;
         let root = Root::open(&place).during("opening", &place)?;
-        for change in changes {
+        for change in &changes {
             let state = if side == "a" {
                 change.before
             } else {
@@ -56,7 +60,17 @@ pub fn patch(
         .with("GIT_DIR", "/dev/null");
     let answer = git.try_run(&arguments)?;
     match answer.code {
-        Some(0 | 1) => Ok(answer.stdout),
+        Some(0 | 1) => {
+            let mut patch = answer.stdout;
+            for change in too_long {
+                // Text between two files of a patch is passed over by those who read it.
+                let start: String = change.path.to_string().chars().take(100).collect();
+                let line =
+                    format!("# not shown, its path has more than {LONGEST_PATH} bytes: {start}…\n");
+                patch.extend_from_slice(line.as_bytes());
+            }
+            Ok(patch)
+        }
         _ => Err(answer.failure(&arguments)),
     }
 }

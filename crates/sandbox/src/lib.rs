@@ -19,6 +19,7 @@ mod member;
 mod objects;
 mod path_text;
 mod readable;
+mod regular;
 mod restore;
 mod scan;
 mod server;
@@ -30,29 +31,21 @@ pub use diff::patch;
 pub use error::Error;
 pub use git::{Answer as GitAnswer, Git, GitBase, Landing, Streamed as GitStreamed};
 pub use member::{Base, Capture, Folders, Member, Source};
+pub use regular::{Links, read_regular};
 pub use server::{Answer, Connection, SCRIPT, Servers, StatementRun};
 
 /// Removes a folder and all it holds, also where its folders may not be written; nothing there is fine.
 pub fn remove_folder(folder: &std::path::Path) -> std::io::Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            loosen(folder)?;
-            std::fs::remove_dir_all(folder)
+        // Folders that may not be written, or nested deeper than files can be open at once.
+        Err(error) => {
+            if !std::fs::symlink_metadata(folder)?.is_dir() {
+                return Err(error);
+            }
+            readable::open_own(folder)?.remove_all(None)?;
+            std::fs::remove_dir(folder)
         }
-        other => other,
+        Ok(()) => Ok(()),
     }
-}
-
-/// Makes every folder in a folder writable.
-fn loosen(folder: &std::path::Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))?;
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            loosen(&entry.path())?;
-        }
-    }
-    Ok(())
 }

@@ -14,7 +14,8 @@ use crate::copy::{Original, copy_tree, split_file};
 use crate::database;
 use crate::error::{During as _, Error};
 use crate::git::{
-    CommittedContent, GitBase, create_worktree, open_checkout, remove_worktree, write_link,
+    CommittedContent, GitBase, create_worktree, is_read_by_git, open_checkout, remove_worktree,
+    write_link,
 };
 use crate::manifest::{Known, Manifest};
 use crate::objects::Objects;
@@ -253,18 +254,43 @@ impl Member {
         }
     }
 
-    /// The copy of a single file or database.
-    pub(crate) fn work_file(&self) -> Result<PathBuf, Error> {
-        let place = self.root.join(OsStr::from_bytes(self.file_name()));
-        if place.is_file() {
-            Ok(place)
-        } else {
-            Err(Error::Damaged(format!("`{}` is gone", place.display())))
+    /// The path of a single file or database in its folder.
+    fn file_path(&self) -> Result<TreePath, Error> {
+        TreePath::from_bytes(self.file_name()).map_err(|error| Error::Damaged(error.to_string()))
+    }
+
+    /// Brings what is in a log beside the database into its file, so that the file is whole.
+    fn fold_database(&self, root: &Root) -> Result<(), Error> {
+        let name = self.file_path()?;
+        let Some(mut folded) = database::fold(root, &name, &self.temporary)? else {
+            return Ok(());
+        };
+        let place = self.root.join(name.as_path());
+        let found = root.stat(&name).during("reading", &place)?;
+        let Some((mode, stat)) = found.and_then(|stat| Some((stat.mode?, stat))) else {
+            return Ok(());
+        };
+        // In this order: a log that is read again with the whole file changes nothing.
+        root.write_file(&name, mode, &mut folded.file)
+            .and_then(|()| crate::copy::keep_owner(&root.parent(&name)?, name.name(), &stat))
+            .during("writing", &place)?;
+        self.remove_beside(root)
+    }
+
+    /// Removes what SQLite keeps beside the database, whatever was made of it.
+    fn remove_beside(&self, root: &Root) -> Result<(), Error> {
+        let name = self.file_path()?;
+        for suffix in database::BESIDE {
+            let path = database::with_suffix(&name, suffix)?;
+            let place = self.root.join(path.as_path());
+            root.remove_all(Some(&path)).during("removing", &place)?;
         }
+        Ok(())
     }
 
     fn create_git(&self, id: &str) -> Result<Base, Error> {
         let checkout = open_checkout(&self.location)?;
+        checkout.check_readable()?;
         let base = checkout.head()?;
         create_worktree(&checkout, &base, &self.root, &self.notes, id, &self.alias)?;
         let index = self.notes.join("index");
@@ -419,10 +445,10 @@ impl Member {
     /// Finds every change since the manifest. `recent` are the entries of the history that it does
     /// not know yet.
     pub fn capture(&self, recent: &[Change]) -> Result<Capture, Error> {
-        if let Base::Sqlite { .. } = self.base {
-            database::fold(&self.work_file()?)?;
-        }
         let root = self.work_root()?;
+        if let Base::Sqlite { .. } = self.base {
+            self.fold_database(&root)?;
+        }
         let mut manifest = self.load_manifest()?;
         for change in recent {
             let fact = change
@@ -432,6 +458,17 @@ impl Member {
         }
         let mut objects = self.open_objects()?;
         let captured = capture(&root, self.extent(), manifest, &First(self), &mut objects)?;
+        if let Base::Git(_) = self.base {
+            // Git opens such a file without a look at what it is, and a pipe would hold it up for ever.
+            for path in captured
+                .special
+                .iter()
+                .filter(|path| is_read_by_git(path.name()))
+            {
+                let place = self.root.join(path.as_path());
+                root.remove_special_file(path).during("removing", &place)?;
+            }
+        }
         Ok(Capture {
             changes: captured.changes.clone(),
             special: captured.special.clone(),
@@ -493,14 +530,7 @@ impl Member {
     ) -> Result<Vec<Change>, Error> {
         if let Base::Sqlite { .. } = self.base {
             // A log that belongs to other content must not be read with this one.
-            for suffix in ["-wal", "-shm", "-journal"] {
-                let mut name = self.file_name().to_vec();
-                name.extend_from_slice(suffix.as_bytes());
-                let place = self.root.join(OsStr::from_bytes(&name));
-                if place.exists() {
-                    std::fs::remove_file(&place).during("removing", &place)?;
-                }
-            }
+            self.remove_beside(&self.work_root()?)?;
         }
         restore(&self.work_root()?, targets, &self.open_objects()?)
     }
@@ -571,6 +601,7 @@ impl Member {
         if checkout.is_bare {
             return Ok(0);
         }
+        checkout.check_readable()?;
         let told = checkout.git.run(&[
             "status",
             "--porcelain",

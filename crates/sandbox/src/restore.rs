@@ -10,7 +10,7 @@ use crate::capture::Change;
 use crate::error::{During as _, Error};
 use crate::fault;
 use crate::objects::Objects;
-use crate::state::read_state;
+use crate::state::read_own_state;
 
 /// Brings every path to the state asked for and says what changed. Nothing is touched unless all
 /// the content that is needed is there.
@@ -57,8 +57,8 @@ pub(crate) fn wanted(
 ) -> Result<Vec<Change>, Error> {
     let mut changes = Vec::new();
     for (path, target) in targets {
-        let found =
-            read_state(root, path, None).during("reading", &root.path().join(path.as_path()))?;
+        let found = read_own_state(root, path, None)
+            .during("reading", &root.path().join(path.as_path()))?;
         let before = found.map(|(state, _)| state);
         if before != *target {
             changes.push(Change {
@@ -91,7 +91,7 @@ fn needs_content(change: &Change) -> Option<FileState> {
 
 fn remove(root: &Root, change: &Change) -> io::Result<()> {
     let Some(before) = change.before else {
-        return Ok(());
+        return root.remove_special_file(&change.path);
     };
     if change
         .after
@@ -204,6 +204,43 @@ impl Loosened<'_> {
                 .set_own_mode(mode)
                 .during("setting the permissions of", self.root.path()),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    /// Whatever took the place of a file or folder, restoring puts the recorded state there.
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_or_folder_is_replaced() {
+        let place = tempfile::tempdir().expect("a folder");
+        let kept = tempfile::tempdir().expect("a folder");
+        let root = Root::open(place.path()).expect("a root");
+        let mut objects = Objects::open(kept.path()).expect("objects");
+        let hash = objects.put(b"text").expect("kept");
+        let path = |name: &str| TreePath::from_bytes(name).expect("a path");
+        let file = FileState {
+            hash,
+            size: 4,
+            mode: FileMode::REGULAR,
+        };
+        let targets = BTreeMap::from([
+            (path("file"), Some(file)),
+            (path("folder"), Some(FileState::directory(0o755))),
+            (path("folder/inner"), Some(file)),
+        ]);
+        for name in ["file", "folder"] {
+            let mode = Mode::from_raw_mode(0o600);
+            mknodat(CWD, place.path().join(name), FileType::Fifo, mode, 0).expect("a pipe");
+        }
+        let changes = restore(&root, &targets, &objects).expect("restored");
+        assert_eq!(changes.len(), 3);
+        for name in ["file", "folder/inner"] {
+            let text = std::fs::read_to_string(place.path().join(name)).expect("a file");
+            assert_eq!(text, "text", "{name}");
         }
     }
 }

@@ -11,6 +11,30 @@ use crate::readable::reading;
 /// How often a file that changes while it is read is read again.
 const ATTEMPTS: usize = 5;
 
+/// The error of a path that no state can describe.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is a device, socket or pipe")]
+struct SpecialFile(TreePath);
+
+/// What [`read_state`] finds in a copy of ours. A device, socket or pipe counts as nothing there: no
+/// history holds it, and restoring the path replaces it.
+pub(crate) fn read_own_state(
+    root: &Root,
+    path: &TreePath,
+    objects: Option<&mut Objects>,
+) -> io::Result<Option<(FileState, Stat)>> {
+    match read_state(root, path, objects) {
+        Err(error)
+            if error
+                .get_ref()
+                .is_some_and(|inner| inner.is::<SpecialFile>()) =>
+        {
+            Ok(None)
+        }
+        other => other,
+    }
+}
+
 /// Reads what is at a path, together with the system's description of exactly that. `None` when
 /// nothing is there. With `objects` the content is kept as well.
 pub(crate) fn read_state(
@@ -23,9 +47,7 @@ pub(crate) fn read_state(
             return Ok(None);
         };
         let Some(mode) = stat.mode else {
-            return Err(io::Error::other(format!(
-                "`{path}` is a device, socket or pipe"
-            )));
+            return Err(io::Error::other(SpecialFile(path.clone())));
         };
         let content = match mode.kind() {
             FileKind::Directory => Some((ContentHash::of(b""), 0)),
@@ -83,6 +105,6 @@ fn swapped(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(
         Errno::from_io_error(error),
-        Some(Errno::NOENT | Errno::LOOP | Errno::INVAL | Errno::NOTDIR)
+        Some(Errno::NOENT | Errno::LOOP | Errno::INVAL | Errno::NOTDIR | Errno::NXIO)
     )
 }

@@ -10,6 +10,8 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use cleveragents_sandbox::Links;
+
 use super::document::text_of;
 use super::error::Error;
 
@@ -24,7 +26,7 @@ pub(crate) fn update<T>(
 ) -> Result<T, Error> {
     let path = real(path)?;
     let _lock = lock(&path)?;
-    let before = text_of(&path)?;
+    let before = text_of(&path, Links::Follow)?;
     let (result, after) = change(before.as_deref())?;
     if let Some(after) = after
         && before.as_deref() != Some(after.as_str())

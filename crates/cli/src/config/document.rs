@@ -1,10 +1,9 @@
 //! Reads a configuration file: every key in it, checked against the registry, with its line.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use cleveragents_sandbox::{Links, read_regular};
 use toml_edit::{Document, Item, TableLike, TomlError};
 
 use super::error::Error;
@@ -31,7 +30,12 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// Reads a file; one that does not exist sets nothing.
     pub(crate) fn read(path: &Path, owner: Owner) -> Result<Self, Error> {
-        let Some(text) = text_of(path)? else {
+        let links = match owner {
+            Owner::Person => Links::Follow,
+            // A cloned repository must not make us read other files.
+            Owner::Project => Links::Refuse,
+        };
+        let Some(text) = text_of(path, links)? else {
             return Ok(Self {
                 path: path.to_owned(),
                 values: BTreeMap::new(),
@@ -128,16 +132,14 @@ impl Reader<'_> {
     }
 }
 
-/// The text of a file, or nothing when it does not exist.
-pub(crate) fn text_of(path: &Path) -> Result<Option<String>, Error> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        // Below a file there is no file either; a home there is refused when it is needed.
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(Error::access("read", path)(error)),
-    };
+/// The largest configuration file, in bytes.
+const LARGEST: u64 = 1 << 20;
+
+/// The text of a file, or nothing when it does not exist. Below a file there is no file either; a home
+/// there is refused when it is needed.
+pub(crate) fn text_of(path: &Path, links: Links) -> Result<Option<String>, Error> {
+    let read = read_regular(path, links, LARGEST).map_err(Error::access("read", path))?;
+    let Some(bytes) = read else { return Ok(None) };
     String::from_utf8(bytes).map(Some).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let before = String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned();

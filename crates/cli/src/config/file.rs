@@ -136,6 +136,10 @@ impl ConfigFile {
         &self,
         change: impl FnOnce(&mut DocumentMut, &str) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        if self.owner == Owner::Project && self.path.is_symlink() {
+            let why = std::io::Error::other("it is a symbolic link");
+            return Err(Error::access("write", &self.path)(why));
+        }
         atomic::update(&self.path, |text| {
             let old = text.unwrap_or_default();
             let mut document: DocumentMut = old

@@ -13,6 +13,7 @@ mod parts;
 mod paths;
 mod races;
 mod repositories;
+mod special;
 mod submodules;
 mod terminal;
 

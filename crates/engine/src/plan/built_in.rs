@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use cleveragents_sandbox::{Links, read_regular};
 use serde_json::{Value, json};
 
 use crate::actor::ActorText;
@@ -30,11 +31,22 @@ pub const PROMPTS: [(&str, &str); 4] = [
     ("estimator", include_str!("../../prompts/estimator.md")),
 ];
 
+/// The largest file of instructions, in bytes.
+const LONGEST_PROMPT: u64 = 1 << 20;
+
 /// The actors, with instructions from a folder where it has them.
 pub fn built_in_actors(folder: &Path) -> BTreeMap<String, ActorText> {
     let mut actors = BTreeMap::new();
     for (name, standard) in PROMPTS {
-        let own = std::fs::read_to_string(folder.join(format!("{name}.md")));
+        let own = read_regular(
+            &folder.join(format!("{name}.md")),
+            Links::Follow,
+            LONGEST_PROMPT,
+        );
+        let own = own
+            .ok()
+            .flatten()
+            .and_then(|own| String::from_utf8(own).ok());
         let prompt = own.as_deref().unwrap_or(standard);
         let whole = format!("builtin/{name}");
         let text = ActorText {

@@ -4,10 +4,10 @@
 //! `auto_discovery`: a path whose presence below the parent means that there is one. What is found
 //! depends on the files alone, and so do the keys from which ids and names are made.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use cleveragents_domain::{AutoDiscovery, InheritedType, Properties, TypeName};
+use cleveragents_sandbox::{Links, read_regular};
 use regex::Regex;
 use serde_json::{Value, json};
 
@@ -160,19 +160,10 @@ fn segment(name: &TypeName, inside: &Path) -> String {
 
 /// Reads what a development container is called. Comments are allowed there.
 fn read_devcontainer(path: &Path) -> Result<Properties, String> {
-    // Opening something else, such as a pipe, could wait for ever.
-    if !path.is_file() {
-        return Err("it is not a file".to_owned());
-    }
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    let mut text = String::new();
-    let read = file
-        .take(FILE_MAXIMUM + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| error.to_string())?;
-    if read as u64 > FILE_MAXIMUM {
-        return Err(format!("it has more than {FILE_MAXIMUM} bytes"));
-    }
+    let bytes =
+        read_regular(path, Links::Refuse, FILE_MAXIMUM).map_err(|error| error.to_string())?;
+    let bytes = bytes.ok_or("it is gone")?;
+    let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
     let described: Value = serde_json::from_str(&plain_json(&text))
         .map_err(|error| format!("it is not JSON: {error}"))?;
     let Some(described) = described.as_object() else {

@@ -99,6 +99,7 @@ impl SandboxService {
         mut open: OpenSandbox,
         request: &ApplyRequest,
     ) -> Result<Applied, SandboxError> {
+        self.recover_unfinished(&open)?;
         let resources = self.lease_resources(&open)?;
         self.check_unfinished(&open)?;
         let (planned, scratch) = self.plan_apply(&mut open, request, false)?;
@@ -150,9 +151,8 @@ impl SandboxService {
         self.advance(open, SandboxState::Applying, SandboxState::Applied, report)
     }
 
-    /// Refuses while the apply of another sandbox to the same resources is unfinished. Its process is
-    /// gone, for we hold their leases; the next command finishes it or takes it back.
-    fn check_unfinished(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
+    /// Other sandboxes whose apply to one of the same resources is unfinished.
+    fn unfinished(&self, open: &OpenSandbox) -> Result<Vec<SandboxView>, SandboxError> {
         let is_shared = |other: &SandboxView| {
             other.sandbox.id != open.view.sandbox.id
                 && other.sandbox.machine == open.view.sandbox.machine
@@ -162,7 +162,29 @@ impl SandboxService {
                     ours.any(|ours| ours.location == theirs.location)
                 })
         };
-        match self.list(false)?.into_iter().find(is_shared) {
+        let mut all = self.list(false)?;
+        all.retain(is_shared);
+        Ok(all)
+    }
+
+    /// Finishes or takes back what killed processes left of applies to the same resources. While the
+    /// process of one is alive, or its lease runs on, the resources are held.
+    fn recover_unfinished(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
+        for view in self.unfinished(open)? {
+            let lease = self.lease(view.sandbox.id)?;
+            let mut other = OpenSandbox {
+                view: self.view(view.sandbox.id)?,
+                lease,
+            };
+            self.recover_one(&mut other)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses while the apply of another sandbox to the same resources is unfinished: it could be
+    /// neither finished nor taken back.
+    fn check_unfinished(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
+        match self.unfinished(open)?.into_iter().next() {
             Some(other) => Err(SandboxError::NotReady {
                 name: other.sandbox.name,
                 state: other.sandbox.state,

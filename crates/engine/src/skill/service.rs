@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use cleveragents_domain::yaml::{self, Variables};
 use cleveragents_domain::{Name, nearest};
+use cleveragents_sandbox::{Links, read_regular};
 use cleveragents_skills::{Definition, Flat, Library, agent, flatten};
 use cleveragents_store::definitions::{self, DefinitionKind, StoredDefinition};
 use cleveragents_store::{Engine, Reader, UnitOfWork};
@@ -401,13 +402,12 @@ enum Written {
     Overtaken,
 }
 
-/// The text of a file; one that is too long is not that of a skill.
+/// The text of the file of a skill.
 fn read_again(file: &Path) -> std::io::Result<String> {
     const LARGEST: u64 = 1 << 20;
-    let opened = std::fs::File::open(file)?;
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut std::io::Read::take(opened, LARGEST + 1), &mut text)?;
-    Ok(text)
+    let bytes = read_regular(file, Links::Follow, LARGEST)?;
+    let bytes = bytes.ok_or(std::io::ErrorKind::NotFound)?;
+    String::from_utf8(bytes).map_err(std::io::Error::other)
 }
 
 fn seen(stored: &[StoredDefinition]) -> Seen {

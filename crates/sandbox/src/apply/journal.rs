@@ -108,8 +108,10 @@ impl Journal {
         let folder = place.parent().unwrap_or_else(|| Path::new("."));
         let written = || -> std::io::Result<()> {
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            serde_json::to_writer(&mut file, self)?;
-            file.flush()?;
+            let mut buffer = std::io::BufWriter::with_capacity(1 << 16, &mut file);
+            serde_json::to_writer(&mut buffer, self)?;
+            buffer.flush()?;
+            drop(buffer);
             file.as_file().sync_all()?;
             file.persist(place).map_err(|error| error.error)?;
             std::fs::File::open(folder)?.sync_all()

@@ -40,6 +40,10 @@ use tree::is_protected;
 /// Why nothing is carried to a resource that may only be read.
 pub(crate) const READ_ONLY: &str = "the resource is linked read-only";
 
+/// The longest path in a part that is applied: with the place of the part before it, git and other
+/// programs must be able to open it in one call.
+pub(crate) const LONGEST_PATH: usize = 3_000;
+
 /// How to apply.
 #[derive(Debug, Clone)]
 pub struct ApplyOptions {
@@ -117,6 +121,7 @@ pub fn plan(
     let mut places = overlap::Places::new();
     let mut journal = Journal::new(scratch, objects_folder);
     for (member, changes) in parts {
+        let changes: Vec<Change> = changes.iter().filter_map(without_new_bits).collect();
         if changes.is_empty() {
             continue;
         }
@@ -125,7 +130,7 @@ pub fn plan(
         let mut part = Part {
             id,
             member,
-            changes,
+            changes: &changes,
             options,
             folder: &folder,
             objects: &mut objects,
@@ -135,6 +140,7 @@ pub fn plan(
         if member.is_read_only {
             return Err(part.cannot(READ_ONLY));
         }
+        part.check_lengths()?;
         let (preview, found) = match &member.base {
             Base::Git(_) => part.git()?,
             Base::Directory | Base::File => part.tree()?,
@@ -220,6 +226,7 @@ impl Part<'_> {
         };
         let checkout = open_checkout(&self.member.location)?;
         checkout.check_idle()?;
+        checkout.check_readable()?;
         checkout.check_base(base)?;
         let result = plan_result(&GitRequest {
             alias: &self.member.alias,
@@ -318,7 +325,7 @@ impl Part<'_> {
         let Base::Sqlite { digest } = &self.member.base else {
             return Err(Error::Damaged("the part is not a database".to_owned()));
         };
-        let work = self.member.work_file()?;
+        let work = self.captured_database()?;
         let mut preview = self.preview(&Vec::new(), Vec::new());
         preview.database = true;
         let temporary = self.folder.to_owned();
@@ -339,6 +346,47 @@ impl Part<'_> {
         let change = DatabaseChange::plan(&self.member.location, &work, self.folder, &temporary)?;
         self.journal.add_database(change);
         Ok((preview, Vec::new()))
+    }
+
+    /// Writes the database as it was captured into a folder of ours.
+    fn captured_database(&self) -> Result<PathBuf, Error> {
+        let state = self.changes.iter().find_map(|change| change.after);
+        let Some(state) = state.filter(|state| state.kind() == FileKind::File) else {
+            return Err(self.cannot("the database is not a file any more"));
+        };
+        let place = self.folder.join("sandbox.db");
+        let lost = || {
+            let paths = self.changes.iter().map(|change| change.path.clone());
+            Error::ContentLost(paths.collect())
+        };
+        let object = self.objects.open_object(state.hash);
+        let mut content = object.during("reading", &place)?.ok_or_else(lost)?;
+        let mut file = std::fs::File::create_new(&place).during("writing", &place)?;
+        match io::copy(&mut content, &mut file) {
+            Err(_) if !self.objects.is_sound(state.hash) => Err(lost()),
+            copied => copied.map(|_| place.clone()).during("writing", &place),
+        }
+    }
+
+    /// Refuses paths that no program could open by name.
+    fn check_lengths(&self) -> Result<(), Error> {
+        let too_long: Vec<_> = self
+            .changes
+            .iter()
+            .filter(|change| change.after.is_some())
+            .filter(|change| change.path.as_bytes().len() > LONGEST_PATH)
+            .map(|change| {
+                let reason = format!("the path has more than {LONGEST_PATH} bytes");
+                (change.path.clone(), reason)
+            })
+            .collect();
+        if too_long.is_empty() {
+            return Ok(());
+        }
+        Err(Error::CannotApply {
+            alias: self.member.alias.clone(),
+            problems: too_long,
+        })
     }
 
     fn cannot(&self, reason: &str) -> Error {
@@ -374,6 +422,23 @@ impl ApplyPlan {
             .map(|preview| preview.files.len())
             .sum()
     }
+}
+
+/// The change without set-user-id, set-group-id and sticky bits that the sandbox added, and without
+/// all of them where the content changes, as a write does it. `None` when nothing else changed. A diff
+/// has no words for these bits, so nobody could have agreed to them.
+fn without_new_bits(change: &Change) -> Option<Change> {
+    let mut kept = change.clone();
+    if let Some(after) = &mut kept.after {
+        let same = change
+            .before
+            .filter(|before| before.kind() == after.kind() && before.same_content(after));
+        after.mode = match same {
+            Some(before) => after.mode.with_special_bits_of(before.mode),
+            None => after.mode.without_special_bits(),
+        };
+    }
+    (kept.before != kept.after).then_some(kept)
 }
 
 /// Whether a file or link that the sandbox changed is gone from the real tree. Where git has no update

@@ -56,8 +56,27 @@ fn hash_file(place: &Path) -> io::Result<ContentHash> {
     Ok(crate::objects::hash_of(&mut File::open(place)?)?.0)
 }
 
-/// Copies objects that are not there yet; each is complete from the moment it has its name.
+/// So many objects are made durable one by one; more with one call for the whole file system.
+const SYNC_ONE_BY_ONE: usize = 64;
+
+/// Copies objects that are not there yet; each is complete from the moment it has its name. All are
+/// durable when this returns, which is before anything refers to them.
 fn carry_objects(from: &Path, to: &Path) -> io::Result<()> {
+    let mut carried = Vec::new();
+    carry_into(from, to, &mut carried)?;
+    if carried.len() > SYNC_ONE_BY_ONE {
+        return Ok(rustix::fs::syncfs(File::open(to)?)?);
+    }
+    for place in carried {
+        File::open(&place)?.sync_data()?;
+        if let Some(folder) = place.parent() {
+            File::open(folder)?.sync_data()?;
+        }
+    }
+    Ok(())
+}
+
+fn carry_into(from: &Path, to: &Path, carried: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut entries = std::fs::read_dir(from)?.collect::<io::Result<Vec<_>>>()?;
     // A pack before its list: without the list nobody reads it.
     entries.sort_by_key(|entry| entry.path().extension().is_some_and(|end| end == "idx"));
@@ -66,7 +85,7 @@ fn carry_objects(from: &Path, to: &Path) -> io::Result<()> {
         if entry.file_type()?.is_dir() {
             match std::fs::create_dir(&target) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => carry_objects(&entry.path(), &target)?,
+                _ => carry_into(&entry.path(), &target, carried)?,
             }
         } else if !target.exists() {
             let mut fresh = tempfile::NamedTempFile::new_in(to)?;
@@ -74,8 +93,8 @@ fn carry_objects(from: &Path, to: &Path) -> io::Result<()> {
             fresh
                 .as_file()
                 .set_permissions(entry.metadata()?.permissions())?;
-            fresh.as_file().sync_data()?;
             fresh.persist(&target).map_err(|error| error.error)?;
+            carried.push(target);
         }
     }
     Ok(())
@@ -177,7 +196,7 @@ fn with_mode(change: &Change, found: Option<FileState>) -> Option<FileState> {
             if before.mode == after.mode && found.kind() == after.kind() =>
         {
             Some(FileState {
-                mode: found.mode,
+                mode: found.mode.without_special_bits(),
                 ..after
             })
         }
@@ -262,7 +281,7 @@ fn checked_out(
             && found.kind() == FileKind::File
             && found.mode.is_executable() == after.mode.is_executable()
         {
-            after.mode = found.mode;
+            after.mode = found.mode.without_special_bits();
         }
         planned.push((path, found, Some(after)));
     }

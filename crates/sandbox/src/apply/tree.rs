@@ -112,10 +112,12 @@ fn decide(change: &Change, found: Option<FileState>) -> Decision {
         (Some(before), Some(after), Some(found))
             if before.same_content(&found) && before.mode == after.mode =>
         {
-            Decision::Make(Some(FileState {
-                mode: found.mode,
-                ..after
-            }))
+            let mode = if found.same_content(&after) {
+                found.mode
+            } else {
+                found.mode.without_special_bits()
+            };
+            Decision::Make(Some(FileState { mode, ..after }))
         }
         // The user changed only the content, the sandbox only the permissions.
         (Some(before), Some(after), Some(found))

@@ -17,7 +17,9 @@ pub use result::Landing;
 pub(crate) use result::{Blob, GitPlan, GitRequest, Update, plan_result};
 pub(crate) use shared_objects::shared_objects;
 pub use worktree::GitBase;
-pub(crate) use worktree::{Checkout, create_worktree, open_checkout, remove_worktree, write_link};
+pub(crate) use worktree::{
+    Checkout, create_worktree, is_read_by_git, open_checkout, remove_worktree, write_link,
+};
 
 /// Splits what git printed with `-z`.
 pub(crate) fn records(printed: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -29,6 +29,9 @@ const LONGEST_ANSWER: u64 = 1 << 30;
 /// So much of what git complains about is kept when its answer is only heard.
 const COMPLAINTS_KEPT: u64 = 16 << 10;
 
+/// A pipe among the files of an untrusted repository must not hold us up for ever.
+const LONGEST_CONFINED_RUN: Duration = Duration::from_mins(2);
+
 const SETTINGS: [&str; 14] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -234,6 +237,9 @@ impl Git {
             invocation.input = Input::Bytes(input.to_vec());
         }
         invocation.limits.output_bytes = LONGEST_ANSWER;
+        if self.confinement.is_some() {
+            invocation.limits.time = Some(LONGEST_CONFINED_RUN);
+        }
         let finished = run(&invocation, &Cancel::new()).map_err(failed_to_run)?;
         if finished.stdout.dropped > 0 {
             return Err(Error::Git {

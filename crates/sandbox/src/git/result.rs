@@ -2,6 +2,7 @@
 //! computed beforehand, without touching any of them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use cleveragents_domain::{FileKind, FileState, TreePath};
@@ -202,10 +203,59 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
         ])?,
     };
     plan.updates = updates(&plan, request, &new, &tree)?;
+    pack_objects(&plan)?;
     let result = plan.git.with("GIT_INDEX_FILE", &plan.result_index);
     result.run(&["read-tree", &new])?;
     plan.new = Some(new);
     Ok(plan)
+}
+
+/// More new objects than this go to the user's repository as one pack.
+const MOST_LOOSE: usize = 256;
+
+/// Packs the new objects when there are many: one file is carried over and made durable instead of
+/// thousands, and the user's repository stays quick.
+fn pack_objects(plan: &GitPlan) -> Result<(), Error> {
+    let folder = &plan.objects;
+    let loose = || -> std::io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            let Ok(start) = entry.file_name().into_string() else {
+                continue;
+            };
+            if start.len() != 2 {
+                continue;
+            }
+            for object in std::fs::read_dir(entry.path())? {
+                let rest = object?.file_name();
+                names.push(format!("{start}{}", rest.to_string_lossy()));
+            }
+        }
+        Ok(names)
+    };
+    let names = loose().during("reading", folder)?;
+    if names.len() <= MOST_LOOSE {
+        return Ok(());
+    }
+    let packs = folder.join("pack");
+    std::fs::create_dir_all(&packs).during("making", &packs)?;
+    let base = packs.join("pack");
+    let arguments: [&OsStr; 4] = [
+        "pack-objects".as_ref(),
+        "--quiet".as_ref(),
+        "--window=0".as_ref(),
+        base.as_ref(),
+    ];
+    plan.git
+        .run_with(&arguments, (names.join("\n") + "\n").as_bytes())?;
+    for entry in std::fs::read_dir(folder).during("reading", folder)? {
+        let entry = entry.during("reading", folder)?;
+        if entry.file_name().len() == 2 {
+            crate::remove_folder(&entry.path()).during("removing", &entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the changed files as they were captured: what is committed is what was looked at, whatever
@@ -502,7 +552,9 @@ fn updates(
     Ok(found)
 }
 
-/// Reads the user's files, every byte, as git would store them.
+/// Reads the user's files, every byte, as git would store them. Whether git converts line ends depends
+/// on what its index holds for the path, so the blobs of the user's index come first, without times:
+/// git cannot skip a file as unchanged.
 fn files_as_blobs(
     plan: &GitPlan,
     request: &GitRequest<'_>,
@@ -526,13 +578,19 @@ fn files_as_blobs(
     if present.is_empty() {
         return Ok(());
     }
-    // An empty index remembers no times, so git cannot skip a file as unchanged.
     let index = request.scratch.join("files.index");
     let git = plan
         .git
         .with("GIT_INDEX_FILE", &index)
         .with("GIT_WORK_TREE", location);
     git.run(&["read-tree", "--empty"])?;
+    let known = present.iter().filter_map(|path| {
+        let update = &found[*wanted.get(path)?];
+        let staged = update.index.as_ref().filter(|blob| blob.mode != "unmerged");
+        Some((path, staged.or(update.old.as_ref())?))
+    });
+    let input: Vec<u8> = known.flat_map(|(path, blob)| entry(path, blob)).collect();
+    git.run_with(&["update-index", "-z", "--index-info"], &input)?;
     let arguments = ["update-index", "-z", "--add", "--replace", "--stdin"];
     succeed(
         git.start_in(location, &arguments, &joined(&present))?,
@@ -545,7 +603,44 @@ fn files_as_blobs(
             found[*at].file = Some(blob);
         }
     }
+    // Git calls a file changed for good when its attributes ask for other line ends than the commit
+    // has. Nobody changed it as long as it holds the bytes of the commit.
+    for path in &present {
+        let Some(update) = wanted.get(path).and_then(|at| found.get_mut(*at)) else {
+            continue;
+        };
+        let (Some(file), Some(old)) = (&update.file, &update.old) else {
+            continue;
+        };
+        let is_text = file.mode == old.mode && old.mode.starts_with("100");
+        if file.oid != old.oid && is_text && holds(&root, path, &plan.blob(old)?)? {
+            update.file = Some(old.clone());
+        }
+    }
     Ok(())
+}
+
+/// Whether a file has exactly these bytes.
+fn holds(root: &Root, path: &TreePath, bytes: &[u8]) -> Result<bool, Error> {
+    use std::io::Read as _;
+    let place = root.path().join(path.as_path());
+    let Some(file) = root.open_regular(path).during("reading", &place)? else {
+        return Ok(false);
+    };
+    let mut content = Vec::new();
+    let limit = bytes.len() as u64 + 1;
+    file.take(limit)
+        .read_to_end(&mut content)
+        .during("reading", &place)?;
+    Ok(content == bytes)
+}
+
+/// The line of `--index-info` that puts a blob at a path.
+fn entry(path: &TreePath, blob: &Blob) -> Vec<u8> {
+    let mut line = format!("{} {}\t", blob.mode, blob.oid).into_bytes();
+    line.extend_from_slice(path.as_bytes());
+    line.push(0);
+    line
 }
 
 fn tree_differences(git: &Git, from: &str, to: &str) -> Result<Vec<Update>, Error> {
@@ -597,9 +692,7 @@ impl GitPlan {
         }
         for update in &kept {
             if let Some(blob) = &update.new {
-                input.extend_from_slice(format!("{} {}\t", blob.mode, blob.oid).as_bytes());
-                input.extend_from_slice(update.path.as_bytes());
-                input.push(0);
+                input.extend(entry(&update.path, blob));
             }
         }
         let git = self

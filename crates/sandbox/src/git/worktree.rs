@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::program::{Git, check_version};
 use crate::beneath::{Root, path_of};
 use crate::error::{During as _, Error};
+use crate::scan::{Extent, Names, Visitor, inside, walk};
 
 /// The user's repository as it is now.
 #[derive(Debug, Clone)]
@@ -156,6 +157,28 @@ impl Checkout {
             .with("GIT_WORK_TREE", work_tree)
     }
 
+    /// Refuses a checkout with a pipe, socket or device of a name that git opens: it would wait for it
+    /// for ever. Folders that cannot be read are passed over, as git does.
+    pub(crate) fn check_readable(&self) -> Result<(), Error> {
+        if self.is_bare {
+            return Ok(());
+        }
+        let root = Root::open(&self.location).during("opening", &self.location)?;
+        let extent = Extent {
+            only: None,
+            without: Some(b".git"),
+        };
+        let found = walk(&root, extent, BlockingFiles::default).unwrap_or_default();
+        let Some(path) = found.into_iter().flat_map(|visitor| visitor.0).min() else {
+            return Ok(());
+        };
+        Err(Error::CannotSandbox {
+            what: format!("`{}`", self.location.display()),
+            reason: format!("`{path}` is a pipe, socket or device, and git would wait for it"),
+            hint: Some(format!("remove it: `rm {path}`")),
+        })
+    }
+
     /// Whether nothing stops a merge: one that the user began must be ended first.
     pub(crate) fn check_idle(&self) -> Result<(), Error> {
         for (file, work) in [
@@ -174,6 +197,29 @@ impl Checkout {
                         "end it first: `git {work} --continue` or `--abort`, or reset the bisection"
                     )),
                 });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether git reads a file of this name wherever it comes upon one.
+pub(crate) fn is_read_by_git(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b".gitignore" | b".gitattributes" | b".gitmodules" | b".mailmap"
+    )
+}
+
+/// Collects pipes, sockets and devices whose names git opens.
+#[derive(Default)]
+struct BlockingFiles(Vec<TreePath>);
+
+impl Visitor for BlockingFiles {
+    fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> std::io::Result<()> {
+        for (name, stat) in names.sorted() {
+            if stat.mode.is_none() && is_read_by_git(name) {
+                self.0.push(inside(folder, name)?);
             }
         }
         Ok(())

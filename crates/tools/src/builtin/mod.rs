@@ -15,6 +15,7 @@ mod directory;
 mod edit;
 mod find;
 mod git;
+mod ignored;
 mod output;
 mod paths;
 mod read;

@@ -9,8 +9,9 @@ use std::time::Instant;
 
 use cleveragents_domain::TreePath;
 use ignore::overrides::{Override, OverrideBuilder};
-use ignore::{WalkBuilder, WalkState};
+use ignore::{Match, WalkBuilder, WalkState};
 
+use super::ignored::IgnoreRules;
 use super::paths::Place;
 use crate::tool::{Call, Failure};
 
@@ -100,19 +101,35 @@ impl<F> Walk<'_, '_, F> {
             Start::Everything | Start::At(_) => None,
         };
         let prefix = self.top.clone();
+        let glob = self.options.glob.as_deref();
+        let glob = glob.map(|glob| overriding(&self.top, glob));
+        let glob = glob.transpose().map_err(Failure::new)?;
+        let rules = IgnoreRules::new(match start {
+            Start::At(folder) => self.top.join(folder),
+            Start::Everything | Start::Within(..) => self.top.clone(),
+        });
+        let (hidden, chosen) = (self.options.hidden, glob.clone());
         builder
-            .hidden(!self.options.hidden)
-            // Rules of the folders above, of the user and of the repository's own files are not the
-            // tree's.
-            .parents(false)
-            .git_global(false)
-            .git_exclude(false)
-            .require_git(false)
+            // The rules about ignored files are ours (`IgnoreRules`): the walker would open any pipe or
+            // device that bears the name of such a file.
+            .standard_filters(false)
             .follow_links(false)
             .threads(threads())
             .filter_entry(move |entry| {
                 if entry.file_name() == ".git" {
                     return false;
+                }
+                let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+                let is_chosen = chosen
+                    .as_ref()
+                    .is_some_and(|glob| glob.matched(entry.path(), is_folder).is_whitelist());
+                if !is_chosen {
+                    let is_hidden = entry.file_name().as_bytes().starts_with(b".");
+                    match rules.matched(entry.path(), is_folder) {
+                        Match::Ignore(()) => return false,
+                        Match::None if is_hidden && !hidden => return false,
+                        Match::None | Match::Whitelist(()) => {}
+                    }
                 }
                 let (Some((folder, reached)), Ok(inner)) =
                     (&within, entry.path().strip_prefix(&prefix))
@@ -125,8 +142,8 @@ impl<F> Walk<'_, '_, F> {
                 }
                 is_inside || folder.starts_with(inner)
             });
-        if let Some(glob) = &self.options.glob {
-            builder.overrides(overriding(&self.top, glob).map_err(Failure::new)?);
+        if let Some(glob) = glob {
+            builder.overrides(glob);
         }
         let deadline = Instant::now() + self.call.time_left();
         let cancel = self.call.cancel();

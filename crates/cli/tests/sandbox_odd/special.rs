@@ -1,0 +1,274 @@
+//! Links, pipes, overlong paths and unusual permissions that a command or a cloned repository leaves:
+//! the program follows none of them, never waits for one, and can always go back.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Bench, read, set_mode};
+
+/// Runs statements on an SQLite database and gives what they print.
+fn sql(database: &Path, statements: &str) -> String {
+    let script = "import sqlite3,sys\nc=sqlite3.connect(sys.argv[1])\n\
+        for s in sys.argv[2].split(';'):\n  for r in c.execute(s): print(*r)\nc.commit()";
+    let output = Command::new("python3")
+        .args(["-c", script])
+        .arg(database)
+        .arg(statements)
+        .output()
+        .expect("python3 starts");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// The user's database, and another one outside of every sandbox.
+fn databases(bench: &Bench) -> (PathBuf, PathBuf) {
+    let (mine, other) = (
+        bench.folder().join("app.db"),
+        bench.folder().join("other.db"),
+    );
+    sql(&mine, "create table t(x);insert into t values('mine')");
+    sql(&other, "create table t(x);insert into t values('other')");
+    (mine, other)
+}
+
+#[test]
+fn a_link_in_the_place_of_a_database_is_neither_followed_nor_applied() {
+    let bench = Bench::new();
+    let (mine, other) = databases(&bench);
+    let before = std::fs::read(&other).expect("bytes");
+    let scripts = [
+        format!("ln -sf '{}' app.db; touch app.db-wal", other.display()),
+        format!("ln -sf '{}' app.db; echo x > app.db-wal", other.display()),
+    ];
+    for script in scripts {
+        bench.create(&mine);
+        bench.sh(&script);
+        bench.refused(&["sandbox", "apply", "s"], 1, "CA-0647");
+        assert_eq!(sql(&mine, "select x from t"), "mine");
+        assert_eq!(std::fs::read(&other).expect("bytes"), before);
+        bench.done(["sandbox", "rollback", "s"]);
+        bench.sh("test -f app.db && ! test -L app.db && ! test -e app.db-wal");
+        bench.discard();
+    }
+    // A log that leads elsewhere is none.
+    bench.create(&mine);
+    let log = bench.folder().join("log");
+    std::fs::write(&log, "kept").expect("a file");
+    bench.sh(&format!("ln -s '{}' app.db-wal", log.display()));
+    bench.done(["sandbox", "apply", "s"]);
+    assert_eq!(read(&log), "kept");
+    assert_eq!(sql(&mine, "select x from t"), "mine");
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_log_holds_nobody_up() {
+    let bench = Bench::new();
+    let (mine, _) = databases(&bench);
+    for suffix in ["wal", "journal", "shm"] {
+        bench.create(&mine);
+        bench.sh(&format!("mkfifo app.db-{suffix}"));
+        bench.done(["sandbox", "diff", "s"]);
+        bench.done(["sandbox", "apply", "s"]);
+    }
+    assert_eq!(sql(&mine, "select x from t"), "mine");
+}
+
+#[test]
+fn what_is_in_the_log_of_a_database_is_applied() {
+    let bench = Bench::new();
+    let (mine, _) = databases(&bench);
+    bench.create(&mine);
+    // The process dies with a log that nobody brought into the file.
+    bench.sh(
+        "python3 -c \"import sqlite3,os\nc=sqlite3.connect('app.db')\n\
+         c.execute('pragma journal_mode=wal')\nc.execute('insert into t values(1)')\n\
+         c.commit()\nos._exit(0)\"; test -s app.db-wal",
+    );
+    bench.done(["sandbox", "apply", "s"]);
+    assert_eq!(sql(&mine, "select x from t"), "mine\n1");
+}
+
+#[test]
+fn a_removed_or_ruined_database_can_be_taken_back() {
+    let bench = Bench::new();
+    let (mine, _) = databases(&bench);
+    for script in [
+        "rm app.db",
+        "rm app.db; mkdir app.db; echo x > app.db/file",
+        "rm app.db; mkfifo app.db",
+        "echo junk > app.db; echo junk > app.db-wal; mkdir app.db-journal",
+    ] {
+        bench.create(&mine);
+        bench.sh(script);
+        bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+        assert_eq!(bench.diff().len(), 0, "{script}");
+        bench.sh("test -f app.db && ! test -e app.db-wal && ! test -e app.db-journal");
+        bench.discard();
+    }
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_file_or_folder_can_be_taken_back() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    for script in [
+        "rm a.txt; mkfifo a.txt",
+        "rm -r d; mkfifo d",
+        "rm link; mkfifo link",
+    ] {
+        bench.create(&repository);
+        bench.sh(script);
+        bench.done(["sandbox", "diff", "s"]);
+        bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+        assert_eq!(bench.diff().len(), 0, "{script}");
+        bench.sh("grep -q one a.txt; grep -q two d/b.txt; test -L link");
+        bench.discard();
+    }
+}
+
+#[test]
+fn a_path_longer_than_the_system_takes_can_be_shown_and_taken_back() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    bench.create(&repository);
+    bench.sh(
+        "python3 -c \"import os\nfor i in range(20):\n  os.mkdir('x'*250); os.chdir('x'*250)\n\
+         open('f','w').write('deep')\"; echo changed > a.txt",
+    );
+    assert_eq!(bench.diff().len(), 22);
+    let patch = bench.done(["sandbox", "diff", "s"]);
+    assert!(patch.out.contains("+changed"), "{}", patch.out.len());
+    bench.apply_refused(&repository, 1, "CA-0647");
+    bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    assert_eq!(bench.diff().len(), 0);
+    bench.discard();
+    // Deeper than a process may have files open.
+    bench.create(&repository);
+    bench.sh("python3 -c \"import os\nfor i in range(1100):\n  os.mkdir('x'); os.chdir('x')\"");
+    bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    bench.sh("python3 -c \"import os\nfor i in range(1100):\n  os.mkdir('x'); os.chdir('x')\"");
+    bench.discard();
+    bench.assert_nothing_left(&repository);
+}
+
+#[test]
+fn pipes_with_names_that_git_reads_hold_nobody_up() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    for name in [
+        ".gitignore",
+        "d/.gitignore",
+        ".gitattributes",
+        ".gitmodules",
+    ] {
+        bench.create(&repository);
+        bench.sh(&format!(
+            "mkfifo {name}; echo {name} >> a.txt; echo x > d/new"
+        ));
+        bench.done(["sandbox", "diff", "s"]);
+        bench.apply();
+        assert!(read(repository.join("a.txt")).ends_with(&format!("{name}\n")));
+        assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+    }
+}
+
+#[test]
+fn a_repository_with_a_pipe_that_git_would_open_is_refused_at_once() {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    let place = repository.to_str().expect("a path");
+    let made = Command::new("mkfifo")
+        .arg(repository.join("d/.gitignore"))
+        .status();
+    assert!(made.expect("mkfifo starts").success());
+    let create = ["sandbox", "create", "s", "--path", place];
+    let error = bench.refused(&create, 1, "CA-0646");
+    let message = error["message"].as_str().expect("text");
+    assert!(message.contains("d/.gitignore"), "{message}");
+}
+
+#[test]
+fn files_committed_with_carriage_returns_are_applied() {
+    for (setting, attributes) in [
+        ("true", ""),
+        ("input", ""),
+        ("false", "* text=auto\n"),
+        ("false", "* text\n"),
+    ] {
+        let bench = Bench::new();
+        let repository = bench.repository("r");
+        std::fs::write(repository.join("w.txt"), "a\r\nb\r\n").expect("a file");
+        bench.commit(&repository, "with carriage returns");
+        bench.git(&repository, &["config", "core.autocrlf", setting]);
+        if !attributes.is_empty() {
+            std::fs::write(repository.join(".gitattributes"), attributes).expect("a file");
+            bench.git(&repository, &["add", ".gitattributes"]);
+            bench.git(&repository, &["commit", "-q", "-m", "attributes"]);
+        }
+        bench.create(&repository);
+        bench.sh("printf 'a\\r\\nc\\r\\n' > w.txt; echo more >> a.txt");
+        bench.apply();
+        let here = format!("{setting} {attributes}");
+        let text = std::fs::read(repository.join("w.txt")).expect("a file");
+        assert_eq!(text, b"a\r\nc\r\n", "{here}");
+        assert_eq!(
+            bench.git(&repository, &["status", "--porcelain"]),
+            "",
+            "{here}"
+        );
+        // An edit of the user's own is still seen.
+        bench.create(&repository);
+        bench.sh("printf 'a\\r\\nd\\r\\n' > w.txt");
+        std::fs::write(repository.join("w.txt"), "a\r\nmine\r\n").expect("a file");
+        bench.apply_refused(&repository, 4, "CA-0645");
+        bench.discard();
+    }
+}
+
+#[test]
+fn set_user_id_and_its_like_stay_in_the_sandbox() {
+    let bench = Bench::new();
+    let folder = bench.folder().join("plain");
+    std::fs::create_dir_all(folder.join("d")).expect("a folder");
+    std::fs::write(folder.join("a.txt"), "one\n").expect("a file");
+    std::fs::write(folder.join("own"), "own\n").expect("a file");
+    set_mode(&folder.join("own"), 0o4755);
+    let script = "echo x > new; chmod 4755 new; chmod 6755 a.txt; chmod 1777 d; \
+        if test -e own; then echo y >> own; chmod 4755 own; fi";
+    let mode = |place: PathBuf| {
+        let facts = std::fs::symlink_metadata(place).expect("facts");
+        facts.permissions().mode() & 0o7777
+    };
+    for place in [folder, bench.repository("r")] {
+        bench.create(&place);
+        bench.sh(script);
+        bench.apply();
+        let modes = ["new", "a.txt", "d"].map(|name| mode(place.join(name)));
+        assert_eq!(modes, [0o755, 0o755, 0o777], "{}", place.display());
+        if place.ends_with("plain") {
+            assert_eq!(read(place.join("own")), "own\ny\n");
+            assert_eq!(mode(place.join("own")), 0o755, "as a write leaves it");
+        }
+    }
+}
+
+#[test]
+fn a_projects_configuration_that_is_no_plain_file_is_refused_at_once() {
+    let bench = Bench::new();
+    let folder = bench.folder().join(".cleveragents");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("config.toml");
+    std::os::unix::fs::symlink("/dev/zero", &file).expect("a link");
+    bench.refused(&["sandbox", "list"], 1, "CA-0105");
+    std::fs::remove_file(&file).expect("removed");
+    let made = Command::new("mkfifo")
+        .arg(&file)
+        .status()
+        .expect("mkfifo starts");
+    assert!(made.success());
+    bench.refused(&["sandbox", "list"], 1, "CA-0105");
+    std::fs::remove_file(&file).expect("removed");
+    std::fs::write(&file, vec![b'#'; 2 << 20]).expect("a file");
+    bench.refused(&["sandbox", "list"], 1, "CA-0105");
+}
