@@ -12,6 +12,7 @@ use super::Desk;
 use super::make::{chosen, create};
 use super::run::{applied, apply_now, drive, next_steps, outcome_rows, said};
 use crate::arguments::{Do, PlanApply, PlanChoice};
+use crate::commands::plan::made_by_commands;
 use crate::commands::{confirm, counted};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
@@ -39,9 +40,11 @@ pub(crate) fn run(context: &Context, arguments: &Do) -> Result<Report, CommandEr
             PlanPhase::Execute => format!("{}\nCarry it out?", strategy(&plan)),
             PlanPhase::Apply => {
                 let changes = desk.book.changes(&plan)?;
+                let made = made_by_commands(&changes);
+                let made = made.map_or_else(String::new, |made| format!("{made}\n"));
                 format!(
-                    "{} changed, +{} -{}. Apply?",
-                    counted(changes.files.len(), "file"),
+                    "{made}{} changed, +{} -{}. Apply?",
+                    counted(changes.file_count(), "file"),
                     changes.insertions(),
                     changes.deletions()
                 )
