@@ -1,6 +1,7 @@
 //! `session tell` through the program: models behind real HTTP endpoints, crashes, crowds, secrets and
 //! refusals.
 
+mod corpus;
 mod endpoint;
 mod failures;
 mod form;

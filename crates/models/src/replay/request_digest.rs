@@ -27,7 +27,7 @@ pub(super) fn normalised(request: &ChatRequest, redactor: &Redactor) -> Value {
             fields.remove(field);
         }
     }
-    ordered(&redactor.json(&value))
+    ordered(&redactor.value(&value))
 }
 
 fn ordered(value: &Value) -> Value {

@@ -10,7 +10,7 @@ pub use approver::{Approval, ApprovalRequest, Approver, Question, Reply};
 pub use budget::{Budget, BudgetRefusal, Reservation, Spending, SpendingLimits};
 pub use ledger::{Begun, Ended, Ledger, OutputPage, RefusedCall, Scope, Window};
 pub(crate) use redact::shortened;
-pub use redact::{Redact, is_secret_name, redact_value};
+pub use redact::{MASK, Redact, is_secret_name, redact_value};
 pub use workspace::{Attribution, Captured, Command, Part, PartPath, Workspace};
 
 use std::fmt;
