@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashSet};
 
 use cleveragents_domain::{FileKind, FileMode, TreePath};
 
-use crate::error::{During as _, Error};
-use crate::git::{joined, records};
-use crate::member::Member;
+use crate::error::Error;
+use crate::git::{joined, open_checkout, records};
+use crate::member::{Base, Member};
 
 /// Folders that hold by-products wherever they are.
 const FOLDERS: &[&str] = &[
@@ -79,18 +79,22 @@ fn is_folder_of_by_products(folder: &TreePath, exists: &impl Fn(&TreePath) -> bo
 }
 
 impl Member {
-    /// Which of these paths git ignores. None when the part has no repository, or its copy is gone.
+    /// Which of these paths git ignores, by the rules of the copy and of the user's repository. None
+    /// when the part has no repository, or its copy or repository is gone.
     pub fn ignored(&self, paths: &[TreePath]) -> Result<HashSet<TreePath>, Error> {
-        let Some(git) = self.git()? else {
-            return Ok(HashSet::new());
-        };
-        if paths.is_empty() || !self.has_readable_ignore_files(paths)? {
+        let is_git = matches!(self.base, Base::Git(_)) && self.root.is_dir();
+        if paths.is_empty() || !is_git || !self.has_readable_ignore_files(paths)? {
             return Ok(HashSet::new());
         }
+        let Ok(checkout) = open_checkout(&self.location) else {
+            return Ok(HashSet::new());
+        };
+        let git = checkout.scratch(&checkout.index, &self.root);
         let arguments = ["check-ignore", "-z", "--stdin", "--no-index"];
-        let answer = git.start_with(&arguments, &joined(paths))?;
+        let answer = git.start_in(&self.root, &arguments, &joined(paths))?;
+        // It refuses paths that lead through links or submodules; applying looks at those again.
         if !matches!(answer.code, Some(0 | 1)) {
-            return Err(answer.failure(&arguments));
+            return Ok(HashSet::new());
         }
         Ok(records(&answer.stdout)
             .filter_map(|path| TreePath::from_bytes(path).ok())
@@ -112,9 +116,9 @@ impl Member {
             }
         }
         for file in files {
-            let place = self.root.join(file.as_path());
-            // A folder on the way may have become something else meanwhile.
-            let found = root.stat(&file).during("looking at", &place)?;
+            let Ok(found) = root.stat(&file) else {
+                return Ok(false);
+            };
             let kind = found.map(|stat| stat.mode.map(FileMode::kind));
             if !matches!(kind, None | Some(Some(FileKind::File | FileKind::Symlink))) {
                 return Ok(false);

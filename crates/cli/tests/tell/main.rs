@@ -7,6 +7,7 @@ mod failures;
 mod form;
 mod kill;
 mod large;
+mod mcp;
 mod pictures;
 mod refusals;
 mod replayed;

@@ -80,22 +80,26 @@ pub(super) fn run(
                 ),
         )
         .ok("Diff generated");
-    Ok(with_notes(report, plan, &changes))
+    Ok(with_notes(with_left_out(report, &changes), plan, &changes))
 }
 
-/// Says what the reader might miss.
-fn with_notes(report: Report, plan: &Plan, changes: &PlanChanges) -> Report {
+/// Names what a person should look at before an apply, and what an apply leaves behind.
+fn with_left_out(report: Report, changes: &PlanChanges) -> Report {
     let report = match made_by_commands(changes) {
-        Some(note) => report.warn(note),
+        Some(note) => report.info(note),
         None => report,
     };
-    let report = match changes.by_products {
+    match changes.by_products {
         0 => report,
         count => report.info(format!(
             "{} left out: by-products and files that git ignores stay in the sandbox",
             counted(count, "path")
         )),
-    };
+    }
+}
+
+/// Says what the reader might miss.
+fn with_notes(report: Report, plan: &Plan, changes: &PlanChanges) -> Report {
     if !changes.has_sandbox {
         return report.info("the plan has no sandbox: nothing was carried out yet");
     }
