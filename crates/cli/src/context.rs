@@ -7,7 +7,7 @@ use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces, Permiss
 use cleveragents_engine::{
     PlanBook, ProjectService, ResourceService, RunService, SandboxService, SessionService,
 };
-use cleveragents_models::{Catalogue, CatalogueOptions};
+use cleveragents_models::{Catalogue, CatalogueOptions, environment_secrets};
 use cleveragents_process::Cancel;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
@@ -211,6 +211,10 @@ impl Context {
         options.limits = self.settings.model_limits();
         options.retry.retries = self.settings.model_retries();
         options.record = record.map(Path::to_owned);
+        // The address of the database may come from a file and hold a password.
+        let database = self.settings.database_url().to_owned();
+        let configured = [("DATABASE_URL".to_owned(), database)];
+        options.secrets = environment_secrets(self.environment.texts().chain(configured));
         // What a server may call for its callers is said with the server.
         let private = if self.is_for_others() {
             &keys::SERVE_ALLOW_PRIVATE

@@ -20,7 +20,7 @@ use crate::name::{ModelName, ModelNameError};
 use crate::persist::Persistent;
 use crate::price::{Description, Price, Table};
 use crate::provider::BUILT_IN;
-use crate::redact::Redactor;
+use crate::redact::{Redactor, looks_secret, shown_address};
 use crate::remote::Remote;
 use crate::replay::{Recorder, Replay};
 use crate::scripted::Scripted;
@@ -49,6 +49,8 @@ pub struct CatalogueOptions {
     pub fallback: Vec<ModelName>,
     /// The file to which every exchange is added.
     pub record: Option<PathBuf>,
+    /// Further values that no text may show, such as secrets of the environment.
+    pub secrets: Vec<Secret>,
     /// Whether remote agents may be on this machine or in a private network.
     pub private_agents: bool,
 }
@@ -65,6 +67,7 @@ impl CatalogueOptions {
             retry: RetryPolicy::default(),
             fallback: Vec::new(),
             record: None,
+            secrets: Vec::new(),
             private_agents: false,
         }
     }
@@ -214,7 +217,7 @@ impl Catalogue {
         })?;
         let redactor = self.redactor();
         // A file that is written by others could have secrets of the environment put into its address.
-        if redactor.text(&agent.url) != agent.url {
+        if redactor.text(&agent.url) != agent.url || looks_secret(&agent.url) {
             let why = "the address of the agent holds a secret";
             return Err(ModelError::new(ErrorKind::AddressRefused, &name, why)
                 .with_hint("name the variable that holds the token with `token_env` instead"));
@@ -276,7 +279,7 @@ impl Catalogue {
             protocol: Some(provider.protocol),
             base_url: base_url
                 .as_ref()
-                .map(|(url, _)| Redactor::default().text(url).into_owned()),
+                .map(|(url, _)| shown_address(url).into_owned()),
             key: self
                 .key(&provider, base_url.is_some_and(|(_, is_own)| is_own))
                 .0,
@@ -313,7 +316,8 @@ impl Catalogue {
             .collect()
     }
 
-    /// A redactor that knows every key that is set, and those that the keyring gave out.
+    /// A redactor that knows every key that is set, those that the keyring gave out, and the further
+    /// secrets of the options.
     pub fn redactor(&self) -> Redactor {
         let names = self.key_variables();
         let set = names.iter().filter_map(|name| self.variable(name));
@@ -323,7 +327,8 @@ impl Catalogue {
             .flatten()
             .cloned()
             .collect();
-        Redactor::new(set.map(Secret::new).chain(given))
+        let further = self.options.secrets.iter().cloned();
+        Redactor::new(set.map(Secret::new).chain(given).chain(further))
     }
 
     fn described(&self, name: &ModelName) -> (Capabilities, Description) {

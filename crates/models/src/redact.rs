@@ -1,8 +1,11 @@
-//! Taking secrets out of texts: known keys wherever they stand, and whatever looks like one.
+//! Replaces known secret values in texts and JSON.
 //!
-//! [`Redactor`] finds every stretch that must go, joins those that overlap, and puts
-//! `[REDACTED]` in their place. Redacting twice changes nothing more.
+//! [`Redactor`] replaces values that the program knows to be secret: keys of providers, variables of
+//! the environment, the keyring, passwords of configured addresses. It never guesses by the form of a
+//! text, since models read and rewrite code: a masked `password="changeme"` would falsify the file.
+//! [`looks_secret`] guesses, and its answer only decides whether a text is kept at all.
 
+mod known;
 mod veil;
 
 use std::borrow::Cow;
@@ -11,17 +14,15 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
+pub use self::known::environment_secrets;
 pub use self::veil::Veil;
 use crate::secret::Secret;
 
-/// What stands where a secret was.
+/// Stands in the place of a secret.
 pub const MASK: &str = "[REDACTED]";
 
-/// A key shorter than this is no secret (`none`, `ollama`), and hiding it would hide words.
-const SHORTEST_KEY: usize = 8;
-
-/// Secrets that are recognised by their form.
-static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
+/// Keys of well-known forms.
+static KEY_FORMS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?x)
         \b(?:
@@ -36,60 +37,32 @@ static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
           | (?:AKIA|ASIA)[A-Z0-9]{16}
           | eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+
         )
-        | -----BEGIN\ [A-Z0-9\ ]*PRIVATE\ KEY-----[\s\S]*?(?:-----END\ [A-Z0-9\ ]*PRIVATE\ KEY-----|\z)
+        | -----BEGIN\ [A-Z0-9\ ]*PRIVATE\ KEY-----
         ",
     )
 });
 
-/// Secrets that are recognised by what stands before them; the group is the secret.
-static NAMED: LazyLock<Regex> = LazyLock::new(|| {
+/// Words that stand before a secret.
+static KEY_ANNOUNCED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r#"(?xi)
-        \bauthorization["']?\s*[:=]\s*["']?(?:bearer\s+|basic\s+|token\s+)?(?<header>[^\s"',;]+)
-        | \bbearer\s+(?<bearer>[A-Za-z0-9._~+/=-]{8,})
-        | [a-z][a-z0-9+.-]*://[^\s/:@"'<>]*:(?<url>[^\s/"'<>]+)@
-        | [?&](?:key|api[_-]?key|token|sig|signature|code)=(?<query>[^&\s\#"'<>]+)
-        | (?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|token)=(?<field>"[^"\n]+"|'[^'\n]+'|[^\s,;&"'<>()\[\]{}=][^\s,;&"'<>()\[\]{}]*)
-        | ["'](?:[a-z0-9_-]*(?:password|passwd|secret|api[_-]?key|access[_-]?key|token)|x-api-key)["']\s*:\s*"(?<quoted>(?:[^"\\\n]|\\.)+)"
+        \bauthorization["']?\s*[:=]\s*["']?(?:bearer|basic|token)\s+[^\s"',;$]
+        | \bbearer\s+[A-Za-z0-9._~+/=-]{20,}
+        | [a-z][a-z0-9+.-]*://[^\s/:@"'<>]*:[^\s/"'<>$]+@
+        | [?&](?:key|api[_-]?key|token|sig|signature|code)=[^&\s\#"'<>$]
+        | (?:password|passwd|secret|api[_-]?key|access[_-]?key|token)=["']?[^\s,;&"'<>()\[\]{}=$]{6,}
+        | ["'](?:[a-z0-9_-]*(?:password|passwd|secret|api[_-]?key|access[_-]?key|token)|x-api-key)["']\s*:\s*"[^"$]
         "#,
     )
 });
 
-/// The groups of [`NAMED`].
-const GROUPS: [&str; 6] = ["header", "bearer", "url", "query", "field", "quoted"];
-
-/// Whether what follows a telling word is a secret, and not a word of a sentence or of a program.
-fn is_secret(group: &str, value: &str, rest: &str) -> bool {
-    let bare = value.trim_matches(['"', '\'']);
-    // Redacted already, or only the name of something that holds it.
-    if bare.starts_with(MASK) || bare.starts_with('$') {
-        return false;
-    }
-    match group {
-        // "the bearer certificates"
-        "bearer" => bare.len() >= 20 || bare.contains(|letter: char| letter.is_ascii_digit()),
-        // `token=5`, `password=password`, `token=read_token()`
-        "field" => {
-            let is_count = bare.len() < 6 && bare.bytes().all(|byte| byte.is_ascii_digit());
-            let is_word = [
-                "password", "passwd", "pwd", "secret", "token", "none", "null", "true", "false",
-            ]
-            .iter()
-            .any(|word| bare.eq_ignore_ascii_case(word));
-            !is_count && !is_word && !rest.starts_with('(')
-        }
-        _ => true,
-    }
-}
-
-/// Fields whose values are secrets whatever they look like.
-static SECRET_FIELDS: LazyLock<Regex> = LazyLock::new(|| {
+/// Passwords and keys inside an address; the groups are the secrets.
+static IN_ADDRESS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?xi)^(?:
-            .*(?:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|credential)s?
-          | (?:.*[_-])?(?:access|auth|refresh|bearer|session|id|bot|api)[_-]?token
-          | token | authorization | proxy-authorization | x-api-key | x-goog-api-key | cookie | set-cookie
-        )$",
+        r#"(?xi)
+        (?<before>[a-z][a-z0-9+.-]*://[^\s/:@"'<>]*:)[^\s/"'<>]+(?<after>@)
+        | (?<name>[?&](?:key|api[_-]?key|token|sig|signature|code)=)[^&\s\#"'<>]+
+        "#,
     )
 });
 
@@ -97,13 +70,24 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("the patterns of this file are tested")
 }
 
-/// Replaces secrets in texts and JSON.
+/// Whether a text looks as if it held a secret. A guess: it decides whether to keep a line of a
+/// history or to refuse a definition, and never changes a text.
+pub fn looks_secret(text: &str) -> bool {
+    KEY_FORMS.is_match(text) || KEY_ANNOUNCED.is_match(text)
+}
+
+/// An address as it is shown: without its password and without keys in its query.
+pub(crate) fn shown_address(address: &str) -> Cow<'_, str> {
+    IN_ADDRESS.replace_all(address, format!("${{before}}${{name}}{MASK}${{after}}"))
+}
+
+/// Replaces known secrets in texts and JSON.
 #[derive(Clone, Default)]
 pub struct Redactor {
     known: Vec<Secret>,
 }
 
-/// Tells how many keys it knows, and nothing of them.
+/// Prints the number of known secrets only.
 impl std::fmt::Debug for Redactor {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "Redactor({} known keys)", self.known.len())
@@ -111,19 +95,12 @@ impl std::fmt::Debug for Redactor {
 }
 
 impl Redactor {
-    /// A redactor that hides these keys besides whatever looks like a key.
+    /// A redactor of these secrets. Short values and plain words are left out: replacing them would
+    /// falsify ordinary text and code.
     pub fn new(known: impl IntoIterator<Item = Secret>) -> Self {
         let mut found: Vec<Secret> = Vec::new();
         for secret in known {
-            let value = secret.expose();
-            if value.len() < SHORTEST_KEY || MASK.contains(value) {
-                continue;
-            }
-            // A key may also stand in a URL or inside a JSON text.
-            let quoted = Value::from(value).to_string();
-            let escaped = quoted.trim_matches('"').to_owned();
-            let variants = [value.to_owned(), percent_encoded(value), escaped];
-            for variant in variants {
+            for variant in known::variants(secret.expose()) {
                 if !found.iter().any(|known| known.expose() == variant) {
                     found.push(Secret::new(variant));
                 }
@@ -160,45 +137,45 @@ impl Redactor {
         Cow::Owned(clean)
     }
 
-    /// A value with the secrets in its texts replaced. Names are left as they are, since there are fields
-    /// named `password` that hold none.
+    /// The value without secrets, in its texts and in its names.
     #[must_use]
-    pub fn value(&self, value: &serde_json::Value) -> serde_json::Value {
-        use serde_json::Value;
+    pub fn value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.text(text).into_owned()),
             Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
             Value::Object(fields) => fields
                 .iter()
-                .map(|(name, value)| (name.clone(), self.value(value)))
+                .map(|(name, value)| (self.text(name).into_owned(), self.value(value)))
                 .collect(),
             other => other.clone(),
         }
     }
 
-    /// The value without secrets: in its texts, in its names, and in fields that hold secrets by
-    /// their name.
-    pub fn json(&self, value: &Value) -> Value {
-        match value {
-            Value::String(text) => self.text(text).into_owned().into(),
-            Value::Array(items) => items.iter().map(|item| self.json(item)).collect(),
-            Value::Object(fields) => {
-                let clean = fields.iter().map(|(name, value)| {
-                    let hidden = SECRET_FIELDS.is_match(name) && holds_something(value);
-                    let value = if hidden {
-                        MASK.into()
-                    } else {
-                        self.json(value)
-                    };
-                    (self.text(name).into_owned(), value)
-                });
-                Value::Object(clean.collect())
-            }
-            other => other.clone(),
-        }
+    /// How many bytes at the end of a text may be the beginning of a secret. Whoever shows a text
+    /// piece by piece holds them back.
+    pub fn unfinished(&self, text: &str) -> usize {
+        let Some(&last) = text.as_bytes().last() else {
+            return 0;
+        };
+        let begun = self.known.iter().filter_map(|secret| {
+            let secret = secret.expose();
+            let ends = 1..secret.len().min(text.len() + 1);
+            ends.rev()
+                .filter(|end| secret.as_bytes()[end - 1] == last)
+                .filter(|end| secret.is_char_boundary(*end))
+                .find(|end| text.ends_with(&secret[..*end]))
+        });
+        let Some(begun) = begun.max() else {
+            return 0;
+        };
+        let certain = text.len() - begun;
+        // The end of a whole secret may look like the beginning of another one.
+        let spans = self.spans(text).into_iter();
+        let around = spans.filter(|(start, end)| *start < certain && certain < *end);
+        text.len() - around.map(|(start, _)| start).min().unwrap_or(certain)
     }
 
-    /// What must go, in order and without overlap.
+    /// The byte ranges of secrets, in order and without overlap.
     fn spans(&self, text: &str) -> Vec<(usize, usize)> {
         let mut spans: Vec<(usize, usize)> = Vec::new();
         for secret in &self.known {
@@ -211,21 +188,6 @@ impl Redactor {
                 from = start + text[start..].chars().next().map_or(1, char::len_utf8);
             }
         }
-        spans.extend(
-            TOKENS
-                .find_iter(text)
-                .map(|found| (found.start(), found.end())),
-        );
-        for found in NAMED.captures_iter(text) {
-            let group = GROUPS
-                .into_iter()
-                .find_map(|name| Some((name, found.name(name)?)));
-            if let Some((name, group)) = group
-                && is_secret(name, group.as_str(), &text[group.end()..])
-            {
-                spans.push((group.start(), group.end()));
-            }
-        }
         spans.sort_unstable();
         let mut joined: Vec<(usize, usize)> = Vec::with_capacity(spans.len());
         for (start, end) in spans {
@@ -236,28 +198,6 @@ impl Redactor {
         }
         joined
     }
-}
-
-/// Null and empty values hide nothing, and numbers and booleans are no secrets.
-fn holds_something(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Object(fields) => !fields.is_empty(),
-    }
-}
-
-fn percent_encoded(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut encoded, byte| {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push('%');
-            encoded.push_str(&hex::encode_upper([byte]));
-        }
-        encoded
-    })
 }
 
 #[cfg(test)]

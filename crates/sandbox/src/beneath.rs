@@ -440,6 +440,14 @@ impl Root {
     }
 }
 
+/// Whether a name is one that the program gives its own files for a moment.
+pub fn is_own_temporary(name: &[u8]) -> bool {
+    name.starts_with(OWN_NAMES)
+}
+
+/// How the names of the program's own files begin, while it writes or applies something.
+const OWN_NAMES: &[u8] = b".cleveragents-";
+
 /// A name that no user gives a file, for the moment of a write.
 fn temporary_name() -> String {
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,6 +7,7 @@
 
 pub mod apply;
 mod beneath;
+mod by_products;
 mod capture;
 mod copy;
 mod database;
@@ -25,7 +26,8 @@ mod scan;
 mod server;
 mod state;
 
-pub use beneath::{Existing, Root, Stat};
+pub use beneath::{Existing, Root, Stat, is_own_temporary};
+pub use by_products::is_by_product;
 pub use capture::Change;
 pub use diff::patch;
 pub use error::Error;

@@ -63,8 +63,8 @@ impl<'a> Output<'a> {
         self.len() == 0
     }
 
-    /// Passes on what is certain to hold no beginning of a secret: whole lines, or whole words of a
-    /// very long one.
+    /// Passes on what cannot hold the beginning of a secret: whole lines, or whole words of a very long
+    /// line.
     fn pass_on(&mut self) {
         let break_at = |wanted: fn(&u8) -> bool| self.pending.iter().rposition(wanted);
         let end = match break_at(|byte| *byte == b'\n') {
@@ -72,6 +72,9 @@ impl<'a> Output<'a> {
             None if self.pending.len() < LONGEST_PIECE => return,
             None => break_at(u8::is_ascii_whitespace).map_or(self.pending.len(), |at| at + 1),
         };
+        // A secret may have several lines or words.
+        let text = String::from_utf8_lossy(&self.pending[..end]);
+        let end = end.saturating_sub(self.redactor.unfinished(&text));
         let rest = self.pending.split_off(end);
         let whole = std::mem::replace(&mut self.pending, rest);
         self.keep(&whole);
@@ -311,6 +314,24 @@ mod tests {
             output.text(piece);
         }
         assert_eq!(whole(output), b"a [REDACTED] b");
+    }
+
+    #[test]
+    fn a_secret_of_several_lines_is_taken_out() {
+        struct Lines;
+        impl Redact for Lines {
+            fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+                text.replace("one\ntwo\n", "[REDACTED]").into()
+            }
+            fn unfinished(&self, text: &str) -> usize {
+                if text.ends_with("one\n") { 4 } else { 0 }
+            }
+        }
+        let mut output = Output::new(&Lines, 100);
+        for line in ["first", "one", "two", "one"] {
+            output.line(line);
+        }
+        assert_eq!(whole(output), b"first\n[REDACTED]one\n");
     }
 
     #[test]

@@ -32,6 +32,18 @@ pub fn wrap(source: &str, content: &str) -> String {
     }
 }
 
+/// Tools that hand on what the user said or installed: their output is instructions.
+const OF_THE_USER: &[&str] = &["builtin/ask-user", "skill/activate"];
+
+/// The output of a tool as a model reads it: marked as data, unless the user said it.
+pub fn mark(tool: &str, content: &str) -> String {
+    if OF_THE_USER.contains(&tool) {
+        content.to_owned()
+    } else {
+        wrap(tool, content)
+    }
+}
+
 fn wrap_with(token: &Token, source: &str, content: &str) -> String {
     let Token(token) = token;
     let source: String = source
@@ -51,9 +63,44 @@ fn wrap_with(token: &Token, source: &str, content: &str) -> String {
     )
 }
 
+/// Cuts a text to about so many bytes, and closes a mark that was open at the cut. The end of the text
+/// is replaced by a note with its length.
+pub fn shorten(text: &mut String, length: usize) {
+    if text.len() <= length {
+        return;
+    }
+    let total = text.len();
+    let mut end = text.floor_char_boundary(length);
+    // Half a tag would be no tag.
+    if let Some(start) = text[..end]
+        .rfind("<data-")
+        .or_else(|| text[..end].rfind("</data-"))
+        && !text[start..end].contains('>')
+    {
+        end = start;
+    }
+    let open = open_tag(&text[..end]).filter(|tag| text[end..].contains(&format!("</{tag}>")));
+    text.truncate(end);
+    let _never_fails = write!(text, "… (shortened from {total} bytes)");
+    if let Some(tag) = open {
+        let _never_fails = write!(text, "\n</{tag}>");
+    }
+}
+
+/// The name of the last mark that has no end.
+fn open_tag(text: &str) -> Option<String> {
+    const DIGITS: usize = 24;
+    let starts = text.match_indices("<data-").map(|(at, _)| at);
+    let tags = starts.filter_map(|at| text.get(at + 1..at + 1 + "data-".len() + DIGITS));
+    // What content writes inside a mark is no mark: the first one without an end is the real one.
+    tags.into_iter()
+        .find(|tag| !text.contains(&format!("</{tag}>")))
+        .map(ToOwned::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Token, wrap, wrap_with};
+    use super::{Token, shorten, wrap, wrap_with};
     use proptest::prelude::*;
 
     #[test]
@@ -82,6 +129,25 @@ mod tests {
             wrapped.starts_with("<data-t from=\"a    b\" note="),
             "{wrapped}"
         );
+    }
+
+    #[test]
+    fn a_shortened_text_still_ends_its_mark() {
+        let whole = wrap("builtin/file-read", &"line <data-1 of text\n".repeat(100));
+        let tag = whole[1..30].to_owned();
+        for length in [150, 400, whole.len() - 10] {
+            let mut text = format!("Before.\n{whole}\nOf 9 bytes 3 were left out.");
+            shorten(&mut text, length);
+            assert!(text.ends_with(&format!("</{tag}>")), "{length}: {text}");
+            assert_eq!(text.matches(&format!("</{tag}>")).count(), 1);
+            assert!(text.contains("(shortened from "), "{text}");
+        }
+        let mut short = whole.clone();
+        shorten(&mut short, whole.len());
+        assert_eq!(short, whole);
+        let mut plain = "é".repeat(400);
+        shorten(&mut plain, 401);
+        assert!(plain.ends_with("é… (shortened from 800 bytes)"), "{plain}");
     }
 
     proptest! {

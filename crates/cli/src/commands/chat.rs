@@ -262,7 +262,7 @@ impl Chat<'_> {
     fn name_of(&self, question: &str) -> Option<SessionName> {
         let line = question.lines().find(|line| !line.trim().is_empty())?;
         let redactor = self.conversation.catalogue.redactor();
-        if redactor.text(question) != question {
+        if cleveragents_models::looks_secret(question) || redactor.text(question) != question {
             return None;
         }
         short(line, LONGEST_NAME).parse().ok()

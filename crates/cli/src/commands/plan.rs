@@ -12,6 +12,8 @@ mod status;
 mod tree;
 pub(crate) mod wait;
 
+pub(super) use diff::made_by_commands;
+
 use cleveragents_domain::{Plan, PlanStage, Timestamp};
 
 use crate::arguments::{PlanCheckpoint, PlanCommand};

@@ -26,7 +26,7 @@ pub(crate) use person::{Terminal, ask};
 pub(crate) use safety::{InForce, in_force, listed, named};
 pub(crate) use signals::{heed_signals, stop_on_signals};
 
-/// Takes out the keys of the environment, and what looks like one.
+/// Replaces the secrets of the environment, the keyring and the configuration.
 pub(crate) struct Secrets(Redactor);
 
 impl Secrets {
@@ -34,8 +34,7 @@ impl Secrets {
         Self(catalogue.redactor())
     }
 
-    /// A value with the secrets in its texts replaced; names are left as they are, since schemas
-    /// have fields named `password`.
+    /// A value without secrets.
     pub(crate) fn out_of(&self, value: &Value) -> Value {
         self.0.value(value)
     }
@@ -44,6 +43,10 @@ impl Secrets {
 impl Redact for Secrets {
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.0.text(text)
+    }
+
+    fn unfinished(&self, text: &str) -> usize {
+        self.0.unfinished(text)
     }
 }
 

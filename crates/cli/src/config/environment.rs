@@ -50,6 +50,14 @@ impl Environment {
             .map(|value| value.to_string_lossy().into_owned())
     }
 
+    /// All variables that are text.
+    pub fn texts(&self) -> impl Iterator<Item = (String, String)> {
+        let text = |value: &OsString| value.to_str().map(ToOwned::to_owned);
+        self.variables
+            .iter()
+            .filter_map(move |(name, value)| Some((text(name)?, text(value)?)))
+    }
+
     /// The folder the command runs in, unless it no longer exists.
     pub fn working_folder(&self) -> Option<&Path> {
         self.working_folder.as_deref()

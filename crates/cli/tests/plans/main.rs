@@ -1,5 +1,6 @@
 //! Plans through the program: crashes, many at once, two terminals, and things that break behind them.
 
+mod by_products;
 mod defects;
 mod faults;
 mod full_disk;

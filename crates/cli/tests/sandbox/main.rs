@@ -3,6 +3,7 @@
 
 mod apply;
 mod beside;
+mod by_products;
 mod kill;
 mod races;
 mod steps;

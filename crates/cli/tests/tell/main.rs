@@ -1,11 +1,13 @@
 //! `session tell` through the program: models behind real HTTP endpoints, crashes, crowds, secrets and
 //! refusals.
 
+mod corpus;
 mod endpoint;
 mod failures;
 mod form;
 mod kill;
 mod large;
+mod mcp;
 mod pictures;
 mod providers;
 mod refusals;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cleveragents_domain::{Code, Diagnose, nearest};
 use cleveragents_mcp::{Hidden, McpError, ServerDefinition};
-use cleveragents_models::Redactor;
+use cleveragents_models::{Redactor, looks_secret};
 use cleveragents_store::definitions::{self, DefinitionKind, StoredDefinition};
 use cleveragents_store::{Engine, Error};
 use cleveragents_tools::ports::is_secret_name;
@@ -213,7 +213,12 @@ impl McpService {
 fn is_secret(name: &str, value: &Hidden, redactor: &Redactor) -> bool {
     let text = value.expose();
     let is_named = is_secret_name(name) && !text.is_empty() && !text.contains("${");
-    is_named || redactor.text(text) != text
+    is_named || holds_secret(text, redactor)
+}
+
+/// Whether a text holds a known secret, or something that looks like one.
+fn holds_secret(text: &str, redactor: &Redactor) -> bool {
+    looks_secret(text) || redactor.text(text) != text
 }
 
 /// The variables and headers of a server whose values are keys.
@@ -230,7 +235,7 @@ fn secrets(server: &ServerDefinition, redactor: &Redactor) -> Vec<String> {
         found.push("client_secret".to_owned());
     }
     let open = server.args.iter().chain(&server.url);
-    if open.into_iter().any(|text| redactor.text(text) != *text) {
+    if open.into_iter().any(|text| holds_secret(text, redactor)) {
         found.push("args".to_owned());
     }
     found

@@ -234,15 +234,7 @@ impl PlanService {
             .checkpoint_named(&open, &rollback.checkpoint.to_string())?;
         let changed = if let Some(before) = way_of(&open, rollback) {
             // Whoever was cut off had the files back already. Going again would hide the way forward.
-            let net = self.sandboxes.net(&open, before.position)?;
-            let parts = net.parts.iter();
-            parts
-                .flat_map(|part| {
-                    let alias = &part.member.alias;
-                    let changes = part.changes.iter();
-                    changes.map(move |change| format!("{alias}/{}", change.path))
-                })
-                .collect()
+            paths(&self.sandboxes.net_of_all(&open, before.position)?)
         } else {
             let target = RollbackTarget::Checkpoint(rollback.checkpoint.to_string());
             paths(&self.sandboxes.rollback(&mut open, &target)?.changes)

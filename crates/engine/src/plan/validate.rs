@@ -363,7 +363,7 @@ impl Drive<'_> {
         for (number, one) in (1..).zip(words) {
             let _written = writeln!(prompt, "{number}. {}", one.name());
         }
-        let changed = workspace.changed_since(0)?;
+        let changed = workspace.changed_paths(0)?;
         let _written = writeln!(
             prompt,
             "\nFiles that the plan changed: {}",

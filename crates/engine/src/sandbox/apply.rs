@@ -1,8 +1,9 @@
 //! Carrying what a sandbox changed to the real resources.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use cleveragents_domain::{LeaseSubject, SandboxState, Ttl};
+use cleveragents_domain::{LeaseSubject, SandboxState, TreePath, Ttl};
 use cleveragents_sandbox::Landing;
 use cleveragents_sandbox::apply::{ApplyOptions, ApplyPlan, MemberPreview, journal_place, plan};
 use serde_json::{Value, json};
@@ -46,11 +47,12 @@ impl SandboxService {
         };
         cleveragents_sandbox::remove_folder(&scratch).map_err(files)?;
         std::fs::create_dir_all(&scratch).map_err(files)?;
-        let parts: Vec<_> = diff
-            .parts
-            .into_iter()
-            .map(|part| (part.member, part.changes))
-            .collect();
+        let mut by_products: BTreeMap<String, Vec<TreePath>> = BTreeMap::new();
+        let mut parts = Vec::with_capacity(diff.parts.len());
+        for part in diff.parts {
+            by_products.insert(part.member.alias.clone(), part.by_products);
+            parts.push((part.member, part.changes));
+        }
         let options = ApplyOptions {
             landing: request.landing,
             message: request.message.clone().unwrap_or_else(|| {
@@ -70,7 +72,15 @@ impl SandboxService {
             &self.servers(&open.view),
         );
         match planned {
-            Ok(planned) => Ok((planned, scratch)),
+            Ok(mut planned) => {
+                for preview in &mut planned.previews {
+                    let more = by_products.remove(&preview.alias).unwrap_or_default();
+                    preview.left_out.extend(more);
+                    preview.left_out.sort();
+                    preview.left_out.dedup();
+                }
+                Ok((planned, scratch))
+            }
             Err(error) => {
                 let _gone = cleveragents_sandbox::remove_folder(&scratch);
                 Err(error.into())

@@ -10,6 +10,7 @@ use cleveragents_sandbox::apply::net_changes;
 use cleveragents_sandbox::{Capture, Change, Member, patch};
 use cleveragents_store::{UnitOfWork, changesets, leases, sandboxes};
 
+use super::by_products;
 use super::error::SandboxError;
 use super::service::{OpenSandbox, SandboxService, SandboxView};
 
@@ -18,8 +19,12 @@ use super::service::{OpenSandbox, SandboxService, SandboxView};
 pub struct MemberChanges {
     /// The part.
     pub member: Member,
-    /// Its net changes, path by path.
+    /// Its net changes, path by path, without by-products.
     pub changes: Vec<Change>,
+    /// Changed paths that stay in the sandbox: by-products, and what git ignores.
+    pub by_products: Vec<TreePath>,
+    /// New files among the changes that no file tool wrote: a command made them.
+    pub made_by_commands: Vec<TreePath>,
 }
 
 /// What a sandbox changed since it was made.
@@ -64,7 +69,7 @@ impl<'a> From<&'a str> for Doer<'a> {
 pub(super) const BY_ROLLBACK: &str = "sandbox/rollback";
 pub(super) const BY_REDO: &str = "sandbox/redo";
 
-fn change_of(entry: &ChangeEntry) -> Option<Change> {
+pub(super) fn change_of(entry: &ChangeEntry) -> Option<Change> {
     Some(Change {
         path: entry.change.path().parse().ok()?,
         before: entry.change.operation().before(),
@@ -323,11 +328,32 @@ impl SandboxService {
         self.recorded(&open.view, from)
     }
 
-    /// What is recorded as changed since a position of the history. Nobody has to hold the sandbox for
+    /// What is recorded as changed since a position of the history, without by-products. Nobody has to hold the sandbox for
     /// this; what was changed and not captured yet is not in it.
     pub fn recorded(&self, view: &SandboxView, from: u64) -> Result<SandboxDiff, SandboxError> {
+        let mut by_part: BTreeMap<String, Vec<ChangeEntry>> = BTreeMap::new();
+        for entry in self.entries_of(view, 0)? {
+            by_part
+                .entry(entry.change.resource().to_owned())
+                .or_default()
+                .push(entry);
+        }
+        let mut parts = Vec::with_capacity(view.members.len());
+        for member in &view.members {
+            let entries = by_part.remove(&member.alias).unwrap_or_default();
+            parts.push(by_products::without(view, member, &entries, from)?);
+        }
+        Ok(SandboxDiff { parts })
+    }
+
+    /// Every path that differs from what it was at a position, by-products among them.
+    pub(crate) fn net_of_all(
+        &self,
+        open: &OpenSandbox,
+        from: u64,
+    ) -> Result<Vec<(String, Change)>, SandboxError> {
         let mut by_part: BTreeMap<String, Vec<Change>> = BTreeMap::new();
-        for entry in self.entries_of(view, from)? {
+        for entry in self.entries(open, from)? {
             if let Some(change) = change_of(&entry) {
                 by_part
                     .entry(entry.change.resource().to_owned())
@@ -335,15 +361,13 @@ impl SandboxService {
                     .push(change);
             }
         }
-        let parts = view
-            .members
-            .iter()
-            .map(|member| MemberChanges {
-                changes: net_changes(by_part.remove(&member.alias).unwrap_or_default()),
-                member: member.clone(),
+        Ok(by_part
+            .into_iter()
+            .flat_map(|(alias, changes)| {
+                let changes = net_changes(changes).into_iter();
+                changes.map(move |change| (alias.clone(), change))
             })
-            .collect();
-        Ok(SandboxDiff { parts })
+            .collect())
     }
 
     /// Every path changed since a position, part by part: its state then (`after`) and its state now

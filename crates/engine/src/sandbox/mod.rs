@@ -5,6 +5,7 @@
 //! whatever command comes next.
 
 mod apply;
+mod by_products;
 mod error;
 mod exec;
 mod history;

@@ -83,17 +83,17 @@ impl SandboxService {
     ) -> Result<RolledBack, SandboxError> {
         self.capture(open, None)?;
         let checkpoint = self.choose(open, target)?;
-        let mut changes = Vec::new();
-        for part in self.net(open, checkpoint.position)?.parts {
-            for change in part.changes {
+        let changes = self.net_of_all(open, checkpoint.position)?.into_iter();
+        let changes = changes
+            .map(|(alias, change)| {
                 let back = Change {
                     path: change.path,
                     before: change.after,
                     after: change.before,
                 };
-                changes.push((part.member.alias.clone(), back));
-            }
-        }
+                (alias, back)
+            })
+            .collect();
         Ok(RolledBack {
             checkpoint,
             before: None,
@@ -180,7 +180,7 @@ impl SandboxService {
                     {
                         continue;
                     }
-                    if self.net(open, checkpoint.position)?.path_count() > 0 {
+                    if !self.net_of_all(open, checkpoint.position)?.is_empty() {
                         return Ok(checkpoint.clone());
                     }
                 }

@@ -8,7 +8,7 @@ use cleveragents_domain::{
 use cleveragents_process::{
     Cancel, Finished, Input, Limits, Output, ProcessError, Stream, WhenMissing, run_tapped,
 };
-use cleveragents_sandbox::{Change, Git};
+use cleveragents_sandbox::{Base, Change, Git};
 use cleveragents_tools::ports::{
     Attribution, Captured, Command, Part, PartPath, PortError, Workspace,
 };
@@ -143,6 +143,28 @@ impl SandboxWorkspace {
             CheckpointReason::BeforeExec,
             Some(label),
         )
+    }
+
+    /// The paths that differ from what they were at a position of its history, as tools read them: with
+    /// the part in front where there are several.
+    pub(crate) fn changed_paths(&self, position: u64) -> Result<Vec<String>, SandboxError> {
+        let open = self.open();
+        let net = self.service.net(&open, position)?;
+        let is_one = net.parts.len() == 1;
+        Ok(net
+            .parts
+            .iter()
+            .flat_map(|part| {
+                let alias = &part.member.alias;
+                part.changes.iter().map(move |change| {
+                    if is_one {
+                        change.path.to_string()
+                    } else {
+                        format!("{alias}/{}", change.path)
+                    }
+                })
+            })
+            .collect())
     }
 
     /// The paths that differ from what they were at a position of its history, each with its part.
@@ -338,6 +360,15 @@ impl Workspace for SandboxWorkspace {
         let stop = cancel.child();
         let _guard = self.open().guard(&stop);
         run_tapped(&invocation, &stop, hear).map_err(|error: ProcessError| PortError::new(error))
+    }
+
+    fn base_commit(&self, alias: &str) -> Option<String> {
+        let mut members = self.view.members.iter();
+        let member = members.find(|member| member.alias == alias)?;
+        match &member.base {
+            Base::Git(base) => Some(base.commit.clone()),
+            _ => None,
+        }
     }
 
     fn git(&self, alias: &str) -> Result<Option<Git>, PortError> {

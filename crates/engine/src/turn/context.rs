@@ -5,10 +5,10 @@
 //! are left out, oldest first, with a note in their place, and last the older results of the turn that runs
 //! are shortened. A call is never parted from its result.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cleveragents_models::{ChatMessage, UserPart};
+use cleveragents_tools::untrusted;
 
 use super::history::PastTurn;
 
@@ -117,12 +117,7 @@ fn shorten(message: &mut ChatMessage) {
         return;
     };
     for result in results {
-        if result.content.len() > SHORTENED {
-            let end = result.content.floor_char_boundary(SHORTENED);
-            let total = result.content.len();
-            result.content.truncate(end);
-            let _never_fails = write!(result.content, "… (shortened from {total} bytes)");
-        }
+        untrusted::shorten(&mut result.content, SHORTENED);
     }
 }
 

@@ -284,7 +284,7 @@ impl TurnService {
             let end = text.floor_char_boundary(request.settings.shown_bytes);
             // Marks are for models; an agent on another machine is told what a person said.
             if request.model.capabilities().tools {
-                content.push_str(&untrusted::wrap(&row.tool, &text[..end]));
+                content.push_str(&untrusted::mark(&row.tool, &text[..end]));
             } else {
                 content.push_str(&text[..end]);
             }

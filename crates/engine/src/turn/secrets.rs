@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use cleveragents_models::{AssistantMessage, MASK, Redactor, ToolCall, ToolResult};
-use cleveragents_tools::ports::{Redact, redact_value};
+use cleveragents_tools::ports::Redact;
 use serde_json::Value;
 
 /// The redactor as the tools know it.
@@ -16,6 +16,10 @@ pub(crate) struct Secrets<'a>(pub(crate) &'a Redactor);
 impl Redact for Secrets<'_> {
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.0.text(text)
+    }
+
+    fn unfinished(&self, text: &str) -> usize {
+        self.0.unfinished(text)
     }
 }
 
@@ -49,7 +53,7 @@ pub(super) fn take_out(
 fn clean_arguments(arguments: &str, redactor: &Redactor) -> Option<String> {
     match serde_json::from_str::<Value>(arguments) {
         Ok(value) => {
-            let cleaned = redact_value(&Secrets(redactor), &value);
+            let cleaned = redactor.value(&value);
             (cleaned != value).then(|| cleaned.to_string())
         }
         Err(_) => match redactor.text(arguments) {
@@ -74,7 +78,7 @@ pub(super) fn lost(call: &ToolCall) -> Option<ToolResult> {
 #[cfg(test)]
 mod tests {
     use super::{lost, take_out};
-    use cleveragents_models::{AssistantMessage, Redactor, ToolCall};
+    use cleveragents_models::{AssistantMessage, Redactor, Secret, ToolCall};
 
     const KEY: &str = "sk-0123456789abcdefghij";
 
@@ -93,15 +97,15 @@ mod tests {
         let mut message = AssistantMessage {
             text: format!("I use {KEY}."),
             calls: vec![
-                call("plain", r#"{ "path": "a" }"#.to_owned()),
+                call("plain", r#"{ "password": "changeme" }"#.to_owned()),
                 call("secret", written.clone()),
                 call("broken", format!("{{\"x\": \"{KEY}")),
             ],
             ..AssistantMessage::default()
         };
-        let raw = take_out(&mut message, &Redactor::default());
+        let raw = take_out(&mut message, &Redactor::new([Secret::new(KEY)]));
         assert!(!format!("{message:?}").contains(KEY), "{message:?}");
-        assert_eq!(message.calls[0].arguments, r#"{ "path": "a" }"#);
+        assert_eq!(message.calls[0].arguments, r#"{ "password": "changeme" }"#);
         let kept: serde_json::Value =
             serde_json::from_str(&message.calls[1].arguments).expect("still JSON");
         assert!(

@@ -11,7 +11,7 @@ use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::CallOutcome;
 use cleveragents_tools::ports::{Approval, Reply};
 
-use crate::support::{How, Person, Talk};
+use crate::support::{How, Person, SECRET, Talk};
 
 /// Ends the turn without a word, as a crash does, before or after a call.
 struct Crash {
@@ -196,7 +196,7 @@ fn a_call_that_may_be_repeated_is_run_again_without_a_question() {
 #[test]
 fn a_call_whose_secret_is_not_stored_does_not_run_after_a_crash() {
     let database = TestDatabase::each().remove(0);
-    let key = "sk-0123456789abcdefghij";
+    let key = SECRET;
     let script = SCRIPT.replace("content: '2'", &format!("content: 'key {key}'"));
     let talk = Talk::new(&database);
     let person = Person::absent();

@@ -11,7 +11,10 @@ use cleveragents_engine::{
     TurnError, TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
     Unlimited, Waiting,
 };
-use cleveragents_models::{CancellationToken, Catalogue, CatalogueOptions, Model, Redactor};
+use cleveragents_models::{
+    CancellationToken, Catalogue, CatalogueOptions, Model, Redactor, Secret,
+};
+
 use cleveragents_process::{Cancel, WhenMissing};
 use cleveragents_sandbox::Source;
 use cleveragents_store::{Engine, turns};
@@ -20,6 +23,9 @@ use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, R
 use cleveragents_tools::{
     Effect, Gate, Guards, PermissionRules, Phase, PlanMode, SafetyProfile, Tool, ToolName,
 };
+
+/// A secret of the environment.
+pub(crate) const SECRET: &str = "sk-0123456789abcdefghij";
 
 /// A person who gives fixed answers and remembers what was asked.
 pub(crate) struct Person {
@@ -211,7 +217,7 @@ impl Talk {
                 approver: how.person,
             },
             scopes: how.scopes,
-            redactor: Redactor::default(),
+            redactor: Redactor::new([Secret::new(SECRET)]),
             settings: how.settings,
             allowance: &Unlimited,
             observer: how.observer,

@@ -10,7 +10,7 @@ use super::{Catalogue, KeyState};
 use crate::error::{ErrorKind, ModelError};
 use crate::name::ModelName;
 use crate::provider::built_in;
-use crate::redact::Redactor;
+use crate::redact::shown_address;
 use crate::secret::Secret;
 use crate::wire::{Dialect, Protocol, Target};
 use crate::yaml;
@@ -211,7 +211,7 @@ fn base_url_variable(provider: &str) -> String {
 
 fn parse_url(name: &ModelName, url: &str) -> Result<Url, ModelError> {
     let refused = |reason: &str| {
-        let shown = Redactor::default().text(url).into_owned();
+        let shown = shown_address(url);
         let message = format!("the base URL `{shown}` cannot be used: {reason}");
         ModelError::new(ErrorKind::InvalidBaseUrl, name, message)
     };

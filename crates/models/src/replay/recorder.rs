@@ -147,7 +147,7 @@ fn hide_split_secrets(events: &mut Vec<StreamEvent>, redactor: &Redactor) {
 /// Adds a whole line, under a lock. Half a line that a killed program left is ended first.
 fn append(path: &Path, exchange: &Exchange, redactor: &Redactor) -> io::Result<()> {
     let value: Value = serde_json::to_value(exchange).map_err(io::Error::other)?;
-    let mut line = redactor.json(&value).to_string();
+    let mut line = redactor.value(&value).to_string();
     line.push('\n');
     let mut file = OpenOptions::new()
         .create(true)

@@ -23,7 +23,7 @@ static FLEETING: LazyLock<Regex> = LazyLock::new(|| {
 pub(super) fn normalised(request: &ChatRequest, redactor: &Redactor) -> Value {
     let mut value = serde_json::to_value(request).unwrap_or_default();
     without_means(&mut value);
-    ordered(&redactor.json(&value))
+    ordered(&redactor.value(&value))
 }
 
 /// Removes what is no part of the question. The limit of the answer follows from the model that was recorded, and a

@@ -48,7 +48,7 @@ const SCRIPT: &str = "answers:
 fn what_was_recorded_is_replayed_event_by_event() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("r.jsonl");
-    let redactor = Redactor::new([Secret::new("my-own-password")]);
+    let redactor = Redactor::new(["my-own-password", "sk-abcdefghijklmnopqrstuv"].map(Secret::new));
     let recorder = Recorder::new(scripted(folder.path(), SCRIPT), &path, redactor);
     let first = ChatRequest::prompt("hello my-own-password at 2026-01-01T00:00:00Z");
     let events = ask(&recorder, &first);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{FileKind, FileMode, TreePath};
+use cleveragents_sandbox::is_own_temporary;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -142,6 +143,9 @@ impl List {
             Failure::new(format!("listing `{shown}` failed: {error}"))
         })?;
         for (name, stat) in entries {
+            if is_own_temporary(&name) {
+                continue;
+            }
             let inner = match path {
                 Some(path) => path.join(&name),
                 None => TreePath::from_bytes(name),

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::paths::{Last, Target, target};
 use super::{Description, FILE_TIMEOUT, Preparing, builtin, read, ready, write};
 use crate::capability::{Access, Capability};
+use crate::ports::MASK;
 use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Call, Failure, Grounds, Tool, Unprepared};
 
@@ -83,6 +84,7 @@ fn edit(file: &Target<'_>, edits: &[Edit], call: &mut Call<'_>) -> Result<Answer
     }
     let mut text = String::from_utf8(bytes)
         .map_err(|_| Failure::new(format!("`{}` is not UTF-8 text", file.path)))?;
+    let masks = text.matches(MASK).count();
     let mut told = Vec::new();
     for (number, edit) in edits.iter().enumerate() {
         call.keep_going()?;
@@ -93,6 +95,7 @@ fn edit(file: &Target<'_>, edits: &[Edit], call: &mut Call<'_>) -> Result<Answer
         told.push(count);
         text = changed;
     }
+    write::refuse_new_masks(file, masks, text.matches(MASK).count())?;
     let touched = write::replace(file, text.as_bytes())?;
     let total: usize = told.iter().sum();
     let of_each: Vec<String> = told.iter().map(ToString::to_string).collect();
@@ -133,6 +136,12 @@ fn apply(text: &str, edit: &Edit) -> Result<(String, usize), String> {
 
 /// Says that a text is not there, and where something much like it is.
 fn not_found(text: &str, wanted: &str) -> String {
+    if wanted.contains(MASK) && !text.contains(MASK) {
+        return format!(
+            "the old text contains `{MASK}`, which stands for a secret that you are not shown; \
+             choose text beside the secret"
+        );
+    }
     let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let first = wanted.lines().map(squeeze).find(|line| !line.is_empty());
     let alike = first.and_then(|first| text.lines().position(|line| squeeze(line) == first));

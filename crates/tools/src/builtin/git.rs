@@ -44,7 +44,7 @@ struct DiffArguments {
     path: Option<String>,
     /// Whether to show what is staged instead of what is not.
     staged: Option<bool>,
-    /// The commit to compare with.
+    /// The commit to compare with, such as HEAD; the state from which the sandbox was made when not given.
     from: Option<String>,
     /// The commit to compare `from` with, instead of the files as they are.
     to: Option<String>,
@@ -109,7 +109,7 @@ pub(super) fn status_tool() -> Arc<dyn Tool> {
 }
 
 pub(super) fn diff_tool() -> Arc<dyn Tool> {
-    let about = "Shows what changed, line by line: since the last commit, or between two commits.";
+    let about = "Shows what changed, line by line: since the sandbox was made, since a commit (`from`), or between two commits. New files that are not committed are not in it: see builtin/git-status.";
     builtin::<DiffArguments>(
         description("git-diff", about, Capability::reads()),
         prepare_diff,
@@ -289,6 +289,9 @@ fn prepare_diff(arguments: DiffArguments, grounds: Grounds<'_>) -> Preparing<'_>
             line.push("--stat".to_owned());
         }
         line.push("--end-of-options".to_owned());
+        // Commits in the sandbox are part of what changed.
+        let base = || call.workspace().ok()?.base_commit(&place.part.alias);
+        let from = from.or_else(|| base().filter(|_| arguments.staged != Some(true)));
         line.extend(from.into_iter().chain(to));
         run(&git, &with_path(line, &place)?, call)?;
         Ok(Answer::written())

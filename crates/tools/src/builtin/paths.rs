@@ -250,11 +250,19 @@ fn find_part<'a>(parts: &'a [Part], given: &str) -> Result<(&'a Part, Names), Un
             .is_some_and(|name| name == part.alias.as_bytes())
     };
     if let [only] = parts {
-        // The alias may stand in front here too, unless the part holds something of that name.
-        let holds = TreePath::from_bytes(only.alias.as_bytes())
-            .is_ok_and(|name| only.root.stat(&name).is_ok_and(|found| found.is_some()));
-        if alias_of(&only) && !holds {
-            names.pop_front();
+        // The alias may stand in front here too, unless the part holds something at the whole path.
+        let exists = |names: &Names| {
+            let path = Vec::from(names.clone()).join(&b'/');
+            TreePath::from_bytes(path)
+                .is_ok_and(|path| only.root.stat(&path).is_ok_and(|found| found.is_some()))
+        };
+        if alias_of(&only) {
+            let inside: Names = names.iter().skip(1).cloned().collect();
+            let alias: Names = names.iter().take(1).cloned().collect();
+            // `app/main.py` means `main.py` in the part `app` when its folder `app` has no such file.
+            if !exists(&alias) || (!exists(&names) && exists(&inside)) {
+                names.pop_front();
+            }
         }
         return Ok((only, names));
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use cleveragents_domain::TreePath;
+use cleveragents_sandbox::is_own_temporary;
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::{Match, WalkBuilder, WalkState};
 
@@ -116,7 +117,8 @@ impl<F> Walk<'_, '_, F> {
             .follow_links(false)
             .threads(threads())
             .filter_entry(move |entry| {
-                if entry.file_name() == ".git" {
+                let name = entry.file_name();
+                if name == ".git" || is_own_temporary(name.as_bytes()) {
                     return false;
                 }
                 let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());

@@ -1,5 +1,6 @@
 //! `builtin/file-write`: a whole file, in one step.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
 
 use cleveragents_domain::{FileKind, FileMode, TreePath};
@@ -7,11 +8,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::paths::{Last, Target, target};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
+use super::{Description, FILE_TIMEOUT, Preparing, builtin, read, ready};
 use crate::capability::{Access, Capability};
-use crate::ports::PartPath;
+use crate::ports::{MASK, PartPath};
 use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Call, Failure, Grounds, Tool, Touched};
+
+/// Lines are looked through in pieces of this length.
+const LONGEST_LINE: u64 = 1 << 20;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -47,11 +51,56 @@ fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
 
 fn write(file: &Target<'_>, content: &str, call: &mut Call<'_>) -> Result<Answer, Failure> {
     let existed = file.kind()?.is_some();
+    check_mask(file, content, call)?;
     let touched = replace(file, content.as_bytes())?;
     let done = if existed { "replaced" } else { "created" };
     call.output
         .text(&format!("{done} `{}`, {} bytes", file.path, content.len()));
     Ok(Answer::written().touching(touched))
+}
+
+/// Refuses content with more masks than the file has: the model wrote back what it was shown in the
+/// place of a secret, and the secret would be lost.
+fn check_mask(file: &Target<'_>, content: &str, call: &Call<'_>) -> Result<(), Failure> {
+    let written = content.matches(MASK).count();
+    if written == 0 {
+        return Ok(());
+    }
+    let mut before = 0;
+    if file.kind()? == Some(FileKind::File) {
+        let mut reader = BufReader::new(read::open(file)?);
+        let mut line = Vec::new();
+        loop {
+            call.keep_going()?;
+            line.clear();
+            let count = (&mut reader)
+                .take(LONGEST_LINE)
+                .read_until(b'\n', &mut line)
+                .map_err(|error| file.failed("reading", &error))?;
+            if count == 0 {
+                break;
+            }
+            before += String::from_utf8_lossy(&line).matches(MASK).count();
+        }
+    }
+    refuse_new_masks(file, before, written)
+}
+
+/// Fails when a file would have more masks than before.
+pub(super) fn refuse_new_masks(
+    file: &Target<'_>,
+    before: usize,
+    after: usize,
+) -> Result<(), Failure> {
+    if after <= before {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "the new content of `{}` contains `{MASK}`, which stands for a secret that you are not shown; \
+         writing it would destroy the secret. Nothing was changed. Use builtin/file-edit on the text \
+         around the secret; if this text is meant literally, write it with builtin/shell",
+        file.path
+    )))
 }
 
 /// Puts new content at a path in one step, with the permissions it had, and says what was touched.

@@ -15,7 +15,7 @@ use crate::ports::{
 };
 use crate::registry::{Entry, Registry, RegistryError};
 use crate::safety::{Consent, Decision, PermissionRules};
-use crate::spec::{Category, Ground, ToolSpec};
+use crate::spec::{Category, Ground, Source, ToolSpec};
 use crate::tool::{Grounds, Prepared, Subject, Unprepared};
 
 /// So many complaints about arguments are told.
@@ -260,6 +260,11 @@ fn check_sandbox(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), Refus
         return Ok(());
     }
     let tool = || spec.name.to_string();
+    // What a server did elsewhere no sandbox holds and no checkpoint undoes: the user is asked instead,
+    // unless its definition says `needs_approval: false`.
+    if spec.source == Source::Mcp && !spec.capability.checkpointable {
+        return Ok(());
+    }
     let Some(workspace) = context.workspace else {
         return if context.profile.require_sandbox {
             Err(RefusalReason::MissingSandbox { tool: tool() })
@@ -297,7 +302,14 @@ fn approve(
     context: &CallContext<'_>,
 ) -> Result<Consent, RefusalReason> {
     let mut reasons: Vec<String> = asked.into_iter().collect();
-    if spec.capability.needs_approval {
+    let is_mcp = spec.source == Source::Mcp;
+    if spec.capability.needs_approval && is_mcp {
+        if !context.rules.allows_by_name(&spec.name) {
+            let why =
+                "is a tool of an MCP server that may change something, and nothing can undo it";
+            reasons.push(format!("`{}` {why}", spec.name));
+        }
+    } else if spec.capability.needs_approval {
         reasons.push(format!("`{}` demands it for every call", spec.name));
     }
     if context.profile.require_human_approval && spec.category != Category::Conversation {
@@ -312,7 +324,14 @@ fn approve(
     let reason = reasons.join("; ");
     let reason = context.redactor.redact(&reason).into_owned();
     // A rule that would hold a secret is not offered.
-    let always = PermissionRules::always(&spec.name, subjects);
+    let always = if is_mcp {
+        PermissionRules::always(&spec.name, &[])
+    } else {
+        PermissionRules::always(&spec.name, subjects)
+    };
+    let always_server = is_mcp
+        .then(|| PermissionRules::always_for_server(&spec.name))
+        .flatten();
     let holds_secret = always.iter().any(|rule| {
         let text = rule.to_string();
         context.redactor.redact(&text) != text
@@ -323,10 +342,21 @@ fn approve(
         arguments,
         reason: &reason,
         always: if holds_secret { &[] } else { &always },
+        always_server: always_server.as_ref(),
     };
     match context.approver.approve(&request) {
         Approval::Once | Approval::Always => Ok(Consent::Given),
         Approval::Refused(note) => Err(RefusalReason::ApprovalRefused { note }),
+        Approval::NobodyThere if is_mcp => {
+            let rules: Vec<String> = always
+                .iter()
+                .chain(&always_server)
+                .map(|rule| format!("`agents permission add '{rule}'`"))
+                .collect();
+            let rules = rules.join(" or ");
+            let reason = format!("{reason}; {rules} allows it without asking");
+            Err(RefusalReason::NobodyToApprove { reason })
+        }
         Approval::NobodyThere => Err(RefusalReason::NobodyToApprove { reason }),
     }
 }

@@ -195,14 +195,14 @@ impl CallOutcome {
     }
 }
 
-/// What a tool said, marked as data, with a note where something was left out.
+/// What a tool said, marked as data unless the user said it, with a note where something was left out.
 fn data(tool: &ToolName, shown: &Shown, invocation: ToolInvocationId) -> String {
     if shown.total == 0 {
         return String::new();
     }
     let source = tool.to_string();
     if shown.left_out == 0 {
-        return untrusted::wrap(&source, &shown.head);
+        return untrusted::mark(&source, &shown.head);
     }
     let from = shown.head.len();
     let (left_out, total) = (shown.left_out, shown.total);
@@ -213,7 +213,7 @@ fn data(tool: &ToolName, shown: &Shown, invocation: ToolInvocationId) -> String 
     format!(
         "{}\nOf {total} bytes {left_out} were left out. Read them with builtin/output-read: \
          {{\"invocation\": \"{invocation}\", \"offset\": {from}}}",
-        untrusted::wrap(&source, &content)
+        untrusted::mark(&source, &content)
     )
 }
 

@@ -16,8 +16,11 @@ pub struct ApprovalRequest<'a> {
     pub arguments: &'a Value,
     /// Why somebody has to agree, as a sentence.
     pub reason: &'a str,
-    /// The rules that "always" would add: exactly these paths or this command.
+    /// The rules that "always" would add: exactly these paths or this command; for a tool of an MCP
+    /// server the tool, whatever it is given.
     pub always: &'a [Rule],
+    /// The rule that "always for this server" would add; only for tools of MCP servers.
+    pub always_server: Option<&'a Rule>,
 }
 
 /// What the person says.

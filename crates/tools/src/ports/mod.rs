@@ -9,7 +9,7 @@ mod workspace;
 pub use approver::{Approval, ApprovalRequest, Approver, Question, Reply};
 pub use budget::{Budget, BudgetRefusal, Reservation, Spending, SpendingLimits};
 pub use ledger::{Begun, Ended, Ledger, OutputPage, RefusedCall, Scope, Window};
-pub use redact::{Redact, is_secret_name, redact_value, shortened};
+pub use redact::{MASK, Redact, is_secret_name, redact_value, shortened};
 pub use workspace::{Attribution, Captured, Command, Part, PartPath, Workspace};
 
 use std::fmt;

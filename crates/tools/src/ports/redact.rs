@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use cleveragents_domain::ContentHash;
 use serde_json::Value;
 
-/// What stands in place of a secret.
-const REPLACED: &str = "[REDACTED]";
+/// Stands in the place of a secret in everything that a model reads.
+pub const MASK: &str = "[REDACTED]";
 
 /// Parts of names whose values are secrets, whatever they look like.
 const SECRET_NAMES: &[&str] = &[
@@ -33,10 +33,16 @@ const KEPT_TEXT: usize = 8 << 10;
 pub trait Redact: Send + Sync {
     /// The text with every secret replaced.
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str>;
+
+    /// How many bytes at the end of a text may be the beginning of a secret.
+    fn unfinished(&self, _text: &str) -> usize {
+        0
+    }
 }
 
 /// A JSON value without secrets: those the redactor finds, and everything under a name such as
-/// `password` or `api_key`.
+/// `password` or `api_key`. For rows and questions to the user only: a model must read back what it
+/// wrote.
 pub fn redact_value(redactor: &dyn Redact, value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(redactor.redact(text).into_owned()),
@@ -48,7 +54,7 @@ pub fn redact_value(redactor: &dyn Redact, value: &Value) -> Value {
             .iter()
             .map(|(name, value)| {
                 let kept = if is_secret_name(name) && !value.is_null() && !value.is_boolean() {
-                    Value::String(REPLACED.to_owned())
+                    Value::String(MASK.to_owned())
                 } else {
                     redact_value(redactor, value)
                 };

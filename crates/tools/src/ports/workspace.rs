@@ -121,6 +121,11 @@ pub trait Workspace: Send + Sync {
         cancel: &Cancel,
     ) -> Result<Finished, PortError>;
 
+    /// The commit that the copy of a part was made from; `None` for a part without a repository.
+    fn base_commit(&self, _alias: &str) -> Option<String> {
+        None
+    }
+
     /// Git for the repository of a part, disarmed and unable to write outside the sandbox; `None`
     /// for a part that has none.
     fn git(&self, alias: &str) -> Result<Option<Git>, PortError>;

@@ -70,6 +70,12 @@ impl ToolPattern {
         })
     }
 
+    /// Whether it names the namespace of the tools it is about.
+    pub(crate) fn names_namespace(&self) -> bool {
+        let namespace = self.0.split_once('/').map(|(namespace, _)| namespace);
+        namespace.is_some_and(|namespace| !namespace.contains(['*', '?']))
+    }
+
     /// Whether it names exactly one tool.
     pub fn is_exact(&self) -> bool {
         !self.0.contains(['*', '?'])

@@ -185,6 +185,25 @@ impl PermissionRules {
         }
     }
 
+    /// Whether a rule allows a tool whatever it is given, by its name or that of its namespace. `allow *`
+    /// speaks of no tool in particular.
+    pub(crate) fn allows_by_name(&self, tool: &ToolName) -> bool {
+        self.rules.iter().any(|rule| {
+            rule.effect == Effect::Allow
+                && rule.pattern.is_none()
+                && rule.tool.names_namespace()
+                && rule.tool.matches(tool)
+        })
+    }
+
+    /// The rule that allows every tool of the server that a tool belongs to.
+    pub(crate) fn always_for_server(tool: &ToolName) -> Option<Rule> {
+        let name = tool.canonical().to_string();
+        let (namespace, _) = name.rsplit_once('/')?;
+        let pattern = format!("{namespace}/*").parse().ok()?;
+        Some(Rule::allowing(pattern, None))
+    }
+
     /// The rules that allow exactly a call's subjects, for "always"; none where that cannot be put
     /// into a rule.
     pub(crate) fn always(tool: &ToolName, subjects: &[Subject]) -> Vec<Rule> {

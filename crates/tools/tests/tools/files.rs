@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use crate::support::{Desk, Folder};
+use crate::support::{Desk, Folder, SECRET};
 use cleveragents_tools::{CallOutcome, Effect, PermissionRules, Registry};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -630,4 +630,86 @@ proptest! {
         let above = std::fs::read_dir(desk.folder().whole.path()).expect("read").count();
         prop_assert_eq!(above, 2);
     }
+}
+
+#[test]
+fn what_stands_for_a_secret_is_never_written_in_its_place() {
+    let desk = Desk::builtin();
+    let path = desk.folder().root("app").join("conf.py");
+    let text = format!("TOKEN = '{SECRET}'\nPORT = 1\n");
+    std::fs::write(&path, &text).expect("a file");
+    let read = desk.ok("builtin/file-read", json!({"path": "conf.py"}));
+    assert_eq!(read, "TOKEN = '[REDACTED]'\nPORT = 1\n");
+    let told = desk.fails(
+        "builtin/file-write",
+        json!({"path": "conf.py", "content": read.replace("PORT = 1", "PORT = 2")}),
+    );
+    assert!(
+        told.contains("[REDACTED]") && told.contains("file-edit"),
+        "{told}"
+    );
+    let edit = |old: &str, new: &str| json!({"path": "conf.py", "edits": [{"old_text": old, "new_text": new}]});
+    desk.fails("builtin/file-edit", edit("PORT = 1", "PORT = '[REDACTED]'"));
+    let told = desk.fails("builtin/file-edit", edit("TOKEN = '[REDACTED]'", "T = 1"));
+    assert!(told.contains("secret"), "{told}");
+    assert_eq!(std::fs::read_to_string(&path).expect("a file"), text);
+    desk.ok("builtin/file-edit", edit("PORT = 1", "PORT = 2"));
+    assert_eq!(
+        std::fs::read_to_string(&path).expect("a file"),
+        text.replace("PORT = 1", "PORT = 2")
+    );
+    // Text that the file has already is its own.
+    let own = "MASK = \"[REDACTED]\"\n";
+    std::fs::write(&path, own).expect("a file");
+    let both = format!("{own}X = 1\n");
+    desk.ok(
+        "builtin/file-write",
+        json!({"path": "conf.py", "content": both}),
+    );
+    desk.fails(
+        "builtin/file-write",
+        json!({"path": "conf.py", "content": format!("{both}{own}")}),
+    );
+    desk.fails(
+        "builtin/file-write",
+        json!({"path": "new.py", "content": own}),
+    );
+}
+
+#[test]
+fn a_path_with_the_name_of_the_part_in_front_is_found() {
+    let desk = Desk::builtin();
+    let part = desk.folder().root("app");
+    std::fs::create_dir(part.join("app")).expect("a folder");
+    std::fs::write(part.join("main.py"), "top\n").expect("a file");
+    std::fs::write(part.join("app/inner.py"), "inner\n").expect("a file");
+    let read = |path: &str| desk.ok("builtin/file-read", json!({"path": path}));
+    assert_eq!(read("app/main.py"), "top\n");
+    assert_eq!(read("app/inner.py"), "inner\n");
+    assert_eq!(read("app/app/inner.py"), "inner\n");
+    assert_eq!(read("main.py"), "top\n");
+    // A new file belongs where its path says.
+    desk.ok(
+        "builtin/file-write",
+        json!({"path": "app/new.py", "content": "x\n"}),
+    );
+    assert!(part.join("app/new.py").is_file());
+}
+
+#[test]
+fn the_programs_own_temporary_files_are_not_listed() {
+    let desk = Desk::builtin();
+    let part = desk.folder().root("app");
+    std::fs::write(part.join(".cleveragents-17-3.tmp"), "half").expect("a file");
+    std::fs::write(part.join("a.txt"), "x").expect("a file");
+    let listed = desk.ok("builtin/dir-list", json!({}));
+    assert!(
+        listed.contains("a.txt") && !listed.contains(".cleveragents"),
+        "{listed}"
+    );
+    let found = desk.ok("builtin/file-find", json!({"pattern": "*", "hidden": true}));
+    assert!(
+        found.contains("a.txt") && !found.contains(".cleveragents"),
+        "{found}"
+    );
 }

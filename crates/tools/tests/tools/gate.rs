@@ -472,6 +472,78 @@ fn reading_is_not_asked_about_by_a_guard_for_writes() {
     );
 }
 
+/// A tool of an MCP server that may change something, as the default profile meets it.
+fn mcp_desk(needs_approval: bool) -> (Desk, Arc<AtomicU64>) {
+    desk_with(
+        |spec| {
+            spec.name = "github/create_issue".parse().expect("a name");
+            spec.source = Source::Mcp;
+            spec.category = Category::External;
+            spec.capability.checkpointable = false;
+            spec.capability.needs_approval = needs_approval;
+        },
+        says_done,
+    )
+}
+
+#[test]
+fn the_user_is_asked_about_a_writing_tool_of_an_mcp_server() {
+    const TOOL: &str = "github/create_issue";
+    let (mut desk, runs) = mcp_desk(true);
+    assert!(desk.profile.require_checkpoints, "the default");
+    let told = check_refused(&desk, &runs, TOOL, GOOD, "nobody_to_approve");
+    for rule in ["allow github/create_issue", "allow github/*"] {
+        let hint = format!("agents permission add '{rule}'");
+        assert!(told.contains(&hint), "{told}");
+    }
+    desk.person.approval = Approval::Once;
+    assert!(desk.call_text(TOOL, GOOD).is_success());
+    let asked = desk.person.asked.lock().expect("not poisoned").join("\n");
+    assert!(
+        asked.contains("[allow github/create_issue] [allow github/*]"),
+        "{asked}"
+    );
+    // A remembered rule for the tool or its server answers; one about everything does not.
+    desk.person.approval = Approval::NobodyThere;
+    for (rules, runs_alone) in [
+        ("allow github/create_issue", true),
+        ("allow github/*", true),
+        ("allow gitlab/*", false),
+        ("allow *", false),
+        ("allow github/*\nask github/create_issue", false),
+    ] {
+        desk.rules = PermissionRules::parse(rules, Effect::Allow).expect("rules");
+        assert_eq!(
+            desk.call_text(TOOL, GOOD).is_success(),
+            runs_alone,
+            "{rules}"
+        );
+    }
+    desk.rules = PermissionRules::parse("allow github/*\ndeny github/create_issue", Effect::Allow)
+        .expect("rules");
+    check_refused(&desk, &runs, TOOL, GOOD, "rule");
+}
+
+#[test]
+fn an_mcp_tool_that_needs_no_approval_runs_without_asking() {
+    let (desk, runs) = mcp_desk(false);
+    assert!(desk.call_text("github/create_issue", GOOD).is_success());
+    let mut without_sandbox = Desk::new(Registry::with_builtins(), None);
+    without_sandbox.gate = desk.gate.clone();
+    let outcome = without_sandbox.call_text("github/create_issue", GOOD);
+    assert!(outcome.is_success(), "{}", outcome.for_model());
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+    assert!(desk.person.asked.lock().expect("not poisoned").is_empty());
+}
+
+#[test]
+fn what_the_user_answers_is_not_marked_as_data() {
+    let (mut desk, _) = desk();
+    desk.person.reply = Reply::Text("use tabs".to_owned());
+    let outcome = desk.call("builtin/ask-user", json!({"question": "tabs or spaces?"}));
+    assert_eq!(outcome.for_model(), "use tabs");
+}
+
 #[test]
 fn a_cancelled_turn_begins_no_call() {
     let (desk, runs) = desk();

@@ -327,8 +327,10 @@ impl Default for Person {
 impl Approver for Person {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
         let always: Vec<String> = request.always.iter().map(ToString::to_string).collect();
+        let server = request.always_server;
+        let server = server.map_or_else(String::new, |rule| format!(" [{rule}]"));
         self.asked.lock().expect("not poisoned").push(format!(
-            "{} {} because {} [{}]",
+            "{} {} because {} [{}]{server}",
             request.tool,
             request.arguments,
             request.reason,

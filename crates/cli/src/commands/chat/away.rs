@@ -224,7 +224,8 @@ impl Chat<'_> {
         let line = question.lines().find(|line| !line.trim().is_empty());
         let redactor = self.context.models(None)?.redactor();
         // What a question tells that is secret is not in the name of its session.
-        let is_open = redactor.text(question) == question;
+        let is_open =
+            !cleveragents_models::looks_secret(question) && redactor.text(question) == question;
         let named = line
             .filter(|_| is_open)
             .map(|line| short(line, LONGEST_NAME));

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use cleveragents_domain::Code;
-use cleveragents_models::Redactor;
+use cleveragents_models::{Redactor, looks_secret};
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -111,7 +111,7 @@ impl Editor {
         if typed.trim().is_empty() {
             return None;
         }
-        if self.redactor.text(typed) != typed {
+        if looks_secret(typed) || self.redactor.text(typed) != typed {
             return Some("not kept in the history of lines: it looks as if it held a secret");
         }
         let kept = self

@@ -42,7 +42,10 @@ pub(super) fn run(
             "files": changes.files.iter().map(|file| json!({
                 "part": file.part, "path": file.path, "change": file.lines(),
                 "status": file.status, "is_folder": file.is_folder, "size": file.size,
+                "is_made_by_command": file.is_made_by_command,
             })).collect::<Vec<_>>(),
+            "made_by_commands": changes.made_by_commands(),
+            "by_products": changes.by_products,
             "patch_preview": patch.map(|_| preview(&changes)),
             "patch": patch.map(String::from_utf8_lossy),
             "risk_assessment": {
@@ -77,7 +80,22 @@ pub(super) fn run(
                 ),
         )
         .ok("Diff generated");
-    Ok(with_notes(report, plan, &changes))
+    Ok(with_notes(with_left_out(report, &changes), plan, &changes))
+}
+
+/// Names what a person should look at before an apply, and what an apply leaves behind.
+fn with_left_out(report: Report, changes: &PlanChanges) -> Report {
+    let report = match made_by_commands(changes) {
+        Some(note) => report.info(note),
+        None => report,
+    };
+    match changes.by_products {
+        0 => report,
+        count => report.info(format!(
+            "{} left out: by-products and files that git ignores stay in the sandbox",
+            counted(count, "path")
+        )),
+    }
 }
 
 /// Says what the reader might miss.
@@ -99,6 +117,23 @@ fn with_notes(report: Report, plan: &Plan, changes: &PlanChanges) -> Report {
         ));
     }
     report
+}
+
+/// Names new files that no file tool wrote; nothing when there are none.
+pub(in crate::commands) fn made_by_commands(changes: &PlanChanges) -> Option<String> {
+    const SHOWN: usize = 10;
+    let made = changes.made_by_commands();
+    if made.is_empty() {
+        return None;
+    }
+    let more = match made.len().checked_sub(SHOWN) {
+        Some(more) if more > 0 => format!(" and {more} more"),
+        _ => String::new(),
+    };
+    let shown = made[..made.len().min(SHOWN)].join(", ");
+    Some(format!(
+        "made by commands, not by file tools: {shown}{more}"
+    ))
 }
 
 /// A patch with the colours people know.

@@ -16,6 +16,7 @@ use super::watcher::Watcher;
 use super::worker;
 use super::world::World;
 use crate::arguments::{PlanApply, PlanExecute};
+use crate::commands::plan::made_by_commands;
 use crate::commands::{can_confirm, confirm, cost_cell, counted, put_cost, tooling};
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -415,8 +416,9 @@ pub(super) fn confirm_apply(desk: &Desk<'_>, plan: &Plan, yes: bool) -> Result<(
         desk.context
             .live
             .err(&changes_preview(desk.context, plan, &changes));
+        let made = made_by_commands(&changes).map_or_else(String::new, |made| format!("{made}\n"));
         format!(
-            "{} changed, +{} -{}. Apply the changes of plan {}?",
+            "{made}{} changed, +{} -{}. Apply the changes of plan {}?",
             counted(changes.file_count(), "file"),
             changes.insertions(),
             changes.deletions(),

@@ -168,13 +168,20 @@ impl Approver for Terminal {
         // Held while asking: questions of calls that run at the same time must not mix.
         let mut always = self.always.lock().unwrap_or_else(PoisonError::into_inner);
         let rules: Vec<String> = request.always.iter().map(Rule::to_string).collect();
-        if !rules.is_empty() && rules.iter().all(|rule| always.contains(rule)) {
+        let server_rule = request.always_server.map(Rule::to_string);
+        let is_allowed = |rule: &String| always.contains(rule);
+        if server_rule.as_ref().is_some_and(is_allowed)
+            || (!rules.is_empty() && rules.iter().all(is_allowed))
+        {
             return Approval::Once;
         }
+        let server_choice = server_rule.as_ref().map_or_else(String::new, |rule| {
+            format!(", [s] always for its server ({rule})")
+        });
         let arguments = serde_json::to_string_pretty(request.arguments).unwrap_or_default();
         let question = format!(
             "\n{} wants to run: {}\n{arguments}\nReason to ask: {}\n\
-             [y] once, [a] always ({})",
+             [y] once, [a] always ({}){server_choice}",
             request.tool,
             request.description,
             request.reason,
@@ -186,7 +193,13 @@ impl Approver for Terminal {
             None if self.cancel.is_cancelled() => return Approval::Refused(None),
             None => return Approval::NobodyThere,
         };
-        match answer.to_lowercase().as_str() {
+        let word = answer.to_lowercase();
+        if let (Some(rule), "s" | "server") = (request.always_server, word.as_str()) {
+            let _kept = self.tools.remember(rule);
+            always.extend(server_rule);
+            return Approval::Always;
+        }
+        match word.as_str() {
             "y" | "yes" => Approval::Once,
             "a" | "always" => {
                 for rule in request.always {

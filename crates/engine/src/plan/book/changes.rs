@@ -67,6 +67,8 @@ pub struct FileChange {
     pub deletions: Option<usize>,
     /// Where it differs.
     pub hunks: Vec<Hunk>,
+    /// Whether it is a new file that no file tool wrote.
+    pub is_made_by_command: bool,
 }
 
 impl FileChange {
@@ -107,12 +109,24 @@ pub struct PlanChanges {
     pub is_moving: bool,
     /// Whether the plan has a sandbox at all.
     pub has_sandbox: bool,
+    /// How many changed paths stay in the sandbox: by-products, and what git ignores.
+    pub by_products: usize,
 }
 
 impl PlanChanges {
     /// How many files differ, without folders.
     pub fn file_count(&self) -> usize {
         self.files.iter().filter(|file| !file.is_folder).count()
+    }
+
+    /// New files that no file tool wrote, each with its part. A person should look at them before an
+    /// apply: a command made them, perhaps by accident.
+    pub fn made_by_commands(&self) -> Vec<String> {
+        self.files
+            .iter()
+            .filter(|file| file.is_made_by_command)
+            .map(|file| format!("{}/{}", file.part, file.path))
+            .collect()
     }
 
     /// New lines of all paths.
@@ -213,6 +227,7 @@ fn told(
             Lines::With if !part.changes.is_empty() => part_patch(diff, part, &temporary)?,
             _ => Vec::new(),
         };
+        changes.by_products += part.by_products.len();
         let beneath = (diff.parts.len() > 1).then_some(part.member.alias.as_str());
         let mut by_path = patch::sections(&patch, beneath);
         for change in &part.changes {
@@ -234,6 +249,7 @@ fn told(
                 insertions: numbers.map(|(insertions, _)| insertions),
                 deletions: numbers.map(|(_, deletions)| deletions),
                 hunks: section.map_or_else(Vec::new, |section| section.hunks),
+                is_made_by_command: part.made_by_commands.contains(&change.path),
             });
         }
         if let Some(whole) = &mut changes.patch {
@@ -267,6 +283,7 @@ mod tests {
                 insertions: None,
                 deletions: None,
                 hunks: Vec::new(),
+                is_made_by_command: false,
             }
             .is_test()
         };

@@ -1,0 +1,98 @@
+//! Tools of MCP servers that may change something: the user is asked, and the answer is remembered.
+
+use cleveragents_testkit::Agents;
+use serde_json::{Value, json};
+
+use super::world::{Talk, agents};
+
+/// A server with one tool that says nothing about what it does.
+const SERVER: &str = r#"
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method, result = message["method"], None
+    if method == "initialize":
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "notes", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": name, "description": "Adds a note",
+                             "inputSchema": {"type": "object"}} for name in ["add", "more"]]}
+    elif method == "tools/call":
+        result = {"content": [{"type": "text", "text": "added " + message["params"]["name"]}]}
+    elif method == "ping":
+        result = {}
+    reply = {"jsonrpc": "2.0", "id": message["id"]}
+    if result is None:
+        reply["error"] = {"code": -32601, "message": "no such method"}
+    else:
+        reply["result"] = result
+    print(json.dumps(reply), flush=True)
+"#;
+
+/// A conversation with a model that calls this tool of the server in every turn.
+fn talk(tool: &str, overrides: &Value) -> Talk {
+    let agents: Agents = agents();
+    let server = agents.work().join("server.py");
+    std::fs::write(&server, SERVER).expect("a file");
+    let definition = json!({
+        "name": "notes", "command": "python3", "args": [server], "overrides": overrides,
+    });
+    std::fs::write(agents.work().join("notes.json"), definition.to_string()).expect("a file");
+    agents.data(&["mcp", "add", "--config", "notes.json"]);
+    let script = json!({"at_end": "repeat_last", "answers": [
+        {"calls": [{"name": format!("notes/{tool}"), "arguments": {}}]},
+        {"text": "Done."},
+    ]});
+    Talk::scripted(agents, &script.to_string())
+}
+
+fn outcomes(told: &Value) -> Vec<&str> {
+    let calls = told["tool_calls"].as_array().expect("calls");
+    calls
+        .iter()
+        .map(|call| call["outcome"].as_str().expect("an outcome"))
+        .collect()
+}
+
+fn rules(talk: &Talk) -> String {
+    talk.agents.data(&["permission", "list"]).to_string()
+}
+
+#[test]
+fn without_a_person_the_refusal_names_the_rule_to_add() {
+    let talk = talk("add", &json!({}));
+    let answer = talk.tell(&["--mcp", "notes", "add a note"]);
+    assert_eq!(answer.code, Some(5), "{answer:?}");
+    let said = format!("{}{}", answer.out, answer.err);
+    assert!(
+        said.contains("agents permission add 'allow notes/add'"),
+        "{said}"
+    );
+    talk.agents.data(&["permission", "add", "allow notes/add"]);
+    let told = talk.told(&["--mcp", "notes", "--resume"]);
+    assert_eq!(outcomes(&told).last(), Some(&"succeeded"), "{told:#}");
+}
+
+#[test]
+fn a_tool_that_needs_no_approval_runs_without_asking() {
+    let talk = talk("add", &json!({"add": {"needs_approval": false}}));
+    let told = talk.told(&["--mcp", "notes", "add a note"]);
+    assert_eq!(outcomes(&told), ["succeeded"], "{told:#}");
+}
+
+#[test]
+fn the_answer_for_a_whole_server_is_remembered() {
+    let talk = talk("add", &json!({}));
+    let mut arguments = talk.arguments(&["--mcp", "notes", "add a note"]);
+    arguments[1] = "plain";
+    let (code, seen) = talk.agents.play(
+        &[("[s] always for its server (allow notes/*)", "s\r")],
+        &arguments,
+    );
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("[a] always (allow notes/add)"), "{seen}");
+    assert!(rules(&talk).contains("allow notes/*"), "{}", rules(&talk));
+    assert_eq!(talk.rows()[0].0, "succeeded");
+}

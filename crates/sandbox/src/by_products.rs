@@ -1,0 +1,166 @@
+//! Files that tools leave behind and nobody wants to keep: caches, compiled files, installed packages,
+//! and what git ignores.
+
+use std::collections::{BTreeSet, HashSet};
+
+use cleveragents_domain::{FileKind, FileMode, TreePath};
+
+use crate::error::Error;
+use crate::git::{joined, open_checkout, records};
+use crate::member::{Base, Member};
+
+/// Folders that hold by-products wherever they are.
+const FOLDERS: &[&str] = &[
+    "__pycache__",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    ".tox",
+    ".nox",
+    ".eggs",
+    ".ipynb_checkpoints",
+    "node_modules",
+    ".nyc_output",
+    ".parcel-cache",
+    ".turbo",
+    ".gradle",
+];
+
+/// Ends of the names of folders that hold by-products.
+const FOLDER_ENDS: &[&str] = &[".egg-info"];
+
+/// Folders that hold by-products when they hold one of these files.
+const MARKED_FOLDERS: &[(&str, &[&str])] = &[
+    ("target", &[".rustc_info.json", "CACHEDIR.TAG"]),
+    (".venv", &["pyvenv.cfg"]),
+    ("venv", &["pyvenv.cfg"]),
+];
+
+/// Files that are by-products wherever they are.
+const FILES: &[&str] = &[".DS_Store", "Thumbs.db", ".coverage"];
+
+/// Ends of the names of files that are by-products.
+const FILE_ENDS: &[&str] = &[".pyc", ".pyo"];
+
+/// Whether a path is a well-known by-product, or lies in a folder of them. `exists` says whether a
+/// path is in the tree; it is asked about the files that mark a folder, such as the `CACHEDIR.TAG` in
+/// the `target` of cargo.
+pub fn is_by_product(path: &TreePath, exists: impl Fn(&TreePath) -> bool) -> bool {
+    let name = path.name();
+    let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end.as_bytes()));
+    if FILES.iter().any(|file| name == file.as_bytes()) || ends(FILE_ENDS) {
+        return true;
+    }
+    let mut near = Some(path.clone());
+    while let Some(folder) = near {
+        if is_folder_of_by_products(&folder, &exists) {
+            return true;
+        }
+        near = folder.parent();
+    }
+    false
+}
+
+fn is_folder_of_by_products(folder: &TreePath, exists: &impl Fn(&TreePath) -> bool) -> bool {
+    let name = folder.name();
+    let is = |wanted: &&str| name == wanted.as_bytes();
+    if FOLDERS.iter().any(|wanted| is(wanted))
+        || FOLDER_ENDS.iter().any(|end| name.ends_with(end.as_bytes()))
+    {
+        return true;
+    }
+    MARKED_FOLDERS.iter().any(|(wanted, marks)| {
+        is(wanted)
+            && marks
+                .iter()
+                .any(|mark| folder.join(mark.as_bytes()).is_ok_and(|mark| exists(&mark)))
+    })
+}
+
+impl Member {
+    /// Which of these paths git ignores, by the rules of the copy and of the user's repository. None
+    /// when the part has no repository, or its copy or repository is gone.
+    pub fn ignored(&self, paths: &[TreePath]) -> Result<HashSet<TreePath>, Error> {
+        let is_git = matches!(self.base, Base::Git(_)) && self.root.is_dir();
+        if paths.is_empty() || !is_git || !self.has_readable_ignore_files(paths)? {
+            return Ok(HashSet::new());
+        }
+        let Ok(checkout) = open_checkout(&self.location) else {
+            return Ok(HashSet::new());
+        };
+        let git = checkout.scratch(&checkout.index, &self.root);
+        let arguments = ["check-ignore", "-z", "--stdin", "--no-index"];
+        let answer = git.start_in(&self.root, &arguments, &joined(paths))?;
+        // It refuses paths that lead through links or submodules; applying looks at those again.
+        if !matches!(answer.code, Some(0 | 1)) {
+            return Ok(HashSet::new());
+        }
+        Ok(records(&answer.stdout)
+            .filter_map(|path| TreePath::from_bytes(path).ok())
+            .collect())
+    }
+
+    /// Whether every `.gitignore` that git would read for these paths is a file: git would wait for
+    /// ever for a pipe.
+    fn has_readable_ignore_files(&self, paths: &[TreePath]) -> Result<bool, Error> {
+        let root = self.work_root()?;
+        let mut files: BTreeSet<TreePath> =
+            TreePath::from_bytes(b".gitignore").into_iter().collect();
+        for path in paths {
+            let mut near = path.parent();
+            while let Some(folder) = near {
+                let file = folder.join(b".gitignore").ok();
+                let is_new = file.is_some_and(|file| files.insert(file));
+                near = folder.parent().filter(|_| is_new);
+            }
+        }
+        for file in files {
+            let Ok(found) = root.stat(&file) else {
+                return Ok(false);
+            };
+            let kind = found.map(|stat| stat.mode.map(FileMode::kind));
+            if !matches!(kind, None | Some(Some(FileKind::File | FileKind::Symlink))) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_by_product;
+    use cleveragents_domain::TreePath;
+
+    fn path(text: &str) -> TreePath {
+        text.parse().expect("a path")
+    }
+
+    #[test]
+    fn caches_and_compiled_files_are_by_products() {
+        for text in [
+            "__pycache__",
+            "src/__pycache__/a.cpython-312.pyc",
+            "old.pyc",
+            ".pytest_cache/v/cache/lastfailed",
+            "web/node_modules/left-pad/index.js",
+            "pkg.egg-info/PKG-INFO",
+            "docs/.DS_Store",
+        ] {
+            assert!(is_by_product(&path(text), |_| false), "{text}");
+        }
+        for text in ["src/pycache.py", "target/list.txt", "venv/notes.md", "a.py"] {
+            assert!(!is_by_product(&path(text), |_| false), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_target_folder_counts_when_it_is_that_of_cargo() {
+        let mark = path("app/target/CACHEDIR.TAG");
+        let exists = |asked: &TreePath| *asked == mark;
+        assert!(is_by_product(&path("app/target/debug/app"), exists));
+        assert!(is_by_product(&path("app/target"), exists));
+        assert!(!is_by_product(&path("other/target/x"), exists));
+    }
+}
