@@ -51,8 +51,14 @@ pub(super) fn tool_parameters(protocol: Protocol, schema: &Value) -> Value {
     for refused in ["anyOf", "enum"] {
         top.remove(refused);
     }
-    if protocol != Protocol::Gemini {
-        top.entry("properties").or_insert_with(|| json!({}));
+    let is_empty = top
+        .get("properties")
+        .and_then(Value::as_object)
+        .is_none_or(Map::is_empty);
+    if is_empty && protocol == Protocol::Gemini {
+        top.remove("properties");
+    } else if is_empty {
+        top.insert("properties".to_owned(), json!({}));
     }
     Value::Object(top)
 }
