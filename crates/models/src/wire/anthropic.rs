@@ -192,10 +192,12 @@ fn result_content(result: &ToolResult) -> Value {
     if result.pictures.is_empty() {
         return result.content.as_str().into();
     }
-    let text = json!({"type": "text", "text": result.content});
+    // An empty text is refused.
+    let is_said = !result.content.trim().is_empty();
+    let text = is_said.then(|| json!({"type": "text", "text": result.content}));
     let pictures = result.pictures.iter();
     let pictures = pictures.map(|picture| image_block(&picture.media_type, &picture.data));
-    std::iter::once(text).chain(pictures).collect()
+    text.into_iter().chain(pictures).collect()
 }
 
 fn image_block(media_type: &str, data: &[u8]) -> Value {

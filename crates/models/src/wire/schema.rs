@@ -106,14 +106,16 @@ pub(super) fn answer_format(target: &Target, request: &ChatRequest) -> Option<An
         Protocol::Gemini | Protocol::Ollama if is_combined => None,
         Protocol::Gemini | Protocol::Ollama => format(lowered, false),
         Protocol::OpenaiResponses => strict_or_loose(wanted, lowered, format),
-        Protocol::OpenaiChat => match target.dialect {
-            Dialect::OpenAi | Dialect::Azure => strict_or_loose(wanted, lowered, format),
-            // It knows no schemas of answers.
-            Dialect::DeepSeek => None,
-            // Groq and others refuse a schema next to tools.
-            _ if is_combined => None,
-            _ => strict_or_loose(wanted, lowered, format),
-        },
+        Protocol::OpenaiChat => {
+            let is_own = matches!(target.dialect, Dialect::OpenAi | Dialect::Azure);
+            // DeepSeek knows no schemas of answers; Groq and others refuse one next to tools.
+            let is_refused = target.dialect == Dialect::DeepSeek || is_combined && !is_own;
+            if is_refused {
+                None
+            } else {
+                strict_or_loose(wanted, lowered, format)
+            }
+        }
     }
 }
 

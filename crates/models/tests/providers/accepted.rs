@@ -135,9 +135,10 @@ fn conversation() -> Vec<Arc<ChatMessage>> {
         }
         .into(),
         ChatMessage::user("and?").into(),
+        answer("Wait.", vec![]),
         answer("", vec![call("c3", "read", "{}")]),
         ChatMessage::Tool {
-            results: vec![result("c3", vec![])],
+            results: vec![result("c3", vec![picture("image/png", PIXEL.to_vec())])],
         }
         .into(),
         answer("So it is.", vec![]),
