@@ -1,5 +1,7 @@
 //! Each rule refuses a request that breaks it, and the request that it was made from is accepted.
 
+#![expect(clippy::too_many_lines, reason = "tables of requests")]
+
 use cleveragents_testkit::model_server::{Received, Step, refusal};
 use serde_json::{Value, json};
 

@@ -135,20 +135,28 @@ fn think(target: &Target, request: &ChatRequest, limit: u64, body: &mut Value) -
 /// Whether the answers since the last question begin with signed thoughts. Where they do not, as after another model,
 /// a request that asks for thoughts is refused.
 fn can_go_on_thinking(target: &Target, request: &ChatRequest) -> bool {
-    let since = request
-        .messages
-        .iter()
-        .rev()
-        .take_while(|message| !matches!(message.as_ref(), ChatMessage::User { .. }));
-    since
-        .filter_map(|message| match message.as_ref() {
-            ChatMessage::Assistant(answer) => Some(answer),
-            _ => None,
-        })
-        .all(|answer| {
-            let blocks = assistant(target, answer, true);
-            blocks.first().is_some_and(is_thought)
-        })
+    for (index, message) in request.messages.iter().enumerate().rev() {
+        match message.as_ref() {
+            // What the user says right behind results is one message with them, and no new question.
+            ChatMessage::User { .. } => {
+                let before = index.checked_sub(1).map(|before| &request.messages[before]);
+                let is_behind = |before: &std::sync::Arc<ChatMessage>| {
+                    matches!(before.as_ref(), ChatMessage::Tool { .. })
+                };
+                if !before.is_some_and(is_behind) {
+                    return true;
+                }
+            }
+            ChatMessage::Assistant(answer) => {
+                let blocks = assistant(target, answer, true);
+                if !blocks.first().is_some_and(is_thought) {
+                    return false;
+                }
+            }
+            ChatMessage::Tool { .. } => {}
+        }
+    }
+    true
 }
 
 fn is_thought(block: &Value) -> bool {
@@ -195,10 +203,12 @@ fn result_content(result: &ToolResult) -> Value {
     if result.pictures.is_empty() {
         return result.content.as_str().into();
     }
-    let text = json!({"type": "text", "text": result.content});
+    // An empty text is refused.
+    let is_said = !result.content.trim().is_empty();
+    let text = is_said.then(|| json!({"type": "text", "text": result.content}));
     let pictures = result.pictures.iter();
     let pictures = pictures.map(|picture| image_block(&picture.media_type, &picture.data));
-    std::iter::once(text).chain(pictures).collect()
+    text.into_iter().chain(pictures).collect()
 }
 
 fn image_block(media_type: &str, data: &[u8]) -> Value {

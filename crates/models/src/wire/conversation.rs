@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{Dialect, Protocol, Target, arguments_text};
@@ -124,6 +123,11 @@ pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames
     let mut ids = HashSet::new();
     let mut all = request.messages.iter().peekable();
     while let Some(message) = all.next() {
+        let is_answer = matches!(message.as_ref(), ChatMessage::Assistant(_));
+        if is_answer && matches!(messages.last(), Some(ChatMessage::Assistant(_))) {
+            // Two answers in a row would become one, in an order that no model gives.
+            messages.push(ChatMessage::user("Continue."));
+        }
         match message.as_ref() {
             ChatMessage::User { parts } => {
                 let parts: Vec<UserPart> = parts
@@ -345,11 +349,6 @@ fn dimensions(data: &[u8]) -> Option<(u32, u32)> {
         at += 2 + big(at + 2)? as usize;
     }
     None
-}
-
-/// The digest that Gemini 3 accepts in place of a signature for calls that another model made.
-pub(super) fn foreign_signature() -> serde_json::Value {
-    json!("skip_thought_signature_validator")
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use reqwest::header::HeaderName;
 use serde_json::{Value, json};
 
-use super::conversation::foreign_signature;
 use super::schema::answer_format;
 use super::{
     Decoder, Fault, Target, add_options, arguments_object, base64, count, items, parse, pictures,
@@ -17,6 +16,9 @@ use crate::http::Call;
 use crate::message::{AssistantMessage, ChatMessage, UserPart};
 use crate::price::Thinking;
 use crate::request::{ChatRequest, ReasoningEffort};
+
+/// What Gemini 3 accepts in place of a signature for calls that another model made.
+const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
     let mut body = json!({"contents": contents(target, request)});
@@ -181,7 +183,7 @@ fn assistant(target: &Target, answer: &AssistantMessage) -> Value {
         if let Some(signature) = &call.signature {
             part["thoughtSignature"] = signature.as_str().into();
         } else if index == 0 && is_signed {
-            part["thoughtSignature"] = foreign_signature();
+            part["thoughtSignature"] = FOREIGN_SIGNATURE.into();
         }
         part
     }));

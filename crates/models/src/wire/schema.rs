@@ -51,8 +51,14 @@ pub(super) fn tool_parameters(protocol: Protocol, schema: &Value) -> Value {
     for refused in ["anyOf", "enum"] {
         top.remove(refused);
     }
-    if protocol != Protocol::Gemini {
-        top.entry("properties").or_insert_with(|| json!({}));
+    let is_empty = top
+        .get("properties")
+        .and_then(Value::as_object)
+        .is_none_or(Map::is_empty);
+    if is_empty && protocol == Protocol::Gemini {
+        top.remove("properties");
+    } else if is_empty {
+        top.insert("properties".to_owned(), json!({}));
     }
     Value::Object(top)
 }
@@ -100,14 +106,16 @@ pub(super) fn answer_format(target: &Target, request: &ChatRequest) -> Option<An
         Protocol::Gemini | Protocol::Ollama if is_combined => None,
         Protocol::Gemini | Protocol::Ollama => format(lowered, false),
         Protocol::OpenaiResponses => strict_or_loose(wanted, lowered, format),
-        Protocol::OpenaiChat => match target.dialect {
-            Dialect::OpenAi | Dialect::Azure => strict_or_loose(wanted, lowered, format),
-            // It knows no schemas of answers.
-            Dialect::DeepSeek => None,
-            // Groq and others refuse a schema next to tools.
-            _ if is_combined => None,
-            _ => strict_or_loose(wanted, lowered, format),
-        },
+        Protocol::OpenaiChat => {
+            let is_own = matches!(target.dialect, Dialect::OpenAi | Dialect::Azure);
+            // DeepSeek knows no schemas of answers; Groq and others refuse one next to tools.
+            let is_refused = target.dialect == Dialect::DeepSeek || is_combined && !is_own;
+            if is_refused {
+                None
+            } else {
+                strict_or_loose(wanted, lowered, format)
+            }
+        }
     }
 }
 

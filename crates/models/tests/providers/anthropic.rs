@@ -87,7 +87,7 @@ fn parallel_calls_and_malformed_arguments_come_through() {
         (&last[0]["type"], &last[0]["is_error"]),
         (&json!("tool_result"), &json!(true))
     );
-    assert_eq!(last[1]["text"], "and?");
+    assert_eq!(last[3]["text"], "and?");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use cleveragents_models::{
 };
 use cleveragents_testkit::model_server::{ModelServer, Response, anthropic, openai};
 
-use super::{KEY, ask, catalogue_with, events};
+use super::{KEY, PIXEL, ask, catalogue_with, events};
 
 fn chain(server: &ModelServer, fallback: &[&str]) -> Catalogue {
     catalogue_with(server, |options| {
@@ -63,7 +63,7 @@ fn a_model_that_cannot_do_it_is_passed_over() {
         ChatMessage::User {
             parts: vec![UserPart::Image {
                 media_type: "image/png".to_owned(),
-                data: vec![0],
+                data: PIXEL.to_vec(),
             }],
         }
         .into(),
@@ -84,7 +84,7 @@ fn who_was_asked_for_is_asked_whatever_is_known_of_it() {
         ChatMessage::User {
             parts: vec![UserPart::Image {
                 media_type: "image/png".to_owned(),
-                data: vec![0],
+                data: PIXEL.to_vec(),
             }],
         }
         .into(),

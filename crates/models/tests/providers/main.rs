@@ -1,5 +1,6 @@
 //! Models over HTTP, against a server on loopback that answers in the form of each provider.
 
+mod accepted;
 mod agents;
 mod anthropic;
 mod behaviour;

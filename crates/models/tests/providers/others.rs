@@ -78,7 +78,7 @@ fn gemini_streams_calls_and_gets_signatures_back() {
     let parts = &sent["contents"][1]["parts"];
     assert_eq!(parts[1]["thoughtSignature"], "sig");
     assert_eq!(parts[1]["functionCall"]["args"], json!({"path": "a"}));
-    let response = &sent["contents"][2]["parts"][0]["functionResponse"];
+    let response = &sent["contents"][2]["parts"][1]["functionResponse"];
     assert_eq!(
         response,
         &json!({"name": "read", "response": {"result": "text"}})
@@ -236,6 +236,7 @@ fn responses_stream_calls_and_get_sealed_reasoning_back() {
             "message",
             "function_call",
             "function_call",
+            "function_call_output",
             "function_call_output"
         ]
     );

@@ -7,7 +7,7 @@ use super::{Checked, ensure};
 /// (platform.openai.com/docs/guides/images-vision) refuses an "unsupported image".
 pub(super) fn matches_type(media_type: &str, data: &str) -> bool {
     let begins: &[&str] = match media_type {
-        "image/png" => &["iVBORw0KGgo"],
+        "image/png" => &["iVBORw0KGg"],
         "image/jpeg" => &["/9j/"],
         "image/gif" => &["R0lGOD"],
         "image/webp" => &["UklGR"],
