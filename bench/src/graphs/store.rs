@@ -124,6 +124,7 @@ pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
     };
     let start = RunStart {
         id: RunId::generate(),
+        namespace: "local".to_owned(),
         actor: Arc::new(counting(steps)?),
         actor_hash: String::new(),
         definitions: json!({}),

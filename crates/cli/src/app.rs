@@ -56,6 +56,8 @@ fn execute(
         );
     }
     let home = Home::find(&environment)?;
+    // The database, keys and configuration are for no command that is run for anybody.
+    cleveragents_process::hide(home.path());
     if let Command::Config(config) = &parsed.command {
         commands::config::require_profile(config, || as_it_is(&environment, &home, *printer))?;
     }

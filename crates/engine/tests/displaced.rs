@@ -120,6 +120,7 @@ fn the_command_of_a_displaced_owner_is_stopped() {
         part: None,
         environment: Vec::new(),
         writable: Vec::new(),
+        readable: Vec::new(),
         network: false,
         when_missing: WhenMissing::Warn,
         input: Input::Nothing,

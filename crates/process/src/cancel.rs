@@ -135,6 +135,16 @@ impl Cancel {
         self.shared.signal(number);
     }
 
+    /// Whether a command runs with this handle now, so that a signal reaches one.
+    pub fn reaches_command(&self) -> bool {
+        !lock(&self.shared.listeners).is_empty()
+            || self
+                .shared
+                .living()
+                .iter()
+                .any(|child| !lock(&child.listeners).is_empty())
+    }
+
     pub(crate) fn listen(&self) -> io::Result<Listener> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let mailbox = Arc::new(Mailbox {

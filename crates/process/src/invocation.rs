@@ -92,7 +92,7 @@ pub struct Limits {
 
 impl Limits {
     /// The bounds of commands that are not trusted, unless a user chooses others: 2048 processes, half of
-    /// the machine's memory but at least 2 GiB, files of 16 GiB.
+    /// the machine's memory but at least 2 GiB, files of 4 GiB.
     #[must_use]
     pub fn untrusted() -> Self {
         const LEAST_MEMORY: u64 = 2 << 30;
@@ -101,7 +101,7 @@ impl Limits {
         Self {
             processes: Some(2048),
             total_memory_bytes: Some((memory / 2).max(LEAST_MEMORY)),
-            file_bytes: Some(16 << 30),
+            file_bytes: Some(4 << 30),
             ..Self::default()
         }
     }

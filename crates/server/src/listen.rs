@@ -150,7 +150,7 @@ impl Addresses {
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-        other => other,
+        other @ IpAddr::V4(_) => other,
     }
 }
 

@@ -87,14 +87,19 @@ pub(crate) struct SandboxCreate {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The command may write in the sandbox and its temporary folder only, and has no network unless that
-is allowed with --network. It starts with a clean environment: pass on variables with --env. All
+    after_help = "The command may write in the sandbox, its temporary folder and its private home only. It reads those, the
+system's folders and the toolchains of your home; allow more with --read and --writable. It has no network
+unless that is allowed with --network. It starts with a clean environment: pass on variables with --env. All
 that it started ends with it. The exit code is the command's own; 124 means that it ran out of time.
 
 Examples:
   agents sandbox exec fix -- cargo test
   agents sandbox exec fix -t -- bash
-  agents sandbox exec fix --network --env OPENAI_API_KEY -- codex exec 'fix the tests'"
+  agents sandbox exec fix --read ~/data -- ./analyze ~/data
+  agents sandbox exec fix --network --env CODEX_API_KEY -- codex exec --dangerously-bypass-approvals-and-sandbox 'fix the tests'
+
+The last example switches off the inner sandbox of Codex, which cannot start inside this one. To use your Codex
+login instead of a key, give its folder: --writable ~/.codex --env CODEX_HOME=$HOME/.codex"
 )]
 pub(crate) struct SandboxExec {
     #[command(flatten)]
@@ -111,9 +116,21 @@ pub(crate) struct SandboxExec {
     /// Pass on a variable, or set one with NAME=VALUE; may be repeated
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<OsString>,
-    /// Allow writing in a folder outside; may be repeated
+    /// Allow reading and writing in a folder outside; may be repeated
     #[arg(long, value_name = "DIR")]
     pub(crate) writable: Vec<PathBuf>,
+    /// Allow reading a file or folder outside; may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Maximum number of processes [default: 2048]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_processes: Option<u64>,
+    /// Maximum memory of all processes in MiB [default: half of the machine's]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) max_memory: Option<u64>,
+    /// Maximum size of a file in MiB [default: 4096]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) max_file: Option<u64>,
     /// End the command after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,

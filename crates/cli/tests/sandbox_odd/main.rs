@@ -12,6 +12,7 @@ mod names;
 mod parts;
 mod paths;
 mod races;
+mod reading;
 mod repositories;
 mod special;
 mod submodules;

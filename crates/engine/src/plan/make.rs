@@ -112,18 +112,7 @@ impl PlanService {
             definition_of_done: rendered(&action.definition_of_done),
             made_with,
         };
-        let mut own = Vec::new();
-        for text in &request.invariants {
-            own.push(invariants::NewInvariant {
-                id: cleveragents_domain::InvariantId::generate(),
-                text: cleveragents_domain::Invariant::checked_text(text).map_err(|error| {
-                    PlanError::of(crate::invariant::InvariantError::from(error))
-                })?,
-                scope: cleveragents_domain::InvariantScope::Plan,
-                source_name: Some(id.to_string()),
-                non_overridable: false,
-            });
-        }
+        let own = plan_invariants(id, &request.invariants)?;
         let is_used_up = !action.reusable;
         self.engine
             .write(move |unit| {
@@ -158,6 +147,25 @@ impl PlanService {
                 }
             })
     }
+}
+
+/// The invariants that the caller sets for this plan alone.
+fn plan_invariants(
+    id: PlanId,
+    texts: &[String],
+) -> Result<Vec<invariants::NewInvariant>, PlanError> {
+    let mut own = Vec::new();
+    for text in texts {
+        own.push(invariants::NewInvariant {
+            id: cleveragents_domain::InvariantId::generate(),
+            text: cleveragents_domain::Invariant::checked_text(text)
+                .map_err(|error| PlanError::of(crate::invariant::InvariantError::from(error)))?,
+            scope: cleveragents_domain::InvariantScope::Plan,
+            source_name: Some(id.to_string()),
+            non_overridable: false,
+        });
+    }
+    Ok(own)
 }
 
 /// Who does what: the person, the action, the configuration, the program.

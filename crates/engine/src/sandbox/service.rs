@@ -107,11 +107,21 @@ fn machine() -> String {
 impl SandboxService {
     /// A service whose sandboxes lie in a folder.
     pub fn new(engine: Arc<Engine>, home: impl Into<PathBuf>) -> Self {
+        let home = home.into();
+        // No command reads another sandbox or the database, wherever they are.
+        cleveragents_process::hide(&home);
+        if let Some(database) = engine.url().path() {
+            for ending in ["", "-wal", "-shm", "-journal"] {
+                let mut file = database.as_os_str().to_owned();
+                file.push(ending);
+                cleveragents_process::hide(file);
+            }
+        }
         Self {
             leases: LeaseService::new(Arc::clone(&engine)),
             ttl: Ttl::default(),
             engine,
-            home: home.into(),
+            home,
         }
     }
 

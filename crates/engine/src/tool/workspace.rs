@@ -339,7 +339,7 @@ impl Workspace for SandboxWorkspace {
             limits: Limits {
                 time: Some(command.time),
                 output_bytes: 0,
-                ..Limits::default()
+                ..Limits::untrusted()
             },
         };
         let mut invocation = invocation(&self.view, &request).map_err(PortError::new)?;

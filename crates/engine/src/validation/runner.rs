@@ -225,7 +225,13 @@ fn run(
     let text = String::from_utf8_lossy(&output).into_owned();
     let mut against = Vec::new();
     let mut data = Map::new();
+    if let Some(limit) = finished.exceeded {
+        against.push(format!(
+            "it was stopped with all it had started: it exceeded {limit}"
+        ));
+    }
     match finished.ending {
+        Ending::Signalled(_) if finished.exceeded.is_some() => {}
         Ending::Exited(code) => {
             data.insert("exit_code".to_owned(), json!(code));
             if !check.exit_codes.contains(&code) {

@@ -122,7 +122,8 @@ pub(super) fn prepare(
     let kept: Vec<&Path> = writable
         .chain(private.iter().map(PathBuf::as_path))
         .collect();
-    read_only_except(&kept)?;
+    let readable: Vec<&Path> = confinement.view.readable.iter().map(Path::new).collect();
+    read_only_except(&kept, &readable)?;
     Ok(private)
 }
 
@@ -268,13 +269,20 @@ fn make_devices(originals: &[(&str, OwnedFd)]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Makes every mount read-only, except those at or beneath `kept` that were writable.
-fn read_only_except(kept: &[&Path]) -> Result<(), Problem> {
+/// Makes every mount read-only, except those at or beneath `kept` that were writable. What is readable
+/// only and lies beneath a kept folder is read-only too.
+fn read_only_except(kept: &[&Path], readable: &[&Path]) -> Result<(), Problem> {
     const STEP: &str = "making mounts read-only";
     let mounts = mounts().at("reading the mounts")?;
-    let (stay, change): (Vec<Mounted>, Vec<Mounted>) = mounts
-        .into_iter()
-        .partition(|mounted| kept.iter().any(|folder| mounted.at.starts_with(folder)));
+    let (stay, change): (Vec<Mounted>, Vec<Mounted>) = mounts.into_iter().partition(|mounted| {
+        let nearest = |folders: &[&Path]| {
+            let above = folders
+                .iter()
+                .filter(|folder| mounted.at.starts_with(folder));
+            above.map(|folder| folder.components().count()).max()
+        };
+        nearest(kept).is_some_and(|depth| Some(depth) >= nearest(readable))
+    });
     match system::set_read_only(c"/", Reach::Beneath, true) {
         Ok(()) => {
             for mounted in stay.iter().filter(|mounted| mounted.writable) {

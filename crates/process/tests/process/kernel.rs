@@ -2,7 +2,7 @@
 //! calls, too much of a resource.
 
 use crate::harness::{Held, Sandbox, need_namespaces, stderr, stdout, tests};
-use cleveragents_process::{Ending, Limits};
+use cleveragents_process::{Ending, Layer, LimitedResource, Limits};
 use std::fs;
 
 tests![
@@ -13,6 +13,7 @@ tests![
     other_processes_are_out_of_sight_or_out_of_reach,
     the_supervisor_cannot_be_killed_or_looked_into,
     memory_is_limited,
+    the_memory_of_all_processes_together_is_limited,
     sizes_of_files_are_limited,
     no_memory_dump_is_written,
     setuid_programs_gain_nothing,
@@ -148,6 +149,30 @@ except MemoryError:
     assert_eq!(stdout(&sandbox.python(script)), "refused\n");
     sandbox.limits.memory_bytes = None;
     assert_eq!(stdout(&sandbox.python(script)), "had it\n");
+}
+
+fn the_memory_of_all_processes_together_is_limited() {
+    for held in Held::every() {
+        let mut sandbox = Sandbox::held_by(held);
+        sandbox.limits.total_memory_bytes = Some(256 << 20);
+        let script = "
+import os, time
+for _ in range(8):
+    if os.fork() == 0:
+        held = bytearray(b'x') * (64 << 20); time.sleep(50); os._exit(0)
+for _ in range(8): os.wait()
+print('had it')";
+        let finished = sandbox.python(script);
+        assert_eq!(finished.ending, Ending::Signalled(9), "{held:?}");
+        let limit = finished.exceeded.expect("the limit that was exceeded");
+        assert_eq!(limit.resource, LimitedResource::TotalMemory, "{held:?}");
+        let Layer::InForce(limits) = &finished.enforced.limits else {
+            panic!("{held:?} {finished:?}");
+        };
+        assert_eq!(limits, &[limit], "{held:?}");
+    }
+    let finished = Sandbox::new().sh("true");
+    assert_eq!(finished.enforced.limits, Layer::NotAsked);
 }
 
 fn sizes_of_files_are_limited() {

@@ -191,7 +191,7 @@ fn a_sandbox_inside_a_hidden_folder_is_visible_and_its_neighbours_are_not() {
         let own = home.join("sandboxes/own/work");
         fs::create_dir_all(&own).expect("a folder");
         fs::write(own.join("mine"), "visible\n").expect("a file");
-        planted.sandbox = Sandbox::at(own, held);
+        let _kept_until_the_end = std::mem::replace(&mut planted.sandbox, Sandbox::at(own, held));
         let script = format!(
             "cat mine; cat ../../other/work/file {}/*.db",
             home.display()

@@ -7,6 +7,7 @@ use cleveragents_process::{Ending, Input};
 use rustix::fs::listxattr;
 use rustix::process::getuid;
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -22,7 +23,8 @@ tests![
     shared_memory_is_private,
     the_usual_devices_work_and_others_are_absent,
     settings_of_the_kernel_cannot_be_written,
-    a_file_given_as_input_cannot_be_written,
+    standard_streams_lead_to_no_file_outside,
+    input_that_the_command_did_not_read_is_left,
 ];
 
 /// Tries everything that would change something outside, and prints what succeeded.
@@ -294,24 +296,66 @@ fn settings_of_the_kernel_cannot_be_written() {
     }
 }
 
-/// The file behind standard input was opened for reading, where it is writable to us.
-fn a_file_given_as_input_cannot_be_written() {
-    need_landlock();
-    need_namespaces();
+/// Runs a script whose input and output are the file outside; gives the mode and content of the file
+/// afterwards.
+fn with_the_file_as_streams(held: Held, script: &str) -> (u32, String) {
+    let sandbox = prepared(held);
+    let path = sandbox.outside.join("file");
+    let output = fs::OpenOptions::new()
+        .append(true)
+        .open(&path)
+        .expect("the file");
+    let own = crate::parent::Parent::command(held, "inherit", &sandbox);
+    let status = std::process::Command::new(&own[0])
+        .args(&own[1..])
+        .args(["sh", "-c", script])
+        .stdin(fs::File::open(&path).expect("the file"))
+        .stdout(std::process::Stdio::null())
+        .stderr(output)
+        .status()
+        .expect("a copy of this program");
+    assert!(status.success());
+    let mode = fs::metadata(&path).expect("the file").mode();
+    (mode, fs::read_to_string(&path).expect("the file"))
+}
+
+/// The command gets pipes in place of files, and the null device of its own root.
+fn standard_streams_lead_to_no_file_outside() {
+    let null = || fs::metadata("/dev/null").expect("the null device").mode();
+    let before = (null(), with_the_file_as_streams(Held::Unconfined, "true").0);
+    for held in Held::confined() {
+        let script = "chmod 4777 /dev/stdin /dev/stderr /proc/self/fd/0 /proc/self/fd/2 2>/dev/null
+truncate -s 0 /dev/stdin /dev/stderr 2>/dev/null; echo changed > /proc/self/fd/0; cat >&2";
+        let (mode, content) = with_the_file_as_streams(held, script);
+        assert_eq!(mode, before.1, "{held:?}");
+        assert!(content.starts_with("original"), "{held:?} {content}");
+        if held != Held::Landlock {
+            held.sh("chmod 4777 /dev/stdin /dev/null /proc/self/fd/0");
+            assert_eq!(null(), before.0, "{held:?}");
+        }
+    }
+}
+
+/// What comes after the command in a script still finds what the command did not read.
+fn input_that_the_command_did_not_read_is_left() {
     let sandbox = prepared(Held::Whole);
-    let file = fs::File::open(sandbox.outside.join("file")).expect("the file");
+    let lines: String = (0..50_000).map(|number| format!("{number}\n")).collect();
+    fs::write(sandbox.outside.join("file"), lines).expect("a long file");
+    let mut file = fs::File::open(sandbox.outside.join("file")).expect("the file");
     let own = crate::parent::Parent::command(Held::Whole, "inherit", &sandbox);
     let output = std::process::Command::new(&own[0])
         .args(&own[1..])
-        .args(["sh", "-c", "cat; echo changed > /proc/self/fd/0"])
-        .stdin(file)
+        .args(["sh", "-c", "read first; read second; echo $first $second"])
+        .stdin(file.try_clone().expect("the same file"))
         .output()
         .expect("a copy of this program");
     let told = String::from_utf8_lossy(&output.stdout);
-    assert!(told.starts_with("original"), "{told} {output:?}");
-    assert!(!told.contains("Exited(0)"), "{told}");
-    assert_eq!(
-        fs::read(sandbox.outside.join("file")).expect("the file"),
-        b"original"
+    assert!(told.starts_with("0 1\n"), "{told}");
+    let mut rest = String::new();
+    file.read_to_string(&mut rest).expect("the rest");
+    assert!(
+        rest.starts_with("2\n") && rest.ends_with("49999\n"),
+        "{}",
+        rest.len()
     );
 }

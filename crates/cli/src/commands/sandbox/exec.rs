@@ -64,12 +64,15 @@ fn request(
     for given in &arguments.env {
         environment.push(variable(context, given)?);
     }
+    let untrusted = Limits::untrusted();
+    let bytes = |mebibytes: Option<u64>| mebibytes.map(|count| count << 20);
     Ok(ExecRequest {
         program,
         arguments: command.collect(),
         part: arguments.part,
         environment,
         writable: arguments.writable,
+        readable: arguments.read,
         network: arguments.network,
         when_missing: if arguments.unconfined {
             WhenMissing::Warn
@@ -81,7 +84,10 @@ fn request(
         limits: Limits {
             time: arguments.timeout.map(Duration::from_secs),
             output_bytes: KEPT,
-            ..Limits::default()
+            processes: arguments.max_processes.or(untrusted.processes),
+            total_memory_bytes: bytes(arguments.max_memory).or(untrusted.total_memory_bytes),
+            file_bytes: bytes(arguments.max_file).or(untrusted.file_bytes),
+            ..untrusted
         },
     })
 }
@@ -118,6 +124,11 @@ fn forward_signals(cancel: &Cancel) -> Result<signal_hook::iterator::Handle, Com
     let has_keys = std::io::stdin().is_terminal();
     std::thread::spawn(move || {
         for signal in signals.forever() {
+            if !cancel.reaches_command() {
+                // Before or after the command, in a capture that may take long: nothing is lost by
+                // ending here, and the next command on the sandbox captures again.
+                let _unless_it_ends_us = signal_hook::low_level::emulate_default_handler(signal);
+            }
             if !(has_keys && matches!(signal, SIGINT | SIGQUIT)) {
                 cancel.signal(signal);
             }
@@ -141,11 +152,19 @@ fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
             "stderr_dropped": finished.stderr.dropped,
             "elapsed_seconds": finished.elapsed.as_secs_f64(),
             "killed_leftovers": finished.killed_leftovers,
+            "exceeded": finished.exceeded,
             "confinement": finished.enforced,
             "checkpoint": done.checkpoint,
             "changes": changes.iter().map(|(alias, change)| change_json(alias, change)).collect::<Vec<_>>(),
             "not_captured": done.changes.special,
         }));
+    }
+    if let Some(limit) = finished.exceeded {
+        report = report
+            .warn(format!(
+                "the command exceeded {limit} and was killed with all it started"
+            ))
+            .warn("allow more with --max-processes or --max-memory");
     }
     match finished.ending {
         Ending::TimedOut => {

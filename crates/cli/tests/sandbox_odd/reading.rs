@@ -1,0 +1,249 @@
+//! `agents sandbox exec`: what a command can read, and that ordinary builds work all the same.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use super::Bench;
+
+fn ready() -> Bench {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    bench.create(&repository);
+    bench
+}
+
+/// A bench whose commands find the toolchains of the user who runs the tests.
+fn with_toolchains() -> Bench {
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let folders = [
+        ("RUSTUP_HOME", ".rustup"),
+        ("CARGO_HOME", ".cargo"),
+        ("PYENV_ROOT", ".pyenv"),
+        ("NVM_DIR", ".nvm"),
+    ];
+    let mut bench = ready();
+    for (variable, folder) in folders {
+        let place = std::env::var_os(variable).map_or_else(|| home.join(folder), PathBuf::from);
+        if place.is_dir() {
+            bench = bench.with(variable, place.to_string_lossy().into_owned());
+        }
+    }
+    bench
+}
+
+fn sh(bench: &Bench, options: &[&str], script: &str) -> cleveragents_testkit::Answer {
+    bench.run(
+        [
+            &["sandbox", "exec", "s"],
+            options,
+            &["--", "sh", "-c", script],
+        ]
+        .concat(),
+    )
+}
+
+#[test]
+fn the_home_the_database_and_other_sandboxes_cannot_be_read() {
+    let bench = ready();
+    let home = bench.user();
+    std::fs::create_dir_all(home.join(".ssh")).expect("a folder");
+    for name in ["secret", ".ssh/id_rsa", ".netrc"] {
+        std::fs::write(home.join(name), "PLANTED\n").expect("a secret");
+    }
+    let own = bench.agents.home().to_owned();
+    assert!(own.join("cleveragents.db").exists());
+    let other = own.join("sandboxes/other/work");
+    std::fs::create_dir_all(&other).expect("another sandbox");
+    std::fs::write(other.join("file"), "PLANTED\n").expect("a secret");
+    let script = format!(
+        "cat {home}/secret {home}/s* {home}/.ssh/* {home}/.netrc {own}/cleve* ../../../../*.db \
+         {own}/sandboxes/other/work/* /proc/*/root{home}/secret ~/.ssh/* /etc/shadow; ls -A {home}; ls ~; true",
+        home = home.display(),
+        own = own.display(),
+    );
+    let answer = sh(&bench, &[], &script);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    for part in ["PLANTED", "SQLite", "secret\n", "root:"] {
+        assert!(!answer.out.contains(part), "{part}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_declared_folder_can_be_read_and_the_own_records_never() {
+    let bench = ready();
+    let data = bench.user().join("data");
+    std::fs::create_dir(&data).expect("a folder");
+    std::fs::write(data.join("table"), "rows").expect("a file");
+    let data = data.to_string_lossy().into_owned();
+    let script = format!("cat {data}/table; echo x > {data}/table");
+    let answer = sh(&bench, &["--read", &data], &script);
+    assert_eq!(answer.out, "rows", "{answer:?}");
+    assert_ne!(answer.code, Some(0));
+    let own = bench.agents.home().to_string_lossy().into_owned();
+    for option in ["--read", "--writable"] {
+        bench.refused(
+            &["sandbox", "exec", "s", option, &own, "--", "true"],
+            2,
+            "CA-0706",
+        );
+    }
+}
+
+/// A program that does what Codex does: keeps sessions in its folder, and starts an inner sandbox unless
+/// it is told that it need not.
+const CODEX: &str = "#!/bin/sh
+set -e
+folder=${CODEX_HOME:-$HOME/.codex}
+mkdir -p $folder/sessions
+echo session > $folder/sessions/one
+case \"$*\" in *--dangerously-bypass-approvals-and-sandbox*) ;; *) unshare -Ur true ;; esac
+test -n \"$CODEX_API_KEY\" || test -f $folder/auth.json
+echo fixed > fixed
+";
+
+#[test]
+fn the_example_with_codex_works() {
+    let bench = ready().with("CODEX_API_KEY", "key");
+    let programs = bench.user().join("bin");
+    std::fs::create_dir(&programs).expect("a folder");
+    std::fs::write(programs.join("codex"), CODEX).expect("a program");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(programs.join("codex"), mode).expect("its mode");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let bench = bench.with("PATH", format!("{}:{path}", programs.display()));
+    let help = bench.run(["sandbox", "exec", "--help"]).out;
+    let example = help
+        .lines()
+        .find(|line| line.contains("codex exec"))
+        .expect("an example");
+    let (options, command) = example.split_once(" -- ").expect("a command");
+    let options: Vec<&str> = options.split_whitespace().skip(4).collect();
+    let (words, task) = command.split_once('\'').expect("a task");
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let task = task.trim_end_matches('\'');
+    let arguments = [
+        &["sandbox", "exec", "s"],
+        options.as_slice(),
+        &["--"],
+        &words,
+        &[task],
+    ]
+    .concat();
+    let answer = bench.run(arguments);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(bench.diff().contains_key("fixed"));
+    assert!(!bench.user().join(".codex").exists());
+    // With the login of the user.
+    let folder = bench.user().join(".codex");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("auth.json"), "{}").expect("a login");
+    let folder = folder.to_string_lossy().into_owned();
+    let variable = format!("CODEX_HOME={folder}");
+    let answer = bench.run([
+        "sandbox",
+        "exec",
+        "s",
+        "--writable",
+        &folder,
+        "--env",
+        &variable,
+        "--",
+        "codex",
+        "exec",
+        "--dangerously-bypass-approvals-and-sandbox",
+        task,
+    ]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(bench.user().join(".codex/sessions/one").exists());
+}
+
+fn builds(bench: &Bench, program: &str, script: &str, expected: &str) {
+    let is_there = std::process::Command::new(program)
+        .arg("--version")
+        .output();
+    if !is_there.is_ok_and(|answer| answer.status.success()) {
+        return;
+    }
+    let answer = sh(bench, &[], script);
+    assert_eq!(answer.code, Some(0), "{program}: {answer:?}");
+    let told = format!("{}{}", answer.out, answer.err);
+    assert!(told.contains(expected), "{program}: {told}");
+}
+
+#[test]
+fn ordinary_builds_work() {
+    let bench = with_toolchains();
+    builds(
+        &bench,
+        "cargo",
+        "set -e; mkdir -p c/src; cd c
+printf '[package]\\nname = \"c\"\\nversion = \"0.1.0\"\\nedition = \"2021\"\\n[workspace]\\n' > Cargo.toml
+printf '#[test]\\nfn adds() { assert_eq!(1 + 1, 2); }\\n' > src/lib.rs
+cargo test --offline",
+        "1 passed",
+    );
+    builds(
+        &bench,
+        "python3",
+        "set -e; mkdir p; cd p
+printf 'import unittest, tempfile\\nclass T(unittest.TestCase):\\n  def test_a(self): tempfile.mkdtemp()\\n' > test_a.py
+python3 -m unittest",
+        "OK",
+    );
+    builds(
+        &bench,
+        "npm",
+        "set -e; mkdir n; cd n
+printf '{\"name\":\"n\",\"version\":\"1.0.0\",\"scripts\":{\"test\":\"node -e \\\\\"console.log(6*7)\\\\\"\"}}' > package.json
+npm test",
+        "42",
+    );
+    builds(
+        &bench,
+        "make",
+        "printf 'all:\\n\\techo made\\n' > Makefile; make",
+        "made",
+    );
+    builds(
+        &bench,
+        "go",
+        "set -e; mkdir g; cd g; printf 'module g\\n' > go.mod
+printf 'package g\\nimport \"testing\"\\nfunc TestA(t *testing.T) {}\\n' > a_test.go; go test",
+        "ok",
+    );
+    builds(
+        &bench,
+        "git",
+        "set -e; git config user.name n; git config user.email e@x; git commit -q --allow-empty -m one; git log -2",
+        "one",
+    );
+}
+
+#[test]
+fn limits_hold_and_are_reported() {
+    let bench = ready();
+    let answer = bench.run([
+        "--format",
+        "json",
+        "sandbox",
+        "exec",
+        "s",
+        "--max-memory",
+        "200",
+        "--",
+        "python3",
+        "-c",
+        "import time; a = bytearray(b'x') * (600 << 20); time.sleep(50)",
+    ]);
+    assert_eq!(answer.code, Some(137), "{answer:?}");
+    let data = answer.json()["data"].clone();
+    assert_eq!(data["exceeded"]["resource"], "TotalMemory", "{data}");
+    let limits = data["confinement"]["limits"]["InForce"].clone();
+    let named: Vec<_> = limits
+        .as_array()
+        .expect("limits")
+        .iter()
+        .map(|limit| limit["resource"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(named, ["Processes", "TotalMemory", "FileSize"]);
+}
