@@ -106,6 +106,7 @@ impl ServerDefinition {
                 ("args", !self.args.is_empty()),
                 ("env", !self.env.is_empty()),
                 ("cwd", self.cwd.is_some()),
+                ("readable", !self.readable.is_empty()),
             ]
         };
         match foreign.iter().find(|(_, is_there)| *is_there) {

@@ -174,6 +174,10 @@ pub struct ServerDefinition {
     /// The folder it starts in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// Credential files and folders of the home, such as `~/.aws`, that the program may read. All others
+    /// are hidden from it, and the program's own records always.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readable: Vec<String>,
     /// The address of a server over HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
@@ -255,6 +259,7 @@ impl ServerDefinition {
             args: Vec::new(),
             env: BTreeMap::new(),
             cwd: None,
+            readable: Vec::new(),
             url: None,
             headers: BTreeMap::new(),
             auth: None,

@@ -20,6 +20,7 @@ pub(crate) enum Reached {
         arguments: Vec<String>,
         environment: Vec<(String, String)>,
         folder: PathBuf,
+        readable: Vec<PathBuf>,
     },
     /// Over HTTP.
     Http {
@@ -111,6 +112,11 @@ pub(crate) fn reached(
             arguments: arguments?,
             environment: hidden(&definition.env)?,
             folder,
+            readable: definition
+                .readable
+                .iter()
+                .map(|text| Ok(in_home(&value(text)?)))
+                .collect::<Result<_, McpError>>()?,
         });
     }
     let url = value(definition.url.as_deref().unwrap_or_default())?;
@@ -118,6 +124,14 @@ pub(crate) fn reached(
         url: safe_url(&definition.name, &url)?,
         headers: hidden(&definition.headers)?,
     })
+}
+
+/// A path, with the home folder in place of `~`.
+fn in_home(text: &str) -> PathBuf {
+    match (text.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => PathBuf::from(text),
+    }
 }
 
 /// An address to which secrets may be sent: `https`, or this very machine.

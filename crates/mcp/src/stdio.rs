@@ -74,11 +74,13 @@ pub(crate) async fn start(server: &str, reached: Reached) -> Result<Program, Mcp
         arguments,
         environment,
         folder,
+        readable,
     } = reached
     else {
         return Err(failed("it is not a program".to_owned()));
     };
     let mut invocation = Invocation::new(program, folder);
+    invocation.concealment = Some(readable);
     invocation.arguments = arguments.into_iter().map(Into::into).collect();
     for (name, value) in environment {
         invocation.environment.retain(|(other, _)| *other != *name);

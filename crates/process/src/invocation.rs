@@ -23,6 +23,9 @@ pub struct Invocation {
     pub output: Output,
     /// Its bounds.
     pub limits: Limits,
+    /// For a program without confinement: hides what [`hide`](crate::hide) names, and credential files
+    /// except those at or beneath the given paths. `None` hides nothing.
+    pub concealment: Option<Vec<PathBuf>>,
     /// How it is confined; `None` for programs that are trusted, such as our own use of `git`.
     pub confinement: Option<Policy>,
 }
@@ -41,6 +44,7 @@ impl Invocation {
             input: Input::Nothing,
             output: Output::Capture,
             limits: Limits::default(),
+            concealment: None,
             confinement: None,
         }
     }

@@ -100,8 +100,11 @@ impl<'a> Capture<'a> {
 /// Hands what we read on to a confined command, which must not have the file itself.
 pub(crate) struct Feed {
     source: File,
+    /// Closed when there is nothing more to read.
     sink: Option<PipeWriter>,
     pending: Vec<u8>,
+    /// Whether the command reads no more. The sink stays open: it tells how much was not read.
+    is_over: bool,
 }
 
 impl Feed {
@@ -112,12 +115,13 @@ impl Feed {
             source,
             sink: Some(sink),
             pending: Vec::new(),
+            is_over: false,
         })
     }
 
     /// What has to be watched for the next step.
     fn watched(&self) -> Option<PollFd<'_>> {
-        let sink = self.sink.as_ref()?;
+        let sink = self.sink.as_ref().filter(|_| !self.is_over)?;
         Some(if self.pending.is_empty() {
             PollFd::new(&self.source, PollFlags::IN)
         } else {
@@ -145,7 +149,7 @@ impl Feed {
             Ok(length) => drop(self.pending.drain(..length)),
             Err(Errno::INTR | Errno::AGAIN) => {}
             // The command reads no more.
-            Err(_) => self.sink = None,
+            Err(_) => self.is_over = true,
         }
     }
 

@@ -484,6 +484,31 @@ pub(crate) fn resolve(
     Ok(arrange(readable, links, masked, writable))
 }
 
+/// What is hidden from a program without confinement that may see `declared`: the program's own records
+/// always, credential files unless they are declared.
+pub(crate) fn concealed(declared: &[PathBuf]) -> Vec<PathBuf> {
+    let declared: Vec<PathBuf> = declared
+        .iter()
+        .filter_map(|path| fs::canonicalize(path).ok())
+        .collect();
+    let credentials = CREDENTIALS
+        .iter()
+        .filter_map(|name| Some(home()?.join(name)));
+    let credentials = credentials
+        .filter_map(|path| fs::canonicalize(path).ok())
+        .filter(|path| !declared.iter().any(|one| path.starts_with(one)));
+    let mut all: Vec<PathBuf> = hidden().into_iter().chain(credentials).collect();
+    all.retain(|path| path.exists());
+    all.sort();
+    all.dedup();
+    let outer: Vec<PathBuf> = all.clone();
+    all.retain(|path| {
+        let contains = |other: &PathBuf| other != path && path.starts_with(other);
+        !outer.iter().any(contains)
+    });
+    all
+}
+
 /// The program itself, when it is named by its path.
 fn program(invocation: &Invocation, links: &mut BTreeSet<(PathBuf, PathBuf)>) -> Option<PathBuf> {
     let path = Path::new(&invocation.program);

@@ -9,7 +9,7 @@ use crate::nursery::Stage;
 use crate::outcome::{Captured, Ending, Enforced, EnforcedLimit, Finished, Stream, Tree};
 use crate::pipes::{Event, Tap, Watch};
 use crate::wire::{self, Confinement, Order, Plan, Report};
-use crate::{direct, policy};
+use crate::{direct, policy, readable};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use std::cell::RefCell;
@@ -122,6 +122,13 @@ impl<'a> Attempt<'a> {
             environment: invocation.environment.clone(),
             output: invocation.output,
             limits: invocation.limits,
+            concealed: match (&confinement, &invocation.concealment) {
+                (None, Some(declared)) => readable::concealed(declared)
+                    .into_iter()
+                    .map(PathBuf::into_os_string)
+                    .collect(),
+                _ => Vec::new(),
+            },
             confinement,
             reads_nothing: launch::reads_nothing(invocation) && self.piped.borrow().is_none(),
             asked_by: rustix::process::getpid().as_raw_nonzero().get(),

@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) output: Output,
     pub(crate) limits: Limits,
     pub(crate) confinement: Option<Confinement>,
+    /// What is hidden from a command without confinement.
+    pub(crate) concealed: Vec<OsString>,
     /// The process that asked.
     pub(crate) asked_by: i32,
     /// The command reads nothing: where it has a `/dev` of its own, its input is the null device there,

@@ -112,15 +112,15 @@ fn the_example_with_codex_works() {
     let path = std::env::var("PATH").unwrap_or_default();
     let bench = bench.with("PATH", format!("{}:{path}", programs.display()));
     let help = bench.run(["sandbox", "exec", "--help"]).out;
-    let example = help
-        .lines()
-        .find(|line| line.contains("codex exec"))
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let start = help
+        .find("agents sandbox exec fix --network")
         .expect("an example");
-    let (options, command) = example.split_once(" -- ").expect("a command");
+    let (options, command) = help[start..].split_once(" -- ").expect("a command");
     let options: Vec<&str> = options.split_whitespace().skip(4).collect();
     let (words, task) = command.split_once('\'').expect("a task");
+    let task = task.split('\'').next().unwrap_or_default();
     let words: Vec<&str> = words.split_whitespace().collect();
-    let task = task.trim_end_matches('\'');
     let arguments = [
         &["sandbox", "exec", "s"],
         options.as_slice(),
@@ -221,7 +221,7 @@ printf 'package g\\nimport \"testing\"\\nfunc TestA(t *testing.T) {}\\n' > a_tes
 
 #[test]
 fn limits_hold_and_are_reported() {
-    let bench = ready();
+    let bench = with_toolchains();
     let answer = bench.run([
         "--format",
         "json",

@@ -162,6 +162,7 @@ pub(crate) fn invocation(
         input: request.input.clone(),
         output: request.output,
         limits: request.limits,
+        concealment: None,
         confinement: Some(Policy {
             writable,
             readable,

@@ -79,6 +79,14 @@ fn prepare(
     chdir(plan.folder.as_os_str()).at("entering its folder")?;
     let mut enforced = held.enforced(plan);
     enforced.limits = restrict::limits(&plan.limits, &held.namespaces);
+    if !plan.concealed.is_empty() {
+        // Else what is hidden could be uncovered again.
+        restrict::no_new_privileges().at("giving up new privileges")?;
+        enforced.privileges_dropped = restrict::drop_privileges();
+        if let Layer::Missing(_) = enforced.privileges_dropped {
+            return Err(Problem::new("giving up privileges", Errno::PERM));
+        }
+    }
     if let Some(confinement) = &plan.confinement {
         restrict::no_new_privileges().at("giving up new privileges")?;
         let layers = confinement.layers;

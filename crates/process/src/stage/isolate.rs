@@ -33,14 +33,28 @@ pub(super) fn enter(plan: &Plan) -> Result<Vec<Namespace>, Problem> {
     if privileged && system::unshare(flags).is_ok() {
         return Ok(wanted);
     }
+    enter_as_user(flags)?;
+    wanted.push(Namespace::User);
+    Ok(wanted)
+}
+
+/// Enters a namespace of mounts alone.
+pub(super) fn enter_mounts() -> Result<(), Problem> {
+    let privileged =
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
+    if privileged && system::unshare(UnshareFlags::NEWNS).is_ok() {
+        return Ok(());
+    }
+    enter_as_user(UnshareFlags::NEWNS)
+}
+
+fn enter_as_user(flags: UnshareFlags) -> Result<(), Problem> {
     let (user, group) = (geteuid(), getegid());
     system::unshare(flags | UnshareFlags::NEWUSER).at("making namespaces")?;
     // Without this the kernel accepts no map of groups; old kernels do not have the file.
     let _where_it_exists = fs::write("/proc/self/setgroups", "deny");
     fs::write("/proc/self/uid_map", format!("{user} {user} 1")).at("mapping the user")?;
-    fs::write("/proc/self/gid_map", format!("{group} {group} 1")).at("mapping the group")?;
-    wanted.push(Namespace::User);
-    Ok(wanted)
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1")).at("mapping the group")
 }
 
 fn flag(namespace: Namespace) -> UnshareFlags {

@@ -112,6 +112,12 @@ fn first_stage(control: OwnedFd, nursery: Pid) -> io::Result<u8> {
         Output::Terminal => Terminal::of(&task.streams[0], task.plan.asked_by),
         Output::Capture | Output::Inherit => None,
     };
+    if !task.plan.concealed.is_empty()
+        && let Err(Problem { step, errno }) = conceal(&task.plan.concealed)
+    {
+        wire::tell(&task.control, &Report::NotStarted { step, errno })?;
+        return Ok(FAILED);
+    }
     let namespaces = match isolate::enter(&task.plan) {
         Ok(namespaces) => namespaces,
         Err(problem) => return not_isolated(&task, problem),
@@ -128,6 +134,19 @@ fn first_stage(control: OwnedFd, nursery: Pid) -> io::Result<u8> {
         let code = isolated(task, &supervisor, &mut suspension)?;
         suspension.end();
         Ok(code)
+    }
+}
+
+/// Hides files from a command without confinement: with mounts, or where they are forbidden by Landlock.
+fn conceal(paths: &[OsString]) -> Result<(), Problem> {
+    let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+    match isolate::enter_mounts() {
+        Ok(()) => mounts::cover(&paths),
+        Err(problem) if restrict::conceal(&paths) => {
+            drop(problem);
+            Ok(())
+        }
+        Err(problem) => Err(problem),
     }
 }
 

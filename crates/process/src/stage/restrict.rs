@@ -19,7 +19,7 @@ use rustix::thread::{
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The newest interface of Landlock that was looked at. Older kernels do what they can of it.
 const NEWEST: ABI = ABI::V9;
@@ -179,6 +179,24 @@ fn restrict(
         Some(Ok::<_, RulesetError>(PathBeneath::new(handle, access)))
     });
     ruleset.create()?.add_rules(rules)?.restrict_self()
+}
+
+/// Keeps this process from the content of these paths and allows everything else. Tells whether that
+/// was possible.
+pub(super) fn conceal(paths: &[PathBuf]) -> bool {
+    let content = AccessFs::ReadFile | AccessFs::WriteFile;
+    let restricted = || -> Result<RestrictionStatus, RulesetError> {
+        let ruleset = Ruleset::default().handle_access(content)?.create()?;
+        let rules = without_masked(Path::new("/"), paths)
+            .into_iter()
+            .filter_map(|path| {
+                let handle = PathFd::new(&path).ok()?;
+                Some(Ok::<_, RulesetError>(PathBeneath::new(handle, content)))
+            });
+        ruleset.add_rules(rules)?.restrict_self()
+    };
+    no_new_privileges().is_ok()
+        && restricted().is_ok_and(|status| status.ruleset == RulesetStatus::FullyEnforced)
 }
 
 /// Gives up what makes root more than another user, for good.

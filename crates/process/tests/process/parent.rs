@@ -33,6 +33,9 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
     if let Some(path) = std::env::var_os("HIDE") {
         cleveragents_process::hide(path);
     }
+    if std::env::var_os("CONCEAL").is_some() {
+        invocation.concealment = Some(Vec::new());
+    }
     for (name, value) in std::env::vars_os() {
         if let Some(passed) = name.to_str().and_then(|name| name.strip_prefix("PASS_")) {
             invocation.environment.push((passed.into(), value));

@@ -19,6 +19,7 @@ tests![
     a_sandbox_inside_a_hidden_folder_is_visible_and_its_neighbours_are_not,
     folders_reached_by_links_are_readable,
     files_of_the_system_with_secrets_are_not_readable,
+    what_is_concealed_from_a_trusted_program_cannot_be_read,
 ];
 
 const READS: &str = include_str!("reads.py");
@@ -62,6 +63,10 @@ fn planted(held: Held) -> Planted {
 impl Planted {
     /// Runs a command in the sandbox, from a process whose home this is.
     fn run(&self, held: Held, command: &[&str]) -> String {
+        self.run_with(held, command, &[])
+    }
+
+    fn run_with(&self, held: Held, command: &[&str], variables: &[(&str, &str)]) -> String {
         let own = Parent::command(held, "inherit", &self.sandbox);
         let secrets: Vec<&str> = self
             .secrets
@@ -80,6 +85,7 @@ impl Planted {
             .env("PASS_SECRETS", secrets.join(":"))
             .env("PASS_SYSTEM_SECRETS", "/etc/shadow:/etc/gshadow")
             .env("HIDE", self.home.join(".cleveragents"))
+            .envs(variables.iter().copied())
             .output()
             .expect("a copy of this program");
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -87,7 +93,11 @@ impl Planted {
     }
 
     fn attack(&self, held: Held) -> Vec<String> {
-        let text = self.run(held, &["python3", "-c", READS]);
+        let mut variables = Vec::new();
+        if held == Held::Unconfined {
+            variables.push(("PASS_UNCONFINED", "1"));
+        }
+        let text = self.run_with(held, &["python3", "-c", READS], &variables);
         assert!(text.contains("all tried"), "{held:?} {text}");
         text.lines()
             .filter_map(|line| line.strip_prefix("succeeded "))
@@ -230,4 +240,23 @@ fn files_of_the_system_with_secrets_are_not_readable() {
     let unconfined =
         started(&Sandbox::held_by(Held::Unconfined).invocation("cat", &["/etc/shadow"]));
     assert_eq!(unconfined.ending, Ending::Exited(0));
+}
+
+/// Such as an MCP server: it sees the home, but neither our own records nor credentials.
+fn what_is_concealed_from_a_trusted_program_cannot_be_read() {
+    let planted = planted(Held::Unconfined);
+    let home = planted.home.display().to_string();
+    let concealed = format!("{home}/.cleveragents/cleveragents.db");
+    let other = format!("{home}/.cleveragents/sandboxes/other/work/file");
+    let script = format!(
+        "cat {home}/secret; umount {home}/.cleveragents; cat {concealed} {home}/.cleveragents/* {other} \
+         {home}/.ssh/* {home}/.npmrc /proc/*/root{concealed}; unshare -Urm sh -c 'umount {home}/.cleveragents; cat {concealed}'
+echo x > {home}/written && echo wrote"
+    );
+    let conceal = [("CONCEAL", "1")];
+    let text = planted.run_with(Held::Unconfined, &["sh", "-c", &script], &conceal);
+    assert!(text.contains("wrote"), "{text}");
+    assert_eq!(text.matches("PLANTED").count(), 1, "{text}");
+    let text = planted.run(Held::Unconfined, &["sh", "-c", &format!("cat {concealed}")]);
+    assert!(text.contains("PLANTED"), "{text}");
 }

@@ -6,7 +6,7 @@ import ctypes, glob, mmap, os, shutil, signal, sqlite3, stat, subprocess, sys
 I = os.environ['INSIDE']
 TOKEN = b'PLANTED'
 SECRETS = [(path, TOKEN) for path in os.environ['SECRETS'].split(':')]
-SECRETS += [(path, b':') for path in os.environ.get('SYSTEM_SECRETS', '').split(':') if path]
+SECRETS += [(path, b'\nroot:') for path in os.environ.get('SYSTEM_SECRETS', '').split(':') if path]
 libc = ctypes.CDLL(None, use_errno=True)
 count = 0
 
@@ -191,8 +191,7 @@ WAYS = {
     'proc-any-task-root': lambda path: anywhere('/proc/[0-9]*/task/*/root' + path),
     'proc-any-cwd': lambda path: anywhere('/proc/[0-9]*/cwd/' + '../' * 12 + path[1:]),
     'proc-any-handle': lambda path: anywhere('/proc/[0-9]*/fd/3*') + anywhere('/proc/[0-9]*/fd/4*'),
-    'proc-environment': lambda path: anywhere('/proc/[0-9]*/environ').replace(TOKEN, b'') if path in SYSTEM
-    else anywhere('/proc/1/environ'),
+    'proc-environment': lambda path: anywhere('/proc/1/environ') + anywhere('/proc/%d/environ' % os.getppid()),
     'proc-mapped-files': lambda path: anywhere('/proc/1/map_files/*'),
     'link': linked,
     'linked-folder': linked_folder,
@@ -220,8 +219,7 @@ WAYS = {
     'dd': lambda path: ran('dd', 'if=' + path),
     'tar': lambda path: ran('tar', '-cf', '-', path),
     'awk': lambda path: ran('awk', '{print}', path),
-    'find': lambda path: ran('find', '/', '-xdev', '-name', os.path.basename(path), '-size', '-2', '-type', 'f',
-                             '-path', path, '-exec', 'cat', '{}', ';'),
+    'find': lambda path: ran('find', os.path.dirname(path), '-path', path, '-exec', 'cat', '{}', ';'),
     'git': lambda path: ran('git', 'diff', '--no-index', '/dev/null', path),
     'perl': lambda path: ran('perl', '-e', 'open F, shift; print <F>', path),
     'node': lambda path: ran('node', '-e', 'console.log(require("fs").readFileSync(process.argv[1], "utf8"))', path),
@@ -230,12 +228,18 @@ WAYS = {
     'sudo': lambda path: ran('sudo', '-n', 'cat', path) + ran('su', '-c', 'cat ' + path),
 }
 
+if 'UNCONFINED' in os.environ:
+    # The machine's own mounts, devices and processes are left alone.
+    for name in ('proc-any-handle', 'proc-mapped-files', 'unmount', 'bind-mount', 'user-namespace', 'rename', 'disk', 'memory', 'memory-dump', 'ptrace', 'sudo'):
+        del WAYS[name]
+
 for name, way in WAYS.items():
     for path, wanted in SECRETS:
         try:
             found = way(path)
         except (OSError, sqlite3.Error, ValueError, subprocess.SubprocessError):
             continue
-        if wanted in found and (wanted == TOKEN or b'root' in found):
+        # A line of a file of the system begins with the name of the user; that of a public one goes on with x.
+        if wanted in b'\n' + found.replace(b'root:x:', b''):
             print('succeeded', name, path)
 print('all tried', len(WAYS))
