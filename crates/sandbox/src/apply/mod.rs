@@ -42,7 +42,7 @@ pub(crate) const READ_ONLY: &str = "the resource is linked read-only";
 
 /// The longest path in a part that is applied: with the place of the part before it, git and other
 /// programs must be able to open it in one call.
-pub(crate) const LONGEST_PATH: usize = 3_000;
+pub(crate) const LONGEST_PATH: usize = 3_900;
 
 /// How to apply.
 #[derive(Debug, Clone)]
