@@ -10,6 +10,8 @@ use super::world::{READ, Talk, WRITE, agents};
 const PNG: &[u8] =
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
 
+const ANSWER: &str = "I noted what I saw.";
+
 fn answers(format: WireFormat) -> Vec<Response> {
     let picture = json!({"path": "a.png"});
     let file = json!({"path": "b.txt", "content": "A cat.\n"});
@@ -19,20 +21,24 @@ fn answers(format: WireFormat) -> Vec<Response> {
         // A name that nobody offered, and that no provider accepts back.
         format.calls(&[("lost", "rm -rf /; x", &json!({}))]),
         format.calls(&[("note", WRITE, &file)]),
-        format.says("I noted what I saw."),
-        format.says("Yes."),
+        format.says(ANSWER),
     ]
 }
 
 #[test]
 fn no_provider_refuses_a_conversation_with_tools_thoughts_and_pictures() {
     for format in WireFormat::ALL {
-        let server = ModelServer::start(answers(format));
+        let mut responses = answers(format);
+        responses.extend(answers(format));
+        responses.push(format.says("Yes."));
+        let server = ModelServer::start(responses);
         let mut agents = agents();
         for (name, value) in format.variables(&server.url()) {
             agents = agents.with(name, value);
         }
-        let talk = Talk::new(agents, "local/thinker");
+        let talk = Talk::new(agents, format.model());
+        std::fs::write(talk.copy.join("a.png"), PNG).expect("a file");
+        // An actor that asks for thoughts.
         let actor = json!({
             "name": "local/thinker", "type": "llm", "description": "thinks", "model": format.model(),
             "system_prompt": "Work.", "tools": ["builtin/*"], "reasoning_effort": "medium",
@@ -41,18 +47,31 @@ fn no_provider_refuses_a_conversation_with_tools_thoughts_and_pictures() {
         std::fs::write(&file, actor.to_string()).expect("a file");
         let file = file.to_str().expect("a path");
         talk.agents.data(&["actor", "add", "--config", file]);
-        std::fs::write(talk.copy.join("a.png"), PNG).expect("a file");
-        let told = talk.told(&["what is on a.png?"]);
-        assert_eq!(told["response"], "I noted what I saw.", "{format:?}");
+        let question = "what is on a.png?";
+        let run = [
+            "actor",
+            "run",
+            "local/thinker",
+            question,
+            "--sandbox",
+            "box",
+        ];
+        let ran = talk.agents.data(&run);
+        assert_eq!(ran["response"]["text"], ANSWER, "{format:?}");
+        // A session, whose second question goes with everything before it.
+        assert_eq!(talk.told(&[question])["response"], ANSWER, "{format:?}");
         assert_eq!(
             talk.file("b.txt").as_deref(),
             Some("A cat.\n"),
             "{format:?}"
         );
         assert_eq!(talk.told(&["sure?"])["response"], "Yes.", "{format:?}");
-        assert_eq!(server.received().len(), 5, "{format:?}");
+        let received = server.received();
+        assert_eq!(received.len(), 9, "{format:?}");
         assert!(server.refused().is_empty(), "{format:?}");
-        let shown = server.received()[1].body.contains("iVBORw0KGgo");
-        assert!(shown, "{format:?}: the picture is sent");
+        for number in [1, 5] {
+            let is_shown = received[number].body.contains("iVBORw0KGgo");
+            assert!(is_shown, "{format:?}: the picture is sent");
+        }
     }
 }
