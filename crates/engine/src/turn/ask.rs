@@ -167,7 +167,8 @@ impl TurnService {
                 output_tokens: streamed.lost_bytes,
                 ..Usage::default()
             });
-            MicroUsd(input_bound.0.saturating_mul(streamed.lost_attempts) + output.0)
+            let input = input_bound.0.saturating_mul(streamed.lost_attempts);
+            MicroUsd(input.saturating_add(output.0))
         });
         let plus_lost = |spent: MicroUsd| MicroUsd(spent.0.saturating_add(lost.0));
         let mut completion = match answer {
