@@ -133,7 +133,7 @@ impl LeaseService {
             return Displaceable::Dead(holder.token);
         }
         match self.liveness(&holder.owner) {
-            Liveness::Alive => Displaceable::Expired(holder.token),
+            Liveness::Alive => Displaceable::Nobody,
             Liveness::Dead => Displaceable::Dead(holder.token),
             Liveness::Unknown => Displaceable::Expired(holder.token),
         }

@@ -27,7 +27,7 @@ pub(crate) fn read_own_state(
         Err(error)
             if error
                 .get_ref()
-                .is_some_and(|inner| inner.is::<SpecialFile>()) =>
+                .is_some_and(<dyn std::error::Error + Send + Sync>::is::<SpecialFile>) =>
         {
             Ok(None)
         }

@@ -52,7 +52,6 @@ fn long(length: usize) -> String {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table of rules")]
 fn anthropic() {
     let good = json!({
         "model": "claude-sonnet-4-5", "max_tokens": 4096, "stream": true,
@@ -216,7 +215,6 @@ fn anthropic() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table of rules")]
 fn gemini() {
     let good = json!({
         "systemInstruction": {"parts": [{"text": "Be brief."}]},
@@ -349,7 +347,6 @@ fn gemini() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table of rules")]
 fn openai_chat() {
     let good = json!({
         "model": "gpt-5.1", "stream": true, "stream_options": {"include_usage": true},

@@ -24,6 +24,7 @@ pub(super) fn finish(mut draft: Draft) -> Result<Vec<Node>, Complaint> {
     for (exit, _) in &draft.exits {
         draft.nodes[exit.0 as usize].is_exit = true;
     }
+    draft.check_edges()?;
     draft.join_branches()?;
     draft.find_exits()?;
     draft.check_reach()?;

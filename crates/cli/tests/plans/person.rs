@@ -66,9 +66,12 @@ fn noise(seed: u64) -> String {
             0..=2 => typed.push_str("y\r"),
             3 => typed.push_str("yes\n"),
             4 => {
-                typed.push(['\u{4}', '\u{8}', '\u{15}', '\u{1b}', '\t'][(state >> 8) as usize % 5])
+                typed.push(['\u{4}', '\u{8}', '\u{15}', '\u{1b}', '\t'][(state >> 8) as usize % 5]);
             }
-            _ => typed.push(char::from_u32(0x20 + (state >> 8) as u32 % 0x160).unwrap_or('y')),
+            _ => typed.push(
+                char::from_u32(0x20 + u32::try_from((state >> 8) % 0x160).unwrap_or(0))
+                    .unwrap_or('y'),
+            ),
         }
     }
     typed
@@ -84,7 +87,8 @@ fn what_is_typed_during_a_phase_answers_no_question() {
     let fix = ("A check failed. Fix it?", "");
     let yes = (PROMPT, "y\r");
     // What is seen when each phase began, the questions before it, and where the plan is when it stopped.
-    let phases: [(&str, &str, &[(&str, &str)], &str); 5] = [
+    type Phase<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a str);
+    let phases: [Phase<'_>; 5] = [
         (
             "strategize",
             "● strategize: processing",
@@ -270,7 +274,8 @@ fn the_output_of_a_failed_check_is_shown_whole_and_the_fix_is_approved_from_a_pi
         !live.err.contains("| 10\n"),
         "only its end is shown: {live:?}"
     );
-    let whole: String = (1..=30).map(|line| format!("{line}\n")).collect();
+    let lines: Vec<String> = (1..=30).map(|line| format!("{line}\n")).collect();
+    let whole = lines.concat();
     let shown = world
         .agents
         .run(&["--format", "plain", "plan", "errors", &plan])

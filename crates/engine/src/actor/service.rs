@@ -268,7 +268,7 @@ impl ActorService {
                     return Ok(false);
                 }
                 let plans = plans::active_of_actor(unit, &|named| whole_name(named) == whole)?;
-                if plans.len() > 100 {
+                if !plans.is_empty() {
                     return Err(ActorError::UsedByPlans {
                         name: whole.clone(),
                         plans,

@@ -295,7 +295,7 @@ impl SandboxService {
     ) -> Result<T, SandboxError> {
         let fence = fence(open);
         self.engine.write(move |unit| {
-            let _ = &fence;
+            leases::require(unit, &fence.0, fence.1)?;
             work(unit)
         })
     }

@@ -33,9 +33,11 @@ pub(super) fn without_means(request: &mut Value) -> bool {
         return false;
     };
     let means = ["stream", "cache", "max_output_tokens"];
-    means.iter().fold(false, |was_there, field| {
-        fields.remove(*field).is_some() || was_there
-    })
+    let removed = means
+        .iter()
+        .filter(|field| fields.remove(**field).is_some())
+        .count();
+    removed > 0
 }
 
 pub(super) fn ordered(value: &Value) -> Value {

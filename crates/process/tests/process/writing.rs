@@ -339,7 +339,8 @@ truncate -s 0 /dev/stdin /dev/stderr; echo changed > /proc/self/fd/0; cat >&2";
 /// What comes after the command in a script still finds what the command did not read.
 fn input_that_the_command_did_not_read_is_left() {
     let sandbox = prepared(Held::Whole);
-    let lines: String = (0..50_000).map(|number| format!("{number}\n")).collect();
+    let lines: Vec<String> = (0..50_000).map(|number| format!("{number}\n")).collect();
+    let lines = lines.concat();
     fs::write(sandbox.outside.join("file"), lines).expect("a long file");
     let mut file = fs::File::open(sandbox.outside.join("file")).expect("the file");
     let own = crate::parent::Parent::command(Held::Whole, "inherit", &sandbox);
