@@ -65,7 +65,7 @@ pub fn is_by_product(path: &TreePath, exists: impl Fn(&TreePath) -> bool) -> boo
 fn is_folder_of_by_products(folder: &TreePath, exists: &impl Fn(&TreePath) -> bool) -> bool {
     let name = folder.name();
     let is = |wanted: &&str| name == wanted.as_bytes();
-    if FOLDERS.iter().any(&is) || FOLDER_ENDS.iter().any(|end| name.ends_with(end.as_bytes())) {
+    if FOLDERS.iter().any(is) || FOLDER_ENDS.iter().any(|end| name.ends_with(end.as_bytes())) {
         return true;
     }
     MARKED_FOLDERS.iter().any(|(wanted, marks)| {

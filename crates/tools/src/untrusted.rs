@@ -72,9 +72,8 @@ pub fn shorten(text: &mut String, length: usize) {
     let total = text.len();
     let mut end = text.floor_char_boundary(length);
     // Half a tag would be no tag.
-    if let Some(start) = text[..end]
-        .rfind("<data-")
-        .or_else(|| text[..end].rfind("</data-"))
+    let tags = ["<data-", "</data-"].into_iter();
+    if let Some(start) = tags.filter_map(|tag| text[..end].rfind(tag)).max()
         && !text[start..end].contains('>')
     {
         end = start;

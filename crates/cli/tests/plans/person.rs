@@ -81,13 +81,15 @@ fn noise(seed: u64) -> String {
 const CTRL_C: &str = "\u{e000}\u{3}";
 const PROMPT: &str = "[y/N]: ";
 
+/// A phase: its name, what shows that it began, the questions before it, and the stage at which the plan stopped.
+type Phase<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a str);
+
 #[test]
 fn what_is_typed_during_a_phase_answers_no_question() {
     let execute = ("Carry it out?", "");
     let fix = ("A check failed. Fix it?", "");
     let yes = (PROMPT, "y\r");
     // What is seen when each phase began, the questions before it, and where the plan is when it stopped.
-    type Phase<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a str);
     let phases: [Phase<'_>; 5] = [
         (
             "strategize",

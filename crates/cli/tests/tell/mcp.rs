@@ -62,7 +62,7 @@ fn rules(talk: &Talk) -> String {
 
 #[test]
 fn without_a_person_the_refusal_names_the_rule_to_add() {
-    let talk = talk("add", &json!({}));
+    let mut talk = talk("add", &json!({}));
     let answer = talk.tell(&["--mcp", "notes", "add a note"]);
     assert_eq!(answer.code, Some(5), "{answer:?}");
     let said = format!("{}{}", answer.out, answer.err);
@@ -71,7 +71,8 @@ fn without_a_person_the_refusal_names_the_rule_to_add() {
         "{said}"
     );
     talk.agents.data(&["permission", "add", "allow notes/add"]);
-    let told = talk.told(&["--mcp", "notes", "--resume"]);
+    talk.session = talk.agents.create_session();
+    let told = talk.told(&["--mcp", "notes", "add a note"]);
     assert_eq!(outcomes(&told).last(), Some(&"succeeded"), "{told:#}");
 }
 
