@@ -21,7 +21,7 @@ Feature: Secrets
     And the file "seen.txt" of the sandbox "fix" does not hold "planted-key-4711"
     And no file of the home holds "planted-key-4711"
 
-  Scenario: A key that a file, a question or an answer holds is not shown or stored
+  Scenario: A known key in a file, a question or an answer is not shown or stored; other text stays as it is
     Given a model that answers
       """
       answers:
@@ -31,8 +31,7 @@ Feature: Secrets
     When the user commits "key = planted-key-4711-abcdef" as "app/b.txt"
     And I run "sandbox create second --path app"
     And I ask "What is in b.txt? Not planted-key-4711-abcdef, I hope." in "weekly" and the sandbox "second"
-    Then the answer is "It holds [REDACTED] and [REDACTED]."
+    Then the answer is "It holds [REDACTED] and sk-0123456789abcdefghijklmn."
     And the model was told "[REDACTED]" in "weekly"
     And the report does not mention "planted-key-4711"
     And the database does not hold "planted-key-4711"
-    And the database does not hold "sk-0123456789"

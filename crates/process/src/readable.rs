@@ -236,37 +236,57 @@ pub fn refusal(path: &Path) -> Option<&'static str> {
     if hidden().iter().any(|hidden| real.starts_with(hidden)) {
         return Some("the program keeps its own records and keys there");
     }
-    let home = home()?;
-    let is_credential = |name: &&&str| real.starts_with(home.join(name));
-    let found = CREDENTIALS.iter().find(is_credential);
-    found.map(|_| "it contains credentials")
+    let homes = homes();
+    let is_credential = |name: &&str| homes.iter().any(|home| real.starts_with(home.join(name)));
+    let found = CREDENTIALS.iter().any(is_credential);
+    found.then_some("it contains credentials")
 }
 
-fn home() -> Option<PathBuf> {
-    let home = PathBuf::from(env::var_os("HOME")?);
-    let real = fs::canonicalize(&home).ok()?;
-    (real != Path::new("/")).then_some(real)
+/// The home folder, and every folder in which `PATH` finds a toolchain of the kind that is installed
+/// below a home: another user's, or the user's own when `HOME` was set to something else.
+fn homes() -> Vec<PathBuf> {
+    let home = env::var_os("HOME").map(PathBuf::from);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let others = env::split_paths(&path).filter_map(|folder| home_of_toolchain(&folder));
+    let mut homes: Vec<PathBuf> = Vec::new();
+    for home in home.into_iter().chain(others) {
+        if let Ok(real) = fs::canonicalize(&home)
+            && real != Path::new("/")
+            && !homes.contains(&real)
+        {
+            homes.push(real);
+        }
+    }
+    homes
+}
+
+/// The folder below which a program folder such as `.cargo/bin` or `.pyenv/shims` is installed.
+fn home_of_toolchain(folder: &Path) -> Option<PathBuf> {
+    let mut above = folder.ancestors().filter(|_| folder.is_absolute());
+    let toolchain = above.find(|folder| {
+        let name = folder.file_name().unwrap_or_default();
+        let is_named = |one: &Toolchain| one.folder.starts_with('.') && name == one.folder;
+        TOOLCHAINS.iter().any(is_named)
+    })?;
+    toolchain.parent().map(Path::to_owned)
 }
 
 /// Variables by which toolchains below the home folder are found when `HOME` is another folder.
 pub fn toolchain_environment() -> Vec<(OsString, OsString)> {
-    let Some(home) = home() else {
-        return Vec::new();
-    };
+    let homes = homes();
     let toolchains = TOOLCHAINS.iter().filter(|one| !one.variable.is_empty());
     toolchains
         .filter_map(|one| {
-            let folder = one.place(&home);
-            folder
-                .is_dir()
-                .then(|| (one.variable.into(), folder.into_os_string()))
+            let mut folders = homes.iter().map(|home| one.place(home));
+            let folder = folders.find(|folder| folder.is_dir())?;
+            Some((one.variable.into(), folder.into_os_string()))
         })
         .collect()
 }
 
 /// The user's git configuration files that commands may read, for a private home to include.
 pub fn git_settings() -> Vec<PathBuf> {
-    let Some(home) = home() else {
+    let Some(home) = homes().into_iter().next() else {
         return Vec::new();
     };
     [".config/git/config", ".gitconfig"]
@@ -315,8 +335,8 @@ impl Base {
         for path in LINKED {
             base.add(Path::new(path));
         }
-        let home = home();
-        if let Some(home) = &home {
+        let homes = homes();
+        for home in &homes {
             for toolchain in TOOLCHAINS {
                 let folder = toolchain.place(home);
                 if toolchain.parts.is_empty() {
@@ -333,7 +353,7 @@ impl Base {
             }
         }
         for folder in env::split_paths(&env::var_os("PATH").unwrap_or_default()) {
-            base.add_program_folder(&folder, home.as_deref());
+            base.add_program_folder(&folder, &homes);
         }
         base.masked = secrets_below(Path::new("/etc"));
         base
@@ -359,16 +379,15 @@ impl Base {
     }
 
     /// A folder of `PATH` outside the system's. Never one that contains the home or a hidden path.
-    fn add_program_folder(&mut self, folder: &Path, home: Option<&Path>) {
+    fn add_program_folder(&mut self, folder: &Path, homes: &[PathBuf]) {
         if !folder.is_absolute() || !folder.is_dir() {
             return;
         }
         let Ok(real) = fs::canonicalize(folder) else {
             return;
         };
-        let contains = |path: &Path| path.starts_with(&real);
-        let is_refused =
-            home.is_some_and(contains) || real == Path::new("/") || refusal(&real).is_some();
+        let contains_home = homes.iter().any(|home| home.starts_with(&real));
+        let is_refused = contains_home || real == Path::new("/") || refusal(&real).is_some();
         if !is_refused {
             self.add(folder);
         }
@@ -460,11 +479,18 @@ pub(crate) fn resolve(
     let mut links = base.links.clone();
     let mut readable = base.readable.clone();
     let mut declared = Vec::new();
+    let hidden = hidden();
     for path in &policy.readable {
         let real = trace(path, &mut links, 0).ok_or_else(|| ProcessError::FolderMissing {
             folder: path.clone(),
             source: std::io::ErrorKind::NotFound.into(),
         })?;
+        if hidden.contains(&real) {
+            return Err(ProcessError::FolderMissing {
+                folder: path.clone(),
+                source: std::io::ErrorKind::PermissionDenied.into(),
+            });
+        }
         declared.push(real);
     }
     for path in &policy.writable {
@@ -475,9 +501,8 @@ pub(crate) fn resolve(
     readable.extend(declared.iter().cloned());
     readable.extend(program(invocation, &mut links));
     let mut masked = base.masked.clone();
-    masked.extend(hidden());
-    let homes = home().into_iter().chain(declared);
-    for folder in homes {
+    masked.extend(hidden);
+    for folder in homes().into_iter().chain(declared) {
         let names = CREDENTIALS.iter().map(|name| folder.join(name));
         masked.extend(names.filter(|path| path.symlink_metadata().is_ok()));
     }
@@ -491,10 +516,10 @@ pub(crate) fn concealed(declared: &[PathBuf]) -> Vec<PathBuf> {
         .iter()
         .filter_map(|path| fs::canonicalize(path).ok())
         .collect();
+    let homes = homes();
     let credentials = CREDENTIALS
         .iter()
-        .filter_map(|name| Some(home()?.join(name)));
-    let credentials = credentials
+        .flat_map(|name| homes.iter().map(move |home| home.join(name)))
         .filter_map(|path| fs::canonicalize(path).ok())
         .filter(|path| !declared.iter().any(|one| path.starts_with(one)));
     let mut all: Vec<PathBuf> = hidden().into_iter().chain(credentials).collect();

@@ -88,8 +88,8 @@ pub(crate) struct SandboxCreate {
 #[derive(Debug, Args)]
 #[command(
     after_help = "The command may write in the sandbox, its temporary folder and its private home only. It reads those, the
-system's folders and the toolchains of your home; allow more with --read and --writable. It has no network
-unless that is allowed with --network. It starts with a clean environment: pass on variables with --env. All
+system's folders and the toolchains of your home. Options allow more: `--read` and `--writable` for folders,
+`--network` for the network, `--env` for variables, since it starts with a clean environment. All
 that it started ends with it. The exit code is the command's own; 124 means that it ran out of time.
 
 Examples:

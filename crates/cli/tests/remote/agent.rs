@@ -114,7 +114,7 @@ fn a_question_goes_from_agent_to_agent_and_its_answer_back() {
     assert_eq!(asked.code, Some(5), "{asked:?}");
     assert!(asked.err.contains("Which colour?"), "{asked:?}");
     assert_eq!(tell(&caller, &session, "blue")["response"], "Blue it is.");
-    // The person's words came through as they were: only the last one, who has a model, marks them for it.
+    // The answer of the user arrives as it was given, and is not marked as data: it is an instruction.
     let sessions = last.data(&["session", "list"]);
     let id = sessions["sessions"][0]["id"].as_str().expect("an id");
     let heard = last.contents(id);
@@ -122,7 +122,7 @@ fn a_question_goes_from_agent_to_agent_and_its_answer_back() {
         .iter()
         .find(|text| text.contains("blue"))
         .expect("an answer");
-    assert_eq!(answer.matches("<data-").count(), 1, "{answer}");
+    assert_eq!(answer.matches("<data-").count(), 0, "{answer}");
     assert!(answer.lines().any(|line| line == "blue"), "{answer}");
 }
 

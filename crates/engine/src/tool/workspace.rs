@@ -346,6 +346,9 @@ impl Workspace for SandboxWorkspace {
         if let Some(folder) = &command.folder {
             invocation.folder = invocation.folder.join(folder.as_path());
         }
+        if let Some(policy) = &mut invocation.confinement {
+            policy.readable.extend(command.readable.iter().cloned());
+        }
         if command.access == Access::Reads
             && let Some(policy) = &mut invocation.confinement
         {

@@ -319,6 +319,7 @@ fn exec(
             time: check.timeout,
             access: Access::Writes,
             network: check.network,
+            readable: Vec::new(),
         };
         let hear = |_, bytes: &[u8]| heard.borrow_mut().push(bytes);
         match ground.workspace.exec(&command, &hear, ground.cancel) {

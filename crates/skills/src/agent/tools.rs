@@ -316,9 +316,9 @@ impl Ready<'_> {
         if mode.map(FileMode::kind) != Some(FileKind::File) {
             return Err(self.missing(path));
         }
-        let script = std::fs::canonicalize(&self.skill.folder)
-            .map_err(|error| self.failed("opening it", &error))?
-            .join(path.as_path());
+        let real = std::fs::canonicalize(&self.skill.folder)
+            .map_err(|error| self.failed("opening it", &error))?;
+        let script = real.join(path.as_path());
         let (program, mut arguments) = interpreter(path, script.into_os_string());
         arguments.extend(self.arguments.iter().map(OsString::from));
         let folder = self.skill.folder.clone().into_os_string();
@@ -332,6 +332,7 @@ impl Ready<'_> {
             time: call.time_left(),
             access: Access::Writes,
             network: false,
+            readable: vec![real],
         };
         let workspace = call.workspace()?;
         let finished = exec(workspace, &command, Streams::Together, call)

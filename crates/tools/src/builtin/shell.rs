@@ -106,6 +106,7 @@ fn run(
             time,
             access,
             network: false,
+            readable: Vec::new(),
         };
         match exec(workspace, &command, Streams::Together, call) {
             Err(error) if error.code() == Code::ProgramNotFound => missing = Some(error),

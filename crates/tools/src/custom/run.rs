@@ -209,7 +209,8 @@ impl Prepared for Running<'_> {
     fn run(self: Box<Self>, _permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure> {
         let access = self.tool.spec.capability.access;
         // Its files are gone as soon as it has ended.
-        let (program, arguments, _files) = self.tool.program.laid_out()?;
+        let (program, arguments, files) = self.tool.program.laid_out()?;
+        let readable = files.iter().map(|folder| folder.path().to_owned());
         let time = call.time_left();
         let command = Command {
             program,
@@ -221,6 +222,7 @@ impl Prepared for Running<'_> {
             time,
             access,
             network: false,
+            readable: readable.collect(),
         };
         let touched = match access {
             Access::Writes => Touched::Anything,

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,6 +80,8 @@ pub struct Command {
     pub access: Access,
     /// Whether it may use the network.
     pub network: bool,
+    /// Files and folders outside the sandbox that it may read: the code that the user registered.
+    pub readable: Vec<PathBuf>,
 }
 
 /// The sandbox that tools act in.
