@@ -51,7 +51,7 @@ pub use outcome::{
     Captured, Ending, Enforced, EnforcedLimit, Finished, Layer, LimitMeans, LimitedResource,
     Namespace, Stream, Tree,
 };
-pub use readable::{git_settings, hide, refusal, toolchain_environment};
+pub use readable::{git_settings, hide, is_clean, refusal, toolchain_environment};
 pub use run::{run, run_tapped};
 pub use stage::stage_main;
 pub use start::{Errors, Pipes, Running, start};

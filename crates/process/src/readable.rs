@@ -394,8 +394,8 @@ impl Base {
     }
 }
 
-/// Whether a configuration file exists and contains no secret.
-fn is_clean(path: &Path) -> bool {
+/// Whether a configuration file exists and contains no secret, so that commands may read it.
+pub fn is_clean(path: &Path) -> bool {
     const LONGEST: u64 = 256 << 10;
     if !fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LONGEST) {
         return false;

@@ -569,10 +569,15 @@ impl Member {
         Ok(Some(&self.notes))
     }
 
-    /// Folders outside the sandbox that git in it has to read: the objects of the user's repository.
+    /// What git in the sandbox has to read outside of it: the objects of the user's repository, and its
+    /// configuration unless that contains a secret.
     pub fn borrowed(&self) -> Vec<PathBuf> {
         match self.base {
-            Base::Git(_) => crate::git::shared_objects(&self.location),
+            Base::Git(_) => {
+                let mut paths = crate::git::shared_objects(&self.location);
+                paths.extend(crate::git::shared_config(&self.location));
+                paths
+            }
             _ => Vec::new(),
         }
     }

@@ -42,7 +42,7 @@ pub fn exec(
 }
 
 /// Bytes of a command's output that are stored from its beginning, and from its end.
-const STORED_HEAD: usize = 32 << 20;
+const STORED_HEAD: usize = 64 << 20;
 const STORED_TAIL: usize = 256 << 10;
 
 /// Bounds what is stored of a command's output: its beginning, and its end. The command itself goes on,

@@ -96,7 +96,8 @@ Examples:
   agents sandbox exec fix -- cargo test
   agents sandbox exec fix -t -- bash
   agents sandbox exec fix --read ~/data -- ./analyze ~/data
-  agents sandbox exec fix --network --env CODEX_API_KEY -- codex exec --dangerously-bypass-approvals-and-sandbox 'fix the tests'
+  agents sandbox exec fix --network --env CODEX_API_KEY -- \\
+      codex exec --dangerously-bypass-approvals-and-sandbox 'fix the tests'
 
 The last example switches off the inner sandbox of Codex, which cannot start inside this one. To use your Codex
 login instead of a key, give its folder: --writable ~/.codex --env CODEX_HOME=$HOME/.codex"

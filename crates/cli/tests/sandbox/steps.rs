@@ -212,7 +212,8 @@ fn an_apply_that_cannot_be_brought_to_an_end_keeps_no_other_sandbox_from_work() 
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.err.contains("stopped halfway"), "{refused:?}");
     let refused = world.agents.run(&["sandbox", "apply", "other"]);
-    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("CA-0656"), "{refused:?}");
     std::fs::rename(&away, world.place("one")).expect("renamed");
     names(&world.agents);
     world.agents.run(&APPLY);

@@ -88,11 +88,12 @@ fn the_answer_for_a_whole_server_is_remembered() {
     let talk = talk("add", &json!({}));
     let mut arguments = talk.arguments(&["--mcp", "notes", "add a note"]);
     arguments[1] = "plain";
-    let (code, seen) = talk.agents.play(
-        &[("[s] always for its server (allow notes/*)", "s\r")],
-        &arguments,
-    );
+    let (code, seen) = talk.agents.play(&[("or say why not: ", "s\r")], &arguments);
     assert_eq!(code, Some(0), "{seen}");
+    assert!(
+        seen.contains("[s] always for its server (allow notes/*)"),
+        "{seen}"
+    );
     assert!(seen.contains("[a] always (allow notes/add)"), "{seen}");
     assert!(rules(&talk).contains("allow notes/*"), "{}", rules(&talk));
     assert_eq!(talk.rows()[0].0, "succeeded");

@@ -15,7 +15,7 @@ pub(crate) use program::object_folder;
 pub use program::{Answer, Git, Streamed};
 pub use result::Landing;
 pub(crate) use result::{Blob, GitPlan, GitRequest, Update, plan_result};
-pub(crate) use shared_objects::shared_objects;
+pub(crate) use shared_objects::{shared_config, shared_objects};
 pub use worktree::GitBase;
 pub(crate) use worktree::{
     Checkout, create_worktree, is_read_by_git, open_checkout, remove_worktree, write_link,

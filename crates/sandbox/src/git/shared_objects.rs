@@ -38,6 +38,14 @@ pub(crate) fn shared_objects(location: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The configuration of the repository at or above `location`, with its remotes. None when it contains
+/// a secret, such as a token in an address.
+pub(crate) fn shared_config(location: &Path) -> Option<PathBuf> {
+    let common = location.ancestors().find_map(common_folder)?;
+    let config = fs::canonicalize(common.join("config")).ok()?;
+    cleveragents_process::is_clean(&config).then_some(config)
+}
+
 /// The common folder of the repository of which `folder` is the top.
 fn common_folder(folder: &Path) -> Option<PathBuf> {
     let inner = folder.join(".git");

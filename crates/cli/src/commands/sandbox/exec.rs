@@ -123,11 +123,17 @@ fn forward_signals(cancel: &Cancel) -> Result<signal_hook::iterator::Handle, Com
     // The keys of a terminal reach the command by themselves.
     let has_keys = std::io::stdin().is_terminal();
     std::thread::spawn(move || {
+        let mut is_second = false;
         for signal in signals.forever() {
             if !cancel.reaches_command() {
                 // Before or after the command, in a capture that may take long: nothing is lost by
-                // ending here, and the next command on the sandbox captures again.
-                let _unless_it_ends_us = signal_hook::low_level::emulate_default_handler(signal);
+                // ending here, and the next command on the sandbox captures again. The first signal
+                // may be the one that ended the command, which reached both.
+                if is_second {
+                    let _unless_it_ends_us =
+                        signal_hook::low_level::emulate_default_handler(signal);
+                }
+                is_second = true;
             }
             if !(has_keys && matches!(signal, SIGINT | SIGQUIT)) {
                 cancel.signal(signal);
