@@ -138,7 +138,8 @@ fn a_doubtful_call_is_asked_about_and_never_repeated_unasked() {
     let person = Person::saying(Approval::Once, Reply::Text("make it again".to_owned()));
     talk.tell(SCRIPT, resuming(&person)).expect("resumed");
     assert!(talk.copy().join("one.txt").exists(), "it was asked for");
-    let talk = in_the_middle_of(&TestDatabase::each().remove(0), false);
+    let database = TestDatabase::each().remove(0);
+    let talk = in_the_middle_of(&database, false);
     let person = Person::saying(Approval::Once, Reply::Text("it was done, go on".to_owned()));
     talk.tell(SCRIPT, resuming(&person)).expect("resumed");
     assert!(!talk.copy().join("one.txt").exists());

@@ -78,7 +78,14 @@ fn a_turn_acts_in_the_sandbox_and_is_stored_whole() {
     }
 }
 
-fn refused(how: How<'_>, script: &str) -> (Talk, cleveragents_domain::ToolInvocation) {
+/// A conversation with the database that it needs, and its only call.
+struct Refused {
+    talk: Talk,
+    call: cleveragents_domain::ToolInvocation,
+    _database: TestDatabase,
+}
+
+fn refused(how: How<'_>, script: &str) -> Refused {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let report = talk.tell(script, how).expect("the model goes on");
@@ -86,7 +93,11 @@ fn refused(how: How<'_>, script: &str) -> (Talk, cleveragents_domain::ToolInvoca
     let call = talk.calls().remove(0);
     assert_eq!(call.outcome, InvocationOutcome::Refused);
     assert!(report.calls[0].1.for_model().contains("refused"));
-    (talk, call)
+    Refused {
+        talk,
+        call,
+        _database: database,
+    }
 }
 
 const WRITING: &str = r"
@@ -100,34 +111,34 @@ fn what_is_refused_does_not_run_and_the_model_goes_on() {
     let person = Person::saying(Approval::Refused(None), Reply::Declined);
     let asking = || How::asking("go", &person);
     let denied = |rules| How { rules, ..asking() };
-    let (talk, call) = refused(denied("deny builtin/file-write"), WRITING);
-    assert!(!talk.copy().join("b.txt").exists());
-    assert_eq!(call.reason.as_deref(), Some("rule"));
+    let there = refused(denied("deny builtin/file-write"), WRITING);
+    assert!(!there.talk.copy().join("b.txt").exists());
+    assert_eq!(there.call.reason.as_deref(), Some("rule"));
     let guards = Guards {
         denylist: vec!["builtin/file-*".parse().expect("a pattern")],
         ..Guards::default()
     };
-    let (talk, _) = refused(How { guards, ..asking() }, WRITING);
-    assert!(!talk.copy().join("b.txt").exists());
-    let (talk, _) = refused(denied("ask builtin/file-write"), WRITING);
-    assert!(!talk.copy().join("b.txt").exists());
+    let there = refused(How { guards, ..asking() }, WRITING);
+    assert!(!there.talk.copy().join("b.txt").exists());
+    let there = refused(denied("ask builtin/file-write"), WRITING);
+    assert!(!there.talk.copy().join("b.txt").exists());
     assert_eq!(person.asked.lock().expect("fine").len(), 1);
     let read_only = How {
         mode: PlanMode::ReadOnly,
         ..asking()
     };
-    let (talk, _) = refused(read_only, WRITING);
-    assert!(!talk.copy().join("b.txt").exists());
+    let there = refused(read_only, WRITING);
+    assert!(!there.talk.copy().join("b.txt").exists());
     let nowhere = How {
         in_sandbox: false,
         ..asking()
     };
-    let (_, call) = refused(nowhere, WRITING);
-    assert!(call.error.expect("told").contains("sandbox"));
+    let there = refused(nowhere, WRITING);
+    assert!(there.call.error.expect("told").contains("sandbox"));
     let unknown = WRITING.replace("file-write", "file-wipe");
-    let (_, call) = refused(asking(), &unknown);
+    let there = refused(asking(), &unknown);
     assert!(
-        call.error.expect("told").contains("file-write"),
+        there.call.error.expect("told").contains("file-write"),
         "the nearest is named"
     );
     let malformed = "answers:\n- calls: [{name: builtin_S_file-write, raw_arguments: '{\"path\": '}]\n- text: Then not.\n";

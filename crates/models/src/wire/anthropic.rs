@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::schema::answer_format;
 use super::{
-    Decoder, Fault, Target, add_options, arguments_object, base64, count, items, parse, stop_list,
-    text,
+    Decoder, Fault, Target, add_options, arguments_object, base64, count, is_chat_only, items,
+    parse, stop_list, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
@@ -75,7 +75,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
             // Newer models refuse `top_p` beside a temperature, and thinking ones below 0.95.
             "top_p" => body.get("temperature").is_some() || is_thinking,
             "top_k" => is_thinking,
-            _ => false,
+            _ => is_chat_only(name),
         };
         if name == "stop" {
             body["stop_sequences"] = stop_list(value);

@@ -133,6 +133,7 @@ impl Target {
         let options = request.options.iter();
         options
             .map(|(name, value)| (name.as_str(), value))
+            .filter(|(name, _)| !matches!(*name, "model" | "stream" | "messages" | "tools"))
             .filter(move |(name, _)| accepts_sampling || !is_sampling(name))
     }
 
@@ -148,6 +149,22 @@ fn add_options<'a>(body: &mut Value, options: impl Iterator<Item = (&'a str, &'a
             body[name] = value.clone();
         }
     }
+}
+
+/// Whether only OpenAI's chat form, and those like it, know a parameter. Anthropic's messages and OpenAI's
+/// responses refuse requests that contain it.
+fn is_chat_only(name: &str) -> bool {
+    matches!(
+        name,
+        "seed"
+            | "frequency_penalty"
+            | "presence_penalty"
+            | "repetition_penalty"
+            | "logit_bias"
+            | "logprobs"
+            | "min_p"
+            | "n"
+    )
 }
 
 /// Texts at which an answer ends, as a list: callers may give one alone.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::schema::answer_format;
 use super::{
-    Decoder, Fault, Target, add_options, arguments_text, base64, count, effort_word, items, parse,
-    pictures, text,
+    Decoder, Fault, Target, add_options, arguments_text, base64, count, effort_word, is_chat_only,
+    items, parse, pictures, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
@@ -50,7 +50,10 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     if let Some(temperature) = target.temperature(request) {
         body["temperature"] = temperature.into();
     }
-    add_options(&mut body, target.options(request));
+    let options = target.options(request);
+    let options =
+        options.filter(|(name, _)| !is_chat_only(name) && !matches!(*name, "stop" | "top_k"));
+    add_options(&mut body, options);
     let effort = request.reasoning_effort;
     let effort = effort.and_then(|effort| effort_word(target, effort));
     if target.capabilities.reasoning || effort.is_some() {

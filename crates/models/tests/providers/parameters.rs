@@ -65,6 +65,7 @@ fn options_are_sent_where_each_provider_expects_them() {
         (&body["top_p"], &body["temperature"]),
         (&json!(0.5), &json!(0.25))
     );
+    assert!(body.get("seed").is_none() && body.get("stop").is_none());
     let config = &sent_to("gemini/gemini-2.5-pro")["generationConfig"];
     assert_eq!(config["topP"], 0.5);
     assert_eq!(config["stopSequences"], json!(["END"]));
@@ -81,6 +82,7 @@ fn options_are_sent_where_each_provider_expects_them() {
     assert_eq!(body["stop_sequences"], json!(["END"]));
     assert_eq!(body["temperature"], 0.25);
     assert!(body.get("top_p").is_none(), "it refuses both together");
+    assert!(body.get("seed").is_none(), "it knows none");
 }
 
 #[test]

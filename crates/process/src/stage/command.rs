@@ -86,6 +86,9 @@ fn prepare(
         if let Layer::Missing(_) = enforced.privileges_dropped {
             return Err(Problem::new("giving up privileges", Errno::PERM));
         }
+        // A domain of its own, which allows all files: without it, other processes of the user would show
+        // it what is hidden, through `/proc/PID/root`.
+        let _where_the_kernel_can = restrict::conceal(&[]);
     }
     if let Some(confinement) = &plan.confinement {
         restrict::no_new_privileges().at("giving up new privileges")?;
