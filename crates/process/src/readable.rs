@@ -30,7 +30,8 @@ const SYSTEM: &[&str] = &[
     "/nix/store",
     "/gnu/store",
     "/snap",
-    "/home/linuxbrew/.linuxbrew",
+    // path-ok: Homebrew on Linux is always installed there.
+    "/home/linuxbrew/.linuxbrew", // path-ok
     "/run/current-system",
     "/run/opengl-driver",
     "/var/lib/ca-certificates",
