@@ -136,7 +136,7 @@ const NAMES: [&[u8]; 20] = [
     b"#hash",
     "\u{e9}t\u{e9} \u{1f980}".as_bytes(),
     b"not-utf8-\xff\xfe",
-    b"x.ignored",
+    b"x.plain",
     b"Case",
     b"case",
     b"a.b",
