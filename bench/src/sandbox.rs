@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use cleveragents_application::{OpenSandbox, RollbackTarget, SandboxService, Target};
 use cleveragents_domain::{CheckpointReason, TreePath};
-use cleveragents_engine::{OpenSandbox, RollbackTarget, SandboxService, Target};
 use cleveragents_sandbox::Source;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
 use serde_json::json;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use cleveragents_application::SessionService;
 use cleveragents_domain::{DEFAULT_MAX_CONTENT_BYTES, Metadata, Role, Sequence, SessionId};
-use cleveragents_engine::SessionService;
 use cleveragents_store::{DatabaseUrl, EngineCache, Options};
 use serde_json::json;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use anyhow::ensure;
 use cleveragents_actors::graph::{Argument, Edge, FunctionNode, Limits, NodeIndex};
 use cleveragents_actors::{Actor, ActorKind, Expression, Graph, Node, NodeKind};
-use cleveragents_domain::{DEFAULT_MAX_CONTENT_BYTES, RunId};
-use cleveragents_engine::{
+use cleveragents_application::{
     Doubt, ModelSource, RunMeans, RunService, RunStart, SessionService, ToolSources, Unheard,
 };
+use cleveragents_domain::{DEFAULT_MAX_CONTENT_BYTES, RunId};
 use cleveragents_models::{Model, Redactor};
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;

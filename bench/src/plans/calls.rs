@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use cleveragents_engine::{SandboxWorkspace, StoreBudget, StoreLedger, ToolService};
+use cleveragents_application::{SandboxWorkspace, StoreBudget, StoreLedger, ToolService};
 use cleveragents_models::Redactor;
 use cleveragents_process::{Cancel, WhenMissing};
 use cleveragents_sandbox::Source;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces, Permission, Scope};
-use cleveragents_engine::{
+use cleveragents_application::{
     PlanBook, ProjectService, ResourceService, RunService, SandboxService, SessionService,
 };
+use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces, Permission, Scope};
 use cleveragents_models::{Catalogue, CatalogueOptions, environment_secrets};
 use cleveragents_process::Cancel;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};

@@ -2,7 +2,7 @@
 //!
 //! Everything here is pure and synchronous: no file, no database, no environment. What a session,
 //! a message, a changeset or a lease *is* stands here; how it is stored is `cleveragents-store`,
-//! what is done with it is `cleveragents-engine`.
+//! what is done with it is `cleveragents-application`.
 //!
 //! Main types: [`SessionId`] and its siblings, [`Name`], [`Session`], [`Message`], [`Changeset`],
 //! [`ChangeEntry`], [`Lease`], [`Event`], [`ResourceType`], [`Resource`], [`Project`], [`Action`], [`Invariant`], and the error vocabulary [`Code`], [`Kind`],

@@ -3,7 +3,7 @@
 //!
 //! [`Folders::create_member`] makes a copy, [`Member::capture`] finds changes, [`Member::restore`]
 //! goes back, [`apply::plan`] and [`apply::ApplyPlan::carry_out`] carry the result to the user. Nothing
-//! here knows a database of the program's: `cleveragents-engine` records what happens.
+//! here knows a database of the program's: `cleveragents-application` records what happens.
 
 pub mod apply;
 mod beneath;

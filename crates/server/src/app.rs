@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cleveragents_application::SessionService;
 use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, SessionId};
-use cleveragents_engine::SessionService;
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
 use tokio::sync::{Notify, Semaphore};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use cleveragents_application::{PlanError, PlanQueue, Queued, Served};
 use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, PlanId, ProcessId};
-use cleveragents_engine::{PlanError, PlanQueue, Queued, Served};
 
 use crate::a2a;
 use crate::app::App;

@@ -157,8 +157,8 @@ impl From<cleveragents_store::Error> for Problem {
     }
 }
 
-impl From<cleveragents_engine::SessionError> for Problem {
-    fn from(error: cleveragents_engine::SessionError) -> Self {
+impl From<cleveragents_application::SessionError> for Problem {
+    fn from(error: cleveragents_application::SessionError) -> Self {
         Self::of(&error)
     }
 }

@@ -1,7 +1,7 @@
 //! `invariant`: what plans must keep true.
 
 use clap::{Args, Subcommand};
-use cleveragents_engine::InvariantTarget;
+use cleveragents_application::InvariantTarget;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Invariant {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use cleveragents_application::{ActionFilter, ActionService, Outcome, Register, RegisteredAction};
 use cleveragents_domain::{ActionArgument, ActionState, Code};
-use cleveragents_engine::{ActionFilter, ActionService, Outcome, Register, RegisteredAction};
 use serde_json::{Map, Value, json};
 
 use super::{confirm, counted, read_definition, yes_no};

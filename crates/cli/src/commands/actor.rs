@@ -8,8 +8,8 @@ mod watcher;
 
 use std::path::Path;
 
+use cleveragents_application::{ActorService, FoundActor, Register};
 use cleveragents_domain::Code;
-use cleveragents_engine::{ActorService, FoundActor, Register};
 
 use super::toolbox::Toolbox;
 use super::{deliver, output_of, read_definition};

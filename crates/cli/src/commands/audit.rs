@@ -1,7 +1,7 @@
 //! `audit`: who did what, and that nobody changed the account of it.
 
+use cleveragents_application::AuditService;
 use cleveragents_domain::{AuditEntry, Timestamp};
-use cleveragents_engine::AuditService;
 use cleveragents_store::audit::AuditFilter;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use cleveragents_application::{AutomationError, AutomationService, Outcome, Register};
 use cleveragents_domain::{AutomationGuard, AutomationProfile, Code, GateGroup};
-use cleveragents_engine::{AutomationError, AutomationService, Outcome, Register};
 use cleveragents_tools::ports::Redact as _;
 use serde_json::{Map, Value, json};
 

@@ -14,8 +14,8 @@ mod signals;
 
 use std::io::{IsTerminal as _, stderr, stdin, stdout};
 
+use cleveragents_application::SessionService;
 use cleveragents_domain::{CheckpointNumber, Code, Session, SessionName};
-use cleveragents_engine::SessionService;
 use cleveragents_models::ModelName;
 
 use self::editor::Editor;

@@ -1,7 +1,7 @@
 //! `config`: reading and changing the configuration.
 
+use cleveragents_application::{AuditService, AutomationError, AutomationService};
 use cleveragents_domain::{AutomationProfile, nearest};
-use cleveragents_engine::{AuditService, AutomationError, AutomationService};
 use serde_json::json;
 
 use crate::arguments::Config;

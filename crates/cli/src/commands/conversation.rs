@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_actors::{Actor, ActorKind};
-use cleveragents_domain::{ActorName, MicroUsd, Session, SessionId, Turn};
-use cleveragents_engine::{
+use cleveragents_application::{
     ActorService, NoObserver, SandboxWorkspace, SessionService, SpendScope, ToolService, TurnError,
     TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Unlimited,
     Waiting, instructions, project_instructions,
 };
+use cleveragents_domain::{ActorName, MicroUsd, Session, SessionId, Turn};
 use cleveragents_models::{AGENT_PROVIDER, CancellationToken, Catalogue, Model, ModelName};
 use cleveragents_process::Cancel;
 use cleveragents_tools::Gate;

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use cleveragents_application::SessionService;
 use cleveragents_domain::{Code, DEFAULT_MAX_CONTENT_BYTES, PlanId};
-use cleveragents_engine::SessionService;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
 use serde_json::{Value, json};
 

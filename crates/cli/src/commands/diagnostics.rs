@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use cleveragents_application::LeaseService;
 use cleveragents_domain::Code;
-use cleveragents_engine::LeaseService;
 use cleveragents_store::{Check, Engine, Severity, salvage, sqlite_version};
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! `invariant`: what plans must keep true.
 
+use cleveragents_application::{InvariantQuery, InvariantService, InvariantTarget, NewInvariant};
 use cleveragents_domain::{
     Invariant, InvariantId, InvariantScope, PlanId, Reconciled, SourcedInvariant, shortest_prefix,
 };
-use cleveragents_engine::{InvariantQuery, InvariantService, InvariantTarget, NewInvariant};
 use serde_json::{Value, json};
 
 use super::{confirm, counted, yes_no};

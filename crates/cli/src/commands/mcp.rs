@@ -3,7 +3,7 @@
 mod add;
 mod show;
 
-use cleveragents_engine::McpService;
+use cleveragents_application::McpService;
 use serde_json::{Value, json};
 
 use crate::arguments::Mcp;

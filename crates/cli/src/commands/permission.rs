@@ -1,6 +1,6 @@
 //! `permission`: the rules that are remembered for every session and plan.
 
-use cleveragents_engine::ToolService;
+use cleveragents_application::ToolService;
 use cleveragents_tools::{Effect, Registry, Rule};
 use serde_json::{Value, json};
 

@@ -91,7 +91,7 @@ pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Option<Repo
 
 /// The checkpoints of a plan, for whoever wants to go back to one.
 pub(super) fn checkpoints(
-    book: &cleveragents_engine::PlanBook,
+    book: &cleveragents_application::PlanBook,
     plan: &Plan,
 ) -> Result<Report, CommandError> {
     checkpoint::list(book, plan)

@@ -13,8 +13,8 @@ mod world;
 
 use std::sync::Arc;
 
+use cleveragents_application::{PlanBook, PlanService};
 use cleveragents_domain::{Plan, PlanId, PlanStage};
-use cleveragents_engine::{PlanBook, PlanService};
 
 use crate::arguments::{PlanChoice, PlanWork};
 use crate::context::Context;

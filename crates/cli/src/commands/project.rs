@@ -1,7 +1,7 @@
 //! `project`: named scopes of resources.
 
+use cleveragents_application::{LinkRequest, NewProject, ProjectError, ProjectTarget};
 use cleveragents_domain::{Project, ProjectRules};
-use cleveragents_engine::{LinkRequest, NewProject, ProjectError, ProjectTarget};
 use serde_json::{Value, json};
 
 use super::{confirm, counted, yes_no};

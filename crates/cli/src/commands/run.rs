@@ -2,8 +2,8 @@
 
 mod show;
 
+use cleveragents_application::{OpenQuestion, RunService, RunServiceError};
 use cleveragents_domain::{ActorName, Run as StoredRun, RunState};
-use cleveragents_engine::{OpenQuestion, RunService, RunServiceError};
 use cleveragents_store::runs::RunFilter;
 use serde_json::{Value, json};
 

@@ -14,10 +14,10 @@ pub(super) fn run(of: SchemaOf) -> Result<(), CommandError> {
         SchemaOf::Tool => cleveragents_tools::custom::schema(),
         SchemaOf::Skill => cleveragents_skills::collection::schema(),
         SchemaOf::Models => cleveragents_models::file_schema(),
-        SchemaOf::ResourceType => cleveragents_engine::resource_type_schema(),
+        SchemaOf::ResourceType => cleveragents_application::resource_type_schema(),
         SchemaOf::Safety => cleveragents_tools::Safety::schema(),
-        SchemaOf::Validation => cleveragents_engine::validation_schema(),
-        SchemaOf::AutomationProfile => cleveragents_engine::automation_profile_schema(),
+        SchemaOf::Validation => cleveragents_application::validation_schema(),
+        SchemaOf::AutomationProfile => cleveragents_application::automation_profile_schema(),
     };
     write_document(format!("{schema:#}\n").as_bytes())
 }

@@ -15,7 +15,7 @@ pub(crate) fn version() -> Report {
             "platform": platform,
             "sqlite": sqlite_version(),
             "schema_version": Migration::newest(),
-            "export_schema": cleveragents_engine::EXPORT_SCHEMA,
+            "export_schema": cleveragents_application::EXPORT_SCHEMA,
         }))
         .panel(
             Panel::new("CleverAgents")
@@ -23,7 +23,7 @@ pub(crate) fn version() -> Report {
                 .row("Platform", platform)
                 .row("SQLite", sqlite_version())
                 .row("Database schema", Migration::newest())
-                .row("Export schema", cleveragents_engine::EXPORT_SCHEMA),
+                .row("Export schema", cleveragents_application::EXPORT_SCHEMA),
         )
         .ok("Version reported")
 }

@@ -1,8 +1,8 @@
 //! `token`: who may call a server.
 
+use cleveragents_application::{NewToken, TokenService};
 use cleveragents_domain::Timestamp;
 use cleveragents_domain::identity::{Grant, Scope};
-use cleveragents_engine::{NewToken, TokenService};
 use cleveragents_store::tokens::Token;
 use serde_json::{Value, json};
 

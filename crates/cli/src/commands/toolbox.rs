@@ -9,11 +9,11 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use cleveragents_actors::{Actor, Agent, NodeKind};
-use cleveragents_domain::{Code, RemoteAgent};
-use cleveragents_engine::{
+use cleveragents_application::{
     ActorWorld, Equipped, McpService, ModelSource, SkillService, Supplies, ToolService,
     ToolSources, built_in_actors,
 };
+use cleveragents_domain::{Code, RemoteAgent};
 use cleveragents_mcp::{FileTokens, Options, ServerDefinition, Servers, namespace};
 use cleveragents_models::{Catalogue, Model, ModelName};
 use cleveragents_tools::{Registry, ToolName};

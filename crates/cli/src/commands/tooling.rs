@@ -9,10 +9,10 @@ use std::borrow::Cow;
 use std::io::Write as _;
 use std::sync::Arc;
 
-use cleveragents_domain::{Code, Timestamp};
-use cleveragents_engine::{
+use cleveragents_application::{
     LeftOut, SandboxError, SandboxWorkspace, SpendScope, Target, ToolError, ToolService,
 };
+use cleveragents_domain::{Code, Timestamp};
 use cleveragents_models::{Catalogue, Redactor};
 use cleveragents_process::WhenMissing;
 use cleveragents_tools::ports::Redact;

@@ -5,11 +5,11 @@ mod trial;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cleveragents_domain::{Code, PlanId, ValidationMode};
-use cleveragents_engine::{
+use cleveragents_application::{
     AttachRequest, AttachmentQuery, AttachmentView, Outcome, Register, Validation as Definition,
     ValidationCheck, ValidationError, ValidationService,
 };
+use cleveragents_domain::{Code, PlanId, ValidationMode};
 use serde_json::{Value, json};
 
 use super::{confirm, counted, name_filter, read_definition, removal, yes_no};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use cleveragents_application::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 use cleveragents_domain::MicroUsd;
-use cleveragents_engine::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 use cleveragents_models::{Limits, ModelName};
 
 use super::error::Error;

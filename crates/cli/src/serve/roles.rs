@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use cleveragents_application::{NewResource, Register, ResourceService};
 use cleveragents_domain::identity::{Caller, Permission, Role, Scope};
 use cleveragents_domain::{
     Attachment, AttachmentId, Code, InvariantId, InvariantScope, RunId, Timestamp,
 };
-use cleveragents_engine::{NewResource, Register, ResourceService};
 use cleveragents_process::Cancel;
 use cleveragents_server::{Line, Program as _};
 use cleveragents_store::invariants::NewInvariant;

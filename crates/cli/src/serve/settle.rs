@@ -1,13 +1,13 @@
 //! What a call names, made whole: names get the caller's namespace, references become ids, and who may not do it
 //! there is refused. What is checked is what is run.
 
+use cleveragents_application::{
+    BookError, InvariantError, InvariantService, RunServiceError, SessionError, SessionService,
+    ValidationError, ValidationService,
+};
 use cleveragents_domain::identity::{Caller, EVERY_NAMESPACE, LOCAL_NAMESPACE, Permission, Scope};
 use cleveragents_domain::{
     AutomationProfile, Code, InvariantScope, Kind, Name, NewAuditEntry, PlanId, SessionId,
-};
-use cleveragents_engine::{
-    BookError, InvariantError, InvariantService, RunServiceError, SessionError, SessionService,
-    ValidationError, ValidationService,
 };
 use cleveragents_server::Failure;
 use cleveragents_store::{audit, plans};

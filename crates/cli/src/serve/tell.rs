@@ -2,9 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use cleveragents_application::{Ending, TurnObserver};
 use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Permission, Scope};
 use cleveragents_domain::{Code, Session};
-use cleveragents_engine::{Ending, TurnObserver};
 use cleveragents_models::{CancellationToken, Retry, ToolCall};
 use cleveragents_process::Cancel;
 use cleveragents_server::{Listener, Tell, Told};

@@ -371,7 +371,7 @@ fn a_sandbox_that_somebody_works_in_can_still_be_looked_at() {
     let agents = agents();
     let (engine, _) = worked(&agents);
     let sandboxes =
-        cleveragents_engine::SandboxService::new(engine, agents.home().join("sandboxes"));
+        cleveragents_application::SandboxService::new(engine, agents.home().join("sandboxes"));
     let held = sandboxes.open("box").expect("held by this process");
     let data = agents.data(&["plan", "diff"]);
     assert_eq!(data["is_moving"], true);
@@ -514,7 +514,7 @@ fn plan_checkpoints() {
     assert_eq!(delete(&["cp_2"], false).code, Some(5), "nobody confirms");
     assert_eq!(count(), 4, "all or none");
     // Not while somebody works on it, nor when it was cut off.
-    let leases = cleveragents_engine::LeaseService::new(Arc::clone(&engine));
+    let leases = cleveragents_application::LeaseService::new(Arc::clone(&engine));
     let subject = cleveragents_domain::LeaseSubject::new("plan", plan);
     let lease = leases
         .acquire(subject, cleveragents_domain::Ttl::default())

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use cleveragents_application::{PlanExecutionContext, SessionService};
 use cleveragents_domain::EntryNumber;
-use cleveragents_engine::{PlanExecutionContext, SessionService};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
 use cleveragents_testkit::{Agents, TestDatabase, at_once};
 use cucumber::{given, then, when};
@@ -231,7 +231,7 @@ fn threads_record(world: &mut World, threads: usize, each: usize) {
     run.ids = run
         .open
         .iter()
-        .map(cleveragents_engine::OpenChangeset::id)
+        .map(cleveragents_application::OpenChangeset::id)
         .collect();
 }
 

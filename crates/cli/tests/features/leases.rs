@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use cleveragents_domain::{Owner, ProcessId, Timestamp, Ttl};
-use cleveragents_engine::{
+use cleveragents_application::{
     ContextError, HeldLease, LeaseError, LeaseService, PlanExecutionContext, current_owner,
 };
+use cleveragents_domain::{Owner, ProcessId, Timestamp, Ttl};
 use cleveragents_store::leases::Displaceable;
 use cleveragents_store::{Error, leases};
 use cleveragents_testkit::at_once;

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use cleveragents_application::{HeldLease, OpenChangeset, PlanExecutionContext};
 use cleveragents_domain::{
     ChangesetId, ContentHash, FileMode, FileState, LeaseSubject, LeaseToken, NewChange, Operation,
 };
-use cleveragents_engine::{HeldLease, OpenChangeset, PlanExecutionContext};
 use cleveragents_store::Engine;
 use cleveragents_testkit::model_server::ModelServer;
 use cleveragents_testkit::{Agents, Answer, TestDatabase};

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use cleveragents_application::{HeldLease, LeaseService};
 use cleveragents_domain::{LeaseSubject, Ttl};
-use cleveragents_engine::{HeldLease, LeaseService};
 use cleveragents_store::{DatabaseUrl, EngineCache, Options};
 use cleveragents_testkit::{Answer, Gate};
 use rustix::process::Signal;

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cleveragents_application::{LeaseService, SERVER_LEASE};
 use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, LeaseSubject, ProcessId, TaskId, TaskState, Timestamp, Ttl};
-use cleveragents_engine::{LeaseService, SERVER_LEASE};
 use cleveragents_store::tasks::Task;
 use cleveragents_store::{Error, tasks, tokens};
 

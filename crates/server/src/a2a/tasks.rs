@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use cleveragents_application::HeldLease;
 use cleveragents_domain::{SessionId, TaskId, TaskState};
-use cleveragents_engine::HeldLease;
 use cleveragents_process::Cancel;
 use cleveragents_store::tasks::{Change, Piece, Task};
 use cleveragents_store::{Engine, Error, UnitOfWork, tasks};

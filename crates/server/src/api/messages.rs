@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
+use cleveragents_application::SessionError;
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{Code, NewMessage, Role, Sequence};
-use cleveragents_engine::SessionError;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 

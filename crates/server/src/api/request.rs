@@ -85,7 +85,7 @@ pub(crate) fn expected(headers: &HeaderMap) -> Result<Expect, Problem> {
 }
 
 /// What a change that found another version than it expected is told.
-pub(crate) fn unexpected(error: cleveragents_engine::SessionError) -> Problem {
+pub(crate) fn unexpected(error: cleveragents_application::SessionError) -> Problem {
     let problem = Problem::from(error);
     if problem.code == Code::VersionConflict.as_str() {
         return problem.with_status(http::StatusCode::PRECONDITION_FAILED);

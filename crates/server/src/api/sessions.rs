@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
+use cleveragents_application::SessionError;
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{ActorName, Code, Sequence, Session, SessionId, SessionName};
-use cleveragents_engine::SessionError;
 use cleveragents_store::search;
 use cleveragents_store::sessions::SessionFilter;
 use http::{StatusCode, header};

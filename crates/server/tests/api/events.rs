@@ -281,7 +281,7 @@ fn events_of_a_session_that_is_gone_are_told_to_those_who_saw_it() {
     let session = make_session(&local, "acme");
     say(&local, &session, "x");
     let id = session.parse().expect("an id");
-    let sessions = cleveragents_engine::SessionService::new(server.engine.clone(), 1_000);
+    let sessions = cleveragents_application::SessionService::new(server.engine.clone(), 1_000);
     sessions.delete(id).expect("it is removed");
     let kinds: Vec<_> = heard(&mut viewer.listen("/api/v1/events?after=0"), 3)
         .into_iter()

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use cleveragents_application::{ContextService, read_context};
 use cleveragents_domain::Code;
-use cleveragents_engine::{ContextService, read_context};
 use serde_json::json;
 
 use crate::arguments::{ActorContext, WhichContext};

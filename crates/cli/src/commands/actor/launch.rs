@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cleveragents_actors::{Actor, State};
-use cleveragents_domain::{Code, RunId};
-use cleveragents_engine::{
+use cleveragents_application::{
     ActorService, Bundle, ContextService, Doubt, ExportedMessage, GivenAnswer, OpenQuestion,
     RunMeans, RunReport, RunService, RunServiceError, RunStart, SandboxWorkspace, SpendScope,
     ToolSources as _, calling_actor, instructions, project_instructions, read_context,
     run_namespace,
 };
+use cleveragents_domain::{Code, RunId};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
 use cleveragents_tools::ToolPattern;

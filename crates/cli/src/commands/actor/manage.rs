@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use cleveragents_actors::{Actor, NodeKind};
+use cleveragents_application::{ActorError, ActorService, AddedActor, Outcome, Register};
 use cleveragents_domain::Code;
-use cleveragents_engine::{ActorError, ActorService, AddedActor, Outcome, Register};
 use serde_json::{Value, json};
 
 use super::read_actor;

@@ -1,9 +1,9 @@
 //! `actor show`: what an actor is, and how it was used.
 
 use cleveragents_actors::{Actor, Agent, NodeKind};
+use cleveragents_application::{ActorService, ActorWorld, FoundActor};
 use cleveragents_domain::identity::Scope;
 use cleveragents_domain::{MicroUsd, RemoteAgent};
-use cleveragents_engine::{ActorService, ActorWorld, FoundActor};
 use cleveragents_store::sessions::SessionFilter;
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cleveragents_actors::ports::{RunObserver, Step, StepPath};
-use cleveragents_engine::RunWatcher;
+use cleveragents_application::RunWatcher;
 use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::CallOutcome;
 

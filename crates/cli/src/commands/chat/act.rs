@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::path::Path;
 
 use clap::Parser as _;
+use cleveragents_application::SessionError;
 use cleveragents_domain::{Code, Role};
-use cleveragents_engine::SessionError;
 use serde_json::json;
 
 use super::command::{COMMANDS, Command};

@@ -6,8 +6,8 @@
 
 use std::io::{BufRead as _, Read as _};
 
+use cleveragents_application::SessionError;
 use cleveragents_domain::{Code, ContentError};
-use cleveragents_engine::SessionError;
 
 use crate::output::CommandError;
 

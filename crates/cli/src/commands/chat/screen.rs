@@ -8,8 +8,8 @@ use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use cleveragents_application::{Interrupted, TurnObserver};
 use cleveragents_domain::{Message, MessageState, Role, Session};
-use cleveragents_engine::{Interrupted, TurnObserver};
 use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::CallOutcome;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use cleveragents_application::{Ending, Interrupted, TurnReport};
 use cleveragents_domain::Session;
-use cleveragents_engine::{Ending, Interrupted, TurnReport};
 use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::{CallOutcome, ToolName};
 use serde_json::{Value, json};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use cleveragents_application::{McpService, Outcome, Register, hide_secrets};
 use cleveragents_domain::Code;
-use cleveragents_engine::{McpService, Outcome, Register, hide_secrets};
 use cleveragents_mcp::{Hidden, McpError, ServerDefinition, ToolFilter, ToolOverride};
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use cleveragents_application::McpService;
 use cleveragents_domain::Code;
-use cleveragents_engine::McpService;
 use cleveragents_mcp::{Listing, ServerDefinition, Servers, Transport};
 use cleveragents_store::definitions::StoredDefinition;
 use serde_json::{Value, json};

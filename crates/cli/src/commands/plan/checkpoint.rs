@@ -1,7 +1,7 @@
 //! `plan checkpoint`: states of a plan that can be returned to.
 
+use cleveragents_application::{PlanBook, checkpoint_name};
 use cleveragents_domain::{Checkpoint, Plan};
-use cleveragents_engine::{PlanBook, checkpoint_name};
 use serde_json::{Value, json};
 
 use crate::commands::{confirm, counted};

@@ -1,7 +1,7 @@
 //! `plan diff` and `plan artifacts`: what a plan changes.
 
+use cleveragents_application::{ChangeStatus, FileChange, PlanBook, PlanChanges};
 use cleveragents_domain::Plan;
-use cleveragents_engine::{ChangeStatus, FileChange, PlanBook, PlanChanges};
 use serde_json::{Value, json};
 
 use super::projects;

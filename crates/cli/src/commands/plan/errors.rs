@@ -1,7 +1,7 @@
 //! `plan errors`: what went wrong for a plan, and what can be done about it.
 
+use cleveragents_application::{PlanBook, PlanTrouble, Trouble, TroubleKind};
 use cleveragents_domain::Plan;
-use cleveragents_engine::{PlanBook, PlanTrouble, Trouble, TroubleKind};
 use serde_json::{Value, json};
 
 use super::state_cell;

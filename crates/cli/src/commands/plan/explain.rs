@@ -1,6 +1,6 @@
 //! `plan explain`: one decision with what it was chosen from and what follows from it.
 
-use cleveragents_engine::{CorrectionImpact, Explanation, PlanBook};
+use cleveragents_application::{CorrectionImpact, Explanation, PlanBook};
 use serde_json::{Value, json};
 
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};

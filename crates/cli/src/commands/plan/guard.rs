@@ -1,7 +1,7 @@
 //! `plan guard`: what limits a plan.
 
+use cleveragents_application::{PlanBook, PlanGuard};
 use cleveragents_domain::{AutomationProfile, Plan};
-use cleveragents_engine::{PlanBook, PlanGuard};
 use serde_json::{Value, json};
 
 use crate::commands::conversation::amount;

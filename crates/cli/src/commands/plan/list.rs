@@ -1,8 +1,8 @@
 //! `plan list`.
 
+use cleveragents_application::{PlanBook, PlanQuery};
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{Plan, shortest_prefix};
-use cleveragents_engine::{PlanBook, PlanQuery};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 

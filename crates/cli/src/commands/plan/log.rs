@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use cleveragents_application::{FailedCheck, PlanBook, told};
 use cleveragents_domain::{Event, EventKind, Plan, Position};
-use cleveragents_engine::{FailedCheck, PlanBook, told};
 use serde_json::{Value, json};
 
 use crate::arguments::PlanLog;

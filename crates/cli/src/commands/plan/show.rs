@@ -1,7 +1,7 @@
 //! `plan show`: the strategy of a plan.
 
+use cleveragents_application::{FailedCheck, PlanBook};
 use cleveragents_domain::{Code, Plan, PlanStep, criteria};
-use cleveragents_engine::{FailedCheck, PlanBook};
 use serde_json::{Value, json};
 
 use super::{projects, state_cell};

@@ -1,7 +1,7 @@
 //! `plan status`: how far a plan is.
 
+use cleveragents_application::{PlanBook, PlanStatus, ProgressState};
 use cleveragents_domain::{Code, PlanStage, Waiting};
-use cleveragents_engine::{PlanBook, PlanStatus, ProgressState};
 use serde_json::{Map, Value, json};
 
 use super::{clock, projects, state_cell};

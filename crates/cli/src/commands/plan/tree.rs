@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use cleveragents_application::draw_decisions as draw;
+use cleveragents_application::{DecisionNode, DecisionTree, PlanBook, TreeOptions};
 use cleveragents_domain::{Decision, DecisionId, DecisionType, Plan, shortest_prefix};
-use cleveragents_engine::draw_decisions as draw;
-use cleveragents_engine::{DecisionNode, DecisionTree, PlanBook, TreeOptions};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{PlanTree, TreeDrawing};

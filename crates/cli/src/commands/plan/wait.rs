@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use cleveragents_application::{PlanBook, waiting_commands};
 use cleveragents_domain::{Code, Plan, PlanStage, Position};
-use cleveragents_engine::{PlanBook, waiting_commands};
 use serde_json::json;
 
 use super::log::{PAUSE, line, read_on};

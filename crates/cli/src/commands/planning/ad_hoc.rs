@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use std::path::PathBuf;
 
+use cleveragents_application::{DriveOptions, LinkRequest, NewProject, Register, UseAction};
 use cleveragents_domain::{Code, Plan, PlanPhase, PlanStage, ProjectRules, Waiting};
-use cleveragents_engine::{DriveOptions, LinkRequest, NewProject, Register, UseAction};
 use serde_json::json;
 
 use super::Desk;
@@ -241,7 +241,7 @@ fn action(desk: &Desk<'_>, arguments: &Do) -> Result<String, CommandError> {
         "reusable": false,
     })
     .to_string();
-    let actions = cleveragents_engine::ActionService::new(desk.context.engine()?);
+    let actions = cleveragents_application::ActionService::new(desk.context.engine()?);
     let made = actions.create(&text, "agents do", Register::New, &|_| None)?;
     Ok(made.action.name)
 }

@@ -1,7 +1,7 @@
 //! `plan approve|reject|prompt|cancel`: people have a say.
 
+use cleveragents_application::{DETERMINISTIC, Queued};
 use cleveragents_domain::{Plan, Timestamp};
-use cleveragents_engine::{DETERMINISTIC, Queued};
 use serde_json::json;
 
 use super::Desk;

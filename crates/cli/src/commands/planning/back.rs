@@ -1,7 +1,7 @@
 //! `plan rollback|redo|revert`: plans are taken back, and forward again.
 
+use cleveragents_application::{PlanRolledBack, checkpoint_name};
 use cleveragents_domain::Plan;
-use cleveragents_engine::{PlanRolledBack, checkpoint_name};
 use serde_json::json;
 
 use super::Desk;

@@ -1,7 +1,7 @@
 //! `plan use`: a plan is made from an action, and begun as far as its profile allows.
 
+use cleveragents_application::{DefaultActors, DriveOptions, PlanDefaults, UseAction};
 use cleveragents_domain::{MicroUsd, Plan};
-use cleveragents_engine::{DefaultActors, DriveOptions, PlanDefaults, UseAction};
 use serde_json::json;
 
 use super::Desk;

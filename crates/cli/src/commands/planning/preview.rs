@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use cleveragents_application::{ChangeStatus, FileChange, PlanChanges};
 use cleveragents_domain::Plan;
-use cleveragents_engine::{ChangeStatus, FileChange, PlanChanges};
 
 use crate::context::Context;
 use crate::output::{Tone, visible};

@@ -1,9 +1,9 @@
 //! `plan execute`, `plan apply`, `plan resume`: plans are driven.
 
+use cleveragents_application::{DETERMINISTIC, Doubt, DriveOptions, PlanError, Queued};
 use cleveragents_domain::{
     Code, InvocationOutcome, Plan, PlanPhase, PlanStage, StepState, Timestamp, ValidationMode,
 };
-use cleveragents_engine::{DETERMINISTIC, Doubt, DriveOptions, PlanError, Queued};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
 use cleveragents_sandbox::Landing;
@@ -243,7 +243,7 @@ fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Repor
                 "name": plan.sandbox,
                 "parts": parts,
             },
-            "worker": cleveragents_engine::current_owner().to_string(),
+            "worker": cleveragents_application::current_owner().to_string(),
             "started": plan.started_at,
             "attempt": plan.attempt,
             "strategy_summary": {

@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cleveragents_actors::ports::{RunObserver, Step, StepPath};
+use cleveragents_application::{FailedCheck, PlanWatcher, RunWatcher};
 use cleveragents_domain::{MicroUsd, Plan, PlanPhase, PlanStrategy};
-use cleveragents_engine::{FailedCheck, PlanWatcher, RunWatcher};
 use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::CallOutcome;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -6,8 +6,10 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use cleveragents_application::{
+    DriveOptions, HeldLease, LeaseError, LeaseService, PlanQueue, Queued,
+};
 use cleveragents_domain::{Code, LeaseSubject, Plan, PlanId, PlanPhase, PlanStage, Ttl};
-use cleveragents_engine::{DriveOptions, HeldLease, LeaseError, LeaseService, PlanQueue, Queued};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
 use cleveragents_store::leases;
@@ -31,7 +33,7 @@ pub(super) fn slot(
     watcher: &Watcher,
     cancel: &Cancel,
 ) -> Result<HeldLease, CommandError> {
-    use cleveragents_engine::PlanWatcher as _;
+    use cleveragents_application::PlanWatcher as _;
     let leases = LeaseService::new(desk.context.engine()?);
     let count = desk.context.settings.plan_concurrency();
     let mut is_told = false;
@@ -308,7 +310,7 @@ fn drive_one(context: &Context, plan: &Plan, cancel: &Cancel) -> Result<Plan, Co
         ..DriveOptions::default()
     };
     let world = World::new(context, cancel)?;
-    let watcher = cleveragents_engine::Unheard;
+    let watcher = cleveragents_application::Unheard;
     Ok(desk
         .service
         .drive(plan.id, &options, &world, &watcher, cancel)?)

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cleveragents_actors::Actor;
-use cleveragents_domain::{Code, Diagnose};
-use cleveragents_engine::{
+use cleveragents_application::{
     ActorService, Bundle, FoundActor, PlanError, PlanJob, PlanWorld, RunMeans, SpendScope,
     instructions, project_instructions,
 };
+use cleveragents_domain::{Code, Diagnose};
 use cleveragents_models::{Catalogue, Redactor};
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;

@@ -6,8 +6,8 @@ use std::path::Path;
 use clap::builder::{Arg, ArgAction};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, CommandFactory};
+use cleveragents_application::{NewResource, Outcome, Register, Registered};
 use cleveragents_domain::{Argument, ArgumentType, InheritedType};
-use cleveragents_engine::{NewResource, Outcome, Register, Registered};
 use serde_json::json;
 
 use super::{resource_json, resource_panel};

@@ -1,7 +1,7 @@
 //! Listing, showing and drawing resources, and looking at what is there.
 
+use cleveragents_application::{Presence, ResourceFilter, TreeNode};
 use cleveragents_domain::{InheritedType, Resource, SandboxStrategy};
-use cleveragents_engine::{Presence, ResourceFilter, TreeNode};
 use cleveragents_store::resources::Linked;
 use serde_json::{Value, json};
 

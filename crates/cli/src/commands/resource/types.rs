@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use cleveragents_application::{Outcome, Register};
 use cleveragents_domain::{Capabilities, Code, InheritedType, ResourceType as Declared, TypeName};
-use cleveragents_engine::{Outcome, Register};
 use serde_json::{Value, json};
 
 use super::sandbox_cell;

@@ -1,7 +1,7 @@
 //! `run show`: a run step by step.
 
+use cleveragents_application::{OpenQuestion, RunService, RunView, StepView};
 use cleveragents_domain::{Code, RunId, RunState};
-use cleveragents_engine::{OpenQuestion, RunService, RunView, StepView};
 use cleveragents_store::runs::RunFilter;
 use serde_json::{Value, json};
 

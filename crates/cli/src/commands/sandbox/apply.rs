@@ -1,6 +1,6 @@
 //! Carrying the changes of a sandbox to the real files.
 
-use cleveragents_engine::{Applied, ApplyRequest, SandboxError, SandboxService};
+use cleveragents_application::{Applied, ApplyRequest, SandboxError, SandboxService};
 use cleveragents_sandbox::apply::Conflict;
 use cleveragents_sandbox::{Error, Landing, SCRIPT};
 use serde_json::json;

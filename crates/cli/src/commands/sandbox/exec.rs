@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use cleveragents_engine::{ExecReport, ExecRequest, SandboxService};
+use cleveragents_application::{ExecReport, ExecRequest, SandboxService};
 use cleveragents_process::{Cancel, Ending, Input, Limits, Output, WhenMissing};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};

@@ -1,9 +1,9 @@
 //! What changed in a sandbox, checkpoints, and the way back.
 
-use cleveragents_domain::CheckpointReason;
-use cleveragents_engine::{
+use cleveragents_application::{
     MemberChanges, RollbackTarget, RolledBack, SandboxError, SandboxService,
 };
+use cleveragents_domain::CheckpointReason;
 use cleveragents_sandbox::Change;
 use serde_json::{Value, json};
 

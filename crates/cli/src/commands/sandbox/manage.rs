@@ -1,7 +1,7 @@
 //! Making, listing, showing and discarding sandboxes.
 
+use cleveragents_application::{SandboxService, SandboxView};
 use cleveragents_domain::Checkpoint;
-use cleveragents_engine::{SandboxService, SandboxView};
 use cleveragents_sandbox::{Base, SCRIPT};
 use serde_json::{Value, json};
 
@@ -115,7 +115,7 @@ pub(super) fn create(
     for member in &view.members {
         uncommitted += member
             .uncommitted()
-            .map_err(cleveragents_engine::SandboxError::from)?;
+            .map_err(cleveragents_application::SandboxError::from)?;
     }
     let report = Report::new("sandbox create")
         .data(json!({"sandbox": sandbox_json(&view), "uncommitted_left_out": uncommitted}))

@@ -7,7 +7,7 @@ mod manage;
 mod query;
 mod targets;
 
-use cleveragents_engine::{Recovered, SandboxService};
+use cleveragents_application::{Recovered, SandboxService};
 use cleveragents_sandbox::Change;
 use serde_json::{Value, json};
 
@@ -112,6 +112,6 @@ fn operation(change: &Change) -> &'static str {
 fn open(
     service: &SandboxService,
     reference: &str,
-) -> Result<cleveragents_engine::OpenSandbox, CommandError> {
+) -> Result<cleveragents_application::OpenSandbox, CommandError> {
     Ok(service.open(reference)?)
 }

@@ -2,8 +2,8 @@
 
 use std::io::{IsTerminal as _, Read as _};
 
+use cleveragents_application::{QueryReport, QueryRequest, Recording, SandboxService};
 use cleveragents_domain::Code;
-use cleveragents_engine::{QueryReport, QueryRequest, Recording, SandboxService};
 use cleveragents_sandbox::SCRIPT;
 use serde_json::json;
 

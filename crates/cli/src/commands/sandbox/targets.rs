@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use cleveragents_application::Target;
 use cleveragents_domain::Code;
-use cleveragents_engine::Target;
 
 use crate::arguments::SandboxCreate;
 use crate::context::Context;

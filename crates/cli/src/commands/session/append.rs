@@ -9,8 +9,8 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write, stdin, stdout};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 
+use cleveragents_application::{SessionError, SessionService};
 use cleveragents_domain::{Code, ContentError, Metadata, NewMessage, Role, SessionId};
-use cleveragents_engine::{SessionError, SessionService};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -1,10 +1,10 @@
 //! Listing sessions and reading their messages.
 
+use cleveragents_application::{SessionError, SessionView};
 use cleveragents_domain::{
     ActorName, Message, MessageId, MessageState, Metadata, Role, Sequence, SessionId, SessionName,
     Timestamp,
 };
-use cleveragents_engine::{SessionError, SessionView};
 use cleveragents_store::sessions::{Direction, ListedSession, SessionFilter, SortKey};
 use serde::Serialize;
 use serde_json::json;

@@ -4,10 +4,10 @@ use std::fs;
 use std::io::{BufWriter, ErrorKind, Read, Write, stdin, stdout};
 use std::path::Path;
 
-use cleveragents_domain::{Code, ContentHash, SessionId};
-use cleveragents_engine::{
+use cleveragents_application::{
     EXPORT_SCHEMA, ExportSummary, ImportCheck, SessionError, SessionService,
 };
+use cleveragents_domain::{Code, ContentHash, SessionId};
 use serde_json::json;
 
 use super::manage::parse_namespace;

@@ -1,7 +1,7 @@
 //! Creating, renaming, forking and deleting sessions.
 
+use cleveragents_application::SessionError;
 use cleveragents_domain::{ActorName, Code, Name, Sequence, Session, SessionName, Version};
-use cleveragents_engine::SessionError;
 use cleveragents_store::sessions::Expect;
 use serde_json::{Value, json};
 

@@ -10,8 +10,8 @@ mod tell;
 pub(crate) use append::read_text;
 pub(crate) use document::read_export;
 
+use cleveragents_application::SessionError;
 use cleveragents_domain::{Message, Session as StoredSession};
-use cleveragents_engine::SessionError;
 use serde_json::{Value, json};
 
 use crate::arguments::Session;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use cleveragents_application::{KnownSkill, Outcome, Register, SkillOrigin, SkillService};
 use cleveragents_domain::Diagnose as _;
-use cleveragents_engine::{KnownSkill, Outcome, Register, SkillOrigin, SkillService};
 use cleveragents_skills::agent;
 use cleveragents_skills::{Definition, Flat};
 use cleveragents_tools::ports::Redact as _;

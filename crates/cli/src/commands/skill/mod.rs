@@ -6,8 +6,8 @@ mod validate;
 
 use std::path::Path;
 
+use cleveragents_application::{SkillService, SkillSource};
 use cleveragents_domain::Code;
-use cleveragents_engine::{SkillService, SkillSource};
 use cleveragents_skills::Flat;
 use serde_json::{Value, json};
 

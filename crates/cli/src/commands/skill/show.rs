@@ -1,6 +1,6 @@
 //! `skill show` and `skill tools`.
 
-use cleveragents_engine::{SkillOrigin, SkillService};
+use cleveragents_application::{SkillOrigin, SkillService};
 use cleveragents_skills::{AgentSkill, FlatTool};
 use cleveragents_tools::ports::Redact as _;
 use serde_json::{Value, json};

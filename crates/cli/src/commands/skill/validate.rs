@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cleveragents_engine::{SkillService, SkillSource};
+use cleveragents_application::{SkillService, SkillSource};
 use cleveragents_skills::agent::inspect;
 use cleveragents_tools::FileError;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! `tool calls` and `tool call`: what was called, what came of it, and all that it said.
 
+use cleveragents_application::{Excerpt, ToolService};
 use cleveragents_domain::identity::Scope;
 use cleveragents_domain::{InvocationOutcome, ToolInvocation};
-use cleveragents_engine::{Excerpt, ToolService};
 use cleveragents_store::invocations::InvocationFilter;
 use cleveragents_tools::ToolPattern;
 use serde_json::{Value, json};

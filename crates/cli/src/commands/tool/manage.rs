@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use cleveragents_domain::{Code, ValidationMode};
-use cleveragents_engine::{
+use cleveragents_application::{
     Outcome, Register, RegisteredTool, RegisteredValidation, ToolService, ValidationCheck,
     ValidationService,
 };
+use cleveragents_domain::{Code, ValidationMode};
 use cleveragents_tools::ports::Redact as _;
 use cleveragents_tools::{Category, Registry, Source, ToolSpec};
 use serde_json::{Value, json};

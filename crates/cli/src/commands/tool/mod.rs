@@ -8,7 +8,7 @@ mod show;
 
 use std::sync::Arc;
 
-use cleveragents_engine::ToolService;
+use cleveragents_application::ToolService;
 use cleveragents_tools::{Access, Capability, Environment};
 use serde_json::{Value, json};
 

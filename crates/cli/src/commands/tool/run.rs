@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cleveragents_engine::{
+use cleveragents_application::{
     RegisteredTool, SandboxWorkspace, StoreBudget, StoreLedger, ToolError, ToolService,
 };
 use cleveragents_models::CancellationToken;

@@ -1,7 +1,7 @@
 //! `tool show`: everything that is known of a tool.
 
+use cleveragents_application::{RegisteredTool, ToolService};
 use cleveragents_domain::Diagnose as _;
-use cleveragents_engine::{RegisteredTool, ToolService};
 use cleveragents_store::tools::StoredTool;
 use cleveragents_tools::ports::Redact as _;
 use cleveragents_tools::{Access, Binding, Ground, Registry, Slot, ToolSpec};

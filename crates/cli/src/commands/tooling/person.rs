@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cleveragents_engine::ToolService;
+use cleveragents_application::ToolService;
 use cleveragents_process::Cancel;
 use cleveragents_tools::Rule;
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};

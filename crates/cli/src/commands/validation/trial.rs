@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use cleveragents_domain::Code;
-use cleveragents_engine::{
+use cleveragents_application::{
     Judgement, SandboxWorkspace, StoreBudget, StoreLedger, ToolService, ValidationCheck,
     ValidationError, ValidationRunner, ValidationService,
 };
+use cleveragents_domain::Code;
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::{Redact as _, Scope, Workspace};

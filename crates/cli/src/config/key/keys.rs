@@ -2,7 +2,7 @@
 
 mod server;
 
-use cleveragents_engine::{CheckpointTrigger, SandboxCleanup};
+use cleveragents_application::{CheckpointTrigger, SandboxCleanup};
 
 use super::{Fallback, Format, Key, Kind, Scope};
 

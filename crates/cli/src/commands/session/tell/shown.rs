@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cleveragents_engine::{Interrupted, TurnObserver, TurnReport};
+use cleveragents_application::{Interrupted, TurnObserver, TurnReport};
 use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::CallOutcome;
 

@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use cleveragents_domain::{Code, Diagnose as _};
-use cleveragents_engine::{
+use cleveragents_application::{
     Outcome, Register, SkillError, SkillOrigin, SkillService, SkillSource, ToolService,
 };
+use cleveragents_domain::{Code, Diagnose as _};
 use cleveragents_store::definitions::{self, DefinitionKind};
 use cleveragents_testkit::{TestDatabase, at_once};
 

@@ -15,10 +15,10 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use cleveragents_domain::{CheckpointReason, TreePath};
-use cleveragents_engine::{
+use cleveragents_application::{
     ApplyRequest, OpenSandbox, RollbackTarget, SandboxError, SandboxService,
 };
+use cleveragents_domain::{CheckpointReason, TreePath};
 use cleveragents_sandbox::Source;
 use cleveragents_testkit::{Dice, TestDatabase, proof_size};
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cleveragents_domain::{Code, Diagnose as _, MAXIMUM_CHAIN, ResourceId, SandboxStrategy};
-use cleveragents_engine::{
+use cleveragents_application::{
     LinkRequest, NewProject, NewResource, Outcome, Presence, ProjectService, Register, Registered,
     ResourceError, ResourceFilter, ResourceService,
 };
+use cleveragents_domain::{Code, Diagnose as _, MAXIMUM_CHAIN, ResourceId, SandboxStrategy};
 use cleveragents_testkit::{TestDatabase, at_once, proof_size};
 
 /// A service on each kind of database, with a folder for files.

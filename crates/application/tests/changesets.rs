@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use cleveragents_application::{ContextError, PlanExecutionContext};
 use cleveragents_domain::{
     ChangeEntry, ChangesetId, ChangesetState, ContentHash, Diagnose, EntryNumber, FileMode,
     FileState, NewChange, Operation, PlanId,
 };
-use cleveragents_engine::{ContextError, PlanExecutionContext};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
 use cleveragents_testkit::{Child, TestDatabase, at_once, child_input, proof_size, say};
 

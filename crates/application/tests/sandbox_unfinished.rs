@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use cleveragents_application::{ApplyRequest, SandboxService, Target};
 use cleveragents_domain::SandboxState;
-use cleveragents_engine::{ApplyRequest, SandboxService, Target};
 use cleveragents_sandbox::Source;
 use cleveragents_store::sandboxes;
 use cleveragents_testkit::TestDatabase;

@@ -1,7 +1,7 @@
 //! Tokens, and the account of who did what: whoever changes it behind the program's back is found out.
 
+use cleveragents_application::{AuditError, AuditService, NewToken, TokenError, TokenService};
 use cleveragents_domain::{Code, Diagnose as _, Timestamp};
-use cleveragents_engine::{AuditError, AuditService, NewToken, TokenError, TokenService};
 use cleveragents_store::audit::AuditFilter;
 use cleveragents_testkit::TestDatabase;
 
@@ -140,7 +140,7 @@ fn tokens_are_made_once_revoked_for_ever_and_written_down() {
         assert_ne!(made.token.secret_hash, made.secret.reveal());
         let code = |outcome: Result<_, TokenError>| {
             outcome
-                .map(|_: cleveragents_engine::MadeToken| ())
+                .map(|_: cleveragents_application::MadeToken| ())
                 .expect_err("refused")
                 .code()
         };

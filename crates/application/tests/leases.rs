@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use cleveragents_application::{
+    ContextError, HeldLease, LeaseError, LeaseService, PlanExecutionContext, current_owner,
+};
 use cleveragents_domain::{
     ContentHash, Diagnose, EventKind, FileMode, FileState, Lease, LeaseSubject, LeaseToken,
     NewChange, Operation, Owner, Position, ProcessId, Timestamp, Ttl,
-};
-use cleveragents_engine::{
-    ContextError, HeldLease, LeaseError, LeaseService, PlanExecutionContext, current_owner,
 };
 use cleveragents_process::Cancel;
 use cleveragents_store::leases::Displaceable;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use cleveragents_application::{SpendScope, StoreBudget};
 use cleveragents_domain::MicroUsd;
-use cleveragents_engine::{SpendScope, StoreBudget};
 use cleveragents_store::budgets;
 use cleveragents_testkit::{TestDatabase, at_once};
 use cleveragents_tools::ToolName;

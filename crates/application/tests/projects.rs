@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cleveragents_domain::{Code, Diagnose as _, Project, ProjectRules};
-use cleveragents_engine::{
+use cleveragents_application::{
     ActorService, ActorWorld, LinkRequest, NewProject, NewResource, ProjectError, ProjectService,
     Register, ResourceFilter, ResourceService, Supplies,
 };
+use cleveragents_domain::{Code, Diagnose as _, Project, ProjectRules};
 use cleveragents_testkit::{TestDatabase, at_once, plans};
 
 /// Both services on each kind of database, with resources `a` and `b`.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cleveragents_engine::Target;
+use cleveragents_application::Target;
 use cleveragents_sandbox::Source;
 use cleveragents_testkit::Dice;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cleveragents_application::{StoreLedger, ToolService};
 use cleveragents_domain::{InvocationOutcome, ToolInvocationId};
-use cleveragents_engine::{StoreLedger, ToolService};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::{Begun, Captured, Ended, Ledger as _, PortError, Scope};
 use cleveragents_tools::{Capability, Spool, ToolName};

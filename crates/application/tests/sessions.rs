@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cleveragents_application::{
+    Answer, EXPORT_SCHEMA, Failure, ImportCheck, Question, SessionError, SessionService,
+};
 use cleveragents_domain::{
     Code, ContentError, DEFAULT_MAX_CONTENT_BYTES, Diagnose, LinkedPlan, Message, MessageId,
     MessageState, Metadata, MicroUsd, PlanId, Role, Sequence, Session, SessionId, SessionName,
     Timestamp, TokenUsage, Tokens, Version,
-};
-use cleveragents_engine::{
-    Answer, EXPORT_SCHEMA, Failure, ImportCheck, Question, SessionError, SessionService,
 };
 use cleveragents_store::search::Scope;
 use cleveragents_store::sessions::{Expect, SessionFilter};

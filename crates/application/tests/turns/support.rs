@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cleveragents_domain::{Message, Role, Sequence, SessionId, ToolInvocation};
-use cleveragents_engine::{
+use cleveragents_application::{
     NoObserver, SandboxService, SandboxWorkspace, SessionService, SpendScope, Target, ToolService,
     TurnError, TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
     Unlimited, Waiting,
 };
+use cleveragents_domain::{Message, Role, Sequence, SessionId, ToolInvocation};
 use cleveragents_models::{
     CancellationToken, Catalogue, CatalogueOptions, Model, Redactor, Secret,
 };

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use cleveragents_application::{SpendScope, TurnObserver};
 use cleveragents_domain::MicroUsd;
-use cleveragents_engine::{SpendScope, TurnObserver};
 use cleveragents_models::{
     CancellationToken, Capabilities, ChatRequest, EventStream, Model, ModelName, Price, Retry,
 };

@@ -1,11 +1,11 @@
 //! Actions and invariants as services. Each test runs on both databases.
 
-use cleveragents_domain::{ActionState, Code, Diagnose as _, InvariantScope, PlanId, ProjectRules};
-use cleveragents_engine::{
+use cleveragents_application::{
     ActionError, ActionFilter, ActionRules, ActionService, EffectiveQuery, InvariantError,
     InvariantQuery, InvariantService, InvariantTarget, NewInvariant, NewProject, Outcome,
     ProjectService, Register,
 };
+use cleveragents_domain::{ActionState, Code, Diagnose as _, InvariantScope, PlanId, ProjectRules};
 use cleveragents_store::plans::{self, NewPlan};
 use cleveragents_testkit::{TestDatabase, at_once};
 

@@ -2,10 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use cleveragents_application::{TurnError, TurnObserver};
 use cleveragents_domain::InvocationOutcome::{self, Failed, Succeeded};
 use cleveragents_domain::MessageState;
 use cleveragents_domain::Role::{Assistant, Tool, User};
-use cleveragents_engine::{TurnError, TurnObserver};
 use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall, ToolResult};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::CallOutcome;

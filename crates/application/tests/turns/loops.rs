@@ -1,8 +1,8 @@
 //! The loop: answers, tools, refusals.
 
+use cleveragents_application::{SessionService, TurnError, TurnObserver, TurnSettings};
 use cleveragents_domain::Role::{Assistant, Tool, User};
 use cleveragents_domain::{Code, Diagnose as _, InvocationOutcome, MessageState, SessionId};
-use cleveragents_engine::{SessionService, TurnError, TurnObserver, TurnSettings};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::{Approval, Reply};
 use cleveragents_tools::{Guards, PlanMode};

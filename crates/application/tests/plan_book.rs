@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use cleveragents_application::{
+    BookError, CorrectionImpact, DecisionTree, LeaseService, PlanBook, PlanQuery, ProgressState,
+    SandboxService, TreeOptions, TroubleKind, told,
+};
 use cleveragents_domain::{
     AutomationProfile, Code, DecisionType, Diagnose as _, EventKind, LeaseSubject, Move, PlanPhase,
     PlanStage, Position, StepState, Ttl, Waiting,
-};
-use cleveragents_engine::{
-    BookError, CorrectionImpact, DecisionTree, LeaseService, PlanBook, PlanQuery, ProgressState,
-    SandboxService, TreeOptions, TroubleKind, told,
 };
 use cleveragents_store::{Engine, Error, Param, Reader, Row, decisions, plans as stored};
 use cleveragents_testkit::TestDatabase;

@@ -12,8 +12,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use cleveragents_application::{ApplyRequest, ExecRequest, OpenSandbox, SandboxService, Target};
 use cleveragents_domain::{Code, Diagnose as _, ProcessId, Ttl};
-use cleveragents_engine::{ApplyRequest, ExecRequest, OpenSandbox, SandboxService, Target};
 use cleveragents_process::{Cancel, Input, Limits, Output, WhenMissing};
 use cleveragents_sandbox::Source;
 use cleveragents_testkit::TestDatabase;
