@@ -7,7 +7,8 @@ use anyhow::ensure;
 use cleveragents_actors::graph::{Argument, Edge, FunctionNode, Limits, NodeIndex};
 use cleveragents_actors::{Actor, ActorKind, Expression, Graph, Node, NodeKind};
 use cleveragents_application::{
-    Doubt, ModelSource, RunMeans, RunService, RunStart, SessionService, ToolSources, Unheard,
+    ModelSource, RunContext, RunService, RunStart, SessionService, ToolSources, Unheard,
+    UnknownOutcome,
 };
 use cleveragents_domain::{DEFAULT_MAX_CONTENT_BYTES, RunId};
 use cleveragents_models::{Model, Redactor};
@@ -101,7 +102,7 @@ pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
         Guards::default(),
         PermissionRules::new(Vec::new(), Effect::Allow),
     );
-    let means = RunMeans {
+    let means = RunContext {
         plan: None,
         models: &Nothing,
         registry: &registry,
@@ -120,7 +121,7 @@ pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
         redactor: Redactor::default(),
         watcher: &Unheard,
         cancel: &Cancel::new(),
-        doubt: Doubt::Ask,
+        unknown_outcome: UnknownOutcome::Ask,
     };
     let start = RunStart {
         id: RunId::generate(),

@@ -3,7 +3,7 @@
 
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
 
-use crate::run::Doubt;
+use crate::run::UnknownOutcome;
 
 /// The answer that has a call made again; always the first option.
 pub(crate) const AGAIN: &str = "make it again";
@@ -23,7 +23,7 @@ pub(crate) fn is_doubt(question: &Question<'_>) -> bool {
 
 /// Asks another, except about calls in doubt, for which the answer is known.
 pub(crate) struct Settled<'a> {
-    pub(crate) doubt: Doubt,
+    pub(crate) unknown_outcome: UnknownOutcome,
     pub(crate) other: &'a dyn Approver,
 }
 
@@ -33,9 +33,9 @@ impl Approver for Settled<'_> {
     }
 
     fn question(&self, question: &Question<'_>) -> Reply {
-        match self.doubt {
-            Doubt::Redo if is_doubt(question) => Reply::Text(AGAIN.to_owned()),
-            Doubt::Skip if is_doubt(question) => Reply::Text(DONE.to_owned()),
+        match self.unknown_outcome {
+            UnknownOutcome::Retry if is_doubt(question) => Reply::Text(AGAIN.to_owned()),
+            UnknownOutcome::AssumeDone if is_doubt(question) => Reply::Text(DONE.to_owned()),
             _ => self.other.question(question),
         }
     }

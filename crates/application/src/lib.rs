@@ -16,16 +16,20 @@ mod doubt;
 mod invariant;
 mod lease;
 mod mcp;
+mod operation_error;
 mod plan;
 mod process;
 mod project;
 mod resource;
 mod run;
+mod runtime;
 mod sandbox;
+mod scheduler;
 mod server;
 mod session;
 mod skill;
 mod sync;
+mod text_file;
 mod tool;
 mod turn;
 mod validation;
@@ -48,6 +52,7 @@ pub use invariant::{
 };
 pub use lease::{Fence, HeldLease, LeaseError, LeaseService, WorkGuard};
 pub use mcp::{AddedServer, McpService, McpServiceError, RegisteredServer, hide_secrets};
+pub use operation_error::OperationError;
 pub use plan::draw as draw_decisions;
 pub use plan::{
     Alternative, BookError, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
@@ -58,8 +63,8 @@ pub use plan::{
 pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use plan::{
     ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, FailedCheck,
-    KeptVariables, OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext, PlanJob,
-    PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService, PlanWatcher, PlanWorld, Queued,
+    KeptVariables, OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext,
+    PlanFrontEnd, PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService, PlanWatcher, Queued,
     REVIEWER, SERVER_LEASE, STRATEGIST, Served, UseAction, built_in_actors, calling_actor,
 };
 pub use process::{Liveness, current_owner, liveness};
@@ -70,14 +75,26 @@ pub use resource::{
     TreeNode, TypeRegistry, git_probe, resource_type_schema,
 };
 pub use run::{
-    Doubt, GivenAnswer, ModelSource, OpenQuestion, RunMeans, RunReport, RunService,
-    RunServiceError, RunStart, RunView, RunWatcher, StepView, StoppedRun, ToolSources, Unheard,
+    GivenAnswer, ModelSource, OpenQuestion, RunContext, RunReport, RunService, RunServiceError,
+    RunStart, RunView, RunWatcher, StepView, StoppedRun, ToolSources, Unheard, UnknownOutcome,
     run_namespace,
+};
+pub use runtime::{
+    ActorRunOptions, ActorRunReport, ActorRunRequest, ActorRunner, AgentRequest, AgentRuntime,
+    ConnectedTools, Conversation, ConversationAnswer, ConversationOptions, ConversationTurn,
+    EffectiveSafety, RememberingApprover, RunFrontEnd, RunPlace, RuntimeOptions, SafetyLayer,
+    SafetySelection, ToolCallRequest, ToolRequirements, Toolset, ToolsetOptions, WarningHandler,
+    agents_of, answer_text, find_safety_profile, for_each_node, mcp_server_options, parse_usd,
+    session_mode,
 };
 pub use sandbox::{
     Applied, ApplyRequest, CaptureReport, Doer, ExecReport, ExecRequest, MemberChanges,
     OpenSandbox, QueryReport, QueryRequest, Recording, Recovered, RollbackTarget, RolledBack,
     SandboxDiff, SandboxError, SandboxService, SandboxView, Target,
+};
+pub use scheduler::{
+    APPLICABLE_STAGES, EXECUTABLE_STAGES, Scheduler, Worker, WorkerEvent, WorkerOptions,
+    WorkerSummary, phase_to_execute, phase_to_resume,
 };
 pub use server::{
     AuditCheck, AuditError, AuditService, MadeToken, NewToken, Secret as TokenSecret, TokenError,
@@ -91,6 +108,7 @@ pub use skill::{
     AddedSkill, Equipped, KnownSkill, Refreshed, SkillError, SkillOrigin, SkillService,
     SkillSource, SkillUser,
 };
+pub use text_file::{MAX_TEXT_FILE_BYTES, read_text, read_text_file};
 pub use tool::{
     AddedTool, Callable, Excerpt, LeftOut, RegisteredTool, SandboxWorkspace, SpendScope,
     StoreBudget, StoreLedger, ToolError, ToolService,

@@ -26,9 +26,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::action::Action;
-pub(crate) use self::actor::{
-    Actor, ActorContext, ActorRun, Drawing, RoleName, RunGround, WhichContext,
-};
+pub(crate) use self::actor::{Actor, ActorContext, ActorRun, Drawing, RoleName, WhichContext};
 pub(crate) use self::automation::AutomationProfile;
 pub(crate) use self::invariant::{Invariant, InvariantPlaces};
 pub(crate) use self::mcp::{Mcp, McpAdd};

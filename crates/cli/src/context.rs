@@ -1,18 +1,24 @@
 //! What every command works with: where it runs, how it is configured, and the database.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_application::{
-    PlanBook, ProjectService, ResourceService, RunService, SandboxService, SessionService,
+    AgentRuntime, Conversation, PlanBook, ProjectService, ResourceService, RunService,
+    RuntimeOptions, SafetySelection, SandboxService, SessionService, Toolset, ToolsetOptions,
+    WarningHandler,
 };
 use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces, Permission, Scope};
+use cleveragents_mcp::Variables;
 use cleveragents_models::{Catalogue, CatalogueOptions, environment_secrets};
 use cleveragents_process::Cancel;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
+use crate::arguments::TurnOptions;
+use crate::commands::safety_in_force;
 use crate::config::{Configuration, Environment, Home, Level, Settings, keys};
-use crate::output::{CommandError, Live, Printer, Progress};
+use crate::output::{CommandError, Live, Printer, Progress, visible_lines};
 
 /// One invocation of the program.
 pub(crate) struct Context {
@@ -226,10 +232,60 @@ impl Context {
         Ok(Catalogue::new(options)?)
     }
 
+    /// The registered tools, skills and servers.
+    pub(crate) fn toolset(&self) -> Result<Toolset, CommandError> {
+        let folder = self.environment.working_folder();
+        let variables: Variables = Arc::new(self.variables());
+        let warn: WarningHandler = Arc::new(print_warning);
+        Ok(Toolset::new(&ToolsetOptions {
+            engine: &self.engine()?,
+            catalogue: &self.models(None)?,
+            home: self.home.path(),
+            working_folder: folder.unwrap_or_else(|| Path::new("/")),
+            variables: &variables,
+            warn: &warn,
+        })?)
+    }
+
+    /// What agents run with here. With `record` every exchange with a model is added to that file.
+    pub(crate) fn runtime(
+        &self,
+        safety: &SafetySelection,
+        record: Option<&Path>,
+    ) -> Result<AgentRuntime, CommandError> {
+        let folder = self.environment.working_folder();
+        Ok(AgentRuntime::new(RuntimeOptions {
+            engine: self.engine()?,
+            catalogue: self.models(record)?,
+            default_model: self.settings.model_default().cloned(),
+            home: self.home.path().to_owned(),
+            sandboxes: self.home.sandboxes(),
+            working_folder: folder.unwrap_or_else(|| Path::new("/")).to_owned(),
+            variables: Arc::new(self.variables()),
+            max_message_bytes: self.settings.max_message_bytes(),
+            budget_per_session: self.settings.budget_per_session(),
+            budget_per_day: self.settings.budget_per_day(),
+            safety: safety_in_force(self, safety)?,
+            warn: Arc::new(print_warning),
+        })?)
+    }
+
+    /// A conversation with a model.
+    pub(crate) fn conversation(&self, options: &TurnOptions) -> Result<Conversation, CommandError> {
+        let runtime = self.runtime(&(&options.safety).into(), options.record.as_deref())?;
+        Ok(Conversation::new(runtime, options.conversation()?)?)
+    }
+
     /// A callback that shows a bar from the first call to the last.
     pub(crate) fn progress(&self, label: &'static str) -> ProgressCallback {
         progress(self.printer, label)
     }
+}
+
+/// Prints a warning on standard error; nobody may be there to read it.
+fn print_warning(text: &str) {
+    let text = format!("warning: {text}\n");
+    let _printed = std::io::stderr().write_all(visible_lines(&text).as_bytes());
 }
 
 fn progress(printer: Printer, label: &'static str) -> ProgressCallback {

@@ -17,6 +17,7 @@ use cleveragents_domain::{
 use cleveragents_process::Cancel;
 use cleveragents_store::plans::Along;
 use cleveragents_store::{Engine, Error, UnitOfWork, leases, plans};
+use cleveragents_tools::ports::Approver;
 use cleveragents_tools::{Phase, PlanMode};
 use serde_json::{Map, Value, json};
 
@@ -24,17 +25,21 @@ use super::approver::{AnsweredBy, PlanPerson};
 use super::built_in::{DETERMINISTIC, ESTIMATOR, EXECUTOR, REVIEWER, STRATEGIST};
 use super::error::PlanError;
 use super::gates::Passage;
+use super::observer::PlanWatcher;
 use super::service::{DriveOptions, PlanService};
-use super::world::{PlanJob, PlanWatcher, PlanWorld};
 use crate::actor::Bundle;
 use crate::lease::HeldLease;
 use crate::run::{RunServiceError, RunStart};
+use crate::runtime::{
+    AgentRequest, AgentRuntime, EffectiveSafety, ToolRequirements, find_safety_profile,
+};
 use crate::tool::SandboxWorkspace;
 
 /// A plan that is being driven.
 pub(super) struct Drive<'a> {
     pub(super) service: &'a PlanService,
-    pub(super) world: &'a dyn PlanWorld,
+    pub(super) runtime: &'a AgentRuntime,
+    pub(super) approver: &'a dyn Approver,
     pub(super) watcher: &'a dyn PlanWatcher,
     pub(super) cancel: &'a Cancel,
     pub(super) lease: &'a HeldLease,
@@ -218,7 +223,7 @@ impl Drive<'_> {
         message: &str,
         more: Value,
     ) -> Result<T, PlanError> {
-        let message = self.world.redactor().text(message).into_owned();
+        let message = self.runtime.redactor().text(message).into_owned();
         let id = plan.id;
         let phase = plan.stage.phase();
         let mut command = format!("agents plan execute {id}");
@@ -310,10 +315,9 @@ impl Drive<'_> {
         let person = PlanPerson::new(
             Arc::clone(self.engine()),
             plan.id,
-            self.world.person(),
+            self.approver,
             self.answered_by(plan, task.phase)?,
         );
-        let (safety, guards) = self.service.safety(plan)?;
         let mode = if plan.made_with.read_only {
             PlanMode::ReadOnly
         } else {
@@ -323,55 +327,69 @@ impl Drive<'_> {
                 PlanPhase::Apply => Phase::Apply,
             })
         };
-        let job = PlanJob {
-            plan,
+        let request = AgentRequest {
             actor: &actor,
+            budget_name: format!("plan {}", plan.id),
+            cost_limits: vec![
+                plan.made_with
+                    .max_cost_micro_usd
+                    .map(cleveragents_domain::MicroUsd),
+            ],
+            plan: Some(plan.id),
+            requirements: ToolRequirements::default(),
+            extra_tools: &[],
             workspace: task.workspace,
             mode,
-            profile: safety,
-            guards,
-            max_cost: plan
-                .made_with
-                .max_cost_micro_usd
-                .map(cleveragents_domain::MicroUsd),
+            safety: self.safety(plan)?,
+            rules: &[],
             instructions: self.service.instructions(plan)?,
+            temperature: None,
             approver: &person,
+            observer: self.watcher,
             cancel: self.cancel,
-            doubt: self.options.doubt,
-            watcher: self.watcher,
+            unknown_outcome: self.options.unknown_outcome,
         };
-        let mut outcome: Option<Result<Value, RunServiceError>> = None;
-        self.world.equip(&job, &mut |means| {
-            let ran = if known.is_some() {
-                service.resume(id, &actor, means)
-            } else {
-                let start = RunStart {
-                    id,
-                    namespace: plans::belongs_to(plan).to_owned(),
-                    actor: Arc::clone(&actor),
-                    actor_hash: hash.clone(),
-                    definitions: bundle.clone(),
-                    input: task.input.clone(),
-                    context: Map::new(),
-                    options: json!({"plan": plan.id}),
-                };
-                service.start(&start, means)
+        let outcome = self.runtime.run(&request, |context| {
+            if known.is_some() {
+                return service.resume(id, &actor, context);
+            }
+            let start = RunStart {
+                id,
+                namespace: plans::belongs_to(plan).to_owned(),
+                actor: Arc::clone(&actor),
+                actor_hash: hash.clone(),
+                definitions: bundle.clone(),
+                input: task.input.clone(),
+                context: Map::new(),
+                options: json!({"plan": plan.id}),
             };
-            outcome = Some(ran.map(|report| report.outcome.output));
-            Ok(())
-        })?;
-        match outcome {
-            None => Err(PlanError::Usage("the actor was not run".to_owned())),
-            Some(Ok(output)) => Ok(Ok(output)),
-            Some(Err(RunServiceError::Stopped(stopped))) => {
+            service.start(&start, context)
+        });
+        match outcome.map_err(PlanError::of)? {
+            Ok(report) => Ok(Ok(report.outcome.output)),
+            Err(RunServiceError::Stopped(stopped)) => {
                 Ok(Err(why_stopped(&stopped.why, person.open())))
             }
-            Some(Err(RunServiceError::Busy { owner, .. })) => Err(PlanError::Busy {
+            Err(RunServiceError::Busy { owner, .. }) => Err(PlanError::Busy {
                 plan: plan.id,
                 owner,
             }),
-            Some(Err(error)) => Err(PlanError::of(error)),
+            Err(error) => Err(PlanError::of(error)),
         }
+    }
+
+    /// What the action and the automation profile of a plan demand of tool calls.
+    fn safety(&self, plan: &Plan) -> Result<Vec<EffectiveSafety>, PlanError> {
+        let mut demands = Vec::new();
+        let action = plan.made_with.action.as_ref();
+        if let Some(name) = action.and_then(|action| action.safety_profile.as_deref()) {
+            let folder = &self.runtime.options().working_folder;
+            let safety = find_safety_profile(name, folder, "").map_err(PlanError::of)?;
+            demands.push(EffectiveSafety::of(safety.profile, safety.guards));
+        }
+        let (profile, guards) = self.service.safety(plan)?;
+        demands.push(EffectiveSafety::of(profile, guards));
+        Ok(demands)
     }
 
     /// Who answers the questions that actors ask in a phase, by the gates of the plan's profile.
@@ -410,7 +428,7 @@ impl Drive<'_> {
             Who::Actor(name) => name,
         };
         let Some(run) = begun else {
-            let found = self.world.actor(name)?;
+            let found = self.runtime.actor(name).map_err(PlanError::of)?;
             return match role(task.key).filter(|_| found.bundle.files.is_empty()) {
                 Some(role) => self.model_as(role, name),
                 None => Ok((found.actor, json!(found.bundle), found.hash)),
@@ -419,13 +437,17 @@ impl Drive<'_> {
         let files = self.service.runs.definitions(run).map_err(PlanError::of)?;
         let bundle: Bundle = serde_json::from_value(files)
             .map_err(|error| Error::stored("the files of a run", error.to_string()))?;
-        Ok((self.world.bundled(&bundle)?, Value::Null, String::new()))
+        Ok((
+            self.runtime.bundled_actor(&bundle).map_err(PlanError::of)?,
+            Value::Null,
+            String::new(),
+        ))
     }
 
     /// A model takes a part of a plan. Alone it has neither instructions nor tools, so it is given those of the
     /// program's own actor for the part.
     fn model_as(&self, role: &str, model: &str) -> Result<(Arc<Actor>, Value, String), PlanError> {
-        let own = self.world.actor(role)?;
+        let own = self.runtime.actor(role).map_err(PlanError::of)?;
         let mut bundle = own.bundle;
         if let Some(file) = bundle.files.get_mut(role) {
             let mut read: Value = serde_json::from_str(&file.text)
@@ -433,7 +455,7 @@ impl Drive<'_> {
             read["model"] = model.into();
             file.text = read.to_string();
         }
-        let actor = self.world.bundled(&bundle)?;
+        let actor = self.runtime.bundled_actor(&bundle).map_err(PlanError::of)?;
         Ok((actor, json!(bundle), own.hash))
     }
 

@@ -22,7 +22,7 @@ use super::rules::PathRule;
 use super::service::over;
 use super::strategize::decided;
 use super::validate::Finding;
-use crate::run::Doubt;
+use crate::run::UnknownOutcome;
 use crate::tool::SandboxWorkspace;
 
 /// So much of what an actor said about a step is kept with it.
@@ -218,7 +218,7 @@ impl Drive<'_> {
     /// Before a call that was cut off is made again: what it had changed by then is taken back, so that it
     /// finds what it found the first time. Left alone when another call was at work since.
     fn take_back(&self, plan: &Plan, workspace: &SandboxWorkspace) -> Result<(), PlanError> {
-        if self.options.doubt != Doubt::Redo {
+        if self.options.unknown_outcome != UnknownOutcome::Retry {
             return Ok(());
         }
         let calls = self
@@ -418,7 +418,7 @@ impl Drive<'_> {
                 )
             });
         }
-        let redactor = self.world.redactor();
+        let redactor = self.runtime.redactor();
         let end = StepEnd {
             state: StepState::Done,
             summary: redactor

@@ -38,7 +38,7 @@ impl PlanService {
     pub(super) fn preflight(
         &self,
         plan: &Plan,
-        world: &dyn super::world::PlanWorld,
+        runtime: &crate::runtime::AgentRuntime,
     ) -> Vec<String> {
         let mut failed = Vec::new();
         if plan.made_with.action.is_none() {
@@ -58,7 +58,7 @@ impl PlanService {
             .filter(|name| *name != DETERMINISTIC)
         {
             // Compiling names everything that an actor needs and that is not there.
-            if let Err(error) = world.actor(name) {
+            if let Err(error) = runtime.actor(name) {
                 failed.push(format!("the actor `{name}` cannot be used: {error}"));
             }
         }

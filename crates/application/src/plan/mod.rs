@@ -18,6 +18,7 @@ mod failed_check;
 mod gates;
 mod ground;
 mod make;
+mod observer;
 mod policy;
 mod queue;
 mod registry;
@@ -30,7 +31,6 @@ mod standing;
 mod strategize;
 mod told;
 mod validate;
-mod world;
 
 pub use book::{
     Alternative, BookError, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
@@ -45,10 +45,10 @@ pub use context::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use drive::calling_actor;
 pub use error::PlanError;
 pub use failed_check::FailedCheck;
+pub use observer::{PlanFrontEnd, PlanWatcher};
 pub use policy::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use queue::{PlanQueue, Queued, SERVER_LEASE, Served};
 pub use rollback::{PlanRollbackPreview, PlanRolledBack};
 pub use service::{
     DefaultActors, DriveOptions, KeptVariables, PlanDefaults, PlanService, UseAction,
 };
-pub use world::{PlanJob, PlanWatcher, PlanWorld};

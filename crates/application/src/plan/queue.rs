@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::error::PlanError;
 use super::service::over;
 use crate::lease::LeaseService;
+use crate::run::UnknownOutcome;
 
 /// What the lease is for that says that a server lives.
 pub const SERVER_LEASE: &str = "server";
@@ -45,6 +46,15 @@ impl Queued {
     pub fn of(plan: &Plan) -> Option<Self> {
         let how = plan.queued_for.clone()?;
         Some(serde_json::from_value(how).unwrap_or_default())
+    }
+
+    /// What to do about calls whose outcome is unknown.
+    pub const fn unknown_outcome(&self) -> UnknownOutcome {
+        match (self.redo, self.skip) {
+            (true, _) => UnknownOutcome::Retry,
+            (_, true) => UnknownOutcome::AssumeDone,
+            _ => UnknownOutcome::Ask,
+        }
     }
 
     fn document(&self) -> Result<Value, PlanError> {

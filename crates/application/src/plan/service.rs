@@ -6,22 +6,22 @@ use cleveragents_domain::{
     AutomationGuard, AutomationProfile, LeaseSubject, MadeWith, MicroUsd, Plan, PlanId, PlanPhase,
     ProjectId, Reconciled, ResourceId, Ttl,
 };
-use cleveragents_process::Cancel;
 use cleveragents_sandbox::Landing;
 use cleveragents_store::{Engine, plans};
 use cleveragents_tools::{AllowList, Guards, SafetyProfile, ToolPattern};
 
 use super::drive::Drive;
 use super::error::PlanError;
+use super::observer::PlanFrontEnd;
 use super::policy::SandboxPolicy;
-use super::world::{PlanWatcher, PlanWorld};
 use crate::action::ActionService;
 use crate::automation::AutomationService;
 use crate::invariant::{ActionRules, EffectiveQuery, InvariantService};
 use crate::lease::{HeldLease, LeaseError, LeaseService};
 use crate::project::ProjectService;
 use crate::resource::ResourceService;
-use crate::run::{Doubt, RunService};
+use crate::run::{RunService, UnknownOutcome};
+use crate::runtime::AgentRuntime;
 use crate::sandbox::{SandboxService, Target};
 use crate::session::SessionService;
 use crate::validation::{InEffect, ValidationService};
@@ -81,7 +81,7 @@ pub struct DriveOptions {
     /// The phase that a person asks for. Gates before others hold.
     pub consent: Option<PlanPhase>,
     /// What to do about a call of which nobody knows whether it was done.
-    pub doubt: Doubt,
+    pub unknown_outcome: UnknownOutcome,
     /// How the result arrives on a branch.
     pub landing: Landing,
     /// The message of the commit.
@@ -167,14 +167,13 @@ impl PlanService {
         &self,
         id: PlanId,
         options: &DriveOptions,
-        world: &dyn PlanWorld,
-        watcher: &dyn PlanWatcher,
-        cancel: &Cancel,
+        runtime: &AgentRuntime,
+        front_end: PlanFrontEnd<'_>,
     ) -> Result<Plan, PlanError> {
         let lease = self.take(id)?;
         self.finish_rollback(id, &lease)?;
         let mut plan = self.get(id)?;
-        let stop = cancel.child();
+        let stop = front_end.cancel.child();
         let _guard = lease.guard(&stop);
         let _until_the_end = Watch::over(
             {
@@ -189,8 +188,9 @@ impl PlanService {
         );
         let drive = Drive {
             service: self,
-            world,
-            watcher,
+            runtime,
+            approver: front_end.approver,
+            watcher: front_end.observer,
             cancel: &stop,
             lease: &lease,
             options,

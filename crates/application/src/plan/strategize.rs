@@ -188,7 +188,7 @@ impl Drive<'_> {
 
     /// From queued to processing, with everything that is known beforehand, in one step.
     fn begin(&self, plan: &Plan) -> Result<Plan, PlanError> {
-        let failed = self.service.preflight(plan, self.world);
+        let failed = self.service.preflight(plan, self.runtime);
         if !failed.is_empty() {
             return Err(PlanError::Preflight {
                 plan: plan.id,
@@ -483,7 +483,7 @@ impl Drive<'_> {
         let trace = self.service.runs.trace(plan.id.run(key));
         let trace = trace.map_err(PlanError::of)?;
         // Redacted first: a cut could leave a piece of a secret that is not recognised.
-        Ok(trace.map(|trace| bounded(&self.world.redactor().text(&trace))))
+        Ok(trace.map(|trace| bounded(&self.runtime.redactor().text(&trace))))
     }
 
     /// Has it estimated what the plan will take. Nothing depends on it.

@@ -308,7 +308,7 @@ impl Drive<'_> {
         attempt: u64,
         workspace: &SandboxWorkspace,
     ) -> Result<Finding, PlanError> {
-        let redactor = self.world.redactor();
+        let redactor = self.runtime.redactor();
         let output = String::from_utf8_lossy(&judgement.output);
         let output = redactor.text(&output).into_owned();
         let mut result = wanted.result(judgement, attempt, workspace.position());

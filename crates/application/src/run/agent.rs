@@ -19,7 +19,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::means::RunWatcher;
+use super::context::RunWatcher;
 use super::taken::{self, answered};
 use super::work::{Work, broken, failure, refused};
 use crate::answer_json::json_values;
@@ -203,7 +203,7 @@ impl Work<'_> {
             .take(session, &waiting)
             .map_err(|error| self.failed(&error, session))?;
         let approver = Settled {
-            doubt: means.doubt,
+            unknown_outcome: means.unknown_outcome,
             other: means.approver,
         };
         let request = TurnRequest {

@@ -6,9 +6,9 @@
 //! lists runs.
 
 mod agent;
+mod context;
 mod error;
 mod log;
-mod means;
 mod question;
 mod service;
 mod taken;
@@ -16,8 +16,8 @@ mod tool;
 mod trace;
 mod work;
 
+pub use context::{ModelSource, RunContext, RunWatcher, ToolSources, Unheard, UnknownOutcome};
 pub use error::{RunServiceError, StoppedRun};
-pub use means::{Doubt, ModelSource, RunMeans, RunWatcher, ToolSources, Unheard};
 pub use question::{GivenAnswer, OpenQuestion};
 pub use service::{RunReport, RunService, RunStart, RunView, StepView, run_namespace};
 pub(crate) use trace::bounded;

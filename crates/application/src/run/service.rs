@@ -18,9 +18,9 @@ use cleveragents_store::sessions::NewSession;
 use cleveragents_store::{Engine, Error, invocations, leases, runs, sessions};
 use serde_json::{Map, Value, json};
 
+use super::context::RunContext;
 use super::error::{RunServiceError, StoppedRun};
 use super::log::{Recorded, StoreLog, read};
-use super::means::RunMeans;
 use super::question::{OpenQuestion, open_questions};
 use super::taken;
 use super::work::Work;
@@ -149,7 +149,7 @@ impl RunService {
     pub fn start(
         &self,
         start: &RunStart,
-        means: &RunMeans<'_>,
+        means: &RunContext<'_>,
     ) -> Result<RunReport, RunServiceError> {
         let id = start.id;
         let lease = self.take(id)?;
@@ -188,7 +188,7 @@ impl RunService {
         &self,
         id: RunId,
         actor: &Arc<Actor>,
-        means: &RunMeans<'_>,
+        means: &RunContext<'_>,
     ) -> Result<RunReport, RunServiceError> {
         let run = self.get(id)?;
         if run.state == RunState::Complete {
@@ -212,7 +212,7 @@ impl RunService {
         id: RunId,
         actor: &Arc<Actor>,
         (input, context): (&Map<String, Value>, &Map<String, Value>),
-        means: &RunMeans<'_>,
+        means: &RunContext<'_>,
         lease: &HeldLease,
     ) -> Result<RunReport, RunServiceError> {
         let fence = (lease.subject().clone(), lease.token());

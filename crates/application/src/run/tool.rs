@@ -11,7 +11,7 @@ use cleveragents_tools::ports::{Question, Reply, Scope};
 use cleveragents_tools::{CallContext, CallOutcome, CallRequest, FailureKind as How};
 use serde_json::Value;
 
-use super::means::Doubt;
+use super::context::UnknownOutcome;
 use super::work::{Work, broken, failure, refused};
 use crate::doubt::{AGAIN, DONE};
 use crate::tool::{StoreBudget, StoreLedger};
@@ -179,11 +179,11 @@ impl Work<'_> {
     }
 
     fn settle_doubt(&self, row: &ToolInvocation) -> Result<Option<Answer>, Failure> {
-        let doubt = match self.means.doubt {
-            Doubt::Ask => self.ask_about(row)?,
+        let doubt = match self.means.unknown_outcome {
+            UnknownOutcome::Ask => self.ask_about(row)?,
             settled => settled,
         };
-        if doubt == Doubt::Redo {
+        if doubt == UnknownOutcome::Retry {
             self.settle(row, InvocationOutcome::Failed)?;
             return Ok(None);
         }
@@ -194,7 +194,7 @@ impl Work<'_> {
         }))
     }
 
-    fn ask_about(&self, row: &ToolInvocation) -> Result<Doubt, Failure> {
+    fn ask_about(&self, row: &ToolInvocation) -> Result<UnknownOutcome, Failure> {
         let text = format!(
             "The call of `{}` with {} was begun, and the program ended before it knew the result. What \
              shall be done about it?",
@@ -206,8 +206,8 @@ impl Work<'_> {
             options: &options,
         });
         match reply {
-            Reply::Text(answer) if answer == AGAIN => Ok(Doubt::Redo),
-            Reply::Text(answer) if answer == DONE => Ok(Doubt::Skip),
+            Reply::Text(answer) if answer == AGAIN => Ok(UnknownOutcome::Retry),
+            Reply::Text(answer) if answer == DONE => Ok(UnknownOutcome::AssumeDone),
             _ => Err(failure(
                 FailureKind::HumanNeeded,
                 format!(

@@ -11,7 +11,7 @@ use cleveragents_domain::{RunId, SessionId, ToolInvocation};
 use cleveragents_store::Engine;
 use cleveragents_tools::{Gate, ToolName, ToolPattern};
 
-use super::means::RunMeans;
+use super::context::RunContext;
 use crate::lease::Fence;
 use crate::session::SessionService;
 use crate::turn::TurnService;
@@ -21,7 +21,7 @@ pub(super) struct Work<'a> {
     pub(super) engine: Arc<Engine>,
     pub(super) sessions: &'a SessionService,
     pub(super) turns: &'a TurnService,
-    pub(super) means: &'a RunMeans<'a>,
+    pub(super) means: &'a RunContext<'a>,
     pub(super) run: RunId,
     /// The lease of the run.
     pub(super) fence: Fence,

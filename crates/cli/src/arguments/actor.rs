@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use cleveragents_application::RunPlace;
 
 use super::SafetyOptions;
 
@@ -208,7 +209,7 @@ pub(crate) struct ActorRun {
 }
 
 /// Where the tools of a run act, and what they may do. Kept with the run for whoever goes on with it.
-#[derive(Debug, Clone, Default, Args, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RunGround {
     /// Let tools act in a sandbox of this project's resources
     #[arg(long, value_name = "PROJECT", conflicts_with = "sandbox")]
@@ -227,6 +228,19 @@ pub(crate) struct RunGround {
     pub(crate) max_cost: Option<String>,
     #[command(flatten)]
     pub(crate) safety: SafetyOptions,
+}
+
+impl From<&RunGround> for RunPlace {
+    fn from(ground: &RunGround) -> Self {
+        Self {
+            project: ground.project.clone(),
+            sandbox: ground.sandbox.clone(),
+            read_only: ground.read_only,
+            rule: ground.rule.clone(),
+            max_cost: ground.max_cost.clone(),
+            safety: (&ground.safety).into(),
+        }
+    }
 }
 
 /// The same bounds as in files of actors.

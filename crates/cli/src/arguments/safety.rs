@@ -1,6 +1,7 @@
 //! `safety`, and the options of every command that calls tools.
 
 use clap::{Args, Subcommand};
+use cleveragents_application::SafetySelection;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Safety {
@@ -31,8 +32,7 @@ Examples:
 const HEADING: &str = "Safety";
 
 /// How careful to be in one command. Each option narrows what the configuration allows.
-#[derive(Debug, Clone, Default, Args, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SafetyOptions {
     /// A safety profile (see `agents safety list`), or a file that holds one
     #[arg(long, value_name = "PROFILE|FILE", help_heading = HEADING)]
@@ -49,4 +49,23 @@ pub(crate) struct SafetyOptions {
     /// Ask before every call that changes something
     #[arg(long, help_heading = HEADING)]
     pub(crate) approve_writes: bool,
+}
+
+impl From<&SafetyOptions> for SafetySelection {
+    fn from(options: &SafetyOptions) -> Self {
+        let SafetyOptions {
+            safety,
+            deny_tool,
+            allow_tool,
+            max_calls,
+            approve_writes,
+        } = options.clone();
+        Self {
+            safety,
+            deny_tool,
+            allow_tool,
+            max_calls,
+            approve_writes,
+        }
+    }
 }

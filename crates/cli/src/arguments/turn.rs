@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use cleveragents_application::{ConversationOptions, OperationError, ToolRequirements, parse_usd};
 
 use super::SafetyOptions;
 
@@ -38,6 +39,24 @@ pub(crate) struct TurnOptions {
     /// Add every exchange with the model to this file, to be given again by replay/FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
+}
+
+impl TurnOptions {
+    /// The same options for the application.
+    pub(crate) fn conversation(&self) -> Result<ConversationOptions, OperationError> {
+        Ok(ConversationOptions {
+            actor: self.actor.clone(),
+            project: self.project.clone(),
+            sandbox: self.sandbox.clone(),
+            read_only: self.read_only,
+            rules: self.rule.clone(),
+            requirements: ToolRequirements {
+                skills: self.skill.iter().cloned().collect(),
+                servers: self.mcp.iter().cloned().collect(),
+            },
+            max_cost: self.max_cost.as_deref().map(parse_usd).transpose()?,
+        })
+    }
 }
 
 #[derive(Debug, Args)]

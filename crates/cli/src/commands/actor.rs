@@ -8,10 +8,9 @@ mod watcher;
 
 use std::path::Path;
 
-use cleveragents_application::{ActorService, FoundActor, Register};
+use cleveragents_application::{ActorService, FoundActor, Register, Toolset};
 use cleveragents_domain::Code;
 
-use super::toolbox::Toolbox;
 use super::{deliver, output_of, read_definition};
 use crate::arguments::{Actor, Drawing};
 use crate::context::Context;
@@ -42,11 +41,11 @@ pub(super) fn run(context: &Context, command: Actor) -> Result<Option<Report>, C
             drawing,
             output,
         } => {
-            let toolbox = Toolbox::new(context)?;
+            let toolset = context.toolset()?;
             let found = found(
                 context,
                 &actors,
-                &toolbox,
+                &toolset,
                 name.as_deref(),
                 config.as_deref(),
             )?;
@@ -85,12 +84,11 @@ fn draw(
 fn found(
     context: &Context,
     actors: &ActorService,
-    toolbox: &Toolbox,
+    toolset: &Toolset,
     name: Option<&str>,
     config: Option<&Path>,
 ) -> Result<FoundActor, CommandError> {
-    let variables = context.variables();
-    let world = toolbox.world(&variables);
+    let world = toolset.actor_world();
     match (config, name) {
         (Some(config), _) => {
             let (text, source) = read_actor(context, config)?;

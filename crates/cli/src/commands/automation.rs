@@ -4,10 +4,8 @@ use std::path::Path;
 
 use cleveragents_application::{AutomationError, AutomationService, Outcome, Register};
 use cleveragents_domain::{AutomationGuard, AutomationProfile, Code, GateGroup};
-use cleveragents_tools::ports::Redact as _;
 use serde_json::{Map, Value, json};
 
-use super::tooling::Secrets;
 use super::{confirm, counted, name_filter, read_definition, removal, yes_no};
 use crate::arguments::AutomationProfile as Command;
 use crate::config::keys;
@@ -29,9 +27,9 @@ fn redacted(
     context: &Context,
     profile: AutomationProfile,
 ) -> Result<AutomationProfile, CommandError> {
-    let secrets = Secrets::of(&context.models(None)?);
+    let secrets = context.models(None)?.redactor();
     Ok(AutomationProfile {
-        description: secrets.redact(&profile.description).into_owned(),
+        description: secrets.text(&profile.description).into_owned(),
         ..profile
     })
 }

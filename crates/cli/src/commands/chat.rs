@@ -14,7 +14,9 @@ mod signals;
 
 use std::io::{IsTerminal as _, stderr, stdin, stdout};
 
-use cleveragents_application::SessionService;
+use cleveragents_application::{
+    Conversation, ConversationAnswer, ConversationTurn, SessionService,
+};
 use cleveragents_domain::{CheckpointNumber, Code, Session, SessionName};
 use cleveragents_models::ModelName;
 
@@ -23,8 +25,8 @@ use self::input::{Piped, Reading};
 use self::screen::Screen;
 use self::signals::Stopper;
 use crate::arguments::Chat as Arguments;
-use crate::commands::conversation::{Answered, Asked, Conversation, Told, short, turn_json};
-use crate::commands::tooling;
+use crate::commands::terminal::{self, Terminal};
+use crate::commands::turn_view::{TurnView, short, turn_json};
 use crate::context::Context;
 use crate::output::{CommandError, Format, Report, Timing};
 
@@ -37,8 +39,8 @@ const RECENT: u64 = 6;
 const LONGEST_NAME: usize = 60;
 
 pub(crate) fn run(context: &Context, arguments: Arguments) -> Result<Report, CommandError> {
-    let conversation = Conversation::new(context, arguments.turn)?;
-    let sessions = conversation.sessions.clone();
+    let conversation = context.conversation(&arguments.turn)?;
+    let sessions = conversation.sessions().clone();
     let session = arguments
         .session
         .map(|reference| sessions.get(sessions.resolve(&reference)?))
@@ -66,7 +68,7 @@ pub(crate) fn run(context: &Context, arguments: Arguments) -> Result<Report, Com
         is_talk,
     };
     let mut source = if is_talk {
-        let redactor = chat.conversation.catalogue.redactor();
+        let redactor = chat.conversation.runtime().redactor();
         Source::Editor(Box::new(Editor::new(context, redactor)?))
     } else {
         Source::Piped(Piped::new(context.settings.max_message_bytes()))
@@ -103,7 +105,7 @@ struct Last {
 /// A chat.
 struct Chat<'c> {
     context: &'c Context,
-    conversation: Conversation<'c>,
+    conversation: Conversation,
     sessions: SessionService,
     /// Made with the first question when none was named.
     session: Option<Session>,
@@ -193,19 +195,22 @@ impl Chat<'_> {
         }
         let running = self.stopper.begin();
         self.screen.begin();
-        let outcome = self.conversation.ask(&Asked {
+        let terminal = Terminal::new(self.context, &running.cancel);
+        let outcome = self.conversation.ask(&ConversationTurn {
             session: &session,
             prompt: question.map(str::to_owned),
             observer: &self.screen,
-            approver: None,
+            approver: &terminal,
+            keeps_unfinished: false,
             cancel: &running.cancel,
             stop: &running.stop,
         });
+        let outcome = outcome.map_err(CommandError::from);
         drop(running);
         self.screen.end();
         self.remember_undo(&session, before.as_deref());
         self.session = Some(self.sessions.get(session.id)?);
-        let Answered {
+        let ConversationAnswer {
             report,
             prompt,
             sandbox,
@@ -220,7 +225,7 @@ impl Chat<'_> {
             Err(error) => return Err(error),
         };
         self.last.answer = Some(report.answer.clone());
-        let told = Told {
+        let told = TurnView {
             session: &session,
             prompt: prompt.as_deref(),
             report: &report,
@@ -231,7 +236,9 @@ impl Chat<'_> {
         if self.context.printer.format().is_human() {
             self.screen.summary(&told);
         } else {
-            let shown = Report::new("chat").data(turn_json(&told)).ok("Answered");
+            let shown = Report::new("chat")
+                .data(turn_json(&told))
+                .ok("ConversationAnswer");
             self.print(&shown, timing);
         }
         Ok(())
@@ -261,7 +268,7 @@ impl Chat<'_> {
     /// What a session is called after its first question; nothing when that would tell a secret.
     fn name_of(&self, question: &str) -> Option<SessionName> {
         let line = question.lines().find(|line| !line.trim().is_empty())?;
-        let redactor = self.conversation.catalogue.redactor();
+        let redactor = self.conversation.runtime().redactor();
         if cleveragents_models::looks_secret(question) || redactor.text(question) != question {
             return None;
         }
@@ -320,10 +327,8 @@ impl Chat<'_> {
                 .note("without --project or --sandbox the model can talk, but not act");
         }
         if let Err(error) = self.conversation.model_name(self.session.as_ref()) {
-            self.screen.note(&format!(
-                "{}; /model PROVIDER/MODEL names one",
-                error.message()
-            ));
+            self.screen
+                .note(&format!("{}; /model PROVIDER/MODEL names one", error));
         }
         self.look_back(RECENT)
     }
@@ -389,6 +394,6 @@ fn apart(context: &Context, out: &mut impl std::io::Write) -> std::io::Result<()
 /// Asks the person at the terminal whether to go on.
 fn agreed(stopper: &Stopper, question: &str) -> bool {
     let running = stopper.begin();
-    let answer = tooling::ask(question, " [y/N]: ", &running.cancel);
+    let answer = terminal::ask(question, " [y/N]: ", &running.cancel);
     answer.is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "y" | "yes"))
 }

@@ -4,10 +4,10 @@ pub(crate) mod action;
 pub(crate) mod actor;
 pub(crate) mod audit;
 pub(crate) mod automation;
+pub(crate) mod call_view;
 pub(crate) mod chat;
 pub(crate) mod cleanup;
 pub(crate) mod config;
-pub(crate) mod conversation;
 pub(crate) mod db;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
@@ -26,18 +26,20 @@ pub(crate) mod sandbox;
 pub(crate) mod schema;
 pub(crate) mod server;
 pub(crate) mod session;
+pub(crate) mod signals;
 pub(crate) mod skill;
 pub(crate) mod system;
+pub(crate) mod terminal;
 pub(crate) mod token;
 pub(crate) mod tool;
-pub(crate) mod toolbox;
-pub(crate) mod tooling;
+pub(crate) mod turn_view;
 pub(crate) mod validation;
 
-use std::io::{IsTerminal, Read as _, Write};
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use clap::CommandFactory;
+use cleveragents_application::{read_text, read_text_file};
 use cleveragents_domain::{Code, MicroUsd};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
@@ -52,6 +54,7 @@ use crate::context::Context;
 use crate::output::{Care, Cell, CommandError, Panel, Report, Target};
 
 pub(crate) use planning::in_editor;
+pub(crate) use safety::safety_in_force;
 
 /// The short name of a command, as the envelope carries it.
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -231,9 +234,6 @@ pub(crate) fn drive_plan(
     planning::drive(context, plan)
 }
 
-/// The largest file of a definition that is read.
-const DEFINITION_MAXIMUM: u64 = 1 << 20;
-
 /// Reads the file of a definition, `-` for standard input. `noun` is what it defines, and
 /// `too_long` the code of a file that cannot be one.
 pub(crate) fn read_definition(
@@ -241,45 +241,10 @@ pub(crate) fn read_definition(
     noun: &str,
     too_long: Code,
 ) -> Result<String, CommandError> {
-    let failure = |error: &std::io::Error| {
-        CommandError::new(
-            Code::FileAccess,
-            format!("`{}` cannot be read", path.display()),
-        )
-        .caused_by(error)
-        .with_hint("check the path, and that you may read it")
-    };
-    let mut bytes = Vec::new();
-    let limited = DEFINITION_MAXIMUM + 1;
-    if path == Path::new("-") {
-        std::io::stdin()
-            .lock()
-            .take(limited)
-            .read_to_end(&mut bytes)
+    Ok(if path == Path::new("-") {
+        read_text(std::io::stdin().lock(), path, noun, too_long)?
     } else {
-        std::fs::File::open(path).and_then(|file| file.take(limited).read_to_end(&mut bytes))
-    }
-    .map_err(|error| failure(&error))?;
-    if bytes.len() as u64 > DEFINITION_MAXIMUM {
-        let message = format!(
-            "`{}` has more than {DEFINITION_MAXIMUM} bytes",
-            path.display()
-        );
-        return Err(
-            CommandError::new(too_long, message).with_hint(format!("{noun} is a short file"))
-        );
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let byte = error.utf8_error().valid_up_to();
-        CommandError::new(
-            Code::InvalidUtf8,
-            format!(
-                "`{}` is not valid UTF-8 from byte {byte} on",
-                path.display()
-            ),
-        )
-        .with_details(json!({"byte": byte}))
-        .with_hint("save the file as UTF-8")
+        read_text_file(path, noun, too_long)?
     })
 }
 
@@ -401,8 +366,8 @@ pub(crate) fn confirm(context: &Context, question: &str, yes: bool) -> Result<()
     }
     // Signals do not end the program any more once something heeded them.
     let cancel = Cancel::new();
-    let signals = tooling::heed_signals(&cancel, &CancellationToken::new())?;
-    let answer = tooling::ask(question, " [y/N]: ", &cancel);
+    let signals = signals::heed_signals(&cancel, &CancellationToken::new())?;
+    let answer = terminal::ask(question, " [y/N]: ", &cancel);
     let is_agreed =
         answer.is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "y" | "yes"));
     signals.conclude(if is_agreed {

@@ -12,7 +12,7 @@ use cleveragents_models::{
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use super::conversation::retry_line;
+use super::turn_view::retry_line;
 use super::{counted, yes_no};
 use crate::arguments::{Model, ModelTest};
 use crate::context::Context;

@@ -9,7 +9,6 @@ mod preview;
 mod run;
 mod watcher;
 mod worker;
-mod world;
 
 use std::sync::Arc;
 

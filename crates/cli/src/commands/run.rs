@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{Run, RunList, RunStateName};
 use crate::commands::actor::launch;
-use crate::commands::conversation::short;
+use crate::commands::turn_view::short;
 use crate::commands::{cost_cell, counted, put_cost};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};

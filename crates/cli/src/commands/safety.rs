@@ -1,13 +1,16 @@
 //! `safety`: the profiles there are, and what is in force.
 
+mod layers;
+
+use cleveragents_application::EffectiveSafety;
 use cleveragents_tools::{AllowList, Guards, Safety as Named, SafetyProfile};
 use serde_json::{Value, json};
 
-use super::tooling::{InForce, in_force, listed, named};
 use super::{counted, yes_no};
 use crate::arguments::Safety;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, Table};
+pub(crate) use layers::{listed, named_profile, safety_in_force};
 
 pub(super) fn run(context: &Context, command: &Safety) -> Result<Report, CommandError> {
     match command {
@@ -15,11 +18,11 @@ pub(super) fn run(context: &Context, command: &Safety) -> Result<Report, Command
         Safety::Show {
             profile: Some(text),
             ..
-        } => Ok(show(&named(context, text, None)?)),
+        } => Ok(show(&named_profile(context, text, None)?)),
         Safety::Show {
             profile: None,
             options,
-        } => Ok(show_in_force(&in_force(context, options)?)),
+        } => Ok(show_in_force(&safety_in_force(context, &options.into())?)),
     }
 }
 
@@ -52,9 +55,9 @@ fn show(safety: &Named) -> Report {
         .ok("Profile shown")
 }
 
-fn show_in_force(here: &InForce) -> Report {
+fn show_in_force(here: &EffectiveSafety) -> Report {
     let mut table = Table::with_columns("Who Said What", ["Level", "Says", "Where"]);
-    for said in &here.said {
+    for said in &here.layers {
         table = table.row(vec![
             said.level.as_str().into(),
             said.says.as_str().into(),

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::{confirm, counted, name_filter, read_definition, removal, yes_no};
 use crate::arguments::{Validation, ValidationAttach, ValidationAttachments};
-use crate::commands::tooling::Secrets;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
@@ -142,8 +141,8 @@ fn add(
         Register::New
     };
     let added = service.add(&text, &file, register, &context.variables())?;
-    let secrets = Secrets::of(&context.models(None)?);
-    let mut entry = secrets.out_of(&added.validation.summary());
+    let secrets = context.models(None)?.redactor();
+    let mut entry = secrets.value(&added.validation.summary());
     entry["config"] = json!(added.stored.source);
     entry["created"] = json!(added.stored.created_at);
     entry["updated"] = json!(added.stored.updated_at);
@@ -167,7 +166,7 @@ fn list(
     pattern: Option<&str>,
 ) -> Result<Report, CommandError> {
     let fits = name_filter(pattern)?;
-    let secrets = Secrets::of(&context.models(None)?);
+    let secrets = context.models(None)?.redactor();
     let mut all = service.list(&context.variables())?;
     all.retain(|registered| fits(&registered.stored.name) && context.sees(&registered.stored.name));
     let table = Table::with_columns("Validations", ["Name", "Mode", "Runs", "Description"])
@@ -176,7 +175,7 @@ fn list(
             Ok(validation) => vec![
                 validation.name.as_str().into(),
                 mode_cell(validation.mode),
-                super::conversation::short(&validation.what(), 60).into(),
+                super::turn_view::short(&validation.what(), 60).into(),
                 validation.description.as_str().into(),
             ],
             Err(error) => vec![
@@ -189,7 +188,7 @@ fn list(
     let entries: Vec<Value> = all
         .iter()
         .map(|registered| match &registered.validation {
-            Ok(validation) => secrets.out_of(&validation.summary()),
+            Ok(validation) => secrets.value(&validation.summary()),
             Err(error) => {
                 json!({"name": registered.stored.name, "problem": error.to_string()})
             }
@@ -213,8 +212,8 @@ fn show(
         ..AttachmentQuery::default()
     };
     let attached = service.attachments(&query)?;
-    let secrets = Secrets::of(&context.models(None)?);
-    let mut entry = secrets.out_of(&validation.summary());
+    let secrets = context.models(None)?.redactor();
+    let mut entry = secrets.value(&validation.summary());
     entry["config"] = json!(found.stored.source);
     entry["created"] = json!(found.stored.created_at);
     entry["updated"] = json!(found.stored.updated_at);

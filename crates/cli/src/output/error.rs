@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
+use cleveragents_application::OperationError;
 use cleveragents_domain::{Code, Diagnose};
 use serde_json::{Map, Value, json};
 
@@ -212,6 +213,17 @@ impl<E: Diagnose + 'static> From<E> for CommandError {
         }));
         match error.source() {
             Some(source) => found.caused_by(source),
+            None => found,
+        }
+    }
+}
+
+/// For callbacks of the application that a command implements.
+impl From<CommandError> for OperationError {
+    fn from(error: CommandError) -> Self {
+        let found = Self::new(error.code(), error.to_string()).with_details(error.details());
+        match error.hint() {
+            Some(hint) => found.with_hint(hint),
             None => found,
         }
     }

@@ -29,7 +29,6 @@ use signal_hook::iterator::Signals;
 use tokio::sync::Notify;
 
 use crate::arguments::{Serve, TurnOptions};
-use crate::commands::conversation::Conversation;
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Printer, Report, Timing};
 pub(crate) use operations::{Offered, TEXT, all as operations, is_flag, is_many};
@@ -115,8 +114,8 @@ fn require_actor(context: &Context, actor: &str) -> Result<(), CommandError> {
     if actor == cleveragents_server::ECHO {
         return Ok(());
     }
-    let mut conversation = Conversation::new(context, TurnOptions::default())?;
-    conversation.use_actor(actor).map(drop)
+    let mut conversation = context.conversation(&TurnOptions::default())?;
+    Ok(conversation.use_actor(actor).map(drop)?)
 }
 
 /// The first SIGTERM, Ctrl-C or SIGHUP ends the server when what it has begun is done. Another SIGTERM or Ctrl-C ends it

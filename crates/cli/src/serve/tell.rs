@@ -2,9 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use cleveragents_application::{Ending, TurnObserver};
+use cleveragents_application::{Conversation, ConversationTurn, Ending, TurnObserver};
 use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Permission, Scope};
-use cleveragents_domain::{Code, Session};
+use cleveragents_domain::{Code, Diagnose as _, Session};
 use cleveragents_models::{CancellationToken, Retry, ToolCall};
 use cleveragents_process::Cancel;
 use cleveragents_server::{Listener, Tell, Told};
@@ -14,8 +14,8 @@ use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, R
 
 use super::program::Commands;
 use crate::arguments::TurnOptions;
-use crate::commands::conversation::{Asked, Conversation, tool_of};
-use crate::commands::tooling;
+use crate::commands::signals;
+use crate::commands::turn_view::tool_of;
 use crate::context::Context;
 use crate::output::{CommandError, Format};
 
@@ -38,9 +38,9 @@ pub(super) fn answer(commands: &Commands, tell: &Tell<'_>) -> Result<Told, Comma
         actor: tell.actor.clone(),
         ..TurnOptions::default()
     };
-    let conversation = Conversation::new(&context, options)?;
+    let conversation = context.conversation(&options)?;
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());
-    let _stopping = tooling::stop_on_signals(&context, &cancel, &stop)?;
+    let _stopping = signals::stop_on_signals(&context, &cancel, &stop)?;
     let turn = Turn {
         conversation: &conversation,
         session: &session,
@@ -92,7 +92,7 @@ fn check_actor(context: &Context, caller: &Caller, actor: &str) -> Result<(), Co
 }
 
 struct Turn<'a> {
-    conversation: &'a Conversation<'a>,
+    conversation: &'a Conversation,
     session: &'a Session,
     watcher: Watcher<'a>,
     cancel: &'a Cancel,
@@ -101,11 +101,12 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     fn go(&self, prompt: Option<String>, person: &Correspondent) -> Result<Told, CommandError> {
-        let answered = self.conversation.ask(&Asked {
+        let answered = self.conversation.ask(&ConversationTurn {
             session: self.session,
             prompt,
             observer: &self.watcher,
-            approver: Some(person),
+            approver: person,
+            keeps_unfinished: true,
             cancel: self.cancel,
             stop: self.stop,
         });
@@ -121,9 +122,9 @@ impl Turn<'_> {
                 Ok(Told::Stopped)
             }
             Err(error) if error.code() == Code::ApprovalNeeded => Ok(Told::Waiting {
-                question: person.asked().unwrap_or_else(|| error.message().to_owned()),
+                question: person.asked().unwrap_or_else(|| error.to_string()),
             }),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 }

@@ -345,7 +345,7 @@ fn approve(
         always_server: always_server.as_ref(),
     };
     match context.approver.approve(&request) {
-        Approval::Once | Approval::Always => Ok(Consent::Given),
+        Approval::Once | Approval::Always | Approval::AlwaysServer => Ok(Consent::Given),
         Approval::Refused(note) => Err(RefusalReason::ApprovalRefused { note }),
         Approval::NobodyThere if is_mcp => {
             let rules: Vec<String> = always

@@ -28,8 +28,10 @@ pub struct ApprovalRequest<'a> {
 pub enum Approval {
     /// This once.
     Once,
-    /// From now on; whoever asked remembers it and does not ask again.
+    /// From now on: the rules of [`ApprovalRequest::always`] are stored.
     Always,
+    /// From now on for every tool of the MCP server: the rule of [`ApprovalRequest::always_server`] is stored.
+    AlwaysServer,
     /// No, perhaps with a word for the model.
     Refused(Option<String>),
     /// There is nobody to ask.

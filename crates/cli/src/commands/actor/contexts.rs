@@ -7,7 +7,7 @@ use cleveragents_domain::Code;
 use serde_json::json;
 
 use crate::arguments::{ActorContext, WhichContext};
-use crate::commands::conversation::short;
+use crate::commands::turn_view::short;
 use crate::commands::write_file;
 use crate::commands::{confirm, counted, read_definition};
 use crate::context::Context;

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use cleveragents_actors::{Actor, NodeKind};
-use cleveragents_application::{ActorError, ActorService, AddedActor, Outcome, Register};
+use cleveragents_application::{
+    ActorError, ActorService, AddedActor, Outcome, Register, agents_of,
+};
 use cleveragents_domain::Code;
 use serde_json::{Value, json};
 
 use super::read_actor;
 use crate::arguments::RoleName;
-use crate::commands::toolbox::{Toolbox, agents};
 use crate::commands::{confirm, counted, yes_no};
 use crate::config::{ConfigFile, keys};
 use crate::context::Context;
@@ -26,9 +27,8 @@ pub(super) fn add(
     register: Register,
 ) -> Result<Report, CommandError> {
     let (text, source) = read_actor(context, config)?;
-    let toolbox = Toolbox::new(context)?;
-    let variables = context.variables();
-    let world = toolbox.world(&variables);
+    let toolset = context.toolset()?;
+    let world = toolset.actor_world();
     if context.is_for_others() {
         refuse_tokens(&actors.compile(&text, &source, world)?.actor)?;
     }
@@ -39,7 +39,7 @@ pub(super) fn add(
 /// Refuses a file of somebody elsewhere that would have a token of this machine sent to an address of theirs.
 fn refuse_tokens(actor: &Actor) -> Result<(), CommandError> {
     let own = format!("{}:", actor.name);
-    let mut agents = agents(actor).into_iter();
+    let mut agents = agents_of(actor).into_iter();
     let sends = agents.any(|agent| {
         let is_own = agent.name == actor.name || agent.name.starts_with(&own);
         let remote = agent.remote.as_ref();
@@ -60,9 +60,8 @@ pub(super) fn update(
     config: &Path,
 ) -> Result<Report, CommandError> {
     let (text, source) = read_actor(context, config)?;
-    let toolbox = Toolbox::new(context)?;
-    let variables = context.variables();
-    let world = toolbox.world(&variables);
+    let toolset = context.toolset()?;
+    let world = toolset.actor_world();
     let found = actors.compile(&text, &source, world)?;
     if context.is_for_others() {
         refuse_tokens(&found.actor)?;
@@ -136,13 +135,12 @@ pub(super) fn list(
     actors: &ActorService,
     custom_only: bool,
 ) -> Result<Report, CommandError> {
-    let toolbox = Toolbox::new(context)?;
-    let variables = context.variables();
+    let toolset = context.toolset()?;
     let default = context.settings.actor_default();
     let mut entries: Vec<Value> = Vec::new();
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     let mut broken = 0_usize;
-    for registered in actors.registered(toolbox.world(&variables))? {
+    for registered in actors.registered(toolset.actor_world())? {
         let name = registered.stored.name.clone();
         if !context.sees(&name) {
             continue;
@@ -232,9 +230,8 @@ pub(super) fn remove(
     name: &str,
     yes: bool,
 ) -> Result<Report, CommandError> {
-    let toolbox = Toolbox::new(context)?;
-    let variables = context.variables();
-    let world = toolbox.world(&variables);
+    let toolset = context.toolset()?;
+    let world = toolset.actor_world();
     let stored = actors.stored()?;
     let whole = stored
         .iter()
@@ -271,9 +268,8 @@ pub(super) fn set_default(
     name: &str,
     role: Option<RoleName>,
 ) -> Result<Report, CommandError> {
-    let toolbox = Toolbox::new(context)?;
-    let variables = context.variables();
-    let found = actors.find(name, toolbox.world(&variables))?;
+    let toolset = context.toolset()?;
+    let found = actors.find(name, toolset.actor_world())?;
     if role == Some(RoleName::Estimation) && !has_response_format(&found.actor) {
         let message = format!(
             "`{}` cannot estimate: none of its models has a `response_format`",

@@ -1,13 +1,12 @@
 //! `actor show`: what an actor is, and how it was used.
 
 use cleveragents_actors::{Actor, Agent, NodeKind};
-use cleveragents_application::{ActorService, ActorWorld, FoundActor};
+use cleveragents_application::{ActorService, ActorWorld, FoundActor, agents_of, for_each_node};
 use cleveragents_domain::identity::Scope;
 use cleveragents_domain::{MicroUsd, RemoteAgent};
 use cleveragents_store::sessions::SessionFilter;
 use serde_json::{Value, json};
 
-use crate::commands::toolbox::{Toolbox, agents, for_each_kind};
 use crate::commands::yes_no;
 use crate::context::Context;
 use crate::output::{Align, CommandError, Panel, Report, Table};
@@ -17,16 +16,15 @@ pub(super) fn run(
     actors: &ActorService,
     name: &str,
 ) -> Result<Report, CommandError> {
-    let toolbox = Toolbox::new(context)?;
-    let variables = context.variables();
-    let world = toolbox.world(&variables);
+    let toolset = context.toolset()?;
+    let world = toolset.actor_world();
     let found = actors.find(name, world)?;
     let use_made = Use::of(context, actors, &found, world)?;
     let actor = &found.actor;
     let tools = tools(actor);
     let writes = tools
         .iter()
-        .filter_map(|tool| toolbox.registry().get(tool).ok())
+        .filter_map(|tool| toolset.registry().get(tool).ok())
         .any(|spec| spec.capability.is_writing());
     let is_default = context.settings.actor_default() == Some(actor.name.as_str());
     let report = Report::new("actor show")
@@ -35,8 +33,8 @@ pub(super) fn run(
             "options": options(actor),
             "graph_structure": structure(actor),
             "tools": tools,
-            "skills": all(&agents(actor), |agent| &agent.skills),
-            "mcp_servers": all(&agents(actor), |agent| &agent.mcp_servers),
+            "skills": all(&agents_of(actor), |agent| &agent.skills),
+            "mcp_servers": all(&agents_of(actor), |agent| &agent.mcp_servers),
             "access": {
                 "unsafe": actor.is_unsafe,
                 "filesystem": if writes { "sandbox, writing" } else { "sandbox, reading" },
@@ -160,7 +158,7 @@ fn details(found: &FoundActor, is_default: bool) -> Value {
 }
 
 fn options(actor: &Actor) -> Value {
-    let agents = agents(actor);
+    let agents = agents_of(actor);
     let first = agents.first();
     json!({
         "temperature": first.and_then(|agent| agent.temperature),
@@ -255,7 +253,7 @@ fn all<'a>(agents: &[&'a Agent], of: impl Fn(&'a Agent) -> &'a Vec<String>) -> V
 /// The tools that an actor names, of its agents and of its tool nodes.
 fn tools(actor: &Actor) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for_each_kind(actor, &mut |kind| match kind {
+    for_each_node(actor, &mut |kind| match kind {
         NodeKind::Agent(node) => names.extend(node.agent.tools.iter().cloned()),
         NodeKind::Tool(node) => names.extend(node.calls.iter().map(|call| call.tool.clone())),
         _ => {}
@@ -267,7 +265,7 @@ fn tools(actor: &Actor) -> Vec<String> {
 
 /// The models that an actor names.
 pub(super) fn models(actor: &Actor) -> Vec<String> {
-    let mut names: Vec<String> = agents(actor)
+    let mut names: Vec<String> = agents_of(actor)
         .iter()
         .filter_map(|agent| agent.model.clone())
         .collect();

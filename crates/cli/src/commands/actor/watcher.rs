@@ -10,7 +10,7 @@ use cleveragents_application::RunWatcher;
 use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::CallOutcome;
 
-use crate::commands::conversation::{called_line, calling_line, retry_line, short};
+use crate::commands::turn_view::{called_line, calling_line, retry_line, short};
 use crate::context::Context;
 use crate::output::{Live, visible_lines};
 

@@ -11,7 +11,7 @@ use super::command::{self, Command, Heard};
 use super::editor::Editor;
 use super::input::{Piped, Reading, Said};
 use super::{Flow, LONGEST_NAME, RECENT, Source};
-use crate::commands::conversation::short;
+use crate::commands::turn_view::short;
 use crate::context::Context;
 use crate::output::{CommandError, Report, Timing};
 

@@ -13,10 +13,11 @@ use cleveragents_domain::{Message, MessageState, Role, Session};
 use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::CallOutcome;
 
-use crate::commands::conversation::{
-    Told, called_line, calling_line, recovered_line, retry_line, short,
+use crate::commands::call_view::files_changed;
+use crate::commands::turn_view::{
+    TurnView, called_line, calling_line, recovered_line, retry_line, short,
 };
-use crate::commands::{cost_cell, counted, tooling};
+use crate::commands::{cost_cell, counted};
 use crate::output::{Markdown, Printer, Tone, visible, visible_lines, width};
 
 /// How many bytes at the end of a text a preview looks at.
@@ -138,7 +139,7 @@ impl Screen {
     }
 
     /// What a turn took, and what it changed.
-    pub(super) fn summary(&self, told: &Told<'_>) {
+    pub(super) fn summary(&self, told: &TurnView<'_>) {
         let report = told.report;
         if let Some(left) = report
             .interrupted
@@ -170,7 +171,7 @@ impl Screen {
             line.push_str(&counted(report.calls.len(), "call"));
         }
         self.note(&line);
-        let files = tooling::files_changed(report.calls.iter().map(|(_, outcome)| outcome));
+        let files = files_changed(report.calls.iter().map(|(_, outcome)| outcome));
         if let Some(sandbox) = told.sandbox.filter(|_| !files.is_empty()) {
             let mut named = files
                 .iter()

@@ -1,15 +1,16 @@
 //! `mcp show` and `mcp test`.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
-use cleveragents_application::McpService;
+use cleveragents_application::{McpService, mcp_server_options};
 use cleveragents_domain::Code;
 use cleveragents_mcp::{Listing, ServerDefinition, Servers, Transport};
 use cleveragents_store::definitions::StoredDefinition;
 use serde_json::{Value, json};
 
-use crate::commands::conversation::short;
-use crate::commands::toolbox::server_options;
+use crate::commands::turn_view::short;
 use crate::commands::{counted, yes_no};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
@@ -77,8 +78,13 @@ pub(super) fn servers_of(
     context: &Context,
     definition: &ServerDefinition,
 ) -> Result<Servers, CommandError> {
-    let servers = Servers::new(server_options(context))
-        .map_err(|error| CommandError::internal("servers cannot be talked to").caused_by(&error))?;
+    let folder = context.environment.working_folder();
+    let servers = Servers::new(mcp_server_options(
+        folder.unwrap_or_else(|| Path::new("/")),
+        context.home.path(),
+        Arc::new(context.variables()),
+    ))
+    .map_err(|error| CommandError::internal("servers cannot be talked to").caused_by(&error))?;
     servers.add(definition.clone(), None)?;
     Ok(servers)
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use self::kept::{available, remove, store};
 use super::known_provider;
 use crate::arguments::ModelKey;
-use crate::commands::tooling;
+use crate::commands::{signals, terminal};
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
@@ -68,9 +68,9 @@ fn variable(context: &Context, provider: &str) -> Result<String, CommandError> {
 fn read(context: &Context, provider: &str) -> Result<Secret, CommandError> {
     let text = if stdin().is_terminal() {
         let (cancel, stop) = (Cancel::new(), CancellationToken::new());
-        let signals = tooling::stop_on_signals(context, &cancel, &stop)?;
+        let signals = signals::stop_on_signals(context, &cancel, &stop)?;
         let quiet = Quiet::begin()?;
-        let answer = tooling::ask(&format!("Key of {provider}"), " (not shown): ", &cancel);
+        let answer = terminal::ask(&format!("Key of {provider}"), " (not shown): ", &cancel);
         drop(quiet);
         signals.end();
         answer.unwrap_or_default()

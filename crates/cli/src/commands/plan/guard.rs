@@ -1,10 +1,9 @@
 //! `plan guard`: what limits a plan.
 
-use cleveragents_application::{PlanBook, PlanGuard};
+use cleveragents_application::{PlanBook, PlanGuard, parse_usd};
 use cleveragents_domain::{AutomationProfile, Plan};
 use serde_json::{Value, json};
 
-use crate::commands::conversation::amount;
 use crate::commands::planning::Desk;
 use crate::commands::{cost_cell, put_cost, yes_no};
 use crate::context::Context;
@@ -16,7 +15,7 @@ pub(super) fn run(
     plan: Plan,
     max_cost: Option<&str>,
 ) -> Result<Report, CommandError> {
-    let most = max_cost.map(amount).transpose()?;
+    let most = max_cost.map(parse_usd).transpose()?;
     let plan = match most {
         Some(most) => Desk::new(context)?.service.limit_cost(plan.id, most)?,
         None => plan,

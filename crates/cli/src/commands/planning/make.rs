@@ -1,13 +1,12 @@
 //! `plan use`: a plan is made from an action, and begun as far as its profile allows.
 
-use cleveragents_application::{DefaultActors, DriveOptions, PlanDefaults, UseAction};
+use cleveragents_application::{DefaultActors, DriveOptions, PlanDefaults, UseAction, parse_usd};
 use cleveragents_domain::{MicroUsd, Plan};
 use serde_json::json;
 
 use super::Desk;
 use super::run::{drive, next_steps, outcome_rows};
 use crate::arguments::{PlanChoices, PlanUse};
-use crate::commands::conversation::amount;
 use crate::config::keys;
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -40,7 +39,7 @@ pub(super) fn run(desk: &Desk<'_>, arguments: &PlanUse) -> Result<Report, Comman
 
 /// What a person chose.
 pub(super) fn chosen(choices: &PlanChoices) -> Result<UseAction, CommandError> {
-    let max_cost: Option<MicroUsd> = choices.max_cost.as_deref().map(amount).transpose()?;
+    let max_cost: Option<MicroUsd> = choices.max_cost.as_deref().map(parse_usd).transpose()?;
     Ok(UseAction {
         profile: choices.automation_profile.clone(),
         actors: DefaultActors {

@@ -1,6 +1,9 @@
 //! `plan execute`, `plan apply`, `plan resume`: plans are driven.
 
-use cleveragents_application::{DETERMINISTIC, Doubt, DriveOptions, PlanError, Queued};
+use cleveragents_application::{
+    APPLICABLE_STAGES, DETERMINISTIC, DriveOptions, EXECUTABLE_STAGES, PlanError, PlanFrontEnd,
+    Queued, SafetySelection, Scheduler, phase_to_execute, phase_to_resume,
+};
 use cleveragents_domain::{
     Code, InvocationOutcome, Plan, PlanPhase, PlanStage, StepState, Timestamp, ValidationMode,
 };
@@ -14,80 +17,50 @@ use super::Desk;
 use super::preview::changes_preview;
 use super::watcher::Watcher;
 use super::worker;
-use super::world::World;
 use crate::arguments::{PlanApply, PlanExecute};
 use crate::commands::plan::made_by_commands;
-use crate::commands::{can_confirm, confirm, cost_cell, counted, put_cost, tooling};
+use crate::commands::terminal::Terminal;
+use crate::commands::{can_confirm, confirm, cost_cell, counted, put_cost, signals};
 use crate::output::{Cell, CommandError, Panel, Report};
 
-/// Where `plan execute` has something to do.
-const EXECUTABLE: [PlanStage; 9] = [
-    PlanStage::StrategizeQueued,
-    PlanStage::StrategizeProcessing,
-    PlanStage::StrategizeComplete,
-    PlanStage::StrategizeErrored,
-    PlanStage::ExecuteQueued,
-    PlanStage::ExecuteProcessing,
-    PlanStage::ExecuteErrored,
-    PlanStage::ApplyConstrained,
-    PlanStage::ApplyErrored,
-];
-
-/// Where `plan apply` has something to do.
-const APPLICABLE: [PlanStage; 5] = [
-    PlanStage::ExecuteComplete,
-    PlanStage::ApplyQueued,
-    PlanStage::ApplyProcessing,
-    PlanStage::ApplyConstrained,
-    PlanStage::ApplyErrored,
-];
-
-/// Drives a plan, with somebody watching.
+/// Runs a plan, and shows it.
 pub(super) fn drive(
     desk: &Desk<'_>,
     plan: &Plan,
     options: &DriveOptions,
     is_stream: bool,
 ) -> Result<Plan, CommandError> {
+    let context = desk.context;
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());
-    let mut world = World::new(desk.context, &cancel)?;
-    let watcher = Watcher::new(desk.context, is_stream);
-    world.set_progress(watcher.progress());
-    let signals = tooling::stop_on_signals(desk.context, &cancel, &stop)?;
-    let driven = worker::slot(desk, &watcher, &cancel).and_then(|slot| {
-        let driven = desk
-            .service
-            .drive(plan.id, options, &world, &watcher, &cancel);
-        drop(slot);
-        Ok(driven?)
-    });
+    let runtime = context.runtime(&SafetySelection::default(), None)?;
+    let watcher = Watcher::new(context, is_stream);
+    let mut terminal = Terminal::new(context, &cancel);
+    terminal.set_progress(watcher.progress());
+    let scheduler = Scheduler::new(context.engine()?, context.settings.plan_concurrency());
+    let signals = signals::stop_on_signals(context, &cancel, &stop)?;
+    let front_end = PlanFrontEnd {
+        approver: &terminal,
+        observer: &watcher,
+        cancel: &cancel,
+    };
+    let outcome = scheduler.run(&desk.service, plan, options, &runtime, front_end);
     watcher.end();
-    signals.conclude(driven)
-}
-
-/// The phase that `plan execute` asks for.
-const fn wanted(plan: &Plan) -> PlanPhase {
-    match plan.stage {
-        PlanStage::StrategizeQueued
-        | PlanStage::StrategizeProcessing
-        | PlanStage::StrategizeErrored => PlanPhase::Strategize,
-        _ => PlanPhase::Execute,
-    }
+    signals.conclude(outcome)
 }
 
 pub(super) fn execute(desk: &Desk<'_>, arguments: &PlanExecute) -> Result<Report, CommandError> {
-    let plan = desk.chosen(&arguments.plan, &EXECUTABLE, "to be carried out")?;
+    let plan = desk.chosen(&arguments.plan, &EXECUTABLE_STAGES, "to be carried out")?;
+    let queued = Queued {
+        redo: arguments.redo,
+        skip: arguments.skip,
+        served: None,
+    };
     if arguments.background {
-        let queued = Queued {
-            redo: arguments.redo,
-            skip: arguments.skip,
-            served: None,
-        };
         return worker::leave(desk, &plan, &queued);
     }
     let options = DriveOptions {
-        consent: Some(wanted(&plan)),
-        doubt: doubt(arguments.redo, arguments.skip),
+        consent: Some(phase_to_execute(&plan)),
+        unknown_outcome: queued.unknown_outcome(),
         ..DriveOptions::default()
     };
     carried_out(desk, &plan, &options, arguments.stream)
@@ -96,7 +69,7 @@ pub(super) fn execute(desk: &Desk<'_>, arguments: &PlanExecute) -> Result<Report
 /// Drives a plan as `plan execute` does that is given nothing but the plan.
 pub(super) fn carry_on(desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandError> {
     let options = DriveOptions {
-        consent: Some(wanted(plan)),
+        consent: Some(phase_to_execute(plan)),
         ..DriveOptions::default()
     };
     carried_out(desk, plan, &options, false)
@@ -119,14 +92,6 @@ fn carried_out(
         }
         _ => report.ok(said(&plan)),
     })
-}
-
-pub(super) const fn doubt(redo: bool, skip: bool) -> Doubt {
-    match (redo, skip) {
-        (true, _) => Doubt::Redo,
-        (_, true) => Doubt::Skip,
-        _ => Doubt::Ask,
-    }
 }
 
 /// Where a plan is, in a sentence.
@@ -371,13 +336,8 @@ pub(super) fn resume(
             )
             .ok("Nothing was done"));
     }
-    let is_applying = plan.stage.phase() == PlanPhase::Apply;
     let options = DriveOptions {
-        consent: Some(if is_applying {
-            PlanPhase::Apply
-        } else {
-            wanted(plan)
-        }),
+        consent: Some(phase_to_resume(plan)),
         ..DriveOptions::default()
     };
     let plan = drive(desk, plan, &options, is_stream)?;
@@ -385,8 +345,8 @@ pub(super) fn resume(
 }
 
 pub(super) fn apply(desk: &Desk<'_>, arguments: &PlanApply) -> Result<Report, CommandError> {
-    let plan = desk.chosen(&arguments.plan, &APPLICABLE, "to be applied")?;
-    if !APPLICABLE.contains(&plan.stage) {
+    let plan = desk.chosen(&arguments.plan, &APPLICABLE_STAGES, "to be applied")?;
+    if !APPLICABLE_STAGES.contains(&plan.stage) {
         return Err(PlanError::NotReady {
             plan: plan.id,
             stage: plan.stage,

@@ -14,8 +14,8 @@ use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::CallOutcome;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::commands::conversation::{called_line, calling_line, retry_line, short};
 use crate::commands::cost_cell;
+use crate::commands::turn_view::{called_line, calling_line, retry_line, short};
 use crate::context::Context;
 use crate::output::{Live, visible_lines};
 

@@ -6,8 +6,8 @@ use cleveragents_store::runs::RunFilter;
 use serde_json::{Value, json};
 
 use super::{state_cell, summary};
-use crate::commands::conversation::short;
 use crate::commands::cost_cell;
+use crate::commands::turn_view::short;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
 /// So much of what a step changed is shown on a line.

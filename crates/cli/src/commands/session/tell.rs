@@ -2,13 +2,15 @@
 
 mod shown;
 
+use cleveragents_application::ConversationTurn;
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
 
 use super::append::read_text;
 use crate::arguments::SessionTell;
-use crate::commands::conversation::{Asked, Conversation, Told};
-use crate::commands::tooling;
+use crate::commands::signals;
+use crate::commands::terminal::Terminal;
+use crate::commands::turn_view::TurnView;
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 use shown::Watcher;
@@ -21,22 +23,24 @@ pub(super) fn run(context: &Context, arguments: &SessionTell) -> Result<Report, 
         Some("-") => Some(read_text(context)?),
         other => Some(other.unwrap_or_default().to_owned()),
     };
-    let conversation = Conversation::new(context, arguments.turn.clone())?;
+    let conversation = context.conversation(&arguments.turn)?;
     let watcher = Watcher::new(context, arguments.stream);
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());
-    let signals = tooling::stop_on_signals(context, &cancel, &stop)?;
-    let answered = conversation.ask(&Asked {
+    let signals = signals::stop_on_signals(context, &cancel, &stop)?;
+    let terminal = Terminal::new(context, &cancel);
+    let answered = conversation.ask(&ConversationTurn {
         session: &session,
         prompt,
         observer: &watcher,
-        approver: None,
+        approver: &terminal,
+        keeps_unfinished: false,
         cancel: &cancel,
         stop: &stop,
     });
     watcher.end();
     let answered = signals.conclude(answered)?;
     Ok(shown::report(
-        &Told {
+        &TurnView {
             session: &session,
             prompt: answered.prompt.as_deref(),
             report: &answered.report,

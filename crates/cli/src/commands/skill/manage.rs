@@ -4,14 +4,13 @@ use std::path::PathBuf;
 
 use cleveragents_application::{KnownSkill, Outcome, Register, SkillOrigin, SkillService};
 use cleveragents_domain::Diagnose as _;
+use cleveragents_models::Redactor;
 use cleveragents_skills::agent;
 use cleveragents_skills::{Definition, Flat};
-use cleveragents_tools::ports::Redact as _;
 use serde_json::{Value, json};
 
 use super::{listed, servers, source, source_names, tool_sources};
 use crate::arguments::SkillAdd;
-use crate::commands::tooling::Secrets;
 use crate::commands::{confirm, counted};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
@@ -30,8 +29,8 @@ pub(super) fn add(
         Register::New
     };
     let added = skills.add(&source, register, &context.variables())?;
-    let secrets = Secrets::of(&context.models(None)?);
-    let description = secrets.redact(added.definition.description()).into_owned();
+    let secrets = context.models(None)?.redactor();
+    let description = secrets.text(added.definition.description()).into_owned();
     let name = added.definition.name().to_string();
     let flat = &added.flat;
     let report = Report::new("skill add")
@@ -100,7 +99,7 @@ fn offered(context: &Context) -> Vec<PathBuf> {
 
 pub(super) fn list(context: &Context, skills: &SkillService) -> Result<Report, CommandError> {
     let variables = context.variables();
-    let secrets = Secrets::of(&context.models(None)?);
+    let secrets = context.models(None)?.redactor();
     let mut known = skills.known(&variables)?;
     known.retain(|skill| context.sees(&skill.name));
     let flat = skills.flat_of_all(&known, &variables)?;
@@ -120,7 +119,7 @@ pub(super) fn list(context: &Context, skills: &SkillService) -> Result<Report, C
     for (skill, flat) in known.iter().zip(&flat) {
         let problem = flat.as_ref().err();
         broken += usize::from(problem.is_some());
-        let problem = problem.map(|error| secrets.redact(&error.to_string()).into_owned());
+        let problem = problem.map(|error| secrets.text(&error.to_string()).into_owned());
         entries.push(entry(
             skill,
             flat.as_ref().ok(),
@@ -173,11 +172,11 @@ fn entry(
     skill: &KnownSkill,
     flat: Option<&Flat>,
     problem: Option<&str>,
-    secrets: &Secrets,
+    secrets: &Redactor,
 ) -> Value {
     let definition = skill.definition.as_ref().ok();
     let description =
-        definition.map(|definition| secrets.redact(definition.description()).into_owned());
+        definition.map(|definition| secrets.text(definition.description()).into_owned());
     json!({
         "name": skill.name,
         "tools": flat.map(|flat| flat.tools.len()),
@@ -219,7 +218,7 @@ pub(super) fn refresh(
     name: Option<&str>,
 ) -> Result<Report, CommandError> {
     let told = skills.refresh(name, &context.variables())?;
-    let secrets = Secrets::of(&context.models(None)?);
+    let secrets = context.models(None)?.redactor();
     let mut table = Table::with_columns("Refreshed Skills", ["Name", "Outcome", "Reason"])
         .empty("No skill is registered");
     for name in &told.refreshed {
@@ -234,7 +233,7 @@ pub(super) fn refresh(
     }
     let mut failed = Vec::new();
     for (name, error) in &told.failed {
-        let message = secrets.redact(&error.to_string()).into_owned();
+        let message = secrets.text(&error.to_string()).into_owned();
         failed.push(json!({"name": name, "error": message, "code": error.code().as_str()}));
         table = table.row(vec![
             name.as_str().into(),

@@ -2,12 +2,10 @@
 
 use cleveragents_application::{SkillOrigin, SkillService};
 use cleveragents_skills::{AgentSkill, FlatTool};
-use cleveragents_tools::ports::Redact as _;
 use serde_json::{Value, json};
 
 use super::manage::{includes, kind};
 use super::{listed, servers, source_names, tool_sources};
-use crate::commands::tooling::Secrets;
 use crate::commands::{counted, yes_no};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, Table, path_text};
@@ -71,7 +69,7 @@ pub(super) fn show(
     name: &str,
 ) -> Result<Report, CommandError> {
     let variables = context.variables();
-    let secrets = Secrets::of(&context.models(None)?);
+    let secrets = context.models(None)?.redactor();
     let found = skills.find(name, &variables)?;
     let flat = skills.flat(&found.name, &variables)?;
     let definition = found
@@ -80,7 +78,7 @@ pub(super) fn show(
         .map_err(|error| CommandError::from((**error).clone()))?;
     let users = skills.used_by(&found.name, &variables)?;
     let users: Vec<String> = users.iter().map(ToString::to_string).collect();
-    let description = secrets.redact(definition.description()).into_owned();
+    let description = secrets.text(definition.description()).into_owned();
     let (created, updated, version) = match &found.origin {
         SkillOrigin::Registered(stored) => (
             Some(stored.created_at),
@@ -94,7 +92,7 @@ pub(super) fn show(
     let agents: Vec<Value> = flat
         .agent_skills
         .iter()
-        .map(|(skill, _)| secrets.out_of(&agent_json(skill)))
+        .map(|(skill, _)| secrets.value(&agent_json(skill)))
         .collect();
     Ok(Report::new("skill show")
         .data(json!({

@@ -8,13 +8,12 @@ use cleveragents_application::{
     ValidationService,
 };
 use cleveragents_domain::{Code, ValidationMode};
-use cleveragents_tools::ports::Redact as _;
+use cleveragents_models::Redactor;
 use cleveragents_tools::{Category, Registry, Source, ToolSpec};
 use serde_json::{Value, json};
 
 use super::{capability_json, capability_panel};
 use crate::arguments::{ToolKind, ToolList, ToolSource};
-use crate::commands::tooling::Secrets;
 use crate::commands::{confirm, counted, read_definition, removal};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
@@ -41,8 +40,8 @@ pub(super) fn add(
             error => error,
         })?;
     let spec = &added.spec;
-    let secrets = Secrets::of(&context.models(None)?);
-    let description = secrets.redact(&spec.description).into_owned();
+    let secrets = context.models(None)?.redactor();
+    let description = secrets.text(&spec.description).into_owned();
     Ok(Report::new("tool add")
         .data(json!({
             "tool_registered": {
@@ -92,9 +91,9 @@ struct Facts {
 }
 
 impl Facts {
-    fn of_tool(spec: &ToolSpec, secrets: &Secrets) -> Self {
+    fn of_tool(spec: &ToolSpec, secrets: &Redactor) -> Self {
         Self {
-            description: secrets.redact(&spec.description).into_owned(),
+            description: secrets.text(&spec.description).into_owned(),
             writes: spec.capability.is_writing(),
             timeout: Some(spec.timeout),
             mode: None,
@@ -103,7 +102,7 @@ impl Facts {
 }
 
 impl Listed {
-    fn built_in(spec: &ToolSpec, secrets: &Secrets) -> Self {
+    fn built_in(spec: &ToolSpec, secrets: &Redactor) -> Self {
         Self {
             name: spec.name.to_string(),
             kind: ToolKind::Tool,
@@ -113,16 +112,16 @@ impl Listed {
         }
     }
 
-    fn registered(tool: RegisteredTool, secrets: &Secrets) -> Self {
+    fn registered(tool: RegisteredTool, secrets: &Redactor) -> Self {
         let facts = tool.spec.map(|spec| Facts::of_tool(&spec, secrets));
-        let facts = facts.map_err(|error| secrets.redact(&error.to_string()).into_owned());
+        let facts = facts.map_err(|error| secrets.text(&error.to_string()).into_owned());
         Self::own(tool.stored.name, ToolKind::Tool, facts)
     }
 
     /// A validation only looks, and one that wraps a tool has as much time as that.
-    fn validation(registered: RegisteredValidation, secrets: &Secrets) -> Self {
+    fn validation(registered: RegisteredValidation, secrets: &Redactor) -> Self {
         let facts = registered.validation.map(|validation| Facts {
-            description: secrets.redact(&validation.description).into_owned(),
+            description: secrets.text(&validation.description).into_owned(),
             writes: false,
             timeout: match &validation.check {
                 ValidationCheck::Command(check) => Some(check.timeout),
@@ -130,7 +129,7 @@ impl Listed {
             },
             mode: Some(validation.mode),
         });
-        let facts = facts.map_err(|error| secrets.redact(&error.to_string()).into_owned());
+        let facts = facts.map_err(|error| secrets.text(&error.to_string()).into_owned());
         Self::own(registered.stored.name, ToolKind::Validation, facts)
     }
 
@@ -221,7 +220,7 @@ pub(super) fn list(
     filter: &ToolList,
 ) -> Result<Report, CommandError> {
     let builtins = Registry::with_builtins();
-    let secrets = Secrets::of(&context.models(None)?);
+    let secrets = context.models(None)?.redactor();
     let registered = tools.registered(&context.variables())?;
     let validations = ValidationService::new(context.engine()?).list(&context.variables())?;
     let mut listed: Vec<Listed> = builtins

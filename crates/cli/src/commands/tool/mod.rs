@@ -6,8 +6,6 @@ mod manage;
 mod run;
 mod show;
 
-use std::sync::Arc;
-
 use cleveragents_application::ToolService;
 use cleveragents_tools::{Access, Capability, Environment};
 use serde_json::{Value, json};
@@ -19,7 +17,7 @@ use crate::output::{CommandError, Panel, Report};
 
 pub(super) fn run(context: &Context, command: Tool) -> Result<Report, CommandError> {
     let engine = context.engine()?;
-    let tools = ToolService::new(Arc::clone(&engine));
+    let tools = ToolService::new(engine);
     match command {
         Tool::Add { config, update } => manage::add(context, &tools, &config, update),
         Tool::List(filter) => manage::list(context, &tools, &filter),
@@ -27,7 +25,7 @@ pub(super) fn run(context: &Context, command: Tool) -> Result<Report, CommandErr
         Tool::Remove { tool, yes } => manage::remove(context, &tools, &tool.name, yes),
         Tool::Calls(filter) => calls::list(context, &tools, &filter),
         Tool::Call(arguments) => calls::show(&tools, &arguments),
-        Tool::Run(arguments) => run::run(context, engine, tools, &arguments),
+        Tool::Run(arguments) => run::run(context, &arguments),
     }
 }
 

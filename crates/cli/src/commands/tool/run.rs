@@ -1,23 +1,16 @@
 //! `tool run`: one call, through the same gate as those of models.
 
-use std::sync::Arc;
-
-use cleveragents_application::{
-    RegisteredTool, SandboxWorkspace, StoreBudget, StoreLedger, ToolError, ToolService,
-};
+use cleveragents_application::{SandboxWorkspace, ToolCallRequest, session_mode};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
-use cleveragents_store::Engine;
-use cleveragents_tools::ports::{Scope, Workspace};
-use cleveragents_tools::{
-    CallContext, CallOutcome, CallRequest, FailureKind, Gate, RefusalReason, Shown, ToolSpec,
-};
+use cleveragents_tools::{CallOutcome, FailureKind, RefusalReason, Shown, ToolSpec};
 use serde_json::{Value, json};
 
 use super::input;
 use crate::arguments::ToolRun;
-use crate::commands::toolbox::{Needs, Toolbox};
-use crate::commands::tooling::{self, Secrets, Terminal};
+use crate::commands::call_view::{call_status, files_changed};
+use crate::commands::signals;
+use crate::commands::terminal::Terminal;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -27,65 +20,30 @@ const SHOWN_BYTES: usize = 16 << 20;
 /// What a call is called that no model made.
 const CALL_ID: &str = "tool-run";
 
-pub(super) fn run(
-    context: &Context,
-    engine: Arc<Engine>,
-    tools: ToolService,
-    arguments: &ToolRun,
-) -> Result<Report, CommandError> {
-    let secrets = Secrets::of(&context.models(None)?);
-    let toolbox = Toolbox::new(context)?;
-    let equipment = toolbox.equip(&Needs {
-        skills: arguments.skill.iter().cloned().collect(),
-        servers: toolbox
-            .server_of(&arguments.tool.name)
-            .into_iter()
-            .collect(),
-    })?;
-    let registry = Arc::clone(&equipment.registry);
-    if registry.get(&arguments.tool.name).is_err()
-        && let Ok(stored) = tools.find_stored(&arguments.tool.name)
-    {
-        // It is registered and was left out: its file says why.
-        let _spec = RegisteredTool::read(stored, &context.variables())
-            .spec
-            .map_err(ToolError::from)?;
-    }
-    let request = CallRequest {
-        call_id: CALL_ID.to_owned(),
-        tool: arguments.tool.name.clone(),
-        arguments: input::text(arguments, &registry)?,
-    };
-    let safety = tooling::in_force(context, &arguments.safety)?;
-    let rules = tooling::rules(context, &tools, &arguments.rule)?;
+pub(super) fn run(context: &Context, arguments: &ToolRun) -> Result<Report, CommandError> {
+    let runtime = context.runtime(&(&arguments.safety).into(), None)?;
     let (sandbox, project) = (arguments.sandbox.as_deref(), arguments.project.as_deref());
-    let workspace = tooling::workspace(context, sandbox, project, |id| format!("project-{id}"))?;
-    let gate = Gate::new(registry);
+    let workspace = runtime.workspace(sandbox, project, |id| format!("project-{id}"))?;
     let cancel = Cancel::new();
-    let terminal = Terminal::new(context, tools, &cancel);
-    let signals = tooling::stop_on_signals(context, &cancel, &CancellationToken::new())?;
-    let outcome = gate.call(
-        &request,
-        &CallContext {
-            scope: &Scope::default(),
-            mode: tooling::mode(arguments.read_only),
-            profile: &safety.profile,
-            guards: &safety.guards,
-            rules: &rules,
-            workspace: workspace
-                .as_ref()
-                .map(|workspace| workspace as &dyn Workspace),
+    let terminal = Terminal::new(context, &cancel);
+    let signals = signals::stop_on_signals(context, &cancel, &CancellationToken::new())?;
+    let called = runtime.call_tool(
+        &ToolCallRequest {
+            call_id: CALL_ID,
+            tool: &arguments.tool.name,
+            skills: &arguments.skill,
+            mode: session_mode(arguments.read_only),
+            rules: &arguments.rule,
+            workspace: workspace.as_ref(),
             approver: &terminal,
-            budget: &StoreBudget::new(Arc::clone(&engine), vec![tooling::day_scope(context)]),
-            ledger: &StoreLedger::new(engine, None),
-            redactor: &secrets,
             cancel: &cancel,
             shown_bytes: SHOWN_BYTES,
         },
+        |registry| input::text(arguments, registry),
     );
     let is_stopped = signals.end();
-    let outcome = outcome?;
-    let spec = gate.registry().get(&request.tool).ok();
+    let (outcome, registry) = called?;
+    let spec = registry.get(&arguments.tool.name).ok();
     let sandbox = workspace.as_ref().map(SandboxWorkspace::name);
     let report = report(&outcome, spec, sandbox);
     Ok(if is_stopped {
@@ -96,8 +54,8 @@ pub(super) fn run(
 }
 
 fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>) -> Report {
-    let (ending, reason) = tooling::ending(outcome);
-    let files = tooling::files_changed([outcome]);
+    let (ending, reason) = call_status(outcome);
+    let files = files_changed([outcome]);
     let (tool, shown, note, checkpoint, elapsed) = match outcome {
         CallOutcome::Succeeded(done) => (
             done.tool.to_string(),

@@ -2,13 +2,12 @@
 
 use cleveragents_application::{RegisteredTool, ToolService};
 use cleveragents_domain::Diagnose as _;
+use cleveragents_models::Redactor;
 use cleveragents_store::tools::StoredTool;
-use cleveragents_tools::ports::Redact as _;
 use cleveragents_tools::{Access, Binding, Ground, Registry, Slot, ToolSpec};
 use serde_json::{Value, json};
 
 use super::{capability_json, capability_panel};
-use crate::commands::tooling::Secrets;
 use crate::commands::yes_no;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, Table};
@@ -18,7 +17,7 @@ pub(super) fn run(
     tools: &ToolService,
     name: &str,
 ) -> Result<Report, CommandError> {
-    let secrets = Secrets::of(&context.models(None)?);
+    let secrets = context.models(None)?.redactor();
     if let Ok(spec) = Registry::with_builtins().get(name) {
         return Ok(report(spec, None, &secrets));
     }
@@ -36,14 +35,14 @@ pub(super) fn run(
     }
 }
 
-fn report(spec: &ToolSpec, stored: Option<&StoredTool>, secrets: &Secrets) -> Report {
-    let description = secrets.redact(&spec.description).into_owned();
-    let input = secrets.out_of(&spec.input_schema);
+fn report(spec: &ToolSpec, stored: Option<&StoredTool>, secrets: &Redactor) -> Report {
+    let description = secrets.text(&spec.description).into_owned();
+    let input = secrets.value(&spec.input_schema);
     let output = spec
         .output_schema
         .as_ref()
-        .map(|schema| secrets.out_of(schema));
-    let definition = stored.map(|stored| secrets.redact(&stored.definition).into_owned());
+        .map(|schema| secrets.value(schema));
+    let definition = stored.map(|stored| secrets.text(&stored.definition).into_owned());
     let ground = match spec.ground {
         Ground::Workspace => "the sandbox",
         Ground::Nothing => "nothing of yours",

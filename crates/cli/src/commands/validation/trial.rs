@@ -1,23 +1,22 @@
 //! `validation run`: a validation tried by hand.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use cleveragents_application::{
-    Judgement, SandboxWorkspace, StoreBudget, StoreLedger, ToolService, ValidationCheck,
-    ValidationError, ValidationRunner, ValidationService,
+    AgentRuntime, Judgement, OperationError, SafetySelection, SandboxWorkspace, ToolCallRequest,
+    ValidationCheck, ValidationError, ValidationRunner, ValidationService,
 };
 use cleveragents_domain::Code;
-use cleveragents_models::CancellationToken;
+use cleveragents_models::{CancellationToken, Redactor};
 use cleveragents_process::Cancel;
-use cleveragents_tools::ports::{Redact as _, Scope, Workspace};
-use cleveragents_tools::{CallContext, CallOutcome, CallRequest, Gate, PlanMode};
+use cleveragents_tools::{CallOutcome, PlanMode};
 use serde_json::{Value, json};
 
 use super::pairs;
-use crate::arguments::{SafetyOptions, ValidationRun};
-use crate::commands::toolbox::{Needs, Toolbox};
-use crate::commands::tooling::{self, Secrets, Terminal};
+use crate::arguments::ValidationRun;
+use crate::commands::call_view::call_status;
+use crate::commands::signals;
+use crate::commands::terminal::Terminal;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -43,15 +42,17 @@ pub(super) fn run(
             )),
         );
     }
-    let name = |_: &str| String::new();
-    let workspace = tooling::workspace(context, Some(&arguments.sandbox), None, name)?
+    let runtime = context.runtime(&SafetySelection::default(), None)?;
+    let workspace = runtime
+        .workspace(Some(&arguments.sandbox), None, |_| String::new())?
         .ok_or_else(|| CommandError::usage("a sandbox is needed"))?;
     let cancel = Cancel::new();
-    let signals = tooling::stop_on_signals(context, &cancel, &CancellationToken::new())?;
+    let signals = signals::stop_on_signals(context, &cancel, &CancellationToken::new())?;
+    let terminal = Terminal::new(context, &cancel);
     // What keeps a tool from being called at all is not its failure.
     let trouble = RefCell::new(None);
     let wrapped = |tool: &str, input: &Value| {
-        call(context, &workspace, &cancel, tool, input).unwrap_or_else(|error| {
+        call(&runtime, &terminal, &workspace, &cancel, tool, input).unwrap_or_else(|error| {
             let told = error.to_string();
             trouble.replace(Some(error));
             Err(told)
@@ -60,9 +61,9 @@ pub(super) fn run(
     let judged = ValidationRunner.try_out(&validation, &given, &workspace, &cancel, &wrapped);
     let judgement = signals.conclude(judged)?;
     if let Some(error) = trouble.into_inner() {
-        return Err(error);
+        return Err(error.into());
     }
-    let secrets = Secrets::of(&context.models(None)?);
+    let secrets = context.models(None)?.redactor();
     let wraps = match &validation.check {
         ValidationCheck::Wraps(check) => Some(check.tool.clone()),
         ValidationCheck::Command(_) => None,
@@ -78,7 +79,7 @@ pub(super) fn run(
         let message = format!(
             "{} failed: {}",
             validation.name,
-            secrets.redact(&judgement.message)
+            secrets.text(&judgement.message)
         );
         report.failed(
             Code::PlanConstrained,
@@ -90,17 +91,17 @@ pub(super) fn run(
 
 fn report(
     judgement: &Judgement,
-    secrets: &Secrets,
+    secrets: &Redactor,
     sandbox: &str,
     complete: impl FnOnce(&mut Value),
 ) -> Report {
     let output = String::from_utf8_lossy(&judgement.output);
-    let output = secrets.redact(&output).into_owned();
-    let message = secrets.redact(&judgement.message).into_owned();
+    let output = secrets.text(&output).into_owned();
+    let message = secrets.text(&judgement.message).into_owned();
     let mut data = json!({
         "passed": judgement.passed,
         "message": message,
-        "data": judgement.data.as_ref().map(|data| secrets.out_of(data)),
+        "data": judgement.data.as_ref().map(|data| secrets.value(data)),
         "output": output,
         "duration_ms": u64::try_from(judgement.duration.as_millis()).unwrap_or(u64::MAX),
         "sandbox": sandbox,
@@ -132,49 +133,30 @@ fn report(
 
 /// Calls a wrapped tool through the gate, as one that only reads.
 fn call(
-    context: &Context,
+    runtime: &AgentRuntime,
+    terminal: &Terminal,
     workspace: &SandboxWorkspace,
     cancel: &Cancel,
     tool: &str,
     input: &Value,
-) -> Result<Result<String, String>, CommandError> {
-    let engine = context.engine()?;
-    let tools = ToolService::new(Arc::clone(&engine));
-    let toolbox = Toolbox::new(context)?;
-    let equipment = toolbox.equip(&Needs {
-        skills: std::collections::BTreeSet::new(),
-        servers: toolbox.server_of(tool).into_iter().collect(),
-    })?;
-    let secrets = Secrets::of(&context.models(None)?);
-    let safety = tooling::in_force(context, &SafetyOptions::default())?;
-    let rules = tooling::rules(context, &tools, &[])?;
-    let terminal = Terminal::new(context, tools, cancel);
-    let gate = Gate::new(Arc::clone(&equipment.registry));
-    let request = CallRequest {
-        call_id: CALL_ID.to_owned(),
-        tool: tool.to_owned(),
-        arguments: input.to_string(),
-    };
-    let outcome = gate.call(
-        &request,
-        &CallContext {
-            scope: &Scope::default(),
+) -> Result<Result<String, String>, OperationError> {
+    let (outcome, _) = runtime.call_tool(
+        &ToolCallRequest {
+            call_id: CALL_ID,
+            tool,
+            skills: &[],
             mode: PlanMode::ReadOnly,
-            profile: &safety.profile,
-            guards: &safety.guards,
-            rules: &rules,
-            workspace: Some(workspace as &dyn Workspace),
-            approver: &terminal,
-            budget: &StoreBudget::new(Arc::clone(&engine), vec![tooling::day_scope(context)]),
-            ledger: &StoreLedger::new(engine, None),
-            redactor: &secrets,
+            rules: &[],
+            workspace: Some(workspace),
+            approver: terminal,
             cancel,
             shown_bytes: JUDGED_BYTES,
         },
+        |_| Ok::<_, OperationError>(input.to_string()),
     )?;
     Ok(match &outcome {
         CallOutcome::Succeeded(done) if done.shown.left_out == 0 => Ok(done.shown.head.clone()),
         CallOutcome::Succeeded(_) => Err("it says more than can be judged".to_owned()),
-        _ => Err(tooling::ending(&outcome).1.unwrap_or_default()),
+        _ => Err(call_status(&outcome).1.unwrap_or_default()),
     })
 }

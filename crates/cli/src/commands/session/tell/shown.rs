@@ -7,10 +7,11 @@ use cleveragents_application::{Interrupted, TurnObserver, TurnReport};
 use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::CallOutcome;
 
-use crate::commands::conversation::{
-    Told, called_line, calling_line, recovered_line, retry_line, short, tool_of, turn_json,
+use crate::commands::call_view::files_changed;
+use crate::commands::cost_cell;
+use crate::commands::turn_view::{
+    TurnView, called_line, calling_line, recovered_line, retry_line, short, tool_of, turn_json,
 };
-use crate::commands::{cost_cell, tooling};
 use crate::context::Context;
 use crate::output::{Align, Cell, Live, Panel, Report, Table, visible_lines};
 
@@ -94,8 +95,8 @@ impl TurnObserver for Watcher {
 }
 
 /// The report of a turn that has an answer.
-pub(super) fn report(told: &Told<'_>, is_stream: bool) -> Report {
-    let Told {
+pub(super) fn report(told: &TurnView<'_>, is_stream: bool) -> Report {
+    let TurnView {
         session,
         prompt,
         report,
@@ -103,7 +104,7 @@ pub(super) fn report(told: &Told<'_>, is_stream: bool) -> Report {
         elapsed,
         ..
     } = *told;
-    let files = tooling::files_changed(report.calls.iter().map(|(_, outcome)| outcome));
+    let files = files_changed(report.calls.iter().map(|(_, outcome)| outcome));
     let usage = report.usage;
     let mut shown = Report::new("session tell").data(turn_json(told));
     if is_stream {

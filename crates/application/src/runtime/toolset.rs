@@ -1,61 +1,88 @@
-//! [`Toolbox`]: every tool that models and actors may be given, and the models they may ask.
+//! [`Toolset`]: every tool that an agent can be given, without starting anything for it.
 //!
-//! A toolbox knows names without starting anything. [`Toolbox::equip`] brings what is needed: it reads
-//! skills, connects to servers, and gives the tools of both their places in one registry. Servers run until
-//! the [`Equipment`] is dropped.
+//! [`Toolset::connect`] reads the skills and starts the MCP servers that an actor needs, and puts the tools of
+//! both into one registry. The servers run until the [`ConnectedTools`] are dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use cleveragents_actors::{Actor, Agent, NodeKind};
-use cleveragents_application::{
-    ActorWorld, Equipped, McpService, ModelSource, SkillService, Supplies, ToolService,
-    ToolSources, built_in_actors,
-};
-use cleveragents_domain::{Code, RemoteAgent};
-use cleveragents_mcp::{FileTokens, Options, ServerDefinition, Servers, namespace};
-use cleveragents_models::{Catalogue, Model, ModelName};
-use cleveragents_tools::{Registry, ToolName};
+use cleveragents_domain::Code;
+use cleveragents_mcp::{FileTokens, Options, ServerDefinition, Servers, Variables, namespace};
+use cleveragents_models::{Catalogue, ModelName};
+use cleveragents_store::Engine;
+use cleveragents_tools::{Registry, ToolName, ToolPattern};
 
-use super::tooling;
-use crate::context::Context;
-use crate::output::{CommandError, visible_lines};
+use super::AgentRequest;
+use crate::actor::{ActorWorld, Supplies};
+use crate::mcp::McpService;
+use crate::operation_error::OperationError;
+use crate::plan::built_in_actors;
+use crate::run::ToolSources;
+use crate::skill::{Equipped, SkillService};
+use crate::tool::{LeftOut, ToolService};
 
 /// The namespace of the tools that are about servers in general.
-const ABOUT_SERVERS: &str = "mcp";
+const MCP_NAMESPACE: &str = "mcp";
 
-/// Gives the values of variables.
-type Variables = Box<dyn Fn(&str) -> Option<String>>;
+/// Reports what is left out of a toolset to the user.
+pub type WarningHandler = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What is there, without anything being started for it.
-pub(crate) struct Toolbox {
-    pub(crate) tools: ToolService,
+/// The tools, skills and MCP servers that are registered.
+pub struct Toolset {
     registry: Arc<Registry>,
     skills: SkillService,
     servers: Vec<ServerDefinition>,
     supplies: Supplies,
-    is_model: Box<dyn Fn(&str) -> bool>,
+    is_model: Box<dyn Fn(&str) -> bool + Send + Sync>,
     variables: Variables,
-    options: Options,
+    server_options: Options,
+    warn: WarningHandler,
 }
 
-/// Skills and servers, by name.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Needs {
-    pub(crate) skills: BTreeSet<String>,
-    pub(crate) servers: BTreeSet<String>,
+/// The skills and MCP servers that an agent needs, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ToolRequirements {
+    /// Skills.
+    pub skills: BTreeSet<String>,
+    /// MCP servers.
+    pub servers: BTreeSet<String>,
 }
 
-impl Toolbox {
-    pub(crate) fn new(context: &Context) -> Result<Self, CommandError> {
-        let engine = context.engine()?;
-        let tools = ToolService::new(Arc::clone(&engine));
-        let registry = tooling::registry(context, &tools)?;
-        let variables = context.variables();
-        let skills = context.skills()?;
-        let known = skills.known(&variables)?;
-        let servers: Vec<ServerDefinition> = McpService::new(engine)
+/// What a toolset is read from.
+pub struct ToolsetOptions<'a> {
+    /// The database.
+    pub engine: &'a Arc<Engine>,
+    /// The models that actors may name.
+    pub catalogue: &'a Catalogue,
+    /// The program's own folder, with its skills, prompts and sign-in tokens.
+    pub home: &'a Path,
+    /// The folder in which MCP servers start.
+    pub working_folder: &'a Path,
+    /// Values of `${VARIABLE}` in definitions.
+    pub variables: &'a Variables,
+    /// Shows the user what is left out.
+    pub warn: &'a WarningHandler,
+}
+
+impl Toolset {
+    /// Reads the registered tools, skills and servers; starts nothing.
+    pub fn new(options: &ToolsetOptions<'_>) -> Result<Self, OperationError> {
+        let engine = options.engine;
+        let variables = options.variables;
+        let tools = ToolService::new(Arc::clone(engine));
+        let callable = tools.registry(&**variables)?;
+        for LeftOut { name, why } in &callable.left_out {
+            (options.warn)(&format!(
+                "the tool {name} is left out, its file cannot be read: {why}\n  \
+                 fix it with `agents tool add --config FILE --update`, or `agents tool remove {name}`"
+            ));
+        }
+        let registry = Arc::new(callable.registry);
+        let skills = SkillService::new(Arc::clone(engine), options.home.join("skills"));
+        let known = skills.known(&**variables)?;
+        let servers: Vec<ServerDefinition> = McpService::new(Arc::clone(engine))
             .list()?
             .into_iter()
             .filter_map(|server| server.definition.ok())
@@ -64,15 +91,14 @@ impl Toolbox {
             tools: registry.list().map(|spec| spec.name.clone()).collect(),
             skills: known.into_iter().map(|skill| skill.name).collect(),
             servers: servers.iter().map(|server| server.name.clone()).collect(),
-            built_in: built_in_actors(&context.home.path().join("prompts")),
+            built_in: built_in_actors(&options.home.join("prompts")),
             server_namespaces: servers
                 .iter()
                 .map(|server| namespace(&server.name))
                 .collect(),
         };
-        let providers = context.models(None)?.providers();
+        let providers = options.catalogue.providers();
         Ok(Self {
-            tools,
             registry,
             skills,
             servers,
@@ -81,32 +107,34 @@ impl Toolbox {
                 let name = name.parse::<ModelName>();
                 name.is_ok_and(|name| providers.iter().any(|known| known == name.provider()))
             }),
-            variables: Box::new(variables),
-            options: server_options(context),
+            variables: Arc::clone(variables),
+            server_options: mcp_server_options(
+                options.working_folder,
+                options.home,
+                Arc::clone(variables),
+            ),
+            warn: Arc::clone(options.warn),
         })
     }
 
     /// The tools that need neither a skill nor a server.
-    pub(crate) fn registry(&self) -> &Registry {
+    pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// What actors are compiled with.
-    pub(crate) fn world<'a>(
-        &'a self,
-        variables: &'a dyn Fn(&str) -> Option<String>,
-    ) -> ActorWorld<'a> {
+    /// The names that actors are compiled against.
+    pub fn actor_world(&self) -> ActorWorld<'_> {
         ActorWorld {
             supplies: &self.supplies,
             is_model: &*self.is_model,
-            variables,
+            variables: &*self.variables,
         }
     }
 
-    /// What an actor names, its subgraphs included.
-    pub(crate) fn needs(&self, actor: &Actor) -> Needs {
-        let mut needs = Needs::default();
-        for_each_kind(actor, &mut |kind| {
+    /// The skills and servers of an actor and of its subgraphs.
+    pub(crate) fn requirements(&self, actor: &Actor) -> ToolRequirements {
+        let mut needs = ToolRequirements::default();
+        for_each_node(actor, &mut |kind| {
             let tools: Vec<&String> = match kind {
                 NodeKind::Agent(node) => {
                     needs.skills.extend(node.agent.skills.iter().cloned());
@@ -124,15 +152,18 @@ impl Toolbox {
     }
 
     /// The server to which a tool belongs, by its name.
-    pub(crate) fn server_of(&self, tool: &str) -> Option<String> {
+    pub fn server_of(&self, tool: &str) -> Option<String> {
         let space = tool.split_once('/')?.0;
         let mut servers = self.servers.iter();
         let found = servers.find(|server| namespace(&server.name) == space)?;
         Some(found.name.clone())
     }
 
-    /// Reads the skills and connects to the servers that are needed.
-    pub(crate) fn equip(&self, needs: &Needs) -> Result<Equipment, CommandError> {
+    /// Reads the skills and starts the servers that are needed.
+    pub(crate) fn connect(
+        &self,
+        needs: &ToolRequirements,
+    ) -> Result<ConnectedTools, OperationError> {
         let skills: Vec<String> = needs.skills.iter().cloned().collect();
         let equipped = self
             .skills
@@ -142,7 +173,7 @@ impl Toolbox {
             let found = self.servers.iter().find(|server| server.name == *name);
             let Some(found) = found else {
                 let message = format!("there is no MCP server named `{name}`");
-                return Err(CommandError::new(Code::McpServerNotFound, message)
+                return Err(OperationError::new(Code::McpServerNotFound, message)
                     .with_hint("`agents mcp list` shows what there is"));
             };
             definitions.insert(name.clone(), found.clone());
@@ -153,15 +184,15 @@ impl Toolbox {
                 .entry(definition.name.clone())
                 .or_insert(definition);
         }
-        let mut equipment = Equipment {
+        let mut connected = ConnectedTools {
             registry: Arc::clone(&self.registry),
             deferred: BTreeSet::new(),
             equipped,
             by_server: BTreeMap::new(),
             servers: None,
         };
-        equipment.connect(definitions, &self.options)?;
-        Ok(equipment)
+        connected.start_servers(definitions, &self.server_options, &*self.warn)?;
+        Ok(connected)
     }
 
     /// The server that a skill describes, or one that is registered and that the skill only names.
@@ -169,7 +200,7 @@ impl Toolbox {
         &self,
         name: &str,
         definition: &serde_json::Value,
-    ) -> Result<ServerDefinition, CommandError> {
+    ) -> Result<ServerDefinition, OperationError> {
         let is_bare = definition
             .as_object()
             .is_none_or(|fields| !fields.contains_key("command") && !fields.contains_key("url"));
@@ -183,7 +214,7 @@ impl Toolbox {
         }
         let wrong = |why: String| {
             let message = format!("the MCP server `{name}` of a skill cannot be used: {why}");
-            CommandError::new(Code::InvalidMcp, message)
+            OperationError::new(Code::InvalidMcp, message)
                 .with_hint("correct `mcp_servers` in the file of the skill")
         };
         let definition: ServerDefinition =
@@ -193,7 +224,7 @@ impl Toolbox {
 }
 
 /// Calls `see` with everything that the nodes of an actor do, inside maps and subgraphs too.
-pub(crate) fn for_each_kind<'a>(actor: &'a Actor, see: &mut dyn FnMut(&'a NodeKind)) {
+pub fn for_each_node<'a>(actor: &'a Actor, see: &mut dyn FnMut(&'a NodeKind)) {
     for node in &actor.graph.nodes {
         let mut kind = &node.kind;
         loop {
@@ -201,7 +232,7 @@ pub(crate) fn for_each_kind<'a>(actor: &'a Actor, see: &mut dyn FnMut(&'a NodeKi
             match kind {
                 NodeKind::Map(map) => kind = &map.each,
                 NodeKind::Subgraph(subgraph) => {
-                    for_each_kind(&subgraph.actor, see);
+                    for_each_node(&subgraph.actor, see);
                     break;
                 }
                 _ => break,
@@ -211,9 +242,9 @@ pub(crate) fn for_each_kind<'a>(actor: &'a Actor, see: &mut dyn FnMut(&'a NodeKi
 }
 
 /// The agents of an actor and of its subgraphs, each once.
-pub(crate) fn agents(actor: &Actor) -> Vec<&Agent> {
+pub fn agents_of(actor: &Actor) -> Vec<&Agent> {
     let mut found: Vec<&Agent> = Vec::new();
-    for_each_kind(actor, &mut |kind| {
+    for_each_node(actor, &mut |kind| {
         if let NodeKind::Agent(node) = kind
             && !found
                 .iter()
@@ -225,41 +256,39 @@ pub(crate) fn agents(actor: &Actor) -> Vec<&Agent> {
     found
 }
 
-/// How servers are started and talked to by this program.
-pub(crate) fn server_options(context: &Context) -> Options {
-    let folder = context.environment.working_folder();
-    let folder = folder.unwrap_or_else(|| std::path::Path::new("/"));
-    let environment = context.environment.clone();
+/// How MCP servers are started: their folder, variables and the place of their sign-in tokens.
+pub fn mcp_server_options(folder: &Path, home: &Path, variables: Variables) -> Options {
     Options {
-        variables: Arc::new(move |name: &str| environment.text(name)),
-        tokens: Some(Arc::new(FileTokens::new(context.home.path().join("mcp")))),
+        variables,
+        tokens: Some(Arc::new(FileTokens::new(home.join("mcp")))),
         ..Options::new(folder)
     }
 }
 
 /// The tools of a run or a conversation. Its servers end with it.
-pub(crate) struct Equipment {
+pub struct ConnectedTools {
     pub(crate) registry: Arc<Registry>,
     pub(crate) deferred: BTreeSet<ToolName>,
     equipped: Equipped,
     by_server: BTreeMap<String, Result<Vec<ToolName>, String>>,
-    /// Kept: they end when it is dropped.
+    /// Kept only so that the servers end when this is dropped.
     servers: Option<Servers>,
 }
 
-impl Equipment {
-    fn connect(
+impl ConnectedTools {
+    fn start_servers(
         &mut self,
         definitions: BTreeMap<String, ServerDefinition>,
         options: &Options,
-    ) -> Result<(), CommandError> {
+        warn: &dyn Fn(&str),
+    ) -> Result<(), OperationError> {
         let mut registry = self.equipped.registry.narrowed(|_| true);
         if definitions.is_empty() {
             self.registry = Arc::new(registry);
             return Ok(());
         }
         let servers = Servers::new(options.clone()).map_err(|error| {
-            CommandError::internal("servers cannot be talked to").caused_by(&error)
+            OperationError::internal("servers cannot be talked to").caused_by(error)
         })?;
         let names: Vec<String> = definitions.keys().cloned().collect();
         for definition in definitions.into_values() {
@@ -289,7 +318,7 @@ impl Equipment {
             let space = namespace(&server);
             let own = added
                 .iter()
-                .filter(|name| name.namespace() == space || name.namespace() == ABOUT_SERVERS);
+                .filter(|name| name.namespace() == space || name.namespace() == MCP_NAMESPACE);
             let own = own.cloned().collect();
             self.by_server.entry(server).or_insert(Ok(own));
         }
@@ -299,19 +328,44 @@ impl Equipment {
         Ok(())
     }
 
-    /// What models are told of all the skills there are here.
+    /// Describes all connected skills to a model.
     pub(crate) fn announcement(&self) -> Option<String> {
         Some(self.equipped.announcement(None)).filter(|text| !text.is_empty())
     }
 }
 
-fn warn(text: &str) {
-    // Nobody may be there to read it.
-    let _told =
-        std::io::stderr().write_all(visible_lines(&format!("warning: {text}\n")).as_bytes());
+/// The tools that every agent of a request gets besides its own.
+pub(super) fn extra_tools(
+    connected: &ConnectedTools,
+    request: &AgentRequest<'_>,
+) -> Result<Vec<ToolName>, OperationError> {
+    let mut extra = Vec::new();
+    for pattern in request.extra_tools {
+        let pattern: ToolPattern = pattern.parse().map_err(OperationError::of)?;
+        let all = connected.registry.list().map(|spec| spec.name.clone());
+        let matching: Vec<_> = all.filter(|name| pattern.matches(name)).collect();
+        if matching.is_empty() {
+            return Err(OperationError::new(
+                Code::ToolNotFound,
+                format!("no tool matches `{pattern}`"),
+            )
+            .with_hint("`agents tool list` shows all tools"));
+        }
+        extra.extend(matching);
+    }
+    let missing = |code| move |why: String| OperationError::new(code, why);
+    for skill in &request.requirements.skills {
+        let tools = connected.skill(skill);
+        extra.extend(tools.map_err(missing(Code::SkillNotFound))?);
+    }
+    for server in &request.requirements.servers {
+        let tools = connected.server(server);
+        extra.extend(tools.map_err(missing(Code::McpUnreachable))?);
+    }
+    Ok(extra)
 }
 
-impl ToolSources for Equipment {
+impl ToolSources for ConnectedTools {
     fn skill(&self, name: &str) -> Result<Vec<ToolName>, String> {
         let mut tools = self
             .equipped
@@ -336,37 +390,5 @@ impl ToolSources for Equipment {
             return None;
         }
         Some(self.equipped.announcement(Some(skills))).filter(|text| !text.is_empty())
-    }
-}
-
-/// The models of the catalogue, one of which is the usual one.
-pub(crate) struct Models<'a> {
-    pub(crate) catalogue: &'a Catalogue,
-    pub(crate) usual: Option<&'a ModelName>,
-}
-
-impl ModelSource for Models<'_> {
-    fn open(&self, name: Option<&str>) -> Result<Arc<dyn Model>, String> {
-        let name = match (name, self.usual) {
-            (Some(name), _) => name
-                .parse::<ModelName>()
-                .map_err(|error| error.to_string())?,
-            (None, Some(usual)) => usual.clone(),
-            (None, None) => {
-                return Err(
-                    "the actor names no model, and none is the usual one: `agents config set model.default PROVIDER/MODEL`"
-                        .to_owned(),
-                );
-            }
-        };
-        self.catalogue
-            .open(&name)
-            .map_err(|error| error.to_string())
-    }
-
-    fn agent(&self, name: &str, agent: &RemoteAgent) -> Result<Arc<dyn Model>, String> {
-        self.catalogue
-            .open_agent(name, agent)
-            .map_err(|error| error.to_string())
     }
 }

@@ -1,4 +1,4 @@
-//! An end by signals: the first one stops what is going on, and what was done is kept.
+//! Ctrl-C and other signals: the first one stops the command; what was done is kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

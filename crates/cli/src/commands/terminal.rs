@@ -1,11 +1,10 @@
-//! The person at the terminal, asked about calls and by models.
+//! [`Terminal`]: asks the user at the terminal for approvals and answers.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cleveragents_application::ToolService;
 use cleveragents_process::Cancel;
 use cleveragents_tools::Rule;
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
@@ -28,26 +27,24 @@ const DISCARD_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Asks on standard error and reads from standard input, one question at a time.
 pub(crate) struct Terminal {
-    tools: ToolService,
     is_there: bool,
     cancel: Cancel,
     /// The display that makes way for questions.
     progress: ProgressBar,
-    /// What was allowed for always in this turn.
-    always: Mutex<Vec<String>>,
+    /// Held while a question is open: questions of calls that run at the same time must not mix.
+    asking: Mutex<()>,
 }
 
 impl Terminal {
-    /// The person at this terminal; `cancel` ends a question without an answer.
-    pub(crate) fn new(context: &Context, tools: ToolService, cancel: &Cancel) -> Self {
+    /// The user at this terminal; `cancel` ends a question without an answer.
+    pub(crate) fn new(context: &Context, cancel: &Cancel) -> Self {
         Self {
-            tools,
             cancel: cancel.clone(),
             is_there: context.served.is_none()
                 && std::io::stdin().is_terminal()
                 && std::io::stderr().is_terminal(),
             progress: ProgressBar::hidden(),
-            always: Mutex::default(),
+            asking: Mutex::default(),
         }
     }
 
@@ -165,17 +162,9 @@ impl Approver for Terminal {
         if !self.is_there {
             return Approval::NobodyThere;
         }
-        // Held while asking: questions of calls that run at the same time must not mix.
-        let mut always = self.always.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let rules: Vec<String> = request.always.iter().map(Rule::to_string).collect();
-        let server_rule = request.always_server.map(Rule::to_string);
-        let is_allowed = |rule: &String| always.contains(rule);
-        if server_rule.as_ref().is_some_and(is_allowed)
-            || (!rules.is_empty() && rules.iter().all(is_allowed))
-        {
-            return Approval::Once;
-        }
-        let server_choice = server_rule.as_ref().map_or_else(String::new, |rule| {
+        let server_choice = request.always_server.map_or_else(String::new, |rule| {
             format!(", [s] always for its server ({rule})")
         });
         let arguments = serde_json::to_string_pretty(request.arguments).unwrap_or_default();
@@ -194,21 +183,10 @@ impl Approver for Terminal {
             None => return Approval::NobodyThere,
         };
         let word = answer.to_lowercase();
-        if let (Some(rule), "s" | "server") = (request.always_server, word.as_str()) {
-            let _kept = self.tools.remember(rule);
-            always.extend(server_rule);
-            return Approval::Always;
-        }
         match word.as_str() {
             "y" | "yes" => Approval::Once,
-            "a" | "always" => {
-                for rule in request.always {
-                    // A rule that cannot be remembered is asked about again next time.
-                    let _kept = self.tools.remember(rule);
-                }
-                always.extend(rules);
-                Approval::Always
-            }
+            "a" | "always" => Approval::Always,
+            "s" | "server" if request.always_server.is_some() => Approval::AlwaysServer,
             "" | "n" | "no" => Approval::Refused(None),
             _ => Approval::Refused(Some(answer)),
         }
@@ -218,7 +196,7 @@ impl Approver for Terminal {
         if !self.is_there {
             return Reply::NobodyThere;
         }
-        let _one_at_a_time = self.always.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = format!("\n{}\n", question.text);
         for (number, option) in question.options.iter().enumerate() {
             let _never_fails = writeln!(text, "  [{}] {option}", number + 1);

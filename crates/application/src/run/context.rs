@@ -1,4 +1,4 @@
-//! [`RunMeans`]: what a run works with, as the front end has it.
+//! [`RunContext`]: what a run works with. The runtime assembles it (`runtime/`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,16 +42,16 @@ pub trait ToolSources: Sync {
     }
 }
 
-/// What to do about a call that was begun and of which nobody knows whether it was done.
+/// What to do about a call that was started and whose outcome is unknown, because its process died.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Doubt {
-    /// Ask a person.
+pub enum UnknownOutcome {
+    /// Ask the user.
     #[default]
     Ask,
-    /// Make it again.
-    Redo,
-    /// Take it for done; its answer is lost.
-    Skip,
+    /// Run it again.
+    Retry,
+    /// Assume that it was done; its result is lost.
+    AssumeDone,
 }
 
 /// Who watches a run: its steps, and what goes on in them.
@@ -84,7 +84,7 @@ impl RunObserver for Unheard {
 impl RunWatcher for Unheard {}
 
 /// What a run works with.
-pub struct RunMeans<'a> {
+pub struct RunContext<'a> {
     /// Models.
     pub models: &'a dyn ModelSource,
     /// Every tool there is.
@@ -121,6 +121,6 @@ pub struct RunMeans<'a> {
     pub watcher: &'a dyn RunWatcher,
     /// What stops the run.
     pub cancel: &'a Cancel,
-    /// What to do about a call of which nobody knows whether it was done.
-    pub doubt: Doubt,
+    /// What to do about a call whose outcome is unknown.
+    pub unknown_outcome: UnknownOutcome,
 }

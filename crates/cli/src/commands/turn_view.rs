@@ -8,7 +8,8 @@ use cleveragents_models::{Retry, ToolCall};
 use cleveragents_tools::{CallOutcome, ToolName};
 use serde_json::{Value, json};
 
-use crate::commands::{put_cost, tooling};
+use crate::commands::call_view::{call_status, files_changed};
+use crate::commands::put_cost;
 
 /// The tool of a call, as people call it.
 pub(crate) fn tool_of(call: &ToolCall) -> String {
@@ -59,7 +60,7 @@ pub(crate) const fn recovered_line(interrupted: &Interrupted) -> &'static str {
 }
 
 fn call_json((call, outcome): &(ToolCall, CallOutcome)) -> Value {
-    let (ending, why) = tooling::ending(outcome);
+    let (ending, why) = call_status(outcome);
     json!({
         "tool": tool_of(call),
         "outcome": ending,
@@ -69,7 +70,7 @@ fn call_json((call, outcome): &(ToolCall, CallOutcome)) -> Value {
 }
 
 /// A turn that has an answer, and what was around it.
-pub(crate) struct Told<'a> {
+pub(crate) struct TurnView<'a> {
     pub(crate) session: &'a Session,
     pub(crate) prompt: Option<&'a str>,
     pub(crate) report: &'a TurnReport,
@@ -80,8 +81,8 @@ pub(crate) struct Told<'a> {
 }
 
 /// A turn as programs read it.
-pub(crate) fn turn_json(told: &Told<'_>) -> Value {
-    let Told {
+pub(crate) fn turn_json(told: &TurnView<'_>) -> Value {
+    let TurnView {
         session, report, ..
     } = told;
     let usage = report.usage;
@@ -100,7 +101,7 @@ pub(crate) fn turn_json(told: &Told<'_>) -> Value {
         "sequences": report.sequences,
         "steps": report.steps,
         "tool_calls": report.calls.iter().map(call_json).collect::<Vec<_>>(),
-        "files_changed": tooling::files_changed(report.calls.iter().map(|(_, outcome)| outcome)),
+        "files_changed": files_changed(report.calls.iter().map(|(_, outcome)| outcome)),
         "sandbox": told.sandbox,
         "messages_left_out": report.left_out,
         "interrupted": report.interrupted.as_ref().map(|left| json!({

@@ -1,0 +1,163 @@
+//! [`OperationError`]: the failure of an operation, whichever service it came from.
+//!
+//! Front ends show it; nothing branches on its message. Callers that need to react use [`Diagnose::code`].
+
+use std::error::Error;
+use std::fmt;
+
+use cleveragents_domain::{Code, Diagnose};
+use serde_json::Value;
+
+/// Why an operation failed: a stable code, a message that names the thing, a hint, and facts for programs.
+#[derive(Debug)]
+pub struct OperationError(Box<Kind>);
+
+#[derive(Debug)]
+enum Kind {
+    /// The error of a service, which knows its own code and hint.
+    Service(Box<dyn Diagnose + Send + Sync>),
+    /// A failure of the operation itself.
+    Own {
+        code: Code,
+        message: String,
+        hint: Option<String>,
+        details: Value,
+        source: Option<Box<dyn Error + Send + Sync>>,
+    },
+}
+
+impl OperationError {
+    /// A failure with a code and a message that names the thing it is about.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Own {
+            code,
+            message: message.into(),
+            hint: None,
+            details: Value::Null,
+            source: None,
+        }))
+    }
+
+    /// A request that makes no sense as it was given.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Code::Usage, message)
+    }
+
+    /// A broken invariant of the program itself.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(Code::Internal, message)
+    }
+
+    /// The error of a service.
+    pub fn of(error: impl Diagnose + Send + Sync + 'static) -> Self {
+        Self(Box::new(Kind::Service(Box::new(error))))
+    }
+
+    /// Sets the hint of a failure made by [`new`](Self::new).
+    #[must_use]
+    pub fn with_hint(mut self, text: impl Into<String>) -> Self {
+        if let Kind::Own { hint, .. } = &mut *self.0 {
+            *hint = Some(text.into());
+        }
+        self
+    }
+
+    /// Sets the facts of a failure made by [`new`](Self::new).
+    #[must_use]
+    pub fn with_details(mut self, facts: Value) -> Self {
+        if let Kind::Own { details, .. } = &mut *self.0 {
+            *details = facts;
+        }
+        self
+    }
+
+    /// Sets the cause of a failure made by [`new`](Self::new).
+    #[must_use]
+    pub fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
+        if let Kind::Own { source, .. } = &mut *self.0 {
+            *source = Some(Box::new(error));
+        }
+        self
+    }
+}
+
+impl fmt::Display for OperationError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Kind::Service(error) => error.fmt(formatter),
+            Kind::Own { message, .. } => formatter.write_str(message),
+        }
+    }
+}
+
+impl Error for OperationError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &*self.0 {
+            Kind::Service(error) => error.source(),
+            Kind::Own { source, .. } => {
+                let source = source.as_deref()?;
+                Some(source)
+            }
+        }
+    }
+}
+
+impl Diagnose for OperationError {
+    fn code(&self) -> Code {
+        match &*self.0 {
+            Kind::Service(error) => error.code(),
+            Kind::Own { code, .. } => *code,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match &*self.0 {
+            Kind::Service(error) => error.hint(),
+            Kind::Own { hint, .. } => hint.clone(),
+        }
+    }
+
+    fn details(&self) -> Value {
+        match &*self.0 {
+            Kind::Service(error) => error.details(),
+            Kind::Own { details, .. } => details.clone(),
+        }
+    }
+}
+
+/// Implements `From` for the errors of services, so that `?` works in operations.
+macro_rules! from_service_errors {
+    ($($error:ty),+ $(,)?) => {
+        $(impl From<$error> for OperationError {
+            fn from(error: $error) -> Self {
+                Self::of(error)
+            }
+        })+
+    };
+}
+
+from_service_errors!(
+    crate::ActionError,
+    crate::ActorError,
+    crate::AuditError,
+    crate::AutomationError,
+    crate::BookError,
+    crate::ContextServiceError,
+    crate::InvariantError,
+    crate::LeaseError,
+    crate::McpServiceError,
+    crate::PlanError,
+    crate::ProjectError,
+    crate::ResourceError,
+    crate::RunServiceError,
+    crate::SandboxError,
+    crate::SessionError,
+    crate::SkillError,
+    crate::TokenError,
+    crate::ToolError,
+    crate::TurnError,
+    crate::ValidationError,
+    cleveragents_mcp::McpError,
+    cleveragents_models::ModelError,
+    cleveragents_store::Error,
+);

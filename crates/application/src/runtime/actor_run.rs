@@ -1,0 +1,383 @@
+//! [`ActorRunner`]: starts and resumes runs of actors outside of plans.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cleveragents_actors::{Actor, State};
+use cleveragents_domain::identity::Caller;
+use cleveragents_domain::{Code, MicroUsd, Run, RunId};
+use cleveragents_process::Cancel;
+use cleveragents_tools::ports::Approver;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::safety::SafetySelection;
+use super::{AgentRequest, AgentRuntime, ToolRequirements, session_mode};
+use crate::actor::{Bundle, ContextService, ExportedMessage, FoundActor};
+use crate::operation_error::OperationError;
+use crate::plan::calling_actor;
+use crate::run::{
+    GivenAnswer, RunContext, RunReport, RunService, RunServiceError, RunStart, RunWatcher,
+    UnknownOutcome, run_namespace,
+};
+use crate::tool::SandboxWorkspace;
+
+/// Where the tools of a run act, and in which limits.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunPlace {
+    /// Tools act in a sandbox of this project's resources.
+    pub project: Option<String>,
+    /// Tools act in this sandbox.
+    pub sandbox: Option<String>,
+    /// Whether tools may only read.
+    pub read_only: bool,
+    /// Permission rules besides the stored ones.
+    pub rule: Vec<String>,
+    /// What the run may cost, in US dollars, as it was written.
+    pub max_cost: Option<String>,
+    /// How careful to be.
+    pub safety: SafetySelection,
+}
+
+/// How a run was asked to run. Stored with the run, for those that resume it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ActorRunOptions {
+    /// Where its tools act.
+    #[serde(rename = "ground")]
+    pub place: RunPlace,
+    /// Skills of every agent.
+    pub skills: Vec<String>,
+    /// MCP servers of every agent.
+    pub servers: Vec<String>,
+    /// Patterns of tools of every agent.
+    pub tools: Vec<String>,
+    /// Overrides the temperature of the actor.
+    pub temperature: Option<f64>,
+    /// The named conversation to which question and answer are added.
+    pub context: Option<String>,
+    /// The question, without secrets.
+    pub prompt: Option<String>,
+}
+
+impl ActorRunOptions {
+    /// The options that a run was started with.
+    pub fn stored(run: &Run) -> Result<Self, OperationError> {
+        serde_json::from_value(run.options.clone()).map_err(|error| {
+            OperationError::internal("the options of the run cannot be read").caused_by(error)
+        })
+    }
+}
+
+/// A run that is to be started.
+pub struct ActorRunRequest<'a> {
+    /// The actor.
+    pub actor: FoundActor,
+    /// Whether an actor may run whose file has `unsafe: true`.
+    pub allow_unsafe: bool,
+    /// Who starts it.
+    pub caller: &'a Caller,
+    /// The state that it starts with, besides the question and the earlier messages.
+    pub input: Map<String, Value>,
+    /// Messages of an exported conversation that the run continues.
+    pub earlier_messages: Option<Vec<Value>>,
+    /// Values for templates.
+    pub values: Map<String, Value>,
+    /// How it runs.
+    pub options: ActorRunOptions,
+}
+
+/// The front end of a run.
+#[derive(Clone, Copy)]
+pub struct RunFrontEnd<'a> {
+    /// Asked for approvals and answers.
+    pub approver: &'a dyn Approver,
+    /// Shown what happens.
+    pub observer: &'a dyn RunWatcher,
+    /// Stops the run.
+    pub cancel: &'a Cancel,
+}
+
+/// The outcome of a run.
+pub struct ActorRunReport {
+    /// The actor.
+    pub actor: Arc<Actor>,
+    /// How it ran.
+    pub options: ActorRunOptions,
+    /// What it did.
+    pub report: RunReport,
+    /// The sandbox in which its tools acted.
+    pub sandbox: Option<String>,
+}
+
+impl ActorRunReport {
+    /// The answer as text.
+    pub fn answer(&self) -> String {
+        answer_text(&self.report.outcome.output)
+    }
+}
+
+/// Starts and resumes runs of actors.
+pub struct ActorRunner<'a> {
+    runtime: &'a AgentRuntime,
+    runs: RunService,
+}
+
+impl<'a> ActorRunner<'a> {
+    /// Runs that the caller of `runs` sees, with what `runtime` has.
+    pub const fn new(runtime: &'a AgentRuntime, runs: RunService) -> Self {
+        Self { runtime, runs }
+    }
+
+    /// Starts a run and waits for its end.
+    pub fn start(
+        &self,
+        mut request: ActorRunRequest<'_>,
+        front_end: RunFrontEnd<'_>,
+    ) -> Result<ActorRunReport, OperationError> {
+        let found = &request.actor;
+        if found.actor.is_unsafe && !request.allow_unsafe {
+            let message = format!("the file of `{}` says `unsafe: true`", found.actor.name);
+            return Err(OperationError::new(Code::UnsafeActor, message).with_hint(
+                "look at it with `agents actor show`, and repeat the command with --unsafe when you trust it",
+            ));
+        }
+        let temperature = request.options.temperature;
+        if let Some(wrong) = temperature.filter(|value| !(0.0..=2.0).contains(value)) {
+            return Err(
+                OperationError::usage(format!("temperature {wrong} is out of range"))
+                    .with_hint("give a number from 0 to 2"),
+            );
+        }
+        let redactor = self.runtime.redactor();
+        let options = &mut request.options;
+        options.prompt = options
+            .prompt
+            .take()
+            .map(|prompt| redactor.text(&prompt).into_owned());
+        if let Some(name) = &options.context {
+            request.earlier_messages = Some(self.contexts().said(name)?);
+        }
+        let input = start_state(
+            request.input,
+            options.prompt.as_deref(),
+            request.earlier_messages,
+        )?;
+        State::new(input.clone())
+            .check_begin(&found.actor)
+            .map_err(|why| {
+                OperationError::usage(format!("no run can start with this --input: {why}"))
+                    .with_hint(
+                        "values for templates besides the state are given with --set KEY=VALUE",
+                    )
+            })?;
+        let start = RunStart {
+            id: RunId::generate(),
+            namespace: run_namespace(
+                request.caller,
+                options.place.project.as_deref(),
+                &found.actor.name,
+            ),
+            actor: Arc::clone(&found.actor),
+            actor_hash: found.hash.clone(),
+            definitions: json!(found.bundle),
+            input,
+            context: request.values,
+            options: json!(options),
+        };
+        let actor = Arc::clone(&found.actor);
+        self.run(
+            start.id,
+            &actor,
+            request.options,
+            front_end,
+            UnknownOutcome::Ask,
+            |context| self.runs.start(&start, context),
+        )
+    }
+
+    /// Resumes a run that was interrupted, failed, was stopped or waits. `answer` answers the last question that the
+    /// run waits for.
+    pub fn resume(
+        &self,
+        run: &Run,
+        answer: Option<&str>,
+        unknown_outcome: UnknownOutcome,
+        front_end: RunFrontEnd<'_>,
+    ) -> Result<ActorRunReport, OperationError> {
+        // Alone it would have neither the sandbox of the plan nor its limits.
+        if let Some(plan) = run.options["plan"].as_str() {
+            return Err(OperationError::new(
+                Code::PlanNotReady,
+                format!("the run {} is a part of plan {plan}", run.id),
+            )
+            .with_hint(match answer {
+                Some(_) => format!(
+                    "answer the plan: `agents plan approve {plan} --answer TEXT`, then `agents plan execute {plan}`"
+                ),
+                None => format!("resume the plan: `agents plan execute {plan}`"),
+            }));
+        }
+        let options = ActorRunOptions::stored(run)?;
+        self.runs.require_free(run.id)?;
+        let questions = self.runs.questions(run)?;
+        if answer.is_some() && questions.is_empty() {
+            let error =
+                OperationError::usage(format!("the run {} is not waiting for an answer", run.id));
+            return Err(error.with_hint(format!("`agents run show {}` shows its state", run.id)));
+        }
+        let actor = self.stored_actor(run.id)?;
+        let given =
+            answer.and_then(|answer| GivenAnswer::new(&questions, answer, front_end.approver));
+        let front_end = match &given {
+            Some(given) => RunFrontEnd {
+                approver: given,
+                ..front_end
+            },
+            None => front_end,
+        };
+        self.run(
+            run.id,
+            &actor,
+            options,
+            front_end,
+            unknown_outcome,
+            |context| self.runs.resume(run.id, &actor, context),
+        )
+    }
+
+    /// The actor of a run, from the files that the run started with.
+    pub fn stored_actor(&self, run: RunId) -> Result<Arc<Actor>, OperationError> {
+        let definitions = self.runs.definitions(run)?;
+        if let Some(actor) = calling_actor(&definitions) {
+            return Ok(Arc::new(actor));
+        }
+        let bundle: Bundle = serde_json::from_value(definitions).map_err(|error| {
+            OperationError::internal("the files of the run cannot be read").caused_by(error)
+        })?;
+        self.runtime.bundled_actor(&bundle)
+    }
+
+    fn run(
+        &self,
+        id: RunId,
+        actor: &Arc<Actor>,
+        options: ActorRunOptions,
+        front_end: RunFrontEnd<'_>,
+        unknown_outcome: UnknownOutcome,
+        run: impl FnOnce(&RunContext<'_>) -> Result<RunReport, RunServiceError>,
+    ) -> Result<ActorRunReport, OperationError> {
+        let place = &options.place;
+        let workspace =
+            self.runtime
+                .workspace(place.sandbox.as_deref(), place.project.as_deref(), |_| {
+                    format!("run-{id}").to_ascii_lowercase()
+                })?;
+        let max_cost = place.max_cost.as_deref().map(parse_usd).transpose()?;
+        let names = |all: &[String]| all.iter().cloned().collect::<BTreeSet<String>>();
+        let request = AgentRequest {
+            actor,
+            budget_name: format!("run {id}"),
+            cost_limits: vec![max_cost, self.runtime.options().budget_per_session],
+            plan: None,
+            requirements: ToolRequirements {
+                skills: names(&options.skills),
+                servers: names(&options.servers),
+            },
+            extra_tools: &options.tools,
+            workspace: workspace.as_ref(),
+            mode: session_mode(place.read_only),
+            safety: Vec::new(),
+            rules: &place.rule,
+            instructions: Vec::new(),
+            temperature: options.temperature,
+            approver: front_end.approver,
+            observer: front_end.observer,
+            cancel: front_end.cancel,
+            unknown_outcome,
+        };
+        let report = self.runtime.run(&request, run)??;
+        self.remember(&options, &report)?;
+        let sandbox = workspace.as_ref().map(SandboxWorkspace::name);
+        Ok(ActorRunReport {
+            actor: Arc::clone(actor),
+            sandbox: sandbox.map(str::to_owned),
+            options,
+            report,
+        })
+    }
+
+    /// Adds question and answer to the named conversation that the run continued.
+    fn remember(
+        &self,
+        options: &ActorRunOptions,
+        report: &RunReport,
+    ) -> Result<(), OperationError> {
+        let Some(name) = &options.context else {
+            return Ok(());
+        };
+        let said = [
+            ("user", options.prompt.clone().unwrap_or_default()),
+            ("assistant", answer_text(&report.outcome.output)),
+        ];
+        let said: Vec<ExportedMessage> = said
+            .into_iter()
+            .filter(|(_, content)| !content.trim().is_empty())
+            .map(|(role, content)| ExportedMessage {
+                role: role.to_owned(),
+                content,
+            })
+            .collect();
+        Ok(self.contexts().add(name, &said)?)
+    }
+
+    fn contexts(&self) -> ContextService {
+        ContextService::new(
+            Arc::clone(&self.runtime.options().engine),
+            self.runtime.sessions(),
+        )
+    }
+}
+
+/// The state that a run starts with. A key that is given twice is refused: one of the two would be lost.
+fn start_state(
+    mut input: Map<String, Value>,
+    prompt: Option<&str>,
+    earlier_messages: Option<Vec<Value>>,
+) -> Result<Map<String, Value>, OperationError> {
+    let mut add = |key: &str, value: Value, also: &str| match input.insert(key.to_owned(), value) {
+        None => Ok(()),
+        Some(_) => Err(OperationError::usage(format!(
+            "`{key}` is given twice: in --input, and {also}"
+        ))
+        .with_hint("leave out one of the two")),
+    };
+    if let Some(prompt) = prompt {
+        add("input", json!(prompt), "as the prompt")?;
+    }
+    if let Some(messages) = earlier_messages {
+        add("messages", Value::Array(messages), "by a context")?;
+    }
+    Ok(input)
+}
+
+/// An amount of US dollars, such as `0.50` or `$2`.
+pub fn parse_usd(text: &str) -> Result<MicroUsd, OperationError> {
+    let dollars: Option<f64> = text.trim_start_matches('$').parse().ok();
+    dollars
+        .and_then(MicroUsd::from_usd_rounded_up)
+        .ok_or_else(|| {
+            OperationError::usage(format!("`{text}` is not an amount of US dollars"))
+                .with_hint("write it like 0.50")
+        })
+}
+
+/// The output of an actor as text.
+pub fn answer_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => serde_json::to_string_pretty(other).unwrap_or_else(|_| other.to_string()),
+    }
+}

@@ -1,0 +1,324 @@
+//! [`Conversation`]: turns of sessions. It holds what stays the same between turns: tools, safety and limits. The
+//! session and its sandbox are taken for one turn and released after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cleveragents_actors::{Actor, ActorKind};
+use cleveragents_domain::{ActorName, MicroUsd, Session, SessionId, Turn};
+use cleveragents_models::{AGENT_PROVIDER, CancellationToken, Model, ModelName};
+use cleveragents_process::Cancel;
+use cleveragents_tools::Gate;
+use cleveragents_tools::ports::Approver;
+
+use super::toolset::{ConnectedTools, ToolRequirements, agents_of};
+use super::{AgentRuntime, RememberingApprover, session_mode};
+use crate::operation_error::OperationError;
+use crate::session::SessionService;
+use crate::tool::{SandboxWorkspace, SpendScope};
+use crate::turn::{
+    NoObserver, TurnError, TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings,
+    TurnTools, Unlimited, Waiting,
+};
+
+/// How long a turn waits for another turn of its session.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// Who answers in a conversation, and in which limits.
+#[derive(Debug, Clone, Default)]
+pub struct ConversationOptions {
+    /// The model or actor that answers; that of the session, or the default, when not given.
+    pub actor: Option<String>,
+    /// Tools act in a sandbox of this project's resources.
+    pub project: Option<String>,
+    /// Tools act in this sandbox.
+    pub sandbox: Option<String>,
+    /// Whether tools may only read.
+    pub read_only: bool,
+    /// Permission rules besides the stored ones.
+    pub rules: Vec<String>,
+    /// Skills and MCP servers.
+    pub requirements: ToolRequirements,
+    /// What the session may cost.
+    pub max_cost: Option<MicroUsd>,
+}
+
+/// A conversation with a model or an agent. See the module.
+pub struct Conversation {
+    runtime: AgentRuntime,
+    options: ConversationOptions,
+    sessions: SessionService,
+    turns: TurnService,
+    gate: Gate,
+    /// Tools of skills and servers, which run as long as the conversation.
+    connected: Arc<ConnectedTools>,
+}
+
+/// One question to the model.
+pub struct ConversationTurn<'a> {
+    /// The session.
+    pub session: &'a Session,
+    /// The question; `None` resumes the turn that was interrupted.
+    pub prompt: Option<String>,
+    /// Shown the answer as it comes.
+    pub observer: &'a dyn TurnObserver,
+    /// Asked for approvals and answers.
+    pub approver: &'a dyn Approver,
+    /// Whether a turn that needs an answer which the approver does not have stays open, to be resumed later.
+    pub keeps_unfinished: bool,
+    /// Stops the turn.
+    pub cancel: &'a Cancel,
+    /// Stops the model; to be cancelled together with `cancel`.
+    pub stop: &'a CancellationToken,
+}
+
+/// The outcome of a turn.
+pub struct ConversationAnswer {
+    /// What the turn did.
+    pub report: TurnReport,
+    /// The question as it was stored, without secrets.
+    pub prompt: Option<String>,
+    /// The sandbox in which tools acted.
+    pub sandbox: Option<String>,
+}
+
+impl Conversation {
+    /// Connects the tools of a conversation. Refuses rules that cannot be read before anything is asked.
+    pub fn new(
+        runtime: AgentRuntime,
+        options: ConversationOptions,
+    ) -> Result<Self, OperationError> {
+        runtime.rules(&options.rules)?;
+        let connected = runtime.connect(options.requirements.clone())?;
+        let sessions = runtime.sessions();
+        Ok(Self {
+            turns: TurnService::new(Arc::clone(&runtime.options().engine), sessions.clone()),
+            sessions,
+            gate: Gate::new(Arc::clone(&connected.registry)),
+            connected,
+            options,
+            runtime,
+        })
+    }
+
+    /// What the conversation runs with.
+    pub const fn runtime(&self) -> &AgentRuntime {
+        &self.runtime
+    }
+
+    /// The sessions of the database.
+    pub const fn sessions(&self) -> &SessionService {
+        &self.sessions
+    }
+
+    /// Who answers, and in which limits.
+    pub const fn options(&self) -> &ConversationOptions {
+        &self.options
+    }
+
+    /// Lets another model or agent answer from now on. Fails at once when its key is missing.
+    pub fn use_actor(&mut self, name: &str) -> Result<ModelName, OperationError> {
+        let model = self.model_called(name)?;
+        self.open(&model)?;
+        self.options.actor = Some(name.to_owned());
+        Ok(model)
+    }
+
+    /// Opens a model, or an agent on another machine.
+    pub fn open(&self, name: &ModelName) -> Result<Arc<dyn Model>, OperationError> {
+        let catalogue = &self.runtime.options().catalogue;
+        if name.provider() != AGENT_PROVIDER {
+            return Ok(catalogue.open(name)?);
+        }
+        let actor = self.actor(name.model())?;
+        let mut nodes = agents_of(&actor).into_iter();
+        match nodes.find_map(|agent| agent.remote.as_ref()) {
+            Some(remote) => Ok(catalogue.open_agent(&actor.name, remote)?),
+            None => Err(not_a_model(&actor.name)),
+        }
+    }
+
+    fn actor(&self, name: &str) -> Result<Arc<Actor>, OperationError> {
+        Ok(self.runtime.actor(name)?.actor)
+    }
+
+    /// Who answers in a session, or in a new one.
+    pub fn model_name(&self, session: Option<&Session>) -> Result<ModelName, OperationError> {
+        self.model_for(session, None)
+    }
+
+    /// The model of the options, of the interrupted turn, of the session's actor, or the default.
+    fn model_for(
+        &self,
+        session: Option<&Session>,
+        interrupted: Option<&Turn>,
+    ) -> Result<ModelName, OperationError> {
+        if let Some(name) = &self.options.actor {
+            return self.model_called(name);
+        }
+        if let Some(turn) = interrupted {
+            return model_name(&turn.model);
+        }
+        if let Some(actor) = session.and_then(|session| session.actor.as_ref()) {
+            return self.model_called(&actor.to_string());
+        }
+        self.runtime.options().default_model.clone().ok_or_else(|| {
+            OperationError::usage("no model is named").with_hint(
+                "name one with --actor PROVIDER/MODEL, or for always: `agents config set model.default PROVIDER/MODEL`; \
+                 `agents model list` shows what there is",
+            )
+        })
+    }
+
+    /// A model by its name, or an agent on another machine by the name of its actor. Other registered actors do not
+    /// answer in sessions.
+    fn model_called(&self, name: &str) -> Result<ModelName, OperationError> {
+        let full: Option<ActorName> = name.parse().ok();
+        let full = full.map_or_else(|| name.to_owned(), |full| full.to_string());
+        let stored = self.runtime.actors().stored()?;
+        if stored.iter().any(|actor| actor.name == full) {
+            return match self.actor(&full)?.kind {
+                ActorKind::A2a => model_name(&format!("{AGENT_PROVIDER}/{full}")),
+                _ => Err(not_a_model(&full)),
+            };
+        }
+        let name = model_name(name)?;
+        // What may be asked is decided by the name of the actor.
+        if name.provider() == AGENT_PROVIDER {
+            return Err(
+                OperationError::usage(format!("`{name}` is not the name of an actor"))
+                    .with_hint(format!("write `{}`", name.model())),
+            );
+        }
+        Ok(name)
+    }
+
+    /// The name of the sandbox in which the next turn of a session acts.
+    pub fn sandbox_name(&self, session: SessionId) -> Option<String> {
+        match (&self.options.sandbox, &self.options.project) {
+            (Some(name), _) => Some(name.clone()),
+            (None, Some(_)) => Some(session_sandbox(session)),
+            (None, None) => None,
+        }
+    }
+
+    /// The turn of a session whose process died; `None` also while another turn runs.
+    pub fn interrupted(&self, session: SessionId) -> Result<Option<Turn>, OperationError> {
+        let waiting = Waiting {
+            patience: Duration::ZERO,
+            observer: &NoObserver,
+            cancel: &Cancel::new(),
+        };
+        match self.turns.take(session, &waiting) {
+            Ok(taken) => Ok(taken.interrupted().cloned()),
+            Err(TurnError::Busy(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Answers a question, or resumes the turn that was interrupted.
+    pub fn ask(&self, turn: &ConversationTurn<'_>) -> Result<ConversationAnswer, OperationError> {
+        let session = turn.session;
+        // Read each time: the user may have allowed something for always.
+        let rules = self.runtime.rules(&self.options.rules)?;
+        // Dropped after the sandbox, which the next turn of the session takes at once.
+        let mut taken = self.turns.take(
+            session.id,
+            &Waiting {
+                patience: PATIENCE,
+                observer: turn.observer,
+                cancel: turn.cancel,
+            },
+        )?;
+        let interrupted = taken.interrupted().filter(|_| turn.prompt.is_none());
+        if turn.prompt.is_none() && interrupted.is_none() {
+            return Err(TurnError::NothingToResume(session.id).into());
+        }
+        let model = self.open(&self.model_for(Some(session), interrupted)?)?;
+        let project = self.options.project.as_deref();
+        // A turn that is resumed stays in its own sandbox.
+        let own = interrupted.and_then(|turn| turn.sandbox.as_deref());
+        let sandbox = self.options.sandbox.as_deref();
+        let sandbox = sandbox.or_else(|| own.filter(|_| project.is_none()));
+        // Each session has a sandbox of its own, whatever the project.
+        let workspace = self
+            .runtime
+            .workspace(sandbox, project, |_| session_sandbox(session.id))?;
+        let options = self.runtime.options();
+        let approver = RememberingApprover::new(self.runtime.tools(), turn.approver);
+        let request = TurnRequest {
+            plan: None,
+            prompt: turn.prompt.clone(),
+            model,
+            actor: session.actor.clone(),
+            system: self.runtime.instructions(
+                workspace.as_ref(),
+                self.connected.announcement(),
+                &[],
+            ),
+            tools: TurnTools {
+                gate: &self.gate,
+                mode: session_mode(self.options.read_only),
+                profile: &options.safety.profile,
+                guards: &options.safety.guards,
+                rules: &rules,
+                workspace: workspace.as_ref(),
+                approver: &approver,
+                deferred: &self.connected.deferred,
+            },
+            scopes: self.budgets(session),
+            redactor: self.runtime.redactor(),
+            settings: TurnSettings {
+                keeps_unfinished: turn.keeps_unfinished,
+                ..TurnSettings::default()
+            },
+            allowance: &Unlimited,
+            observer: turn.observer,
+            cancel: turn.cancel,
+            stop: turn.stop.clone(),
+        };
+        let prompt = turn.prompt.as_deref();
+        Ok(ConversationAnswer {
+            report: self.turns.tell(&mut taken, &request)?,
+            prompt: prompt.map(|prompt| request.redactor.text(prompt).into_owned()),
+            sandbox: workspace
+                .as_ref()
+                .map(SandboxWorkspace::name)
+                .map(str::to_owned),
+        })
+    }
+
+    fn budgets(&self, session: &Session) -> Vec<SpendScope> {
+        let options = self.runtime.options();
+        let safety = &options.safety;
+        let limits = [
+            self.options.max_cost,
+            options.budget_per_session,
+            safety.guards.total_cost(&safety.profile),
+        ];
+        vec![
+            SpendScope {
+                name: format!("session {}", session.id),
+                limit: limits.into_iter().flatten().min(),
+            },
+            self.runtime.day_budget(),
+        ]
+    }
+}
+
+fn model_name(text: &str) -> Result<ModelName, OperationError> {
+    text.parse().map_err(OperationError::of)
+}
+
+/// An actor that cannot answer in a session.
+fn not_a_model(name: &str) -> OperationError {
+    let message = format!("`{name}` is an actor with a file of its own, not a model");
+    OperationError::usage(message).with_hint(format!(
+        "run it: `agents actor run {name} 'PROMPT' --context NAME` keeps a conversation with it"
+    ))
+}
+
+/// The name of the sandbox that belongs to a session.
+fn session_sandbox(session: SessionId) -> String {
+    format!("session-{session}").to_ascii_lowercase()
+}

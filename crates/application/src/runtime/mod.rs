@@ -1,0 +1,323 @@
+//! [`AgentRuntime`]: what agents run with, assembled in one place from plain options: models, tools, safety,
+//! permission rules, budgets, instructions and the sandbox.
+//!
+//! Conversations ([`Conversation`]), runs of actors ([`ActorRunner`]) and the phases of plans (`plan/`) all start
+//! here. The only calls upward are those to the approver and the observer of a request, which belong to the front
+//! end.
+
+mod actor_run;
+mod approvals;
+mod conversation;
+mod models;
+mod safety;
+mod tool_call;
+mod toolset;
+mod workspace;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cleveragents_actors::Actor;
+use cleveragents_domain::{MicroUsd, Timestamp};
+use cleveragents_mcp::Variables;
+use cleveragents_models::{Catalogue, ModelName, Redactor};
+use cleveragents_process::Cancel;
+use cleveragents_store::Engine;
+use cleveragents_tools::ports::Approver;
+use cleveragents_tools::{Effect, PermissionRules, Phase, PlanMode};
+
+use crate::actor::{ActorService, ActorWorld, Bundle, FoundActor};
+use crate::operation_error::OperationError;
+use crate::project::ProjectService;
+use crate::resource::ResourceService;
+use crate::run::{RunContext, RunWatcher, ToolSources as _, UnknownOutcome};
+use crate::sandbox::SandboxService;
+use crate::session::SessionService;
+use crate::tool::{SandboxWorkspace, SpendScope, ToolService};
+use crate::turn::{instructions, project_instructions};
+
+pub use actor_run::{
+    ActorRunOptions, ActorRunReport, ActorRunRequest, ActorRunner, RunFrontEnd, RunPlace,
+    answer_text, parse_usd,
+};
+pub use approvals::RememberingApprover;
+pub use conversation::{Conversation, ConversationAnswer, ConversationOptions, ConversationTurn};
+pub use safety::{EffectiveSafety, SafetyLayer, SafetySelection, find_safety_profile};
+pub use tool_call::ToolCallRequest;
+pub use toolset::{
+    ConnectedTools, ToolRequirements, Toolset, ToolsetOptions, WarningHandler, agents_of,
+    for_each_node, mcp_server_options,
+};
+
+use models::CatalogueModels;
+
+/// What a runtime is built from. A front end fills it from its configuration.
+pub struct RuntimeOptions {
+    /// The database.
+    pub engine: Arc<Engine>,
+    /// The models that can be asked.
+    pub catalogue: Catalogue,
+    /// The model of actors and conversations that name none.
+    pub default_model: Option<ModelName>,
+    /// The program's own folder. No tool may touch it.
+    pub home: PathBuf,
+    /// The folder of the sandboxes.
+    pub sandboxes: PathBuf,
+    /// The folder that relative paths of commands and MCP servers start from.
+    pub working_folder: PathBuf,
+    /// Values of `${VARIABLE}` in definitions.
+    pub variables: Variables,
+    /// Maximum size of a message of a session, in bytes.
+    pub max_message_bytes: usize,
+    /// What a session or a run may cost.
+    pub budget_per_session: Option<MicroUsd>,
+    /// What one day may cost.
+    pub budget_per_day: Option<MicroUsd>,
+    /// The safety profile and guards that hold for everything this runtime runs.
+    pub safety: EffectiveSafety,
+    /// Shows the user what was left out, such as a server that did not start.
+    pub warn: WarningHandler,
+}
+
+/// What agents run with. See the module.
+pub struct AgentRuntime {
+    options: RuntimeOptions,
+    toolset: Toolset,
+    /// Servers that were started for one step serve the next one too.
+    connected: Mutex<BTreeMap<ToolRequirements, Arc<ConnectedTools>>>,
+}
+
+/// One actor that is to be run, and the limits it runs in.
+pub struct AgentRequest<'a> {
+    /// The actor.
+    pub actor: &'a Actor,
+    /// What the budget of the run is called, such as `plan 01J9…`.
+    pub budget_name: String,
+    /// Spending limits besides those of the actor and of the safety profile; the smallest holds.
+    pub cost_limits: Vec<Option<MicroUsd>>,
+    /// The plan for which it runs.
+    pub plan: Option<cleveragents_domain::PlanId>,
+    /// Skills and servers besides those that the actor names.
+    pub requirements: ToolRequirements,
+    /// Tools that every agent of the actor gets, besides its own.
+    pub extra_tools: &'a [String],
+    /// The sandbox.
+    pub workspace: Option<&'a SandboxWorkspace>,
+    /// What tools may do.
+    pub mode: PlanMode,
+    /// Narrows the safety of the runtime, for example by the profile of a plan.
+    pub safety: Vec<EffectiveSafety>,
+    /// Permission rules of this request, besides the stored ones.
+    pub rules: &'a [String],
+    /// Instructions that are repeated whatever is left out of a long conversation.
+    pub instructions: Vec<String>,
+    /// Overrides the temperature of the actor.
+    pub temperature: Option<f64>,
+    /// Asked for approvals and answers.
+    pub approver: &'a dyn Approver,
+    /// Shown what happens.
+    pub observer: &'a dyn RunWatcher,
+    /// Stops the run.
+    pub cancel: &'a Cancel,
+    /// What to do about a call whose outcome is unknown.
+    pub unknown_outcome: UnknownOutcome,
+}
+
+impl AgentRuntime {
+    /// Reads the registered tools, skills and servers; starts nothing.
+    pub fn new(options: RuntimeOptions) -> Result<Self, OperationError> {
+        let toolset = Toolset::new(&ToolsetOptions {
+            engine: &options.engine,
+            catalogue: &options.catalogue,
+            home: &options.home,
+            working_folder: &options.working_folder,
+            variables: &options.variables,
+            warn: &options.warn,
+        })?;
+        Ok(Self {
+            toolset,
+            options,
+            connected: Mutex::default(),
+        })
+    }
+
+    /// What this runtime was built from.
+    pub const fn options(&self) -> &RuntimeOptions {
+        &self.options
+    }
+
+    /// The registered tools, skills and servers.
+    pub const fn toolset(&self) -> &Toolset {
+        &self.toolset
+    }
+
+    /// Replaces secret values in text that is stored or shown.
+    pub fn redactor(&self) -> Redactor {
+        self.options.catalogue.redactor()
+    }
+
+    /// The names that actors are compiled against.
+    pub fn actor_world(&self) -> ActorWorld<'_> {
+        self.toolset.actor_world()
+    }
+
+    /// A registered actor, a built-in one, or the actor of a model, ready to run.
+    pub fn actor(&self, name: &str) -> Result<FoundActor, OperationError> {
+        Ok(self.actors().find(name, self.actor_world())?)
+    }
+
+    /// The actor of an earlier run, from the files that the run started with.
+    pub fn bundled_actor(&self, bundle: &Bundle) -> Result<Arc<Actor>, OperationError> {
+        Ok(self.actors().from_bundle(bundle, self.actor_world())?)
+    }
+
+    pub(crate) fn actors(&self) -> ActorService {
+        ActorService::new(Arc::clone(&self.options.engine))
+    }
+
+    pub(crate) fn tools(&self) -> ToolService {
+        ToolService::new(Arc::clone(&self.options.engine))
+    }
+
+    pub(crate) fn sessions(&self) -> SessionService {
+        SessionService::new(
+            Arc::clone(&self.options.engine),
+            self.options.max_message_bytes,
+        )
+    }
+
+    fn sandboxes(&self) -> SandboxService {
+        SandboxService::new(
+            Arc::clone(&self.options.engine),
+            self.options.sandboxes.clone(),
+        )
+    }
+
+    fn projects(&self) -> ProjectService {
+        ProjectService::new(Arc::clone(&self.options.engine))
+    }
+
+    fn resources(&self) -> ResourceService {
+        ResourceService::new(Arc::clone(&self.options.engine))
+    }
+
+    /// The stored permission rules and those of a request. No rule allows touching the program's own folder.
+    pub fn rules(&self, given: &[String]) -> Result<PermissionRules, OperationError> {
+        let rules = self.tools().rules(given, Effect::Allow)?;
+        Ok(rules.protecting([self.options.home.clone()]))
+    }
+
+    /// The budget of today.
+    pub fn day_budget(&self) -> SpendScope {
+        let now = Timestamp::now().to_string();
+        let day = now.get(..10).unwrap_or(&now);
+        SpendScope {
+            name: format!("day {day}"),
+            limit: self.options.budget_per_day,
+        }
+    }
+
+    /// Reads skills and starts servers, or gives those that run already.
+    pub fn connect(&self, needs: ToolRequirements) -> Result<Arc<ConnectedTools>, OperationError> {
+        let mut connected = self
+            .connected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = connected.get(&needs) {
+            return Ok(Arc::clone(running));
+        }
+        let tools = Arc::new(self.toolset.connect(&needs)?);
+        connected.insert(needs, Arc::clone(&tools));
+        Ok(tools)
+    }
+
+    /// The standing instructions: ours, those of the skills, those of the code that is worked on, and those of the
+    /// request.
+    pub(crate) fn instructions(
+        &self,
+        workspace: Option<&SandboxWorkspace>,
+        skills: Option<String>,
+        of_request: &[String],
+    ) -> Vec<String> {
+        let redactor = self.redactor();
+        let mut all = vec![instructions(workspace)];
+        let others = skills
+            .into_iter()
+            .chain(workspace.and_then(project_instructions));
+        all.extend(others.map(|text| redactor.text(&text).into_owned()));
+        all.extend(of_request.iter().cloned());
+        all
+    }
+
+    /// Calls `run` with everything that the actor of a request needs.
+    pub fn run<T>(
+        &self,
+        request: &AgentRequest<'_>,
+        run: impl FnOnce(&RunContext<'_>) -> T,
+    ) -> Result<T, OperationError> {
+        let mut needs = self.toolset.requirements(request.actor);
+        needs
+            .skills
+            .extend(request.requirements.skills.iter().cloned());
+        needs
+            .servers
+            .extend(request.requirements.servers.iter().cloned());
+        let connected = self.connect(needs)?;
+        let mut safety = self.options.safety.clone();
+        for narrower in &request.safety {
+            safety.narrow(narrower);
+        }
+        let rules = self.rules(request.rules)?;
+        let extra_tools = toolset::extra_tools(&connected, request)?;
+        let mut limits = request.cost_limits.clone();
+        limits.push(request.actor.graph.limits.max_cost);
+        limits.push(safety.guards.total_cost(&safety.profile));
+        let skills: Vec<String> = request.requirements.skills.iter().cloned().collect();
+        let approver = RememberingApprover::new(self.tools(), request.approver);
+        let context = RunContext {
+            models: &CatalogueModels {
+                catalogue: &self.options.catalogue,
+                default: self.options.default_model.as_ref(),
+            },
+            registry: &connected.registry,
+            sources: &*connected,
+            deferred: &connected.deferred,
+            extra_tools: &extra_tools,
+            plan: request.plan,
+            mode: request.mode,
+            profile: &safety.profile,
+            guards: &safety.guards,
+            rules: &rules,
+            workspace: request.workspace,
+            approver: &approver,
+            scopes: vec![
+                SpendScope {
+                    name: request.budget_name.clone(),
+                    limit: limits.into_iter().flatten().min(),
+                },
+                self.day_budget(),
+            ],
+            instructions: self.instructions(
+                request.workspace,
+                connected.disclosure(&skills),
+                &request.instructions,
+            ),
+            temperature: request.temperature,
+            redactor: self.redactor(),
+            watcher: request.observer,
+            cancel: request.cancel,
+            unknown_outcome: request.unknown_outcome,
+        };
+        Ok(run(&context))
+    }
+}
+
+/// What tools of a session or an actor may do.
+pub const fn session_mode(is_read_only: bool) -> PlanMode {
+    if is_read_only {
+        PlanMode::ReadOnly
+    } else {
+        PlanMode::Normal(Phase::Session)
+    }
+}

@@ -1,0 +1,85 @@
+//! One tool call that no model asked for, through the same gate as the calls of models.
+
+use std::sync::Arc;
+
+use cleveragents_process::Cancel;
+use cleveragents_tools::ports::{Approver, Scope, Workspace};
+use cleveragents_tools::{CallContext, CallOutcome, CallRequest, Gate, PlanMode, Registry};
+
+use super::{AgentRuntime, RememberingApprover, ToolRequirements};
+use crate::operation_error::OperationError;
+use crate::tool::{RegisteredTool, SandboxWorkspace, StoreBudget, StoreLedger, ToolError};
+use crate::turn::Secrets;
+
+/// A tool call of a user.
+pub struct ToolCallRequest<'a> {
+    /// The id of the call in its row.
+    pub call_id: &'a str,
+    /// The tool.
+    pub tool: &'a str,
+    /// Skills whose tools may be called, too.
+    pub skills: &'a [String],
+    /// What the tool may do.
+    pub mode: PlanMode,
+    /// Permission rules besides the stored ones.
+    pub rules: &'a [String],
+    /// The sandbox.
+    pub workspace: Option<&'a SandboxWorkspace>,
+    /// Asked for approvals.
+    pub approver: &'a dyn Approver,
+    /// Stops the call.
+    pub cancel: &'a Cancel,
+    /// Maximum size of the output that is returned, in bytes.
+    pub shown_bytes: usize,
+}
+
+impl AgentRuntime {
+    /// Calls a tool. `arguments` makes the arguments, as JSON text, once the tools are known.
+    pub fn call_tool<E: From<OperationError>>(
+        &self,
+        request: &ToolCallRequest<'_>,
+        arguments: impl FnOnce(&Registry) -> Result<String, E>,
+    ) -> Result<(CallOutcome, Arc<Registry>), E> {
+        let connected = self.connect(ToolRequirements {
+            skills: request.skills.iter().cloned().collect(),
+            servers: self.toolset().server_of(request.tool).into_iter().collect(),
+        })?;
+        let registry = Arc::clone(&connected.registry);
+        if registry.get(request.tool).is_err()
+            && let Ok(stored) = self.tools().find_stored(request.tool)
+        {
+            // It is registered and was left out: its file tells why.
+            let _spec = RegisteredTool::read(stored, &*self.options().variables)
+                .spec
+                .map_err(|error| OperationError::of(ToolError::from(error)))?;
+        }
+        let call = CallRequest {
+            call_id: request.call_id.to_owned(),
+            tool: request.tool.to_owned(),
+            arguments: arguments(&registry)?,
+        };
+        let engine = &self.options().engine;
+        let safety = &self.options().safety;
+        let rules = self.rules(request.rules)?;
+        let outcome = Gate::new(Arc::clone(&registry)).call(
+            &call,
+            &CallContext {
+                scope: &Scope::default(),
+                mode: request.mode,
+                profile: &safety.profile,
+                guards: &safety.guards,
+                rules: &rules,
+                workspace: request
+                    .workspace
+                    .map(|workspace| workspace as &dyn Workspace),
+                approver: &RememberingApprover::new(self.tools(), request.approver),
+                budget: &StoreBudget::new(Arc::clone(engine), vec![self.day_budget()]),
+                ledger: &StoreLedger::new(Arc::clone(engine), None),
+                redactor: &Secrets(&self.redactor()),
+                cancel: request.cancel,
+                shown_bytes: request.shown_bytes,
+            },
+        );
+        Ok((outcome.map_err(OperationError::of)?, registry))
+    }
+}

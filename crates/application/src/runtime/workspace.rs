@@ -1,0 +1,53 @@
+//! The sandbox that the tools of a session, a run or a single call act in.
+
+use cleveragents_domain::Code;
+use cleveragents_process::WhenMissing;
+
+use super::AgentRuntime;
+use crate::operation_error::OperationError;
+use crate::sandbox::{SandboxError, Target};
+use crate::tool::SandboxWorkspace;
+
+impl AgentRuntime {
+    /// Opens the sandbox that is named, or a sandbox of a project's resources. The latter is created under the name
+    /// that `name_it` makes of the project's id, unless it exists; `None` when neither is given.
+    pub fn workspace(
+        &self,
+        sandbox: Option<&str>,
+        project: Option<&str>,
+        name_it: impl FnOnce(&str) -> String,
+    ) -> Result<Option<SandboxWorkspace>, OperationError> {
+        let service = self.sandboxes();
+        let name = match (sandbox, project) {
+            (Some(name), _) => name.to_owned(),
+            (None, Some(project)) => {
+                let (project, links) = self.projects().view(project)?;
+                let name = name_it(&project.id.to_string().to_ascii_lowercase());
+                let mut targets = Target::of_project(&self.resources(), &links)?;
+                if targets.is_empty() {
+                    let message = format!("the project `{}` links no resource", project.name);
+                    return Err(OperationError::new(Code::LocationNotFound, message)
+                        .with_hint("link one: `agents project link-resource PROJECT RESOURCE`"));
+                }
+                Target::make_distinct(&mut targets);
+                let exists = match service.find(&name) {
+                    // One that was applied or discarded gives its name to the next.
+                    Ok(found) => !found.sandbox.state.is_over(),
+                    Err(SandboxError::NotFound(_)) => false,
+                    Err(error) => return Err(error.into()),
+                };
+                if !exists {
+                    service.create(&name, &format!("project {}", project.name), &targets)?;
+                }
+                name
+            }
+            (None, None) => return Ok(None),
+        };
+        let open = service.open(&name)?;
+        Ok(Some(SandboxWorkspace::new(
+            service,
+            open,
+            WhenMissing::Warn,
+        )?))
+    }
+}

@@ -1,0 +1,254 @@
+//! [`Worker`]: runs queued plans until it is stopped or idle.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cleveragents_domain::{Code, Diagnose as _, Kind, LeaseSubject, Plan, PlanId, ProcessId, Ttl};
+use cleveragents_process::Cancel;
+use cleveragents_store::Engine;
+use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
+
+use super::{Scheduler, pause, phase_to_execute};
+use crate::lease::LeaseService;
+use crate::operation_error::OperationError;
+use crate::plan::{DriveOptions, PlanFrontEnd, PlanQueue, PlanService, Queued};
+use crate::run::Unheard;
+use crate::runtime::AgentRuntime;
+
+/// How a worker runs.
+pub struct WorkerOptions<'a> {
+    /// Maximum number of plans that this worker runs at the same time; the limit of the database when not given.
+    pub concurrency: Option<u64>,
+    /// Whether the worker ends when no plan is left.
+    pub until_idle: bool,
+    /// Builds what a plan runs with.
+    pub runtime: &'a (dyn Fn() -> Result<AgentRuntime, OperationError> + Sync),
+    /// Shown what happens.
+    pub observer: &'a (dyn Fn(&WorkerEvent<'_>) + Sync),
+    /// Stops the worker and the plans that it runs.
+    pub cancel: &'a Cancel,
+}
+
+/// What became of a plan that a worker ran.
+pub enum WorkerEvent<'a> {
+    /// It went as far as its automation profile lets it.
+    Ran(&'a Plan),
+    /// It waits for the user, another process runs it, or it was stopped or failed.
+    Ended {
+        /// The plan.
+        plan: PlanId,
+        /// Why it ended.
+        error: &'a OperationError,
+        /// Whether it failed, and was not only interrupted.
+        is_failure: bool,
+    },
+}
+
+/// What a worker did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WorkerSummary {
+    /// Plans that went as far as their profiles let them.
+    pub done: u64,
+    /// Plans that failed.
+    pub failed: u64,
+    /// Plans that wait for the user.
+    pub waiting: u64,
+    /// Plans that were stopped by a signal; they stay queued.
+    pub stopped: u64,
+}
+
+/// Runs queued plans. Its lease tells other processes that a worker is alive.
+pub struct Worker<'a> {
+    id: ProcessId,
+    engine: Arc<Engine>,
+    plans: &'a PlanService,
+    queue: PlanQueue,
+    slots: Scheduler,
+    options: WorkerOptions<'a>,
+    concurrency: u64,
+    state: Mutex<WorkerState>,
+}
+
+#[derive(Default)]
+struct WorkerState {
+    running: BTreeSet<PlanId>,
+    summary: WorkerSummary,
+    /// An error that keeps the worker itself from working.
+    error: Option<OperationError>,
+}
+
+impl<'a> Worker<'a> {
+    /// A worker for the queue of a database, in which `concurrency` plans may run at the same time.
+    pub fn new(
+        engine: Arc<Engine>,
+        plans: &'a PlanService,
+        concurrency: u64,
+        options: WorkerOptions<'a>,
+    ) -> Self {
+        let own = options.concurrency.unwrap_or(concurrency);
+        Self {
+            id: ProcessId::generate(),
+            queue: PlanQueue::new(Arc::clone(&engine)),
+            slots: Scheduler::new(Arc::clone(&engine), concurrency.max(own)),
+            engine,
+            plans,
+            options,
+            concurrency: own,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The id of the worker.
+    pub const fn id(&self) -> ProcessId {
+        self.id
+    }
+
+    /// Runs queued plans until the worker is stopped, is idle, or cannot work.
+    pub fn run(self) -> Result<WorkerSummary, OperationError> {
+        let leases = LeaseService::new(Arc::clone(&self.engine));
+        let presence = leases.acquire(LeaseSubject::new("worker", self.id), Ttl::default())?;
+        std::thread::scope(|scope| -> Result<(), OperationError> {
+            while !self.options.cancel.is_cancelled() && self.state().error.is_none() {
+                let is_idle = self.start_plans(scope)?;
+                if is_idle && self.options.until_idle {
+                    break;
+                }
+                pause(self.options.cancel);
+            }
+            Ok(())
+        })?;
+        let state = self
+            .state
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = state.error {
+            return Err(error);
+        }
+        presence.release()?;
+        Ok(state.summary)
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, WorkerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the queued plans that can run now, oldest first. Returns whether there is nothing to do.
+    fn start_plans<'scope, 'environment>(
+        &'scope self,
+        scope: &'scope std::thread::Scope<'scope, 'environment>,
+    ) -> Result<bool, OperationError> {
+        let mut is_idle = self.state().running.is_empty();
+        for (plan, queued) in self.queue.all()?.into_iter().rev() {
+            let state = self.state();
+            if state.running.contains(&plan.id) {
+                is_idle = false;
+                continue;
+            }
+            let is_full = state.running.len() as u64 >= self.concurrency;
+            drop(state);
+            // A plan that a live server took on belongs to that server.
+            if is_full || plan.waiting.is_some() || self.queue.is_served(&queued)? {
+                continue;
+            }
+            is_idle = false;
+            // Another worker or the user may run it.
+            if self.plans.owner(plan.id)?.is_some() {
+                continue;
+            }
+            let Some(slot) = self.slots.free_slot()? else {
+                break;
+            };
+            self.state().running.insert(plan.id);
+            scope.spawn(move || {
+                self.run_plan(&plan);
+                drop(slot);
+                self.state().running.remove(&plan.id);
+            });
+        }
+        Ok(is_idle)
+    }
+
+    fn run_plan(&self, plan: &Plan) {
+        let outcome = self.drive(plan);
+        let unqueued = self.unqueue_unless_open(plan, &outcome);
+        let mut state = self.state();
+        if let Err(error) = unqueued {
+            // The plan would be run again and again.
+            state.error.get_or_insert(error);
+        }
+        let summary = &mut state.summary;
+        match &outcome {
+            Ok(plan) => {
+                summary.done += 1;
+                (self.options.observer)(&WorkerEvent::Ran(plan));
+            }
+            Err(error) => {
+                let mut is_failure = false;
+                match error.code() {
+                    // Another process was faster.
+                    Code::PlanBusy => {}
+                    Code::PlanCancelled if self.options.cancel.is_cancelled() => {
+                        summary.stopped += 1;
+                    }
+                    code if code.kind() == Kind::HumanNeeded => summary.waiting += 1,
+                    _ => {
+                        summary.failed += 1;
+                        is_failure = true;
+                    }
+                }
+                (self.options.observer)(&WorkerEvent::Ended {
+                    plan: plan.id,
+                    error,
+                    is_failure,
+                });
+            }
+        }
+    }
+
+    fn drive(&self, plan: &Plan) -> Result<Plan, OperationError> {
+        let queued = Queued::of(plan).unwrap_or_default();
+        let options = DriveOptions {
+            consent: Some(phase_to_execute(plan)),
+            unknown_outcome: queued.unknown_outcome(),
+            ..DriveOptions::default()
+        };
+        let runtime = (self.options.runtime)()?;
+        let front_end = PlanFrontEnd {
+            approver: &NoUser,
+            observer: &Unheard,
+            cancel: self.options.cancel,
+        };
+        Ok(self.plans.drive(plan.id, &options, &runtime, front_end)?)
+    }
+
+    /// Removes a plan from the queue, unless it is to be run again.
+    fn unqueue_unless_open(
+        &self,
+        plan: &Plan,
+        outcome: &Result<Plan, OperationError>,
+    ) -> Result<(), OperationError> {
+        // A plan that a dead server had taken on was queued for one run only.
+        let comes_back = Queued::of(plan).is_none_or(|queued| queued.served.is_none());
+        match outcome {
+            // Another process runs it, or it was interrupted.
+            Err(error) if matches!(error.code(), Code::PlanBusy | Code::PlanCancelled) => Ok(()),
+            // It waits for the user, whose answer brings it back to a worker.
+            Err(error) if comes_back && error.code() == Code::PlanWaiting => Ok(()),
+            Ok(plan) if comes_back && plan.waiting.is_some() && !plan.stage.is_terminal() => Ok(()),
+            _ => Ok(self.plans.unqueue(plan.id)?),
+        }
+    }
+}
+
+/// The approver of plans that run without a user: every question stays open.
+struct NoUser;
+
+impl Approver for NoUser {
+    fn approve(&self, _request: &ApprovalRequest<'_>) -> Approval {
+        Approval::NobodyThere
+    }
+
+    fn question(&self, _question: &Question<'_>) -> Reply {
+        Reply::NobodyThere
+    }
+}
