@@ -1,0 +1,138 @@
+//! A plan from strategize to apply, below every front end: real sandboxes and repositories, a scripted model, both
+//! databases.
+
+mod support;
+
+use cleveragents_application::{
+    Queued, Scheduler, Worker, WorkerOptions, WorkerSummary, phase_to_execute,
+};
+use cleveragents_domain::{PlanPhase, PlanStage};
+use cleveragents_process::Cancel;
+use cleveragents_testkit::TestDatabase;
+use cleveragents_tools::ports::Approval;
+
+use support::{User, Workshop, git};
+
+/// Writes the file, and reports it done.
+const MODEL: &str = r#"
+at_end: fail
+answers:
+- when: 'Think out a plan'
+  text: |
+    {"summary": "Write it", "risk": 0.1,
+     "steps": [{"title": "Write price.txt", "description": "Write right.", "files": ["price.txt"]}]}
+- when: 'Carry out step 1'
+  text: I write it.
+  calls:
+  - {name: builtin/file-write, arguments: {path: price.txt, content: "right\n"}}
+- when: 'Judge whether these criteria'
+  text: '{"criteria": [{"number": 1, "met": true, "evidence": "price.txt:1"}]}'
+- text: The file is written.
+"#;
+
+#[test]
+fn a_plan_goes_from_strategize_to_apply_without_a_front_end() {
+    for database in TestDatabase::each() {
+        let workshop = Workshop::new(&database, MODEL);
+        let user = User::answering(Approval::Once);
+        let plan = workshop.plan("supervised");
+        assert_eq!(phase_to_execute(&plan), PlanPhase::Strategize);
+
+        let plan = workshop
+            .drive(&plan, PlanPhase::Strategize, &user)
+            .expect("a strategy");
+        assert_eq!(plan.stage, PlanStage::StrategizeComplete);
+        assert_eq!(plan.strategy.as_ref().map(|made| made.steps.len()), Some(1));
+        assert_eq!(phase_to_execute(&plan), PlanPhase::Execute);
+
+        let plan = workshop
+            .drive(&plan, PlanPhase::Execute, &user)
+            .expect("executed");
+        assert_eq!(plan.stage, PlanStage::ExecuteComplete);
+        assert_eq!(workshop.price(), "wrong\n", "only the sandbox is changed");
+
+        let plan = workshop
+            .drive(&plan, PlanPhase::Apply, &user)
+            .expect("applied");
+        assert_eq!(plan.stage, PlanStage::ApplyApplied);
+        assert_eq!(workshop.price(), "right\n");
+        assert_eq!(
+            git(&workshop.repository, &["rev-list", "--count", "HEAD"]),
+            "2"
+        );
+        assert_eq!(git(&workshop.repository, &["status", "--porcelain"]), "");
+    }
+}
+
+#[test]
+fn a_worker_runs_queued_plans_and_ends_when_idle() {
+    for database in TestDatabase::each() {
+        let workshop = Workshop::new(&database, MODEL);
+        let plan = workshop.plan("trusted");
+        workshop
+            .plans
+            .queue(plan.id, &Queued::default())
+            .expect("queued");
+        let cancel = Cancel::new();
+        let runtime = || Ok(workshop.runtime());
+        let worker = Worker::new(
+            std::sync::Arc::clone(&workshop.engine),
+            &workshop.plans,
+            2,
+            WorkerOptions {
+                concurrency: None,
+                until_idle: true,
+                runtime: &runtime,
+                observer: &|_| {},
+                cancel: &cancel,
+            },
+        );
+        let summary = worker.run().expect("it ends");
+        assert_eq!(
+            summary,
+            WorkerSummary {
+                done: 1,
+                ..WorkerSummary::default()
+            }
+        );
+        let plan = workshop.plans.get(plan.id).expect("it exists");
+        assert!(plan.strategy.is_some(), "{:?}", plan.stage);
+        let scheduler = Scheduler::new(std::sync::Arc::clone(&workshop.engine), 2);
+        assert!(!scheduler.has_worker().expect("readable"), "its lease is released");
+    }
+}
+
+#[test]
+fn no_more_plans_run_than_the_limit_and_a_cancelled_one_stops_waiting() {
+    use cleveragents_application::{DriveOptions, LeaseService, PlanFrontEnd, Unheard};
+    use cleveragents_domain::{Code, Diagnose as _, LeaseSubject, Ttl};
+    for database in TestDatabase::each() {
+        let workshop = Workshop::new(&database, MODEL);
+        let plan = workshop.plan("supervised");
+        let leases = LeaseService::new(std::sync::Arc::clone(&workshop.engine));
+        let _other_plan = leases
+            .acquire(LeaseSubject::new("plan-slot", 0), Ttl::default())
+            .expect("the only slot");
+        let cancel = Cancel::new();
+        cancel.cancel();
+        let user = User::answering(Approval::NobodyThere);
+        let outcome = Scheduler::new(std::sync::Arc::clone(&workshop.engine), 1).run(
+            &workshop.plans,
+            &plan,
+            &DriveOptions {
+                consent: Some(PlanPhase::Strategize),
+                ..DriveOptions::default()
+            },
+            &workshop.runtime(),
+            PlanFrontEnd {
+                approver: &user,
+                observer: &Unheard,
+                cancel: &cancel,
+            },
+        );
+        let error = outcome.expect_err("all slots are taken");
+        assert_eq!(error.code(), Code::PlanCancelled);
+        let plan = workshop.plans.get(plan.id).expect("it exists");
+        assert_eq!(plan.stage, PlanStage::StrategizeQueued, "it did not start");
+    }
+}
