@@ -237,9 +237,18 @@ impl Registry {
     }
 
     pub(crate) fn entry(&self, name: &str) -> Result<&Entry, RegistryError> {
-        let parsed = ToolName::from_wire(name.trim()).ok();
-        parsed
-            .and_then(|parsed| self.tools.get(&parsed.canonical()))
+        let name = name.trim();
+        let parsed = ToolName::from_wire(name).ok();
+        let found = parsed.and_then(|parsed| self.tools.get(&parsed.canonical()));
+        // Models often leave out the namespace, and use names they know from elsewhere, such as `read_file`.
+        let built_in = || {
+            let full = format!("{}/{name}", ToolName::BUILTIN)
+                .parse::<ToolName>()
+                .ok()?;
+            self.tools.get(&full.canonical())
+        };
+        found
+            .or_else(|| (!name.contains("_S_")).then(built_in).flatten())
             .map(AsRef::as_ref)
             .ok_or_else(|| RegistryError::NotFound {
                 name: name.to_owned(),

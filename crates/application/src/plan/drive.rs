@@ -139,9 +139,13 @@ impl Drive<'_> {
                         return self.service.get(plan.id);
                     }
                     consent = None;
-                    self.strategize(plan)?
+                    let outcome = self.strategize(plan.clone());
+                    self.record_error(&plan, Move::FailStrategize, outcome)?
                 }
-                PlanStage::StrategizeProcessing => self.strategize(plan)?,
+                PlanStage::StrategizeProcessing => {
+                    let outcome = self.strategize(plan.clone());
+                    self.record_error(&plan, Move::FailStrategize, outcome)?
+                }
                 PlanStage::StrategizeComplete => {
                     let may = is_asked(PlanPhase::Execute)
                         || (self.may(&plan, AutomationGate::CreateTool, "execute")?
@@ -155,7 +159,8 @@ impl Drive<'_> {
                 }
                 PlanStage::ExecuteQueued | PlanStage::ExecuteProcessing => {
                     consent = consent.filter(|phase| *phase != PlanPhase::Execute);
-                    self.execute(plan)?
+                    let outcome = self.execute(plan.clone());
+                    self.record_error(&plan, Move::FailExecute, outcome)?
                 }
                 PlanStage::ExecuteComplete => {
                     let guards = plan.made_with.profile.snapshot.guards.as_ref();
@@ -171,6 +176,38 @@ impl Drive<'_> {
                 _ => return Ok(plan),
             };
         }
+    }
+
+    /// Records the error of a phase that could not run, such as a resource that cannot be copied: without that the
+    /// plan would look as if it were still running. The error itself is returned as it is.
+    fn record_error(
+        &self,
+        plan: &Plan,
+        way: Move,
+        outcome: Result<Plan, PlanError>,
+    ) -> Result<Plan, PlanError> {
+        let error = match outcome {
+            Err(
+                error @ (PlanError::World(_)
+                | PlanError::Sandbox(_)
+                | PlanError::EmptyProject(_)
+                | PlanError::Usage(_)),
+            ) => error,
+            other => return other,
+        };
+        let now = self.service.get(plan.id)?;
+        let is_running = matches!(
+            now.stage,
+            PlanStage::StrategizeProcessing | PlanStage::ExecuteProcessing
+        );
+        if is_running && !self.cancel.is_cancelled() {
+            let message = error.to_string();
+            match self.fail::<()>(&now, way, "resource", &message, Value::Null) {
+                Ok(()) | Err(PlanError::Failed { .. }) => {}
+                Err(not_recorded) => return Err(not_recorded),
+            }
+        }
+        Err(error)
     }
 
     /// Whether a gate between phases opens by itself. The plan says what it waits for when not.

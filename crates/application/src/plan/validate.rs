@@ -119,7 +119,36 @@ pub(super) struct Finding {
     output: String,
 }
 
+/// One question to the reviewer.
+struct ReviewRound<'a> {
+    criteria: &'a [&'a Wanted],
+    /// The results of the checks.
+    evidence: &'a [Finding],
+    /// The path of its step, by which it is found again after a crash.
+    path: String,
+    attempt: u64,
+}
+
+/// The path of a review. A verdict is about one state of the sandbox, so each round has a path of its own.
+fn review_path(plan_attempt: u64, attempt: u64, round: usize) -> String {
+    match round {
+        0 => format!("review/{plan_attempt}/{attempt}"),
+        _ => format!("review/{plan_attempt}/{attempt}/{round}"),
+    }
+}
+
 impl Finding {
+    /// A result that still holds, because nothing changed since.
+    fn earlier(result: &ValidationResult) -> Self {
+        Self {
+            name: result.validation.clone(),
+            mode: result.mode,
+            passed: result.passed,
+            message: result.message.clone(),
+            output: String::new(),
+        }
+    }
+
     /// The finding as whoever mends it is told.
     pub(super) fn told(&self) -> String {
         let mut text = format!("`{}` failed: {}", self.name, self.message);
@@ -193,19 +222,20 @@ impl Drive<'_> {
             .engine()
             .read(|reader| validations::results(reader, plan.id))?;
         let mut open: Vec<&Wanted> = Vec::new();
+        let mut still_passing: Vec<Finding> = Vec::new();
         for one in &wanted {
             let known = results
                 .iter()
                 .rev()
                 .find(|stored| one.is_about(&stored.result));
-            let is_good = match known {
-                Some(stored) if stored.result.passed => {
-                    workspace.changed_since(stored.result.position)?.is_empty()
+            match known {
+                Some(stored)
+                    if stored.result.passed
+                        && workspace.changed_since(stored.result.position)?.is_empty() =>
+                {
+                    still_passing.push(Finding::earlier(&stored.result));
                 }
-                _ => false,
-            };
-            if !is_good {
-                open.push(one);
+                _ => open.push(one),
             }
         }
         let mut findings = Vec::new();
@@ -243,7 +273,7 @@ impl Drive<'_> {
             };
             findings.push(self.found(plan, one, &judgement, attempt, workspace)?);
         }
-        // The reviewer looks last: it is told what programs found.
+        // The reviewer comes last and sees the result of every check, of this round or an earlier one.
         let words: Vec<&Wanted> = open
             .into_iter()
             .filter(|one| matches!(one, Wanted::Reviewed { .. }))
@@ -252,7 +282,21 @@ impl Drive<'_> {
             .iter()
             .all(|finding| finding.passed || finding.mode == ValidationMode::Informational);
         if !words.is_empty() && is_good {
-            findings.extend(self.review(plan, &words, &findings, workspace, attempt)?);
+            let mut evidence = still_passing;
+            evidence.extend(findings.iter().cloned());
+            // A round ends with its stored verdicts, so the next one has another number, and after a crash the
+            // same round is resumed.
+            let round = results
+                .iter()
+                .filter(|stored| words.iter().any(|word| word.is_about(&stored.result)))
+                .count();
+            let review = ReviewRound {
+                criteria: &words,
+                evidence: &evidence,
+                path: review_path(plan.attempt, attempt, round),
+                attempt,
+            };
+            findings.extend(self.review(plan, &review, workspace)?);
         }
         Ok(findings)
     }
@@ -349,10 +393,8 @@ impl Drive<'_> {
     fn review(
         &self,
         plan: &Plan,
-        words: &[&Wanted],
-        findings: &[Finding],
+        round: &ReviewRound<'_>,
         workspace: &SandboxWorkspace,
-        attempt: u64,
     ) -> Result<Vec<Finding>, PlanError> {
         let Some(by) = plan.made_with.actors.review.clone() else {
             return Ok(Vec::new());
@@ -360,7 +402,7 @@ impl Drive<'_> {
         self.watcher.validating("review");
         let mut prompt =
             "Judge whether these criteria are met by what is in the sandbox now:\n\n".to_owned();
-        for (number, one) in (1..).zip(words) {
+        for (number, one) in (1..).zip(round.criteria) {
             let _written = writeln!(prompt, "{number}. {}", one.name());
         }
         let changed = workspace.changed_paths(0)?;
@@ -369,7 +411,7 @@ impl Drive<'_> {
             "\nFiles that the plan changed: {}",
             changed.join(", ")
         );
-        for finding in findings {
+        for finding in round.evidence {
             let word = if finding.passed { "passed" } else { "failed" };
             let _written = writeln!(
                 prompt,
@@ -377,7 +419,7 @@ impl Drive<'_> {
                 finding.name, finding.message
             );
         }
-        let path = format!("review/{}/{attempt}", plan.attempt);
+        let path = round.path.clone();
         let begun = Instant::now();
         let id = plan.id;
         let new = NewStep {
@@ -420,7 +462,7 @@ impl Drive<'_> {
         };
         self.write(move |unit| plan_steps::finish(unit, id, step.number, &end).map(drop))?;
         let mut found = Vec::new();
-        for (number, one) in (1_u64..).zip(words) {
+        for (number, one) in (1_u64..).zip(round.criteria) {
             let (passed, message) = verdict(&said, number);
             let judgement = Judgement {
                 passed,
@@ -429,7 +471,7 @@ impl Drive<'_> {
                 output: said.to_string().into_bytes(),
                 duration: begun.elapsed(),
             };
-            found.push(self.found(plan, one, &judgement, attempt, workspace)?);
+            found.push(self.found(plan, one, &judgement, round.attempt, workspace)?);
         }
         Ok(found)
     }

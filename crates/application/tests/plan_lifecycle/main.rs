@@ -98,7 +98,10 @@ fn a_worker_runs_queued_plans_and_ends_when_idle() {
         let plan = workshop.plans.get(plan.id).expect("it exists");
         assert!(plan.strategy.is_some(), "{:?}", plan.stage);
         let scheduler = Scheduler::new(std::sync::Arc::clone(&workshop.engine), 2);
-        assert!(!scheduler.has_worker().expect("readable"), "its lease is released");
+        assert!(
+            !scheduler.has_worker().expect("readable"),
+            "its lease is released"
+        );
     }
 }
 
@@ -134,5 +137,71 @@ fn no_more_plans_run_than_the_limit_and_a_cancelled_one_stops_waiting() {
         assert_eq!(error.code(), Code::PlanCancelled);
         let plan = workshop.plans.get(plan.id).expect("it exists");
         assert_eq!(plan.stage, PlanStage::StrategizeQueued, "it did not start");
+    }
+}
+
+#[test]
+fn a_phase_that_cannot_run_leaves_the_plan_errored_and_not_running() {
+    for database in TestDatabase::each() {
+        let workshop = Workshop::new(&database, MODEL);
+        let user = User::answering(Approval::Once);
+        let plan = workshop.plan("supervised");
+        let plan = workshop
+            .drive(&plan, PlanPhase::Strategize, &user)
+            .expect("a strategy");
+        // The sandbox cannot be created any more.
+        std::fs::remove_dir_all(workshop.repository.join(".git")).expect("removed");
+        let error = workshop.drive(&plan, PlanPhase::Execute, &user);
+        assert!(error.is_err());
+        let plan = workshop.plans.get(plan.id).expect("it exists");
+        assert_eq!(plan.stage, PlanStage::ExecuteErrored);
+    }
+}
+
+/// Reviews once with success; after guidance that breaks the file, a second review finds that out.
+const REVIEWED_TWICE: &str = r#"
+at_end: fail
+answers:
+- when: 'Think out a plan'
+  text: |
+    {"summary": "Write it", "risk": 0.1,
+     "steps": [{"title": "Write price.txt", "description": "Write right.", "files": ["price.txt"]}]}
+- when: 'Carry out step 1'
+  text: I write it.
+  calls:
+  - {name: builtin/file-write, arguments: {path: price.txt, content: "right\n"}}
+- when: 'break it'
+  text: I follow the guidance.
+  calls:
+  - {name: builtin/file-write, arguments: {path: price.txt, content: "broken\n"}}
+- when: 'Judge whether these criteria[^@]*price.txt'
+  text: '{"criteria": [{"number": 1, "met": true, "evidence": "price.txt:1"}]}'
+- text: Done.
+"#;
+
+#[test]
+fn a_review_does_not_count_for_what_changed_after_it() {
+    for database in TestDatabase::each() {
+        let workshop = Workshop::new(&database, REVIEWED_TWICE);
+        let user = User::answering(Approval::Once);
+        let plan = workshop.plan("supervised");
+        let plan = workshop
+            .drive(&plan, PlanPhase::Strategize, &user)
+            .expect("a strategy");
+        let plan = workshop
+            .drive(&plan, PlanPhase::Execute, &user)
+            .expect("executed");
+        assert_eq!(workshop.reviews(plan.id), 1);
+        workshop
+            .plans
+            .prompt(plan.id, "break it")
+            .expect("guidance");
+        let outcome = workshop.drive(&plan, PlanPhase::Execute, &user);
+        assert!(outcome.is_ok(), "{outcome:?}");
+        assert_eq!(
+            workshop.reviews(plan.id),
+            2,
+            "the changed files were reviewed again"
+        );
     }
 }

@@ -10,7 +10,7 @@ use cleveragents_application::{
     NewProject, NewResource, PlanDefaults, PlanFrontEnd, PlanService, ProjectService, Register,
     ResourceService, RuntimeOptions, SandboxService, SessionService, Unheard, UseAction,
 };
-use cleveragents_domain::{Plan, PlanPhase};
+use cleveragents_domain::{Plan, PlanId, PlanPhase};
 use cleveragents_models::{Catalogue, CatalogueOptions};
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
@@ -116,8 +116,7 @@ impl Workshop {
         ProjectService::new(engine())
             .create(project)
             .expect("the project is created");
-        let action =
-            "name: local/fix\ndescription: Fix the price\ndefinition_of_done: price.txt says right\n";
+        let action = "name: local/fix\ndescription: Fix the price\ndefinition_of_done: price.txt says right\n";
         ActionService::new(engine())
             .create(action, "a test", Register::New, &|_| None)
             .expect("the action is created");
@@ -177,6 +176,20 @@ impl Workshop {
         };
         self.plans
             .drive(plan.id, &options, &self.runtime(), front_end)
+    }
+
+    /// How many times the reviewer was asked.
+    pub(crate) fn reviews(&self, plan: PlanId) -> usize {
+        let steps = self
+            .engine
+            .read(|reader| cleveragents_store::plan_steps::of_plan(reader, plan))
+            .expect("readable");
+        let reviews: std::collections::BTreeSet<_> = steps
+            .iter()
+            .filter(|step| step.path.starts_with("review/"))
+            .filter_map(|step| step.run)
+            .collect();
+        reviews.len()
     }
 
     /// The content of the file that the plan changes, in the repository of the user.

@@ -1,5 +1,6 @@
 //! What is shown of tool calls.
 
+use cleveragents_sandbox::is_by_product;
 use cleveragents_tools::CallOutcome;
 
 /// The paths that calls changed, each once.
@@ -13,6 +14,8 @@ pub(crate) fn files_changed<'o>(
             CallOutcome::Failed(failed) => failed.captured.changes.as_slice(),
             CallOutcome::Refused(_) => &[],
         })
+        // By-products of builds and tests are in no diff and are not applied.
+        .filter(|(_, change)| !is_by_product(&change.path, |_| false))
         .map(|(alias, change)| format!("{alias}/{}", change.path))
         .collect();
     paths.sort();

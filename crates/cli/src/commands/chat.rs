@@ -17,7 +17,7 @@ use std::io::{IsTerminal as _, stderr, stdin, stdout};
 use cleveragents_application::{
     Conversation, ConversationAnswer, ConversationTurn, SessionService,
 };
-use cleveragents_domain::{CheckpointNumber, Code, Session, SessionName};
+use cleveragents_domain::{CheckpointNumber, Code, SandboxId, Session, SessionName};
 use cleveragents_models::ModelName;
 
 use self::editor::Editor;
@@ -276,23 +276,29 @@ impl Chat<'_> {
     }
 
     /// The checkpoints of the session's sandbox; nothing when there is no sandbox yet.
-    fn checkpoints(&self, session: &Session) -> Option<Vec<CheckpointNumber>> {
+    fn checkpoints(&self, session: &Session) -> Option<Vec<(SandboxId, CheckpointNumber)>> {
         let name = self.conversation.sandbox_name(session.id)?;
         let view = self.context.sandboxes().ok()?.find(&name).ok()?;
         Some(
             view.checkpoints
                 .iter()
-                .map(|checkpoint| checkpoint.number)
+                .map(|checkpoint| (view.sandbox.id, checkpoint.number))
                 .collect(),
         )
     }
 
     /// Keeps the state before the turn: the first checkpoint that it made.
-    fn remember_undo(&mut self, session: &Session, before: Option<&[CheckpointNumber]>) {
+    fn remember_undo(
+        &mut self,
+        session: &Session,
+        before: Option<&[(SandboxId, CheckpointNumber)]>,
+    ) {
         let before = before.unwrap_or_default();
         let after = self.checkpoints(session).unwrap_or_default();
-        let first = after.into_iter().find(|number| !before.contains(number));
-        if let (Some(name), Some(first)) = (self.conversation.sandbox_name(session.id), first) {
+        // Numbers start again in a new sandbox, so the sandbox belongs to each of them.
+        let first = after.into_iter().find(|made| !before.contains(made));
+        if let (Some(name), Some((_, first))) = (self.conversation.sandbox_name(session.id), first)
+        {
             self.undo = Some((name, first));
         }
     }

@@ -22,6 +22,14 @@ pub(crate) fn run(context: &Context, arguments: &Do) -> Result<Report, CommandEr
             CommandError::usage("nothing is asked").with_hint("agents do 'fix the failing test'")
         );
     }
+    if arguments
+        .check
+        .iter()
+        .any(|command| command.trim().is_empty())
+    {
+        return Err(CommandError::usage("a --check is empty")
+            .with_hint("give the command that must succeed, such as --check 'make test'"));
+    }
     let project = project(context, arguments)?;
     let desk = Desk::new(context)?;
     let action = action(&desk, arguments)?;

@@ -18,7 +18,7 @@ const FILES: usize = 100;
 pub(crate) fn patch_preview(context: &Context, patch: &[u8], rest: &str) -> String {
     let paint = context.printer.error_paint();
     let mut text = String::from("\n");
-    let patch = String::from_utf8_lossy(patch);
+    let patch = without_binary_data(&String::from_utf8_lossy(patch));
     for line in patch.lines().take(PATCH_LINES) {
         let line = line.replace('\t', "    ");
         let line = visible(&line);
@@ -74,6 +74,25 @@ pub(super) fn changes_preview(context: &Context, plan: &Plan, changes: &PlanChan
     text
 }
 
+/// The patch without the encoded contents of binary files, which would hide the lines that can be read.
+fn without_binary_data(patch: &str) -> String {
+    let mut kept = String::with_capacity(patch.len().min(1 << 20));
+    let mut is_data = false;
+    for line in patch.lines() {
+        if line == "GIT binary patch" {
+            is_data = true;
+            kept.push_str("Binary file\n");
+            continue;
+        }
+        is_data &= !line.starts_with("diff --git ");
+        if !is_data {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
 /// The colour that people know a line of a patch by.
 fn tone(line: &str) -> Tone {
     match line.as_bytes() {
@@ -83,5 +102,21 @@ fn tone(line: &str) -> Tone {
         [b'@', b'@', ..] => Tone::Id,
         [b' ', ..] => Tone::Plain,
         _ => Tone::Muted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_binary_data;
+
+    #[test]
+    fn contents_of_binary_files_do_not_hide_the_lines_of_others() {
+        let patch = "diff --git a/a.out b/a.out\nnew file mode 100644\nGIT binary patch\nliteral 3\nKcmZQzU|?VX0RR910ssI2\n\n\
+                     diff --git a/zz.py b/zz.py\n--- /dev/null\n+++ b/zz.py\n@@ -0,0 +1 @@\n+import os\n";
+        assert_eq!(
+            without_binary_data(patch),
+            "diff --git a/a.out b/a.out\nnew file mode 100644\nBinary file\n\
+             diff --git a/zz.py b/zz.py\n--- /dev/null\n+++ b/zz.py\n@@ -0,0 +1 @@\n+import os\n"
+        );
     }
 }
