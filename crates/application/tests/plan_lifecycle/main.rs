@@ -146,15 +146,12 @@ fn a_phase_that_cannot_run_leaves_the_plan_errored_and_not_running() {
         let workshop = Workshop::new(&database, MODEL);
         let user = User::answering(Approval::Once);
         let plan = workshop.plan("supervised");
-        let plan = workshop
-            .drive(&plan, PlanPhase::Strategize, &user)
-            .expect("a strategy");
-        // The sandbox cannot be created any more.
-        std::fs::remove_dir_all(workshop.repository.join(".git")).expect("removed");
-        let error = workshop.drive(&plan, PlanPhase::Execute, &user);
-        assert!(error.is_err());
+        // No sandbox can be created of a repository without a commit.
+        git(&workshop.repository, &["update-ref", "-d", "HEAD"]);
+        let outcome = workshop.drive(&plan, PlanPhase::Strategize, &user);
+        assert!(outcome.is_err());
         let plan = workshop.plans.get(plan.id).expect("it exists");
-        assert_eq!(plan.stage, PlanStage::ExecuteErrored);
+        assert_eq!(plan.stage, PlanStage::StrategizeErrored);
     }
 }
 
