@@ -7,8 +7,8 @@ use cleveragents_application::{
     SandboxService, TreeOptions, TroubleKind, told,
 };
 use cleveragents_domain::{
-    AutomationProfile, Code, DecisionType, Diagnose as _, EventKind, LeaseSubject, Move, PlanPhase,
-    PlanStage, Position, StepState, Ttl, Waiting,
+    AutomationGate, AutomationProfile, Code, DecisionType, Diagnose as _, EventKind, GateAction,
+    LeaseSubject, Move, PlanPhase, PlanStage, Position, StepState, Ttl, Waiting,
 };
 use cleveragents_store::{Engine, Error, Param, Reader, Row, decisions, plans as stored};
 use cleveragents_testkit::TestDatabase;
@@ -25,10 +25,10 @@ fn book(engine: &Arc<Engine>) -> (PlanBook, tempfile::TempDir) {
     (PlanBook::new(Arc::clone(engine), sandboxes), folder)
 }
 
-fn gate(opens: &str) -> Waiting {
+fn gate(opens: GateAction) -> Waiting {
     Waiting::Gate {
-        gate: "create_tool".to_owned(),
-        opens: opens.to_owned(),
+        gate: AutomationGate::StartExecution,
+        opens,
         confidence: serde_json::from_value(json!({"score": 0.5, "factors": []}))
             .expect("a confidence"),
         threshold: 1.0,
@@ -89,7 +89,7 @@ fn defect_4064_plans_are_filtered_by_the_store() {
         let (book, _folder) = book(&engine);
         let waiting = store(&engine, &new_plan("waiting"));
         strategized(&engine, waiting);
-        wait_for(&engine, waiting, gate("execute"));
+        wait_for(&engine, waiting, gate(GateAction::Execute));
         let executed = store(&engine, &new_plan("executed"));
         strategized(&engine, executed);
         executing(&engine, executed);
@@ -248,7 +248,7 @@ fn the_status_tells_phases_steps_and_what_to_do() {
         assert_eq!(status().next, [format!("agents plan execute {plan}")]);
         strategized(&engine, plan);
         assert_eq!(phases(), [P::Done, P::Queued, P::Queued]);
-        wait_for(&engine, plan, gate("execute"));
+        wait_for(&engine, plan, gate(GateAction::Execute));
         assert_eq!(phases(), [P::Done, P::AwaitingInput, P::Queued]);
         assert_eq!(status().next[0], format!("agents plan approve {plan}"));
         executing(&engine, plan);

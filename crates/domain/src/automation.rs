@@ -2,41 +2,81 @@
 //! of the program.
 //!
 //! A plan passes a gate by itself when its [`Confidence`](crate::Confidence) is at least the
-//! threshold there; 0 means always, 1 means never. The names of gates are old and say little:
-//! [`AutomationGate::gates`] says what each one really stands before.
+//! threshold there; 0 means always, 1 means never. In files gates have the names of the original system
+//! (`create_tool`), in code those of what they open.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::MicroUsd;
+use crate::{MicroUsd, PlanPhase};
 
 /// A point at which a plan either goes on by itself or asks a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
 pub enum AutomationGate {
-    /// Before a plan makes its strategy.
-    DecomposeTask,
+    /// Before the strategy is made.
+    #[serde(rename = "decompose_task")]
+    Strategize,
     /// Between the strategy and its execution.
-    CreateTool,
+    #[serde(rename = "create_tool")]
+    StartExecution,
     /// Between the execution and applying.
-    SelectTool,
+    #[serde(rename = "select_tool")]
+    Apply,
     /// Before each decision of the strategy.
-    EditCode,
+    #[serde(rename = "edit_code")]
+    StrategyDecision,
     /// Before each decision of the execution.
-    ExecuteCommand,
-    /// Before failed validations are mended.
-    CreateFile,
-    /// Before the strategy is made anew.
-    DeleteContent,
-    /// Before going back from applying into execution.
-    AccessNetwork,
-    /// Before child plans are begun.
-    InstallDependency,
-    /// Before a failed step is tried again.
-    ModifyConfig,
+    #[serde(rename = "execute_command")]
+    ExecutionDecision,
+    /// Before failed validations are fixed.
+    #[serde(rename = "create_file")]
+    FixValidations,
+    /// Before the strategy is revised.
+    #[serde(rename = "delete_content")]
+    ReviseStrategy,
+    /// Before going back from applying to execution.
+    #[serde(rename = "access_network")]
+    ReturnToExecution,
+    /// Before child plans are started.
+    #[serde(rename = "install_dependency")]
+    StartChildPlans,
+    /// Before a failed step is retried.
+    #[serde(rename = "modify_config")]
+    RetryStep,
     /// Before a checkpoint is restored.
-    ApprovePlan,
+    #[serde(rename = "approve_plan")]
+    RestoreCheckpoint,
+}
+
+/// What a plan may do once a gate opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateAction {
+    /// Make the strategy.
+    Strategize,
+    /// Execute the strategy.
+    Execute,
+    /// Apply the result.
+    Apply,
+    /// Fix failed validations.
+    Fix,
+    /// Retry a failed step.
+    Retry,
+    /// Revise the strategy.
+    Revise,
+}
+
+impl GateAction {
+    /// The phase that the action starts; nothing for actions within a phase.
+    pub const fn phase(self) -> Option<PlanPhase> {
+        match self {
+            Self::Strategize => Some(PlanPhase::Strategize),
+            Self::Execute => Some(PlanPhase::Execute),
+            Self::Apply => Some(PlanPhase::Apply),
+            Self::Fix | Self::Retry | Self::Revise => None,
+        }
+    }
 }
 
 /// Which gates are shown together.
@@ -81,58 +121,58 @@ impl GateGroup {
 impl AutomationGate {
     /// All gates, in the order in which they are written and shown.
     pub const ALL: [Self; 11] = [
-        Self::DecomposeTask,
-        Self::CreateTool,
-        Self::SelectTool,
-        Self::EditCode,
-        Self::ExecuteCommand,
-        Self::CreateFile,
-        Self::DeleteContent,
-        Self::AccessNetwork,
-        Self::InstallDependency,
-        Self::ModifyConfig,
-        Self::ApprovePlan,
+        Self::Strategize,
+        Self::StartExecution,
+        Self::Apply,
+        Self::StrategyDecision,
+        Self::ExecutionDecision,
+        Self::FixValidations,
+        Self::ReviseStrategy,
+        Self::ReturnToExecution,
+        Self::StartChildPlans,
+        Self::RetryStep,
+        Self::RestoreCheckpoint,
     ];
 
     /// The name in files and output.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::DecomposeTask => "decompose_task",
-            Self::CreateTool => "create_tool",
-            Self::SelectTool => "select_tool",
-            Self::EditCode => "edit_code",
-            Self::ExecuteCommand => "execute_command",
-            Self::CreateFile => "create_file",
-            Self::DeleteContent => "delete_content",
-            Self::AccessNetwork => "access_network",
-            Self::InstallDependency => "install_dependency",
-            Self::ModifyConfig => "modify_config",
-            Self::ApprovePlan => "approve_plan",
+            Self::Strategize => "decompose_task",
+            Self::StartExecution => "create_tool",
+            Self::Apply => "select_tool",
+            Self::StrategyDecision => "edit_code",
+            Self::ExecutionDecision => "execute_command",
+            Self::FixValidations => "create_file",
+            Self::ReviseStrategy => "delete_content",
+            Self::ReturnToExecution => "access_network",
+            Self::StartChildPlans => "install_dependency",
+            Self::RetryStep => "modify_config",
+            Self::RestoreCheckpoint => "approve_plan",
         }
     }
 
     /// What it stands before, in words.
     pub const fn gates(self) -> &'static str {
         match self {
-            Self::DecomposeTask => "beginning the strategy",
-            Self::CreateTool => "going from the strategy to its execution",
-            Self::SelectTool => "going from the execution to applying",
-            Self::EditCode => "decisions while the strategy is made",
-            Self::ExecuteCommand => "decisions while it is executed",
-            Self::CreateFile => "mending what failed validations found",
-            Self::DeleteContent => "going back from the execution to a new strategy",
-            Self::AccessNetwork => "going back from applying",
-            Self::InstallDependency => "beginning child plans (no effect yet)",
-            Self::ModifyConfig => "trying again what failed for a passing reason",
-            Self::ApprovePlan => "restoring a checkpoint (no effect yet)",
+            Self::Strategize => "beginning the strategy",
+            Self::StartExecution => "going from the strategy to its execution",
+            Self::Apply => "going from the execution to applying",
+            Self::StrategyDecision => "decisions while the strategy is made",
+            Self::ExecutionDecision => "decisions while it is executed",
+            Self::FixValidations => "mending what failed validations found",
+            Self::ReviseStrategy => "going back from the execution to a new strategy",
+            Self::ReturnToExecution => "going back from applying",
+            Self::StartChildPlans => "beginning child plans (no effect yet)",
+            Self::RetryStep => "trying again what failed for a passing reason",
+            Self::RestoreCheckpoint => "restoring a checkpoint (no effect yet)",
         }
     }
 
     /// Why the gate has no effect, for those that stand before something that no plan does by itself.
     pub const fn idle_because(self) -> Option<&'static str> {
         match self {
-            Self::InstallDependency => Some("plans begin no child plans"),
-            Self::ApprovePlan => {
+            Self::StartChildPlans => Some("plans begin no child plans"),
+            Self::RestoreCheckpoint => {
                 Some("a plan restores a checkpoint only when a person asks for it")
             }
             _ => None,
@@ -142,16 +182,14 @@ impl AutomationGate {
     /// The group it is shown in.
     pub const fn group(self) -> GateGroup {
         match self {
-            Self::DecomposeTask | Self::CreateTool | Self::SelectTool => {
-                GateGroup::PhaseTransitions
-            }
-            Self::EditCode | Self::ExecuteCommand => GateGroup::DecisionAutomation,
-            Self::CreateFile
-            | Self::DeleteContent
-            | Self::AccessNetwork
-            | Self::ModifyConfig
-            | Self::ApprovePlan => GateGroup::SelfRepair,
-            Self::InstallDependency => GateGroup::ExecutionControls,
+            Self::Strategize | Self::StartExecution | Self::Apply => GateGroup::PhaseTransitions,
+            Self::StrategyDecision | Self::ExecutionDecision => GateGroup::DecisionAutomation,
+            Self::FixValidations
+            | Self::ReviseStrategy
+            | Self::ReturnToExecution
+            | Self::RetryStep
+            | Self::RestoreCheckpoint => GateGroup::SelfRepair,
+            Self::StartChildPlans => GateGroup::ExecutionControls,
         }
     }
 }
@@ -167,11 +205,6 @@ impl Thresholds {
             .iter()
             .all(|value| is_threshold(*value))
             .then_some(Self(values))
-    }
-
-    /// Those of a plan that asks at every gate.
-    pub const fn asking_always() -> Self {
-        Self([1.0; AutomationGate::ALL.len()])
     }
 
     /// The threshold of a gate.

@@ -52,7 +52,7 @@ pub use action::{
 pub use audit::{AUDIT_BEGINNING, AuditEntry, NewAuditEntry};
 pub use automation::{
     AutomationGate, AutomationGuard, AutomationProfile, DEFAULT_PROFILE, DEFAULT_RETRIES,
-    GateGroup, Thresholds, is_threshold,
+    GateAction, GateGroup, Thresholds, is_threshold,
 };
 pub use changeset::{
     ChangeEntry, Changeset, ChangesetState, EntryNumber, NewChange, Operation, OperationError,

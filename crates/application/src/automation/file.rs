@@ -174,8 +174,8 @@ pub(super) fn check_idle_gates(
     let check = || {
         let entry = read_entry(text)?;
         let given = [
-            (AutomationGate::InstallDependency, &entry.install_dependency),
-            (AutomationGate::ApprovePlan, &entry.approve_plan),
+            (AutomationGate::StartChildPlans, &entry.install_dependency),
+            (AutomationGate::RestoreCheckpoint, &entry.approve_plan),
         ];
         for (gate, given) in given {
             let (Some(place), Some(why)) = (given, gate.idle_because()) else {

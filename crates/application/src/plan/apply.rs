@@ -1,6 +1,8 @@
 //! Apply: everything a plan did is carried to the real resources at once, or nothing is.
 
-use cleveragents_domain::{AutomationGate, Move, Plan, PlanStage, SandboxState, ValidationMode};
+use cleveragents_domain::{
+    AutomationGate, GateAction, Move, Plan, PlanStage, SandboxState, ValidationMode,
+};
 use cleveragents_store::plans::Along;
 use cleveragents_store::{leases, plans, validations};
 use serde_json::{Value, json};
@@ -253,9 +255,9 @@ impl Drive<'_> {
 
     /// Whether a plan that could not be applied goes back into execution by itself.
     fn may_go_back(&self, plan: &Plan) -> Result<bool, PlanError> {
-        let passage = self
-            .service
-            .pass(plan, AutomationGate::AccessNetwork, "execute")?;
+        let passage =
+            self.service
+                .pass(plan, AutomationGate::ReturnToExecution, GateAction::Execute)?;
         Ok(matches!(passage, Passage::Open))
     }
 

@@ -11,8 +11,8 @@ use cleveragents_actors::graph::{Argument, Graph, Limits, Node, NodeIndex, NodeK
 use cleveragents_actors::ports::FailureKind;
 use cleveragents_actors::{Actor, ActorKind, RunError};
 use cleveragents_domain::{
-    AutomationGate, Move, Plan, PlanPhase, PlanStage, REVERSION_LIMIT, RunId, RunState, StepCall,
-    Waiting,
+    AutomationGate, GateAction, Move, Plan, PlanPhase, PlanStage, REVERSION_LIMIT, RunId, RunState,
+    StepCall, Waiting,
 };
 use cleveragents_process::Cancel;
 use cleveragents_store::plans::Along;
@@ -34,6 +34,9 @@ use crate::runtime::{
     AgentRequest, AgentRuntime, EffectiveSafety, ToolRequirements, find_safety_profile,
 };
 use crate::tool::SandboxWorkspace;
+
+/// The threshold that no confidence reaches.
+const ALWAYS_ASK: f64 = 1.0;
 
 /// A plan that is being driven.
 pub(super) struct Drive<'a> {
@@ -134,7 +137,7 @@ impl Drive<'_> {
             plan = match plan.stage {
                 PlanStage::StrategizeQueued => {
                     if !is_asked(PlanPhase::Strategize)
-                        && !self.may(&plan, AutomationGate::DecomposeTask, "strategize")?
+                        && !self.may(&plan, AutomationGate::Strategize, GateAction::Strategize)?
                     {
                         return self.service.get(plan.id);
                     }
@@ -148,8 +151,15 @@ impl Drive<'_> {
                 }
                 PlanStage::StrategizeComplete => {
                     let may = is_asked(PlanPhase::Execute)
-                        || (self.may(&plan, AutomationGate::CreateTool, "execute")?
-                            && self.may(&plan, AutomationGate::EditCode, "execute")?);
+                        || (self.may(
+                            &plan,
+                            AutomationGate::StartExecution,
+                            GateAction::Execute,
+                        )? && self.may(
+                            &plan,
+                            AutomationGate::StrategyDecision,
+                            GateAction::Execute,
+                        )?);
                     if !may {
                         return self.service.get(plan.id);
                     }
@@ -211,8 +221,12 @@ impl Drive<'_> {
     }
 
     /// Whether a gate between phases opens by itself. The plan says what it waits for when not.
-    fn may(&self, plan: &Plan, gate: AutomationGate, opens: &str) -> Result<bool, PlanError> {
-        match self.service.pass(plan, gate, opens)? {
+    fn may(&self, plan: &Plan, gate: AutomationGate, opens: GateAction) -> Result<bool, PlanError> {
+        self.is_open(plan, self.service.pass(plan, gate, opens)?)
+    }
+
+    fn is_open(&self, plan: &Plan, passage: Passage) -> Result<bool, PlanError> {
+        match passage {
             Passage::Open => Ok(true),
             Passage::Closed(_) => Ok(false),
             Passage::Asks(waiting) => {
@@ -224,14 +238,13 @@ impl Drive<'_> {
     }
 
     fn may_apply(&self, plan: &Plan, must_ask: bool) -> Result<bool, PlanError> {
+        let (gate, opens) = (AutomationGate::Apply, GateAction::Apply);
         if !must_ask {
-            return self.may(plan, AutomationGate::SelectTool, "apply");
+            return self.may(plan, gate, opens);
         }
-        let mut asking = plan.clone();
-        // The guard asks whatever the threshold says.
-        asking.made_with.profile.snapshot.thresholds =
-            cleveragents_domain::Thresholds::asking_always();
-        self.may(&asking, AutomationGate::SelectTool, "apply")
+        // The guard asks whatever the threshold of the profile is.
+        let passage = self.service.pass_at(plan, gate, opens, ALWAYS_ASK)?;
+        self.is_open(plan, passage)
     }
 
     /// What a plan that was stopped is told: whether for good.
@@ -433,8 +446,14 @@ impl Drive<'_> {
     fn answered_by(&self, plan: &Plan, phase: PlanPhase) -> Result<AnsweredBy, PlanError> {
         let thresholds = &plan.made_with.profile.snapshot.thresholds;
         let (of_phase, of_other) = match phase {
-            PlanPhase::Strategize => (AutomationGate::EditCode, AutomationGate::ExecuteCommand),
-            _ => (AutomationGate::ExecuteCommand, AutomationGate::EditCode),
+            PlanPhase::Strategize => (
+                AutomationGate::StrategyDecision,
+                AutomationGate::ExecutionDecision,
+            ),
+            _ => (
+                AutomationGate::ExecutionDecision,
+                AutomationGate::StrategyDecision,
+            ),
         };
         let threshold = thresholds.threshold(of_phase);
         let is_automated = threshold <= 0.0

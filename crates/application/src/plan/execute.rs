@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 
 use cleveragents_domain::{
-    AutomationGate, DecisionType, InvocationOutcome, Move, NewDecision, Plan, PlanPhase, PlanStage,
-    PlanStep, PlanStrategy, REVERSION_LIMIT, StepCall, StepRecord, StepState, ToolInvocation,
-    ValidationMode, Waiting,
+    AutomationGate, DecisionType, GateAction, InvocationOutcome, Move, NewDecision, Plan,
+    PlanPhase, PlanStage, PlanStep, PlanStrategy, REVERSION_LIMIT, StepCall, StepRecord, StepState,
+    ToolInvocation, ValidationMode, Waiting,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
 use cleveragents_store::plans::Along;
@@ -107,7 +107,13 @@ impl Drive<'_> {
 
     /// Whether everything is done but what a person has to allow: then there is nothing to execute.
     pub(super) fn only_waits_to_be_applied(&self, plan: &Plan) -> Result<bool, PlanError> {
-        let waits = matches!(&plan.waiting, Some(Waiting::Gate { opens, .. }) if opens == "apply");
+        let waits = matches!(
+            &plan.waiting,
+            Some(Waiting::Gate {
+                opens: GateAction::Apply,
+                ..
+            })
+        );
         Ok(waits && plan.stage == PlanStage::ExecuteComplete && !self.has_open_guidance(plan)?)
     }
 
@@ -298,8 +304,11 @@ impl Drive<'_> {
                     let may_try = is_transient
                         && tries < profile.max_retries
                         && matches!(
-                            self.service
-                                .pass(plan, AutomationGate::ModifyConfig, "retry")?,
+                            self.service.pass(
+                                plan,
+                                AutomationGate::RetryStep,
+                                GateAction::Retry
+                            )?,
                             Passage::Open
                         );
                     let more = json!({
@@ -603,7 +612,10 @@ impl Drive<'_> {
             if fixes >= u64::from(profile.validation_retries) {
                 return self.exhausted(plan, &message, fixes).map(Some);
             }
-            match self.service.pass(plan, AutomationGate::CreateFile, "fix")? {
+            match self
+                .service
+                .pass(plan, AutomationGate::FixValidations, GateAction::Fix)?
+            {
                 Passage::Open => {}
                 Passage::Closed(why) => {
                     let message = format!(
@@ -664,7 +676,7 @@ impl Drive<'_> {
         let may_revise = plan.reversions < REVERSION_LIMIT
             && matches!(
                 self.service
-                    .pass(plan, AutomationGate::DeleteContent, "revise")?,
+                    .pass(plan, AutomationGate::ReviseStrategy, GateAction::Revise)?,
                 Passage::Open
             );
         if may_revise {

@@ -1,7 +1,7 @@
 //! Gates: whether a plan goes on by itself.
 
 use cleveragents_domain::{
-    AutomationGate, Confidence, ConfidenceInputs, LeaseSubject, Plan, PlanId, Waiting,
+    AutomationGate, Confidence, ConfidenceInputs, GateAction, LeaseSubject, Plan, PlanId, Waiting,
 };
 use cleveragents_store::{Error, Reader, decisions, leases, plan_steps, plans};
 
@@ -76,9 +76,20 @@ impl PlanService {
         &self,
         plan: &Plan,
         gate: AutomationGate,
-        opens: &str,
+        opens: GateAction,
     ) -> Result<Passage, PlanError> {
         let threshold = plan.made_with.profile.snapshot.thresholds.threshold(gate);
+        self.pass_at(plan, gate, opens, threshold)
+    }
+
+    /// Whether a plan passes a gate with this threshold, whatever that of its profile is.
+    pub(super) fn pass_at(
+        &self,
+        plan: &Plan,
+        gate: AutomationGate,
+        opens: GateAction,
+        threshold: f64,
+    ) -> Result<Passage, PlanError> {
         if let Some(answer) = self.taken_answer(plan.id, subject(gate, plan))? {
             return Ok(match answer.verdict.as_str() {
                 "approved" => Passage::Open,
@@ -93,8 +104,8 @@ impl PlanService {
             return Ok(Passage::Open);
         }
         Ok(Passage::Asks(Waiting::Gate {
-            gate: gate.as_str().to_owned(),
-            opens: opens.to_owned(),
+            gate,
+            opens,
             confidence,
             threshold,
         }))

@@ -83,12 +83,7 @@ impl PlanService {
             });
         };
         let what = match &waiting {
-            Waiting::Gate { gate, .. } => {
-                let gate = cleveragents_domain::AutomationGate::ALL
-                    .into_iter()
-                    .find(|known| known.as_str() == gate);
-                gate.map(|gate| subject(gate, &plan))
-            }
+            Waiting::Gate { gate, .. } => Some(subject(*gate, &plan)),
             Waiting::Call { subject, .. } | Waiting::Question { subject, .. } => {
                 Some(subject.clone())
             }

@@ -225,7 +225,7 @@ fn list(
 }
 
 fn row(profile: &AutomationProfile, source: &'static str) -> Vec<Cell> {
-    let apply = cleveragents_domain::AutomationGate::SelectTool;
+    let apply = cleveragents_domain::AutomationGate::Apply;
     vec![
         profile.name.as_str().into(),
         source.into(),

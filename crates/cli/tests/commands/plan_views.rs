@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_domain::{DecisionId, DecisionType, Move, NewDecision, PlanId, Waiting};
+use cleveragents_domain::{
+    AutomationGate, DecisionId, DecisionType, GateAction, Move, NewDecision, PlanId, Waiting,
+};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, plans as stored};
 use cleveragents_testkit::plans::{
     Decisions, TAKEN, advance, decide, decision, executing, fail, new_plan, store, strategized,
@@ -55,8 +57,8 @@ fn errored(agents: &Agents) {
 fn waiting(agents: &Agents) {
     let (engine, plan, _) = planned(agents);
     let gate = Waiting::Gate {
-        gate: "create_tool".to_owned(),
-        opens: "execute".to_owned(),
+        gate: AutomationGate::StartExecution,
+        opens: GateAction::Execute,
         confidence: serde_json::from_value(json!({"score": 0.61, "factors": [
             {"name": "past_success_rate", "value": 0.5, "weight": 0.4, "explanation": "1 of 2 plans were applied"},
         ]})).expect("a confidence"),

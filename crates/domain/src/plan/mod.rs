@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    Action, AutomationGate, AutomationProfile, Confidence, DecisionId, PlanId, Timestamp,
-    TokenUsage, Version,
+    Action, AutomationGate, AutomationProfile, Confidence, DecisionId, GateAction, PlanId,
+    Timestamp, TokenUsage, Version,
 };
 
 pub use decision::{ContextSnapshot, Decision, DecisionType, NewDecision};
@@ -97,9 +97,9 @@ pub enum Waiting {
     /// A gate of its automation profile.
     Gate {
         /// The gate.
-        gate: String,
-        /// What it opens: `strategize`, `execute`, `apply`, `fix`, `retry`, `revise`.
-        opens: String,
+        gate: AutomationGate,
+        /// What the plan does once it opens.
+        opens: GateAction,
         /// How sure the program is.
         confidence: Confidence,
         /// How sure it would have to be.
@@ -143,24 +143,18 @@ impl Waiting {
         match self {
             Self::Gate {
                 gate,
-                opens,
+                opens: _,
                 confidence,
                 threshold,
             } => {
-                let known = AutomationGate::ALL
-                    .into_iter()
-                    .find(|known| known.as_str() == gate);
-                let what = match known {
-                    Some(known) => known.gates(),
-                    None => opens.as_str(),
-                };
+                let what = gate.gates();
                 let score = confidence.score;
                 let why = if *threshold >= 1.0 {
                     "its profile always asks".to_owned()
                 } else {
                     format!("its confidence is {score:.2}, and its profile wants {threshold:.2}")
                 };
-                format!("your word before {what}: {why} (gate `{gate}`)")
+                format!("your word before {what}: {why} (gate `{}`)", gate.as_str())
             }
             Self::Call { tool, reason, .. } => format!("leave to call `{tool}`: {reason}"),
             Self::Question { text, .. } => format!("an answer: {text}"),
@@ -313,12 +307,12 @@ impl StepState {
 #[cfg(test)]
 mod tests {
     use super::Waiting;
-    use crate::{AutomationGate, Confidence, ConfidenceInputs};
+    use crate::{AutomationGate, Confidence, ConfidenceInputs, GateAction};
 
     fn gate(threshold: f64) -> String {
         Waiting::Gate {
-            gate: AutomationGate::SelectTool.as_str().to_owned(),
-            opens: "apply".to_owned(),
+            gate: AutomationGate::Apply,
+            opens: GateAction::Apply,
             confidence: Confidence::of(&ConfidenceInputs::default()),
             threshold,
         }
@@ -328,7 +322,7 @@ mod tests {
     #[test]
     fn a_gate_says_what_it_stands_before_and_why_it_asks() {
         let always = gate(1.0);
-        let words = AutomationGate::SelectTool.gates();
+        let words = AutomationGate::Apply.gates();
         assert!(always.contains(words), "{always}");
         assert!(always.contains("always asks"), "{always}");
         assert!(gate(0.9).contains("wants 0.90"), "{}", gate(0.9));

@@ -75,7 +75,7 @@ fn what_is_left_out_is_as_in_the_profile_it_builds_on() {
     let base = AutomationProfile::find_built_in("full-auto").expect("built in");
     assert_eq!(read.name, "local/ours");
     for gate in AutomationGate::ALL {
-        let expected = if gate == AutomationGate::SelectTool {
+        let expected = if gate == AutomationGate::Apply {
             0.9
         } else {
             base.thresholds.threshold(gate)

@@ -159,10 +159,7 @@ fn progress(plan: &Plan, is_owned: bool) -> [PhaseProgress; 3] {
         .as_ref()
         .filter(|_| !stage.is_terminal())
         .map(|waiting| match waiting {
-            Waiting::Gate { opens, .. } => PlanPhase::ALL
-                .into_iter()
-                .find(|phase| phase.as_str() == opens)
-                .unwrap_or_else(|| stage.phase()),
+            Waiting::Gate { opens, .. } => opens.phase().unwrap_or_else(|| stage.phase()),
             _ => stage.phase(),
         });
     PlanPhase::ALL.map(|phase| {

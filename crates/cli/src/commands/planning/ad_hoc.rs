@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use cleveragents_application::{DriveOptions, LinkRequest, NewProject, Register, UseAction};
-use cleveragents_domain::{Code, Plan, PlanPhase, PlanStage, ProjectRules, Waiting};
+use cleveragents_domain::{Code, GateAction, Plan, PlanPhase, PlanStage, ProjectRules, Waiting};
 use serde_json::json;
 
 use super::Desk;
@@ -98,8 +98,13 @@ fn drive_and_fix(
             driven => return driven,
         };
         let waiting = desk.book.get(plan.id)?.waiting;
-        let is_fix =
-            matches!(&waiting, Some(Waiting::Gate { opens, .. }) if opens.as_str() == "fix");
+        let is_fix = matches!(
+            &waiting,
+            Some(Waiting::Gate {
+                opens: GateAction::Fix,
+                ..
+            })
+        );
         if !is_fix || !(arguments.yes || can_confirm(desk.context)) {
             return Err(error);
         }
