@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_actors::{Actor, ActorKind};
-use cleveragents_domain::{ActorName, MicroUsd, Session, SessionId, Turn};
+use cleveragents_domain::{ActorName, Code, MicroUsd, Session, SessionId, Turn, nearest};
 use cleveragents_engine::{
     ActorService, NoObserver, SandboxWorkspace, SessionService, SpendScope, ToolService, TurnError,
     TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Unlimited,
@@ -182,7 +182,29 @@ impl<'c> Conversation<'c> {
                     .with_hint(format!("write `{}`", name.model())),
             );
         }
+        self.require_provider(&name)?;
         Ok(name)
+    }
+
+    /// Refuses a name that is neither that of an actor nor like that of a model.
+    fn require_provider(&self, name: &ModelName) -> Result<(), CommandError> {
+        let providers = self.catalogue.providers();
+        let known = || providers.iter().map(String::as_str);
+        // A misspelt provider is named when the model is opened.
+        if nearest::best(name.provider(), known()).is_some() {
+            return Ok(());
+        }
+        let stored = ActorService::new(self.context.engine()?).stored()?;
+        let text = name.to_string();
+        let like = nearest::best(&text, stored.iter().map(|actor| actor.name.as_str()));
+        let hint = match like {
+            Some(like) => format!("did you mean `{like}`? `agents actor list` shows all"),
+            None => {
+                "`agents actor list` shows the actors, `agents model list` the models".to_owned()
+            }
+        };
+        let message = format!("there is no actor `{text}`");
+        Err(CommandError::new(Code::ActorNotFound, message).with_hint(hint))
     }
 
     /// The name of the sandbox in which the next turn of a session acts.

@@ -29,6 +29,7 @@ mod snapshot;
 mod standing;
 mod strategize;
 mod told;
+mod uses;
 mod validate;
 mod world;
 
@@ -51,4 +52,5 @@ pub use rollback::{PlanRollbackPreview, PlanRolledBack};
 pub use service::{
     DefaultActors, DriveOptions, KeptVariables, PlanDefaults, PlanService, UseAction,
 };
+pub(crate) use uses::{Used, active_plans_using, hint_to_end};
 pub use world::{PlanJob, PlanWatcher, PlanWorld};
