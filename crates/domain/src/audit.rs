@@ -5,11 +5,28 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{AuditEntryId, ContentHash, Timestamp};
+use crate::{AuditEntryId, ContentHash, EventKind, Timestamp};
 
 /// The hash before the first entry.
 pub const AUDIT_BEGINNING: &str =
     "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// The kinds of entries that no event stands behind: what callers of a server, and changes of the configuration, leave.
+const KINDS_WITHOUT_EVENT: [&str; 4] = [
+    "access_denied",
+    "auth_failure",
+    "auth_success",
+    "config_changed",
+];
+
+/// Every kind of entry there can be, in order.
+pub fn audit_kinds() -> Vec<&'static str> {
+    let audited = EventKind::ALL.iter().filter_map(|kind| kind.audited());
+    let mut kinds: Vec<&str> = audited.chain(KINDS_WITHOUT_EVENT).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}
 
 /// What is to be written down.
 #[derive(Debug, Clone, PartialEq)]

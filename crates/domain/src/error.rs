@@ -208,6 +208,7 @@ codes! {
     TurnWithoutEnd = "CA-0912", Failed, "the model comes to no end";
     NothingToResume = "CA-0913", NotFound, "no turn was interrupted";
     RuleNotFound = "CA-0914", NotFound, "the permission rule is not remembered";
+    ToolInUse = "CA-0915", Conflict, "plans that are not over use the tool";
     MalformedSafety = "CA-0920", Usage, "the safety file cannot be read";
     InvalidSafety = "CA-0921", Usage, "the safety file breaks a rule";
     SafetyNotFound = "CA-0922", NotFound, "the safety profile does not exist";
@@ -240,6 +241,7 @@ codes! {
     McpProtocol = "CA-1046", Failed, "the MCP server breaks the protocol";
     McpTimeout = "CA-1047", Failed, "the MCP server took too long";
     McpAuthorization = "CA-1048", HumanNeeded, "the MCP server wants to know who you are";
+    McpServerInUse = "CA-1049", Conflict, "plans that are not over use the MCP server";
     SkillNotFound = "CA-1061", NotFound, "the skill does not exist";
     SkillExists = "CA-1062", Conflict, "a skill of this name exists already";
     MalformedSkill = "CA-1063", Usage, "the skill cannot be read";

@@ -49,7 +49,7 @@ pub use action::{
     Action, ActionActors, ActionArgument, ActionArgumentError, ActionArgumentType, ActionFault,
     ActionState, ActionValues, ArgumentProblem,
 };
-pub use audit::{AUDIT_BEGINNING, AuditEntry, NewAuditEntry};
+pub use audit::{AUDIT_BEGINNING, AuditEntry, NewAuditEntry, audit_kinds};
 pub use automation::{
     AutomationGate, AutomationGuard, AutomationProfile, DEFAULT_PROFILE, DEFAULT_RETRIES,
     GateAction, GateGroup, Thresholds, is_threshold,

@@ -32,7 +32,6 @@ mod offer;
 mod paths;
 mod post;
 mod schema;
-mod search;
 mod server;
 mod servers;
 mod stdio;

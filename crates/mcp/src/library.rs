@@ -60,13 +60,13 @@ pub(crate) fn tools(servers: &[Arc<Server>]) -> Vec<Arc<dyn Tool>> {
         .collect()
 }
 
-fn own(short: &str) -> ToolName {
+pub(crate) fn own(short: &str) -> ToolName {
     format!("{OWN}/{short}")
         .parse()
         .expect("the names of our own tools are well formed")
 }
 
-pub(crate) fn spec(short: &str, description: &str, input_schema: Value) -> ToolSpec {
+fn spec(short: &str, description: &str, input_schema: Value) -> ToolSpec {
     ToolSpec {
         name: own(short),
         description: description.to_owned(),

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cleveragents_tools::{Tool, ToolName};
+use cleveragents_tools::{Findable, Tool, ToolName, ToolSearch};
 
 use crate::error::McpError;
 use crate::library;
 use crate::naming;
-use crate::search::SearchTool;
 use crate::server::Server;
 use crate::servers::Servers;
 use crate::tool::McpTool;
@@ -111,7 +110,12 @@ impl Servers {
         };
         let mut offered = library::tools(servers);
         if !deferred.is_empty() {
-            offered.push(Arc::new(SearchTool::new(tools.clone())));
+            let findable = tools.iter().map(|tool| Findable {
+                spec: tool.spec().clone(),
+                about: tool.description_alone().to_owned(),
+            });
+            let name = library::own("search-tools");
+            offered.push(Arc::new(ToolSearch::of_servers(name, findable.collect())));
         }
         offered.extend(tools.into_iter().map(|tool| tool as Arc<dyn Tool>));
         offered.sort_by(|one, other| one.spec().name.cmp(&other.spec().name));

@@ -258,7 +258,6 @@ impl Catalogue {
 
     /// What is known of a model, described or not.
     pub fn entry(&self, name: &ModelName) -> Result<ModelEntry, ModelError> {
-        let (capabilities, _) = self.described(name);
         if matches!(name.provider(), "scripted" | "replay") {
             let model = self.open_bare(name)?;
             return Ok(ModelEntry {
@@ -271,6 +270,7 @@ impl Catalogue {
             });
         }
         let provider = self.provider(name)?;
+        let (capabilities, _) = self.described(name, provider.protocol);
         let base_url = self.base_url(&provider);
         Ok(ModelEntry {
             name: name.clone(),
@@ -331,9 +331,11 @@ impl Catalogue {
         Redactor::new(set.map(Secret::new).chain(given).chain(further))
     }
 
-    fn described(&self, name: &ModelName) -> (Capabilities, Description) {
+    fn described(&self, name: &ModelName, protocol: Protocol) -> (Capabilities, Description) {
         let found = self.table.find(name);
-        (found.capabilities.resolve(), found)
+        let mut capabilities = found.capabilities.resolve();
+        capabilities.max_tools = capabilities.max_tools.or(protocol.max_tools());
+        (capabilities, found)
     }
 
     fn price(&self, name: &ModelName) -> Option<Price> {

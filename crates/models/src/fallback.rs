@@ -50,13 +50,23 @@ impl Model for Fallback {
         &self.name
     }
 
-    /// What the first model that can be opened can do.
+    /// What the first model that can be opened can do, with as many tools as every model of the chain accepts.
     fn capabilities(&self) -> Capabilities {
-        let opened = self
+        let mut opened = self
             .links
             .iter()
-            .find_map(|(_, opened)| opened.as_ref().ok());
-        opened.map(|model| model.capabilities()).unwrap_or_default()
+            .filter_map(|(_, opened)| opened.as_ref().ok())
+            .map(|model| model.capabilities());
+        let Some(mut first) = opened.next() else {
+            return Capabilities::default();
+        };
+        for other in opened {
+            first.max_tools = match (first.max_tools, other.max_tools) {
+                (Some(one), Some(two)) => Some(one.min(two)),
+                (one, two) => one.or(two),
+            };
+        }
+        first
     }
 
     /// The highest of all: nobody knows beforehand who answers.

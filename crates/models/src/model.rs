@@ -67,8 +67,12 @@ pub struct Capabilities {
     pub reasoning: bool,
     /// The most tokens it reads and writes together.
     pub context_window: Option<u64>,
+    /// The most tokens it reads, where that is less than the context window leaves.
+    pub max_input: Option<u64>,
     /// The most tokens it writes.
     pub max_output: Option<u64>,
+    /// The most tools that a request may declare.
+    pub max_tools: Option<u64>,
 }
 
 /// What is assumed of a model nobody described.
@@ -81,7 +85,9 @@ impl Default for Capabilities {
             json_schema: true,
             reasoning: false,
             context_window: None,
+            max_input: None,
             max_output: None,
+            max_tools: None,
         }
     }
 }
@@ -111,6 +117,17 @@ impl Capabilities {
         u32::try_from(wanted.min(limit).max(1)).unwrap_or(u32::MAX)
     }
 
+    /// The most tokens of input when the answer may have so many.
+    pub fn input_tokens(&self, output: u32) -> Option<u64> {
+        let left = self
+            .context_window
+            .map(|window| window.saturating_sub(output.into()));
+        match (left, self.max_input) {
+            (Some(left), Some(most)) => Some(left.min(most)),
+            (left, most) => left.or(most),
+        }
+    }
+
     /// What a request needs that this model lacks, in words; empty when it suffices.
     pub fn lacking(&self, request: &ChatRequest) -> Vec<&'static str> {
         let mut lacking = Vec::new();
@@ -124,18 +141,34 @@ impl Capabilities {
             lacking.push("answers by a JSON schema");
         }
         if self
-            .context_window
-            .is_some_and(|window| estimated_tokens(request) > window)
+            .input_tokens(0)
+            .is_some_and(|most| estimated_tokens(request, Estimate::Low) > most)
         {
             lacking.push("a context window of this size");
+        }
+        if self
+            .max_tools
+            .is_some_and(|most| request.tools.len() as u64 > most)
+        {
+            lacking.push("room for this number of tools");
         }
         lacking
     }
 }
 
-/// A low estimate of the tokens of a request: no text of any language takes fewer than one token
-/// for eight bytes, so what exceeds a window by this count does not fit it.
-fn estimated_tokens(request: &ChatRequest) -> u64 {
+/// On which side of the truth an estimate is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Estimate {
+    /// No text of any language takes fewer than one token for eight bytes, so what exceeds a window by this count does not
+    /// fit it.
+    Low,
+    /// Few texts take more than one token for three bytes. Images and tools are counted.
+    High,
+}
+
+/// An estimate of the tokens of a request.
+pub(crate) fn estimated_tokens(request: &ChatRequest, estimate: Estimate) -> u64 {
+    const TOKENS_PER_IMAGE: usize = 1_500;
     use crate::message::{ChatMessage, UserPart};
     let said: usize = request
         .messages
@@ -158,7 +191,18 @@ fn estimated_tokens(request: &ChatRequest) -> u64 {
         })
         .sum();
     let system: usize = request.system.iter().map(String::len).sum();
-    ((said + system) / 8) as u64
+    let tokens = match estimate {
+        Estimate::Low => (said + system) / 8,
+        Estimate::High => {
+            let tools: usize = request
+                .tools
+                .iter()
+                .map(|tool| tool.description.len() + tool.input_schema.to_string().len())
+                .sum();
+            (said + system + tools) / 3 + request.images() * TOKENS_PER_IMAGE
+        }
+    };
+    tokens as u64
 }
 
 #[cfg(test)]

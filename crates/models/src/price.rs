@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::Usage;
 use crate::model::Capabilities;
 use crate::name::ModelName;
+use crate::wire::Protocol;
 
 /// How a model is asked to think.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +38,9 @@ pub(crate) struct Description {
     /// Whether it accepts `temperature` and `top_p`.
     #[serde(default)]
     pub(crate) sampling: Option<bool>,
+    /// How it is spoken to, where that differs from its provider's other models.
+    #[serde(default)]
+    pub(crate) protocol: Option<Protocol>,
 }
 
 /// What a model can do, as far as a table describes it.
@@ -49,7 +53,9 @@ pub(crate) struct WrittenCapabilities {
     json_schema: Option<bool>,
     reasoning: Option<bool>,
     pub(crate) context_window: Option<u64>,
+    max_input: Option<u64>,
     pub(crate) max_output: Option<u64>,
+    max_tools: Option<u64>,
 }
 
 impl WrittenCapabilities {
@@ -62,7 +68,9 @@ impl WrittenCapabilities {
             json_schema: self.json_schema.or(other.json_schema),
             reasoning: self.reasoning.or(other.reasoning),
             context_window: self.context_window.or(other.context_window),
+            max_input: self.max_input.or(other.max_input),
             max_output: self.max_output.or(other.max_output),
+            max_tools: self.max_tools.or(other.max_tools),
         }
     }
 
@@ -76,7 +84,9 @@ impl WrittenCapabilities {
             json_schema: self.json_schema.unwrap_or(usual.json_schema),
             reasoning: self.reasoning.unwrap_or(usual.reasoning),
             context_window: self.context_window,
+            max_input: self.max_input,
             max_output: self.max_output,
+            max_tools: self.max_tools,
         }
     }
 }
@@ -93,13 +103,16 @@ impl Description {
             json_schema: Some(usual.json_schema),
             reasoning: Some(usual.reasoning),
             context_window: None,
+            max_input: None,
             max_output: None,
+            max_tools: None,
         };
         self.or(Self {
             price: None,
             capabilities: all,
             thinking: Some(Thinking::default()),
             sampling: Some(true),
+            protocol: None,
         })
     }
 
@@ -110,6 +123,7 @@ impl Description {
             capabilities: self.capabilities.or(other.capabilities),
             thinking: self.thinking.or(other.thinking),
             sampling: self.sampling.or(other.sampling),
+            protocol: self.protocol.or(other.protocol),
         }
     }
 }
@@ -283,11 +297,15 @@ impl Table {
         let own = self.under(name.provider(), name.model());
         match name.provider() {
             // The same models under another interface.
-            "openai-responses" => own.or(self.under("openai", name.model())),
+            "openai-responses" => own.or(Description {
+                protocol: None,
+                ..self.under("openai", name.model())
+            }),
             "google" => own.or(self.under("gemini", name.model())),
             // The same models at another price.
             "azure" => own.or(Description {
                 price: None,
+                protocol: None,
                 ..self.under("openai", name.model())
             }),
             _ => own,

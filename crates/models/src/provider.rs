@@ -82,7 +82,7 @@ pub(crate) static BUILT_IN: [BuiltIn; 11] = [
     BuiltIn {
         name: "groq",
         protocol: Protocol::OpenaiChat,
-        dialect: Dialect::Plain,
+        dialect: Dialect::Groq,
         base_url: Some("https://api.groq.com/openai/v1"),
         base_url_variables: &["GROQ_BASE_URL"],
         key_variables: &["GROQ_API_KEY"],

@@ -124,15 +124,22 @@ impl ChatRequest {
 
     /// Whether the conversation shows pictures.
     pub(crate) fn has_images(&self) -> bool {
-        self.messages.iter().any(|message| match message.as_ref() {
+        self.images() > 0
+    }
+
+    /// How many pictures the conversation shows.
+    pub(crate) fn images(&self) -> usize {
+        let shown = self.messages.iter().map(|message| match message.as_ref() {
             ChatMessage::User { parts } => parts
                 .iter()
-                .any(|part| matches!(part, UserPart::Image { .. })),
+                .filter(|part| matches!(part, UserPart::Image { .. }))
+                .count(),
             ChatMessage::Tool { results } => {
-                results.iter().any(|result| !result.pictures.is_empty())
+                results.iter().map(|result| result.pictures.len()).sum()
             }
-            ChatMessage::Assistant(_) => false,
-        })
+            ChatMessage::Assistant(_) => 0,
+        });
+        shown.sum()
     }
 }
 

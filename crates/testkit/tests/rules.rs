@@ -14,7 +14,7 @@ fn refused(path: &str, body: &Value) -> Option<String> {
         body: body.to_string(),
     };
     let response = refusal(&request)?;
-    assert_eq!(response.status, 400);
+    assert!(matches!(response.status, 400 | 413));
     let Step::Send(bytes) = &response.steps[0] else {
         panic!("a refusal has a body");
     };
@@ -49,6 +49,36 @@ fn each_is_refused(path: &str, good: &Value, breaks: Breaks<'_>) {
 
 fn long(length: usize) -> String {
     "x".repeat(length)
+}
+
+/// A request with so many copies of an element in a list of it.
+fn repeated(body: &Value, list: &str, element: &Value, times: usize) -> Value {
+    let mut body = body.clone();
+    *body.pointer_mut(list).expect(list) = vec![element.clone(); times].into();
+    body
+}
+
+/// A PNG whose head tells this width, as base64.
+fn png_of_width(width: u32) -> String {
+    let [_, high, middle, low] = width.to_be_bytes();
+    // The width is in the bytes 16 to 19 of the file; those from 15 to 20 are eight letters.
+    let group = [b'R', 0, high, middle, low, 0];
+    let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in group.chunks(3) {
+        let bits = u32::from(three[0]) << 16 | u32::from(three[1]) << 8 | u32::from(three[2]);
+        for shift in [18, 12, 6, 0] {
+            text.push(letters[(bits >> shift & 63) as usize].into());
+        }
+    }
+    format!("{}{text}{}", &PNG[..20], &PNG[28..])
+}
+
+fn message_of(path: &str, body: &Value) -> String {
+    refused(path, body).unwrap_or_else(|| {
+        let text = body.to_string();
+        panic!("accepted: {}", &text[..text.len().min(500)])
+    })
 }
 
 #[test]
@@ -194,8 +224,84 @@ fn anthropic() {
                 json!({"role": "assistant", "content": "so"}),
                 "prefill",
             ),
+            ("/tool_choice", json!("auto"), "valid dictionary"),
+            ("/tool_choice", json!({"type": "any"}), "forces tool use"),
+            (
+                "/tool_choice",
+                json!({"type": "tool", "name": "read"}),
+                "forces tool use",
+            ),
+            ("/top_p", json!(0.5), "0.95"),
+            ("/top_k", json!(5), "top_k"),
+            ("/stop_sequences", json!("END"), "valid list"),
+            ("/stop_sequences", json!(["\n"]), "non-whitespace"),
+            (
+                "/system/0/cache_control/ttl",
+                json!("10m"),
+                "Input should be '5m' or '1h'",
+            ),
+            (
+                "/messages/0/content/0/cache_control",
+                json!({"type": "ephemeral", "ttl": "1h"}),
+                "must not come after",
+            ),
+            ("/model", json!("claude-opus-4-7"), "thinking.type.adaptive"),
+            (
+                "/messages/2/content/0/is_error",
+                json!(true),
+                "cannot be empty",
+            ),
+            (
+                "/messages/2/content/0",
+                json!({"type": "tool_result", "tool_use_id": "c1", "is_error": true,
+                    "content": [good["messages"][0]["content"][1].clone()]}),
+                "all content must be type",
+            ),
+            (
+                "/system/0/text",
+                json!(long(4 * 200_001)),
+                "prompt is too long",
+            ),
+            ("/system/0/text", json!(long(33 << 20)), "number of bytes"),
         ],
     );
+    let image = &good["messages"][0]["content"][1];
+    let many = |times| repeated(&good, "/messages/0/content", image, times);
+    assert_eq!(refused("/v1/messages", &many(100)), None);
+    assert!(message_of("/v1/messages", &many(101)).contains("101 images > 100"));
+    let mut newer = many(600);
+    for (field, value) in [
+        ("model", json!("claude-opus-4-6")),
+        ("thinking", json!({"type": "adaptive"})),
+    ] {
+        newer[field] = value;
+    }
+    assert_eq!(refused("/v1/messages", &newer), None);
+    let mut large = many(20);
+    large["messages"][0]["content"][0]["source"]["data"] = png_of_width(2001).into();
+    assert_eq!(refused("/v1/messages", &large), None);
+    let mut large = many(21);
+    large["messages"][0]["content"][0]["source"]["data"] = png_of_width(2001).into();
+    assert!(message_of("/v1/messages", &large).contains("many-image"));
+    each_is_refused(
+        "/v1/messages",
+        &json!({"model": "claude-sonnet-4-20250514", "max_tokens": 64_000,
+            "tools": good["tools"], "tool_choice": {"type": "tool", "name": "read"},
+            "messages": [{"role": "user", "content": "go"}, {"role": "assistant", "content": "I"}]}),
+        &[
+            ("/messages/1/content", json!("I "), "trailing whitespace"),
+            (
+                "/messages/0/content",
+                json!(long(4 * 140_000)),
+                "exceed context limit",
+            ),
+            ("/tool_choice/name", json!("other"), "not found"),
+            ("/tools", json!(null), "while providing tools"),
+        ],
+    );
+    let bare = json!({"model": "claude-sonnet-5", "max_tokens": 10, "temperature": 1,
+        "messages": [{"role": "user", "content": "hi"}]});
+    assert!(message_of("/v1/messages", &bare).contains("sampling"));
     let mut marks = good.clone();
     let marked = json!({"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}});
     marks["messages"][0]["content"] = vec![marked; 4].into();
@@ -330,19 +436,56 @@ fn gemini() {
                 json!({"role": "model", "parts": [{"text": "x"}]}),
                 "end with a user role",
             ),
+            (
+                "/generationConfig/stopSequences",
+                json!(["a", "b", "c", "d", "e", "f"]),
+                "stop sequences",
+            ),
+            (
+                "/systemInstruction/parts/0/text",
+                json!(long(4 * 1_048_577)),
+                "input token count",
+            ),
+            (
+                "/systemInstruction/parts/0/text",
+                json!(long(21 << 20)),
+                "payload size",
+            ),
         ],
     );
+    let functions = "/tools/0/functionDeclarations";
+    let mut tools = repeated(&good, functions, &json!(null), 513);
+    for (index, place) in tools
+        .pointer_mut(functions)
+        .and_then(Value::as_array_mut)
+        .expect("functions")
+        .iter_mut()
+        .enumerate()
+    {
+        *place = json!({"name": format!("read{index}"), "description": "Reads"});
+    }
+    assert!(message_of(path, &tools).contains("At most 512"));
+    let image = &good["contents"][0]["parts"][1];
+    let images = repeated(&good, "/contents/0/parts", image, 3601);
+    assert!(message_of(path, &images).contains("3600 images"));
     let newer = "/v1beta/models/gemini-3-pro-preview:generateContent";
     let mut good = good;
     good["generationConfig"]["thinkingConfig"] = json!({"thinkingLevel": "low"});
     each_is_refused(
         newer,
         &good,
-        &[(
-            "/contents/1/parts/0/thoughtSignature",
-            json!(null),
-            "thought_signature",
-        )],
+        &[
+            (
+                "/contents/1/parts/0/thoughtSignature",
+                json!(null),
+                "thought_signature",
+            ),
+            (
+                "/generationConfig/thinkingConfig/thinkingLevel",
+                json!("medium"),
+                "thinking_level",
+            ),
+        ],
     );
 }
 
@@ -427,8 +570,96 @@ fn openai_chat() {
                 json!({"role": "user", "content": "x"}),
                 "did not have response",
             ),
+            ("/stop", json!("END"), "'stop' is not supported"),
+            ("/logprobs", json!(true), "'logprobs' is not supported"),
+            ("/tool_choice", json!("any"), "tool_choice"),
+            (
+                "/tools/0/function/description",
+                json!(long(1025)),
+                "maximum length 1024",
+            ),
+            ("/model", json!("gpt-5.2"), "/v1/responses"),
+            (
+                "/messages/0/content",
+                json!(long(4 * 272_001)),
+                "configured limit of 272000",
+            ),
+            (
+                "/messages/0/content",
+                json!(long(10_485_761)),
+                "maximum length 10485760",
+            ),
+            ("/messages/0/content", json!(long(51 << 20)), "payload size"),
         ],
     );
+    strict_schemas("/v1/chat/completions", &good, schema);
+    let function = |index: usize| {
+        json!({"type": "function", "function": {"name": format!("read{index}"), "parameters": {
+            "type": "object", "properties": {}}}})
+    };
+    let with_tools = |count: usize| {
+        let mut body = good.clone();
+        body["tools"] = (0..count).map(function).collect();
+        body
+    };
+    assert_eq!(refused("/v1/chat/completions", &with_tools(128)), None);
+    assert!(message_of("/v1/chat/completions", &with_tools(129)).contains("maximum length 128"));
+    let image = &good["messages"][1]["content"][1];
+    let images = repeated(&good, "/messages/1/content", image, 501);
+    assert!(message_of("/v1/chat/completions", &images).contains("Too many images"));
+    let mut calls = good.clone();
+    calls["messages"][2]["tool_calls"] = (0..129)
+        .map(|index| {
+            json!({"id": format!("c{index}"), "type": "function",
+            "function": {"name": "read", "arguments": "{}"}})
+        })
+        .collect();
+    assert!(message_of("/v1/chat/completions", &calls).contains("tool_calls': array too long"));
+    let plain = json!({"model": "gpt-4o", "max_completion_tokens": 16_384, "stop": "END",
+        "messages": [{"role": "user", "content": "go"}]});
+    each_is_refused(
+        "/v1/chat/completions",
+        &plain,
+        &[
+            ("/tool_choice", json!("auto"), "only allowed when 'tools'"),
+            (
+                "/parallel_tool_calls",
+                json!(true),
+                "only allowed when 'tools'",
+            ),
+            (
+                "/stop",
+                json!(["a", "b", "c", "d", "e"]),
+                "maximum length 4",
+            ),
+            (
+                "/messages/0/content",
+                json!(long(4 * 120_000)),
+                "maximum context length is 128000",
+            ),
+        ],
+    );
+    let newest = json!({"model": "gpt-5.6", "reasoning_effort": "none", "tools": good["tools"],
+        "messages": [{"role": "user", "content": "go"}]});
+    each_is_refused(
+        "/v1/chat/completions",
+        &newest,
+        &[("/reasoning_effort", json!(null), "/v1/responses")],
+    );
+    for (model, most) in [
+        ("mistral-small-latest", 8),
+        ("meta-llama/llama-4-scout-17b-16e-instruct", 5),
+    ] {
+        let body = json!({"model": model, "messages": [{"role": "user", "content": []}]});
+        let with = |count| repeated(&body, "/messages/0/content", image, count);
+        assert_eq!(refused("/v1/chat/completions", &with(most)), None);
+        assert!(message_of("/v1/chat/completions", &with(most + 1)).contains("Too many images"));
+    }
+    let mut heavy = json!({"model": "meta-llama/llama-4-scout-17b-16e-instruct", "messages": [
+        {"role": "user", "content": [image]}]});
+    heavy["messages"][0]["content"][0]["image_url"]["url"] =
+        format!("data:image/png;base64,iVBORw0KGgo{}", long(5 << 20)).into();
+    assert!(message_of("/v1/chat/completions", &heavy).contains("Too Large"));
     each_is_refused(
         "/v1/chat/completions",
         &json!({"model": "mistral-small-latest", "messages": [
@@ -456,6 +687,39 @@ fn openai_chat() {
         refused("/v1/chat/completions", &bound)
             .expect("bound")
             .contains("unavailable")
+    );
+}
+
+/// What a strict schema may hold at most.
+fn strict_schemas(path: &str, good: &Value, place: &str) {
+    let closed = |properties: Value| {
+        let names: Vec<&String> = properties.as_object().expect("properties").keys().collect();
+        json!({"type": "object", "required": names, "additionalProperties": false, "properties": properties})
+    };
+    let many: serde_json::Map<String, Value> = (0..5001)
+        .map(|index| (format!("p{index}"), json!({"type": "string"})))
+        .collect();
+    let mut deep = json!({"type": "string"});
+    for _ in 0..11 {
+        deep = closed(json!({"a": deep}));
+    }
+    let values = |count: usize, length: usize| {
+        let values: Value = (0..count)
+            .map(|index| json!(format!("{index}{}", long(length))))
+            .collect();
+        closed(json!({"a": {"type": "string", "enum": values}}))
+    };
+    let long_name = closed(json!({long(120_001): {"type": "string"}}));
+    each_is_refused(
+        path,
+        good,
+        &[
+            (place, closed(many.into()), "5000 object properties"),
+            (place, deep, "levels of nesting"),
+            (place, values(1001, 0), "1000 enum values"),
+            (place, values(251, 60), "15000 characters"),
+            (place, long_name, "120000"),
+        ],
     );
 }
 
@@ -512,8 +776,23 @@ fn openai_responses() {
                 json!({"role": "user", "content": "x"}),
                 "No tool output found",
             ),
+            ("/model", json!("gpt-5-pro"), "'high'"),
+            (
+                "/instructions",
+                json!(long(4 * 272_001)),
+                "configured limit of 272000",
+            ),
+            (
+                "/input/3/output",
+                json!(long(10_485_761)),
+                "maximum length 10485760",
+            ),
         ],
     );
+    strict_schemas("/v1/responses", &good, "/text/format/schema");
+    let image = &good["input"][0]["content"][1];
+    let images = repeated(&good, "/input/0/content", image, 501);
+    assert!(message_of("/v1/responses", &images).contains("Too many images"));
 }
 
 #[test]
@@ -551,6 +830,13 @@ fn ollama() {
                 json!("{}"),
                 "arguments",
             ),
+            (
+                "/messages/0/content",
+                json!(long(4 * 4097)),
+                "context length (4096",
+            ),
         ],
     );
+    let tools = json!({"model": "gemma3:27b", "tools": good["tools"], "messages": []});
+    assert!(message_of("/api/chat", &tools).contains("does not support tools"));
 }

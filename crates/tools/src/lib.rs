@@ -24,6 +24,7 @@ pub mod running;
 mod safety;
 mod spec;
 mod tool;
+mod tool_search;
 pub mod untrusted;
 
 pub use builtin::{Located, locate};
@@ -45,6 +46,7 @@ pub use spec::{Binding, Category, DEFAULT_TIMEOUT, Ground, Slot, Source, ToolSpe
 pub use tool::{
     Answer, Body, Call, Failure, FailureKind, Grounds, Prepared, Subject, Tool, Touched, Unprepared,
 };
+pub use tool_search::{Findable, ToolSearch};
 
 #[doc(no_inline)]
 pub use ports::Ledger;

@@ -11,6 +11,7 @@ use crate::capability::{CapabilityChange, Loosened};
 use crate::name::ToolName;
 use crate::spec::{Source, ToolSpec};
 use crate::tool::{Grounds, Prepared, Tool, Unprepared};
+use crate::tool_search::{Findable, ToolSearch};
 
 /// Why a tool cannot be registered or removed.
 #[derive(Debug, thiserror::Error)]
@@ -273,6 +274,18 @@ impl Registry {
                 .map(|(name, entry)| (name.clone(), Arc::clone(entry)))
                 .collect(),
         }
+    }
+
+    /// The same tools, and a tool that searches among some of them.
+    #[must_use]
+    pub fn with_search(&self, among: impl Fn(&ToolSpec) -> bool) -> Self {
+        let tools = self.list().filter(|spec| among(spec));
+        let search = ToolSearch::builtin(tools.map(Findable::from).collect());
+        let mut registry = self.narrowed(|_| true);
+        let entry = Entry::new(Arc::new(search)).expect("the schema of a search is in order");
+        let name = entry.tool.spec().name.clone();
+        registry.tools.insert(name, Arc::new(entry));
+        registry
     }
 
     /// Names that are much like one that does not exist.

@@ -71,9 +71,7 @@ impl Diagnose for ActorError {
                 "register an actor of your own with `model: {name}` in its file"
             )),
             Self::InUse { by, .. } => Some(format!("change or remove {by} first")),
-            Self::UsedByPlans { plans, .. } => plans
-                .first()
-                .map(|plan| format!("apply them, or cancel them with `agents plan cancel {plan}`")),
+            Self::UsedByPlans { plans, .. } => crate::plan::hint_to_end(plans),
             Self::File(error) => error.hint(),
             Self::Store(error) => error.hint(),
         }

@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
-use cleveragents_domain::{Code, Diagnose, nearest};
+use cleveragents_domain::{Code, Diagnose, PlanId, nearest};
 use cleveragents_mcp::{Hidden, McpError, ServerDefinition};
 use cleveragents_models::{Redactor, looks_secret};
 use cleveragents_store::definitions::{self, DefinitionKind, StoredDefinition};
-use cleveragents_store::{Engine, Error};
+use cleveragents_store::{Engine, Error, resources};
 use cleveragents_tools::ports::is_secret_name;
 use serde_json::{Value, json};
 
+use crate::plan::{Used, active_plans_using};
 use crate::resource::{Outcome, Register};
 
 /// Why a server cannot be registered, found or removed.
@@ -26,6 +27,14 @@ pub enum McpServiceError {
         name: String,
         /// One that is much like it.
         nearest: Option<String>,
+    },
+    /// Plans that are not over use it.
+    #[error("plans that are not over use the MCP server `{name}`: {}", crate::project::shown(.plans))]
+    UsedByPlans {
+        /// The server.
+        name: String,
+        /// The plans.
+        plans: Vec<PlanId>,
     },
     /// A key would be stored.
     #[error("the value of `{field}` of the server `{server}` is a key, and keys are not stored")]
@@ -46,6 +55,7 @@ impl Diagnose for McpServiceError {
             Self::Server(error) => error.code(),
             Self::NotFound { .. } => Code::McpServerNotFound,
             Self::Secret { .. } => Code::InvalidMcp,
+            Self::UsedByPlans { .. } => Code::McpServerInUse,
             Self::Store(error) => error.code(),
         }
     }
@@ -67,6 +77,7 @@ impl Diagnose for McpServiceError {
                 "put it into a variable of the environment and write `${{{}}}`",
                 variable_of(field)
             )),
+            Self::UsedByPlans { plans, .. } => crate::plan::hint_to_end(plans),
             Self::Store(error) => error.hint(),
         }
     }
@@ -75,6 +86,7 @@ impl Diagnose for McpServiceError {
         match self {
             Self::Server(error) => error.details(),
             Self::Secret { server, field } => json!({"server": server, "field": field}),
+            Self::UsedByPlans { name, plans } => json!({"name": name, "plans": plans}),
             Self::Store(error) => error.details(),
             Self::NotFound { .. } => Value::Null,
         }
@@ -190,13 +202,21 @@ impl McpService {
         }
     }
 
-    /// Removes a server.
+    /// Removes a server that no unfinished plan uses.
     pub fn remove(&self, name: &str) -> Result<StoredDefinition, McpServiceError> {
         let found = self.get(name)?.stored;
         let key = name.to_owned();
-        let is_removed = self
-            .engine
-            .write(move |unit| definitions::remove(unit, DefinitionKind::McpServer, &key))?;
+        let is_removed = self.engine.write(move |unit| {
+            resources::lock(unit)?;
+            let plans = active_plans_using(unit, Used::Server(&key))?;
+            if !plans.is_empty() {
+                return Err(McpServiceError::UsedByPlans {
+                    name: key.clone(),
+                    plans,
+                });
+            }
+            Ok(definitions::remove(unit, DefinitionKind::McpServer, &key)?)
+        })?;
         if is_removed {
             Ok(found)
         } else {

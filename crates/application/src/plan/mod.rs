@@ -30,6 +30,7 @@ mod snapshot;
 mod standing;
 mod strategize;
 mod told;
+mod uses;
 mod validate;
 
 pub use book::{
@@ -52,3 +53,4 @@ pub use rollback::{PlanRollbackPreview, PlanRolledBack};
 pub use service::{
     DefaultActors, DriveOptions, KeptVariables, PlanDefaults, PlanService, UseAction,
 };
+pub(crate) use uses::{Used, active_plans_using, hint_to_end};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_actors::{Actor, ActorKind};
-use cleveragents_domain::{ActorName, MicroUsd, Session, SessionId, Turn};
+use cleveragents_domain::{ActorName, Code, MicroUsd, Session, SessionId, Turn, nearest};
 use cleveragents_models::{AGENT_PROVIDER, CancellationToken, Model, ModelName};
 use cleveragents_process::Cancel;
 use cleveragents_tools::Gate;
@@ -190,6 +190,12 @@ impl Conversation {
                     .with_hint(format!("write `{}`", name.model())),
             );
         }
+        let providers = self.runtime.options().catalogue.providers();
+        // A misspelt provider is named when the model is opened.
+        if nearest::best(name.provider(), providers.iter().map(String::as_str)).is_none() {
+            let registered = stored.iter().map(|actor| actor.name.as_str());
+            return Err(no_such_actor(&name.to_string(), registered));
+        }
         Ok(name)
     }
 
@@ -308,6 +314,16 @@ impl Conversation {
 
 fn model_name(text: &str) -> Result<ModelName, OperationError> {
     text.parse().map_err(OperationError::of)
+}
+
+/// A name that is neither that of an actor nor like that of a model.
+fn no_such_actor<'a>(name: &str, registered: impl Iterator<Item = &'a str>) -> OperationError {
+    let hint = match nearest::best(name, registered) {
+        Some(like) => format!("did you mean `{like}`? `agents actor list` shows all"),
+        None => "`agents actor list` shows the actors, `agents model list` the models".to_owned(),
+    };
+    let message = format!("there is no actor `{name}`");
+    OperationError::new(Code::ActorNotFound, message).with_hint(hint)
 }
 
 /// An actor that cannot answer in a session.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cleveragents_domain::{AuditEntry, NewAuditEntry};
+use cleveragents_domain::{AuditEntry, NewAuditEntry, audit_kinds, nearest};
 use cleveragents_store::Engine;
 use cleveragents_store::audit::{self, AuditFilter, Verdict};
 use serde_json::json;
@@ -30,9 +30,20 @@ impl AuditService {
         Self { engine }
     }
 
-    /// Entries that match, the newest first.
+    /// Entries that match, the newest first. A kind that this program does not know is refused, unless another version
+    /// of it wrote such entries.
     pub fn list(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, AuditError> {
-        Ok(self.engine.read(|reader| audit::list(reader, filter))?)
+        let entries = self.engine.read(|reader| audit::list(reader, filter))?;
+        let kinds = audit_kinds();
+        match &filter.kind {
+            Some(kind) if entries.is_empty() && !kinds.contains(&kind.as_str()) => {
+                Err(AuditError::UnknownKind {
+                    kind: kind.clone(),
+                    nearest: nearest::best(kind, kinds.iter().copied()),
+                })
+            }
+            _ => Ok(entries),
+        }
     }
 
     /// Walks the whole chain. With `expected` its end must be the entry with that hash, or come after it.

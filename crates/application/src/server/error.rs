@@ -1,7 +1,7 @@
 //! Why a token cannot be made or revoked, and why the account does not hold.
 
 use cleveragents_domain::identity::GrantError;
-use cleveragents_domain::{Code, Diagnose};
+use cleveragents_domain::{Code, Diagnose, audit_kinds};
 use serde_json::{Value, json};
 
 /// Why something about a token cannot be done.
@@ -83,6 +83,14 @@ pub enum AuditError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// No entry can be of this kind.
+    #[error("there is no kind of audit entry `{kind}`")]
+    UnknownKind {
+        /// The kind as it was given.
+        kind: String,
+        /// One that is much like it.
+        nearest: Option<String>,
+    },
     /// The chain holds, but it is another one.
     #[error("the audit was changed: its last entry is {head}, and not {expected}")]
     OtherHead {
@@ -100,6 +108,7 @@ impl Diagnose for AuditError {
     fn code(&self) -> Code {
         match self {
             Self::Broken { .. } | Self::OtherHead { .. } => Code::AuditBroken,
+            Self::UnknownKind { .. } => Code::Usage,
             Self::Store(error) => error.code(),
         }
     }
@@ -109,6 +118,10 @@ impl Diagnose for AuditError {
             Self::Broken { .. } => Some(
                 "entries before it are as they were written; compare with a copy of the database from before".to_owned(),
             ),
+            Self::UnknownKind { nearest, .. } => Some(match nearest {
+                Some(kind) => format!("did you mean `{kind}`?"),
+                None => format!("use one of {}", audit_kinds().join(", ")),
+            }),
             Self::OtherHead { .. } => {
                 Some("entries at the end were taken away, or all were written anew".to_owned())
             }
@@ -119,6 +132,7 @@ impl Diagnose for AuditError {
     fn details(&self) -> Value {
         match self {
             Self::Broken { number, reason } => json!({"number": number, "reason": reason}),
+            Self::UnknownKind { kind, .. } => json!({"kind": kind, "kinds": audit_kinds()}),
             Self::OtherHead { head, expected } => json!({"head": head, "expected": expected}),
             Self::Store(error) => error.details(),
         }

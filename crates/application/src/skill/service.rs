@@ -480,7 +480,7 @@ fn users(name: &str, known: &[KnownSkill], actors: &[StoredDefinition]) -> Vec<S
     users
 }
 
-/// Whether the file of an actor has a skill in a list of `skills`.
+/// Whether the file of an actor has a skill in a list of `skills` or `tool_sources`.
 fn names_skill(value: &Value, wanted: &str) -> bool {
     let is_wanted = |value: &Value| {
         let name = value.as_str().or_else(|| value.get("name")?.as_str());
@@ -489,10 +489,17 @@ fn names_skill(value: &Value, wanted: &str) -> bool {
     };
     match value {
         Value::Object(fields) => fields.iter().any(|(key, value)| {
-            let is_list = key == "skills";
+            let is_meant = |item: &Value| match key.as_str() {
+                "skills" => is_wanted(item),
+                "tool_sources" => {
+                    let kind = item.get("type").and_then(Value::as_str);
+                    matches!(kind, Some("skill" | "agent_skill")) && is_wanted(item)
+                }
+                _ => false,
+            };
             let here = value
                 .as_array()
-                .is_some_and(|items| is_list && items.iter().any(is_wanted));
+                .is_some_and(|items| items.iter().any(is_meant));
             here || names_skill(value, wanted)
         }),
         Value::Array(items) => items.iter().any(|item| names_skill(item, wanted)),

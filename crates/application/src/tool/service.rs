@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_domain::{Code, Diagnose, ToolInvocationId, nearest};
+use cleveragents_domain::{Code, Diagnose, PlanId, ToolInvocationId, nearest};
 use cleveragents_store::tools::{StoredTool, ToolKind};
-use cleveragents_store::{Engine, tools};
+use cleveragents_store::{Engine, resources, tools};
 use cleveragents_tools::custom;
 use cleveragents_tools::{
     Effect, FileError, PermissionRules, Registry, RegistryError, Rule, RuleError, Tool as _,
@@ -13,6 +13,7 @@ use cleveragents_tools::{
 };
 use serde_json::{Value, json};
 
+use crate::plan::{Used, active_plans_using, hint_to_end};
 use crate::resource::{Outcome, Register};
 
 /// Why a tool or rule cannot be had.
@@ -27,6 +28,14 @@ pub enum ToolError {
     /// The name is that of a validation.
     #[error("`{0}` is the name of a validation; tools and validations share one space of names")]
     Validation(ToolName),
+    /// Plans that are not over use it.
+    #[error("plans that are not over use the tool `{name}`: {}", crate::project::shown(.plans))]
+    UsedByPlans {
+        /// The tool.
+        name: String,
+        /// The plans.
+        plans: Vec<PlanId>,
+    },
     /// A rule is not well formed.
     #[error(transparent)]
     Rule(#[from] RuleError),
@@ -55,6 +64,7 @@ impl Diagnose for ToolError {
             Self::Registry(error) => error.code(),
             Self::BuiltIn(_) => Code::BuiltInTool,
             Self::Validation(_) => Code::ToolExists,
+            Self::UsedByPlans { .. } => Code::ToolInUse,
             Self::Rule(error) => error.code(),
             Self::File(error) => error.code(),
             Self::NoRule(_) => Code::RuleNotFound,
@@ -72,6 +82,7 @@ impl Diagnose for ToolError {
             Self::Validation(name) => Some(format!(
                 "choose another name; `agents validation show {name}` shows it"
             )),
+            Self::UsedByPlans { plans, .. } => hint_to_end(plans),
             Self::Rule(error) => error.hint(),
             Self::File(error) => error.hint(),
             Self::NoRule(_) => Some("`agents permission list` shows all".to_owned()),
@@ -85,6 +96,7 @@ impl Diagnose for ToolError {
     fn details(&self) -> Value {
         match self {
             Self::Registry(error) => error.details(),
+            Self::UsedByPlans { name, plans } => json!({"name": name, "plans": plans}),
             Self::Rule(error) => error.details(),
             Self::File(error) => error.details(),
             Self::BuiltIn(_) | Self::Validation(_) | Self::NoRule(_) => Value::Null,
@@ -240,11 +252,19 @@ impl ToolService {
     pub fn remove(&self, name: &str) -> Result<StoredTool, ToolError> {
         let found = self.find_stored(name)?;
         let key = found.name.clone();
+        let is_removed = self.engine.write(move |unit| {
+            resources::lock(unit)?;
+            let plans = active_plans_using(unit, Used::Tool(&key))?;
+            if !plans.is_empty() {
+                return Err(ToolError::UsedByPlans {
+                    name: key.clone(),
+                    plans,
+                });
+            }
+            Ok(tools::remove(unit, ToolKind::Tool, &key)?)
+        })?;
         // Somebody else may have removed it meanwhile.
-        if self
-            .engine
-            .write(move |unit| tools::remove(unit, ToolKind::Tool, &key))?
-        {
+        if is_removed {
             Ok(found)
         } else {
             Err(not_found(name, &[]).into())

@@ -10,7 +10,7 @@ use cleveragents_models::{
     ModelError, Price, StopReason, StreamEvent, ToolCall, ToolDefinition, ToolResult, Usage, Veil,
 };
 use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
-use cleveragents_tools::{Ground, ToolName, ToolSpec};
+use cleveragents_tools::{Ground, ToolName, ToolSearch, ToolSpec};
 use futures_util::StreamExt as _;
 use serde_json::Value;
 
@@ -25,6 +25,9 @@ use crate::tool::{Held, Shortage};
 
 /// So often somebody who listens to a model looks whether the turn is to end.
 const LOOK_UP: Duration = Duration::from_millis(50);
+
+/// The context window of a model of which none is known, in tokens.
+const USUAL_WINDOW: u64 = 128_000;
 
 /// What is the same for every question of a turn.
 pub(super) struct Standing {
@@ -66,12 +69,22 @@ impl Standing {
             let spec = registry.list().find(|spec| spec.name == *name)?;
             can_run(request, spec).then(|| definition(spec))
         });
+        let found: Vec<ToolDefinition> = found.collect();
+        // Where not all have room, those that were found first are left out.
+        let most = request.model.capabilities().max_tools;
+        let room = most.map_or(usize::MAX, |most| {
+            usize::try_from(most)
+                .unwrap_or(usize::MAX)
+                .saturating_sub(self.tools.len())
+        });
+        let first = found.len().saturating_sub(room);
+        let found = found.into_iter().skip(first);
         self.tools.iter().cloned().chain(found).collect()
     }
 }
 
-/// The tool that searches among deferred tools.
-const SEARCH_TOOLS: &str = "mcp/search-tools";
+/// The tool that searches among deferred tools of MCP servers.
+pub(super) const SEARCH_TOOLS: &str = "mcp/search-tools";
 
 /// Adds the deferred tools that a conversation came across: those that a search listed, and those that the model
 /// called, in the order of the conversation.
@@ -100,7 +113,9 @@ fn find_deferred<'a>(
                     let Ok(name) = ToolName::from_wire(&call.name) else {
                         continue;
                     };
-                    if name.to_string() == SEARCH_TOOLS {
+                    let is_search =
+                        name == ToolSearch::builtin_name() || name.to_string() == SEARCH_TOOLS;
+                    if is_search {
                         searches.insert(call.id.as_str());
                     } else if deferred.contains(&name) {
                         add(&name);
@@ -265,17 +280,20 @@ impl TurnService {
     ) -> ChatRequest {
         let past = history::past(&standing.earlier);
         let system: Vec<String> = request.system.iter().cloned().chain(past.system).collect();
-        let window = request
-            .settings
-            .context_tokens
-            .or_else(|| request.model.capabilities().context_window)
-            .unwrap_or(128_000);
+        let output = output_tokens(request);
+        let input = match request.settings.context_tokens {
+            Some(window) => window.saturating_sub(output.into()),
+            None => request
+                .model
+                .capabilities()
+                .input_tokens(output)
+                .unwrap_or(USUAL_WINDOW.saturating_sub(output.into())),
+        };
         let tools = standing.declared(request, running);
         let fixed = system.iter().map(String::len).sum::<usize>() / 3 + tool_bytes(&tools) / 3;
-        let room = usize::try_from(window)
+        let room = usize::try_from(input)
             .unwrap_or(usize::MAX)
-            .saturating_sub(fixed)
-            .saturating_sub(output_tokens(request) as usize);
+            .saturating_sub(fixed);
         let fitted = fit(past.turns, &running.steps, room);
         report.left_out = fitted.left_out;
         ChatRequest {
@@ -287,7 +305,7 @@ impl TurnService {
                 .response_schema
                 .clone()
                 .filter(|_| request.model.capabilities().json_schema),
-            max_output_tokens: Some(output_tokens(request)),
+            max_output_tokens: Some(output),
             temperature: request.settings.temperature,
             reasoning_effort: request.settings.reasoning_effort,
             options: request.settings.options.clone(),
@@ -561,7 +579,7 @@ fn make_distinct(
 }
 
 /// Whether a tool could run at all; others are not worth declaring.
-fn can_run(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
+pub(super) fn can_run(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
     let tools = &request.tools;
     let has_ground = spec.ground == Ground::Nothing || tools.workspace.is_some();
     let may_write = tools.mode.allows_writing() || !spec.capability.is_writing();

@@ -20,6 +20,7 @@ mod secrets;
 mod service;
 mod system;
 mod take;
+mod tool_limit;
 
 pub(crate) use calls::{tool_ended, tool_span};
 pub use error::TurnError;

@@ -178,6 +178,8 @@ pub enum Ending {
     Cut,
     /// The provider withheld the rest of it, or all of it.
     Withheld,
+    /// The provider ended it early for another reason, such as a malformed call.
+    Unfinished,
 }
 
 impl From<&StopReason> for Ending {
@@ -185,6 +187,19 @@ impl From<&StopReason> for Ending {
         match reason {
             StopReason::MaxTokens => Self::Cut,
             StopReason::ContentFilter => Self::Withheld,
+            // Anthropic pauses a long turn of its own tools; Gemini ends at a call it cannot write.
+            StopReason::Other(reason)
+                if matches!(
+                    reason.as_str(),
+                    "pause_turn"
+                        | "malformed_function_call"
+                        | "unexpected_tool_call"
+                        | "too_many_tool_calls"
+                        | "error"
+                ) =>
+            {
+                Self::Unfinished
+            }
             StopReason::EndTurn | StopReason::ToolCalls | StopReason::Other(_) => Self::Whole,
         }
     }
@@ -206,6 +221,7 @@ impl TurnReport {
             Ending::Withheld => {
                 Some("the provider withheld the rest of the answer: its content filter stopped it")
             }
+            Ending::Unfinished => Some("the provider ended the answer before it was complete"),
             Ending::Whole if self.answer.trim().is_empty() => {
                 Some("the model ended without saying anything")
             }

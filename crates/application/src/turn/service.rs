@@ -22,6 +22,7 @@ use super::error::TurnError;
 use super::history;
 use super::request::{Ending, TurnReport, TurnRequest};
 use super::take::TakenSession;
+use super::tool_limit::LimitedTools;
 use crate::lease::LeaseService;
 use crate::session::{SessionError, SessionService};
 use crate::tool::{Ahead, Settlement, StoreBudget, StoreLedger};
@@ -113,6 +114,11 @@ impl TurnService {
         let request = TurnRequest {
             cancel: &cancel,
             ..request.clone()
+        };
+        let limited = LimitedTools::new(&request);
+        let request = match &limited {
+            Some(limited) => limited.apply(&request),
+            None => request,
         };
         let told = self.take_turn(taken, &request);
         match &told {

@@ -9,8 +9,8 @@ use cleveragents_models::{
 };
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::{
-    Answer, Body, Call, Capability, Category, Failure, Ground, Grounds, Permit, Prepared, Source,
-    Subject, Tool, ToolName, ToolSpec, Unprepared,
+    Answer, Body, Call, CallOutcome, Capability, Category, Failure, Ground, Grounds, Permit,
+    Prepared, Source, Subject, Tool, ToolName, ToolSpec, Unprepared,
 };
 use serde_json::{Value, json};
 
@@ -152,6 +152,103 @@ fn a_deferred_tool_is_declared_once_it_was_found_and_stays_declared() {
     }
 }
 
+/// The names that each question declared.
+fn declared(asked: &[ChatRequest]) -> Vec<Vec<String>> {
+    let names =
+        |request: &ChatRequest| request.tools.iter().map(|tool| tool.name.clone()).collect();
+    asked.iter().map(names).collect()
+}
+
+/// Providers refuse requests with more tools than they accept.
+#[test]
+fn tools_above_the_limit_of_the_model_are_found_by_searching() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    let how = |prompt, count: usize| {
+        let mut how = How::asking(prompt, &person);
+        how.tools = (0..count)
+            .map(|number| Fixed::tool(&format!("mcp/many-t{number:03}"), json!("done")))
+            .collect();
+        how
+    };
+    let limited = "capabilities: {max_tools: 40}\nat_end: repeat_last\nanswers:\n";
+    let script = format!(
+        "{limited}- calls: [{{name: builtin_S_search-tools, arguments: {{query: t150}}}}]\n\
+         - calls: [{{name: mcp_S_many-t150, arguments: {{}}}}]\n- text: Done.\n"
+    );
+    let (model, asked) = spy(&talk, &script);
+    let report = talk
+        .tell_to(Arc::clone(&model), how("go", 200))
+        .expect("answered");
+    assert!(
+        report
+            .calls
+            .iter()
+            .all(|(_, outcome)| matches!(outcome, CallOutcome::Succeeded(_))),
+        "{:?}",
+        report.calls
+    );
+    talk.tell_to(model, how("more", 200)).expect("answered");
+    let all = declared(&asked.lock().expect("fine"));
+    assert_eq!(all.len(), 4);
+    assert!(all.iter().all(|names| names.len() <= 40));
+    let first = &all[0];
+    assert_eq!(
+        first.len(),
+        30,
+        "a quarter is left for those that are found"
+    );
+    for name in [
+        "builtin_S_search-tools",
+        "builtin_S_file-read",
+        "builtin_S_shell",
+    ] {
+        assert!(first.contains(&name.to_owned()), "{name} is declared first");
+    }
+    assert!(!first.contains(&"mcp_S_many-t150".to_owned()));
+    for names in &all[1..] {
+        assert_eq!(names[..first.len()], first[..], "the list grows at its end");
+        assert_eq!(names[first.len()..], ["mcp_S_many-t150"]);
+    }
+    // As many as are accepted are declared at once.
+    let (model, asked) = spy(&talk, &format!("{limited}- text: Done.\n"));
+    talk.tell_to(model, how("few", 20)).expect("answered");
+    let names = declared(&asked.lock().expect("fine")).remove(0);
+    assert!(names.contains(&"mcp_S_many-t019".to_owned()));
+    assert!(!names.contains(&"builtin_S_search-tools".to_owned()));
+}
+
+#[test]
+fn found_tools_never_exceed_the_limit_of_the_model() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    let mut how = How::asking("go", &person);
+    how.tools = (0..100)
+        .map(|number| Fixed::tool(&format!("mcp/many-t{number:03}"), json!("done")))
+        .collect();
+    how.settings.max_steps = 100;
+    let mut script = "capabilities: {max_tools: 40}\nanswers:\n".to_owned();
+    for tens in 0..5 {
+        for ones in 0..8 {
+            let call = format!("{{name: mcp_S_many-t0{tens}{ones}, arguments: {{}}}}");
+            script.push_str(&format!("- calls: [{call}]\n"));
+        }
+    }
+    script.push_str("- text: Done.\n");
+    let (model, asked) = spy(&talk, &script);
+    talk.tell_to(model, how).expect("answered");
+    let all = declared(&asked.lock().expect("fine"));
+    let last = all.last().expect("questions");
+    assert_eq!((all.len(), last.len()), (41, 40));
+    assert!(
+        last.contains(&"mcp_S_many-t047".to_owned()),
+        "the newest stay"
+    );
+    assert!(all.iter().all(|names| names.len() <= 40));
+}
+
 #[test]
 fn limits_come_from_the_model_and_options_are_passed_on() {
     let database = TestDatabase::each().remove(0);
@@ -178,6 +275,28 @@ fn limits_come_from_the_model_and_options_are_passed_on() {
             "{limit} {configured:?}"
         );
         assert_eq!(asked[0].options["top_p"], 0.5);
+    }
+}
+
+/// OpenAI's reasoning models read less than their context window leaves.
+#[test]
+fn a_conversation_is_cut_to_the_longest_input_of_the_model() {
+    let person = Person::absent();
+    for (limit, is_cut) in [("", false), (", max_input: 4000", true)] {
+        let database = TestDatabase::each().remove(0);
+        let talk = Talk::new(&database);
+        let script = format!(
+            "capabilities: {{context_window: 100000, max_output: 1000{limit}}}\n\
+             at_end: repeat_last\nanswers:\n- text: {}\n",
+            "x".repeat(4000)
+        );
+        let model = talk.script(&script);
+        let mut left_out = 0;
+        for _ in 0..6 {
+            let told = talk.tell_to(Arc::clone(&model), How::asking("go", &person));
+            left_out = told.expect("answered").left_out;
+        }
+        assert_eq!(left_out > 0, is_cut, "{limit}");
     }
 }
 

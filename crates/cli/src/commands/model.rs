@@ -181,7 +181,9 @@ fn show(context: &Context, name: &str) -> Result<Report, CommandError> {
                 .row("JSON schema", yes_no(can.json_schema))
                 .row("Reasoning", yes_no(can.reasoning))
                 .row("Context window", can.context_window)
-                .row("Longest answer", can.max_output),
+                .row("Longest input", can.max_input)
+                .row("Longest answer", can.max_output)
+                .row("Maximum number of tools", can.max_tools),
         )
         .panel(prices);
     Ok(if entry.is_available() {

@@ -5,5 +5,6 @@ mod gates;
 mod input;
 mod invariants;
 mod models;
+mod removal;
 mod states;
 mod world;

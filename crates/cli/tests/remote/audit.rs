@@ -132,5 +132,34 @@ fn defect_5813_each_thing_that_the_audit_tells_of_is_in_it_once() {
     ] {
         assert!(counts.contains_key(kind), "{kind}: {counts:#?}");
     }
+    // Whoever asks for a kind is understood.
+    let known = cleveragents_domain::audit_kinds();
+    for kind in counts.keys() {
+        assert!(known.contains(kind), "{kind} can be asked for");
+    }
     world.agents.data(&["audit", "verify"]);
+}
+
+#[test]
+fn a_misspelt_kind_of_entry_is_an_error_with_the_nearest() {
+    let agents = cleveragents_testkit::Agents::new(env!("CARGO_BIN_EXE_agents"));
+    let list = |kind: &str| agents.run(&["--format", "json", "audit", "list", "--kind", kind]);
+    assert_eq!(list("plan_applied").code, Some(0), "none is there yet");
+    for (kind, hint) in [("plan_aplied", "`plan_applied`"), ("xyz", "access_denied")] {
+        let answer = list(kind);
+        assert_eq!(answer.code, Some(2), "{answer:?}");
+        let error = answer.json()["data"]["error"].clone();
+        assert_eq!(error["code"], "CA-0101");
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|text| text.contains(kind))
+        );
+        assert!(
+            error["hint"]
+                .as_str()
+                .is_some_and(|text| text.contains(hint)),
+            "{error}"
+        );
+    }
 }

@@ -53,7 +53,22 @@ fn defect_3085_a_server_that_lacks_a_part_does_not_start_and_says_which() {
         let error = &answer.json()["data"]["error"];
         let message = error["message"].as_str().expect("a message");
         assert!(message.contains(part), "{options:?}: {message}");
+        if part == "acme/nobody" {
+            assert_eq!(error["code"], "CA-1001", "an actor was asked for");
+            assert!(!message.contains("provider"), "{message}");
+        }
     }
+    // A misspelt provider is still named as one.
+    let arguments = [
+        "--format",
+        "json",
+        "serve",
+        "--insecure-local",
+        "--port",
+        "0",
+    ];
+    let answer = agents.run(&[&arguments, ["--actor", "opneai/gpt-5.1"].as_slice()].concat());
+    assert_eq!(answer.json()["data"]["error"]["code"], "CA-0815");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::name::ModelName;
 use crate::provider::built_in;
 use crate::redact::shown_address;
 use crate::secret::Secret;
-use crate::wire::{Dialect, Protocol, Target};
+use crate::wire::{Dialect, Protocol, Target, needs_responses};
 use crate::yaml;
 
 /// A provider with everything that decides how it is reached.
@@ -74,6 +74,12 @@ impl Catalogue {
             provider.headers = headers
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
+        }
+        let is_usual = written.is_none_or(|written| written.protocol.is_none());
+        if let Some(protocol) = self.table.find(name).protocol {
+            provider.protocol = protocol;
+        } else if is_usual && provider.dialect == Dialect::OpenAi && needs_responses(name.model()) {
+            provider.protocol = Protocol::OpenaiResponses;
         }
         Ok(provider)
     }
@@ -179,7 +185,7 @@ impl Catalogue {
             };
             headers.push((header, value));
         }
-        let (capabilities, description) = self.described(name);
+        let (capabilities, description) = self.described(name, provider.protocol);
         Ok(Target {
             name: name.clone(),
             protocol: provider.protocol,

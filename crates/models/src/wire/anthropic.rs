@@ -3,10 +3,10 @@
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
+use super::options::{ToolChoice, add_options, parallel_calls, stop_list};
 use super::schema::answer_format;
 use super::{
-    Decoder, Fault, Target, add_options, arguments_object, base64, count, is_chat_only, items,
-    parse, stop_list, text,
+    Decoder, Fault, Target, arguments_object, base64, count, items, parse, pictures, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
@@ -19,7 +19,7 @@ use crate::request::{ChatRequest, ReasoningEffort};
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
     // The limit is mandatory.
-    let limit = u64::from(target.capabilities.output_tokens(request.max_output_tokens));
+    let limit = u64::from(target.largest_answer(request));
     let mut body = json!({
         "model": target.name.model(),
         "max_tokens": limit,
@@ -70,15 +70,28 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     {
         body["temperature"] = temperature.into();
     }
+    let choice = ToolChoice::of(request).and_then(|choice| choice.for_anthropic(is_thinking));
+    let mut choice = choice.unwrap_or_else(|| json!({}));
+    if parallel_calls(request) == Some(false) {
+        choice["disable_parallel_tool_use"] = true.into();
+        if choice["type"].is_null() {
+            choice["type"] = "auto".into();
+        }
+    }
+    if !choice["type"].is_null() {
+        body["tool_choice"] = choice;
+    }
     for (name, value) in target.options(request) {
         let is_refused = match name {
             // Newer models refuse `top_p` beside a temperature, and thinking ones below 0.95.
             "top_p" => body.get("temperature").is_some() || is_thinking,
             "top_k" => is_thinking,
-            _ => is_chat_only(name),
+            _ => false,
         };
         if name == "stop" {
-            body["stop_sequences"] = stop_list(value);
+            if let Some(texts) = stop_list(value, usize::MAX) {
+                body["stop_sequences"] = texts;
+            }
         } else if !is_refused {
             add_options(&mut body, std::iter::once((name, value)));
         }
@@ -116,7 +129,8 @@ fn think(target: &Target, request: &ChatRequest, limit: u64, body: &mut Value) -
             ReasoningEffort::Medium => "medium",
             _ => "low",
         };
-        body["thinking"] = json!({"type": "adaptive"});
+        // Newer models show no thoughts unless they are asked to.
+        body["thinking"] = json!({"type": "adaptive", "display": "summarized"});
         body["output_config"]["effort"] = word.into();
         return true;
     }
@@ -183,24 +197,33 @@ fn messages(target: &Target, request: &ChatRequest, is_thinking: bool) -> Vec<Va
                 add("assistant", assistant(target, answer, is_thinking));
             }
             ChatMessage::Tool { results } => {
-                let blocks = results.iter().map(|result| {
-                    json!({
-                        "type": "tool_result",
-                        "tool_use_id": result.call_id,
-                        "content": result_content(result),
-                        "is_error": result.is_error,
+                let mut blocks: Vec<Value> = results
+                    .iter()
+                    .map(|result| {
+                        json!({
+                            "type": "tool_result",
+                            "tool_use_id": result.call_id,
+                            "content": result_content(result),
+                            "is_error": result.is_error,
+                        })
                     })
-                });
-                add("user", blocks.collect());
+                    .collect();
+                // A failed result is a text: its pictures come behind all results.
+                let failed = results.iter().filter(|result| result.is_error);
+                blocks.extend(pictures(failed).iter().map(user_block));
+                add("user", blocks);
             }
         }
     }
     messages
 }
 
-/// A result: a text, or a text with pictures behind it.
+/// A result: a text, or a text with pictures behind it. A failed one is a text that is not empty.
 fn result_content(result: &ToolResult) -> Value {
-    if result.pictures.is_empty() {
+    if result.is_error && result.content.trim().is_empty() {
+        return "The call failed without a message.".into();
+    }
+    if result.pictures.is_empty() || result.is_error {
         return result.content.as_str().into();
     }
     // An empty text is refused.

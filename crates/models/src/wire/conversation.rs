@@ -8,11 +8,13 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::{Dialect, Protocol, Target, arguments_text};
+use super::options::ToolChoice;
+use super::{Dialect, Protocol, Target, arguments_text, images};
 use crate::message::{
-    AssistantMessage, ChatMessage, Picture, ToolCall, ToolDefinition, ToolResult, UserPart,
+    AssistantMessage, ChatMessage, ToolCall, ToolDefinition, ToolResult, UserPart,
 };
 use crate::request::ChatRequest;
 
@@ -20,12 +22,10 @@ use crate::request::ChatRequest;
 const LONGEST_NAME: usize = 64;
 /// The longest id of a call that `OpenAI` accepts.
 const LONGEST_ID: usize = 40;
-/// The largest picture that Anthropic accepts: 5 MiB as base64.
-const LARGEST_FOR_ANTHROPIC: usize = 5 * 1024 * 1024 / 4 * 3;
-/// The largest picture that the others are given; Gemini accepts 20 MB for a whole request.
-const LARGEST: usize = 12_000_000;
-/// The longest side that Anthropic accepts, in pixels.
-const LONGEST_SIDE: u32 = 8000;
+/// The longest description of a tool that `OpenAI`'s chat completions accept, in characters.
+const LONGEST_DESCRIPTION: usize = 1024;
+/// The calls of one answer that `OpenAI`'s chat completions accept.
+const MOST_CALLS: usize = 128;
 
 /// The names of tools on the wire, both ways.
 #[derive(Debug, Default)]
@@ -109,14 +109,14 @@ pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames
         .tools
         .iter()
         .filter(|tool| known.insert(tool.name.as_str()))
-        .map(|tool| ToolDefinition {
-            name: names.sent(&tool.name).into_owned(),
-            description: if tool.description.trim().is_empty() {
-                tool.name.clone()
-            } else {
-                tool.description.clone()
-            },
-            input_schema: super::schema::tool_parameters(target.protocol, &tool.input_schema),
+        .map(|tool| {
+            let input_schema = super::schema::tool_parameters(target.protocol, &tool.input_schema);
+            let (description, input_schema) = described(target, tool, input_schema);
+            ToolDefinition {
+                name: names.sent(&tool.name).into_owned(),
+                description,
+                input_schema,
+            }
         })
         .collect();
     let mut messages = Vec::new();
@@ -132,7 +132,7 @@ pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames
             ChatMessage::User { parts } => {
                 let parts: Vec<UserPart> = parts
                     .iter()
-                    .filter_map(|part| user_part(target, part))
+                    .filter_map(|part| images::user_part(target, part))
                     .collect();
                 if !parts.is_empty() {
                     messages.push(ChatMessage::User { parts });
@@ -156,8 +156,7 @@ pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames
                 if request.tools.is_empty() {
                     messages.extend(in_words(&answer, &results));
                 } else {
-                    messages.push(ChatMessage::Assistant(answer));
-                    messages.push(ChatMessage::Tool { results });
+                    messages.extend(in_portions(target, answer, results));
                 }
             }
             // A result without a call means nothing to a model.
@@ -171,6 +170,9 @@ pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames
     if matches!(messages.last(), Some(ChatMessage::Assistant(_))) {
         messages.push(ChatMessage::user("Continue."));
     }
+    images::limit(target, &mut messages);
+    let mut options = request.options.clone();
+    ToolChoice::name_as_sent(&mut options, |own| names.sent(own).into_owned());
     ChatRequest {
         system: request
             .system
@@ -180,8 +182,62 @@ pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames
             .collect(),
         messages: messages.into_iter().map(Arc::new).collect(),
         tools,
+        options,
         ..request.clone()
     }
+}
+
+/// The description of a tool, never empty. What `OpenAI` does not accept of it goes to the schema of the parameters, whose
+/// descriptions have no limit.
+fn described(target: &Target, tool: &ToolDefinition, mut schema: Value) -> (String, Value) {
+    let text = tool.description.trim();
+    if text.is_empty() {
+        return (tool.name.clone(), schema);
+    }
+    let is_limited = target.protocol == Protocol::OpenaiChat
+        && matches!(target.dialect, Dialect::OpenAi | Dialect::Azure);
+    if !is_limited || text.chars().count() <= LONGEST_DESCRIPTION {
+        return (tool.description.clone(), schema);
+    }
+    // Cut between two words, with room for the dots.
+    let end = text
+        .char_indices()
+        .nth(LONGEST_DESCRIPTION - 2)
+        .map_or(text.len(), |(end, _)| end);
+    let end = text[..end]
+        .rfind(char::is_whitespace)
+        .filter(|space| *space > 0)
+        .unwrap_or(end);
+    let rest = text[end..].trim_start();
+    let known = schema.get("description").and_then(Value::as_str);
+    let rest = match known {
+        Some(known) => format!("… {rest}\n\n{known}"),
+        None => format!("… {rest}"),
+    };
+    schema["description"] = rest.into();
+    (format!("{} …", &text[..end]), schema)
+}
+
+/// An answer and the results of its calls, in as many pieces as the provider needs.
+fn in_portions(
+    target: &Target,
+    mut answer: AssistantMessage,
+    mut results: Vec<ToolResult>,
+) -> Vec<ChatMessage> {
+    let mut messages = Vec::new();
+    while target.protocol == Protocol::OpenaiChat && answer.calls.len() > MOST_CALLS {
+        let later = AssistantMessage {
+            calls: answer.calls.split_off(MOST_CALLS),
+            ..AssistantMessage::default()
+        };
+        let later_results = results.split_off(MOST_CALLS);
+        messages.push(ChatMessage::Assistant(answer));
+        messages.push(ChatMessage::Tool { results });
+        (answer, results) = (later, later_results);
+    }
+    messages.push(ChatMessage::Assistant(answer));
+    messages.push(ChatMessage::Tool { results });
+    messages
 }
 
 /// An answer with calls and exactly one result for each of them, in their order.
@@ -205,19 +261,8 @@ fn exchange(
         let result = match found {
             Some(result) => {
                 let mut result = (*result).clone();
-                let (fine, odd): (Vec<Picture>, Vec<Picture>) =
-                    std::mem::take(&mut result.pictures)
-                        .into_iter()
-                        .partition(|picture| {
-                            refusal(target, &picture.media_type, &picture.data).is_none()
-                        });
-                result.pictures = fine;
-                for picture in odd {
-                    result.content.push('\n');
-                    result
-                        .content
-                        .push_str(&left_out(target, &picture.media_type, &picture.data));
-                }
+                let pictures = std::mem::take(&mut result.pictures);
+                result.pictures = images::accepted(target, pictures, &mut result.content);
                 result
             }
             None => ToolResult {
@@ -273,87 +318,9 @@ fn called(call: &ToolCall) -> String {
     format!("[Tool {} called with {}]", call.name, arguments_text(call))
 }
 
-fn user_part(target: &Target, part: &UserPart) -> Option<UserPart> {
-    match part {
-        UserPart::Text(text) if text.trim().is_empty() => None,
-        UserPart::Image { media_type, data } if refusal(target, media_type, data).is_some() => {
-            Some(UserPart::Text(left_out(target, media_type, data)))
-        }
-        other => Some(other.clone()),
-    }
-}
-
-fn left_out(target: &Target, media_type: &str, data: &[u8]) -> String {
-    let why = refusal(target, media_type, data).unwrap_or_default();
-    format!(
-        "[An image ({media_type}, {} bytes) was left out: {why}]",
-        data.len()
-    )
-}
-
-/// Why the provider refuses a picture.
-fn refusal(target: &Target, media_type: &str, data: &[u8]) -> Option<String> {
-    let types: &[&str] = match target.protocol {
-        Protocol::Gemini => &[
-            "image/png",
-            "image/jpeg",
-            "image/webp",
-            "image/heic",
-            "image/heif",
-        ],
-        Protocol::Ollama => &["image/png", "image/jpeg", "image/webp"],
-        _ => &["image/png", "image/jpeg", "image/webp", "image/gif"],
-    };
-    if !types.contains(&media_type) {
-        return Some(format!("the provider accepts {} only", types.join(", ")));
-    }
-    let is_claude = target.protocol == Protocol::Anthropic
-        || target.dialect == Dialect::OpenRouter && target.name.model().starts_with("anthropic/");
-    let largest = if is_claude {
-        LARGEST_FOR_ANTHROPIC
-    } else {
-        LARGEST
-    };
-    if data.len() > largest {
-        return Some(format!("the provider accepts {largest} bytes at most"));
-    }
-    let (width, height) = dimensions(data)?;
-    (is_claude && width.max(height) > LONGEST_SIDE)
-        .then(|| format!("the provider accepts {LONGEST_SIDE} pixels a side at most"))
-}
-
-/// Width and height of a PNG, GIF or JPEG file, as far as its head says.
-fn dimensions(data: &[u8]) -> Option<(u32, u32)> {
-    let big = |at: usize| {
-        let bytes = data.get(at..at + 2)?;
-        Some(u32::from(bytes[0]) << 8 | u32::from(bytes[1]))
-    };
-    if data.starts_with(b"\x89PNG") {
-        let side = |at: usize| Some(big(at)? << 16 | big(at + 2)?);
-        return Some((side(16)?, side(20)?));
-    }
-    if data.starts_with(b"GIF8") {
-        let side = |at: usize| Some(u32::from(*data.get(at)?) | u32::from(*data.get(at + 1)?) << 8);
-        return Some((side(6)?, side(8)?));
-    }
-    if !data.starts_with(&[0xff, 0xd8]) {
-        return None;
-    }
-    let mut at = 2;
-    while *data.get(at)? == 0xff {
-        let marker = *data.get(at + 1)?;
-        // A frame header, besides the three markers in its range that are none.
-        if (0xc0..=0xcf).contains(&marker) && ![0xc4, 0xc8, 0xcc].contains(&marker) {
-            return Some((big(at + 7)?, big(at + 5)?));
-        }
-        at += 2 + big(at + 2)? as usize;
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ToolNames, clean_id, clean_name, dimensions};
+    use super::{ToolNames, clean_id, clean_name};
     use crate::message::ToolDefinition;
     use serde_json::json;
 
@@ -397,18 +364,5 @@ mod tests {
             assert!((1..=40).contains(&id.len()), "{id}");
             assert_eq!(clean_id(&id), id);
         }
-    }
-
-    #[test]
-    fn the_head_of_a_picture_tells_its_size() {
-        let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x1f\x41\0\0\0\x02";
-        assert_eq!(dimensions(png), Some((8001, 2)));
-        assert_eq!(dimensions(b"GIF89a\x02\x01\x03\x00"), Some((258, 3)));
-        let jpeg = [
-            0xff, 0xd8, 0xff, 0xe0, 0, 4, 0, 0, 0xff, 0xc0, 0, 11, 8, 0, 5, 0, 7,
-        ];
-        assert_eq!(dimensions(&jpeg), Some((7, 5)));
-        assert_eq!(dimensions(&[0xff, 0xd8, 0xff]), None);
-        assert_eq!(dimensions(b"text"), None);
     }
 }

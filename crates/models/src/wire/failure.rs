@@ -95,7 +95,9 @@ fn kind(reply: &Reply<'_>, message: &str, retry_after: Option<Duration>) -> Erro
     ]) || says(&[
         "maximum context length",
         "context length exceeded",
-        "exceeds the context window",
+        "exceeds the context",
+        "exceed context limit",
+        "exceed the configured limit",
         "exceeds the maximum number of tokens",
         "prompt is too long",
         "input is too long",

@@ -3,10 +3,10 @@
 use reqwest::header::HeaderName;
 use serde_json::{Value, json};
 
+use super::options::{ToolChoice, add_options, stop_list};
 use super::schema::answer_format;
 use super::{
-    Decoder, Fault, Target, add_options, arguments_object, base64, count, items, parse, pictures,
-    stop_list, text,
+    Decoder, Fault, Target, arguments_object, base64, count, items, parse, pictures, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
@@ -19,6 +19,9 @@ use crate::request::{ChatRequest, ReasoningEffort};
 
 /// What Gemini 3 accepts in place of a signature for calls that another model made.
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// The texts at which an answer may be made to end.
+const MOST_STOPS: usize = 5;
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
     let mut body = json!({"contents": contents(target, request)});
@@ -56,7 +59,9 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         options["responseMimeType"] = "application/json".into();
         options["responseJsonSchema"] = format.schema;
     }
-    if let Some(effort) = request.reasoning_effort {
+    if let Some(effort) = request.reasoning_effort
+        && target.capabilities.reasoning
+    {
         options["thinkingConfig"] = match target.thinking {
             Thinking::Adaptive => {
                 let level = if effort >= ReasoningEffort::Medium {
@@ -74,7 +79,9 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     }
     for (name, value) in target.options(request) {
         if name == "stop" {
-            options["stopSequences"] = stop_list(value);
+            if let Some(texts) = stop_list(value, MOST_STOPS) {
+                options["stopSequences"] = texts;
+            }
             continue;
         }
         let name = parameter_name(name);
@@ -84,6 +91,9 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         );
         let place = if is_outer { &mut body } else { &mut options };
         add_options(place, std::iter::once((name.as_str(), value)));
+    }
+    if let Some(config) = ToolChoice::of(request).and_then(ToolChoice::for_gemini) {
+        body["toolConfig"] = config;
     }
     body["generationConfig"] = options;
     let model = target.name.model();

@@ -7,9 +7,11 @@ mod anthropic;
 mod conversation;
 mod failure;
 mod gemini;
+mod images;
 mod ollama;
 mod openai_chat;
 mod openai_responses;
+mod options;
 mod schema;
 
 use reqwest::Url;
@@ -25,7 +27,7 @@ use crate::error::{ErrorKind, ModelError};
 use crate::frames::{Frame, Framing};
 use crate::http::Call;
 use crate::message::{ToolCall, ToolResult, UserPart};
-use crate::model::Capabilities;
+use crate::model::{Capabilities, Estimate, estimated_tokens};
 use crate::name::ModelName;
 use crate::price::Thinking;
 use crate::request::{ChatRequest, ReasoningEffort};
@@ -60,6 +62,17 @@ impl Protocol {
     }
 }
 
+impl Protocol {
+    /// The most tools that a request may declare. Servers with `OpenAI`'s interface follow its limit or have none.
+    pub(crate) const fn max_tools(self) -> Option<u64> {
+        match self {
+            Self::OpenaiChat | Self::OpenaiResponses => Some(128),
+            Self::Gemini => Some(512),
+            Self::Anthropic | Self::Ollama => None,
+        }
+    }
+}
+
 /// In what a provider differs from the protocol it speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Dialect {
@@ -69,9 +82,13 @@ pub(crate) enum Dialect {
     OpenAi,
     Azure,
     DeepSeek,
+    Groq,
     Mistral,
     OpenRouter,
 }
+
+/// The smallest limit of output tokens that is sent because the context window holds no more.
+const LEAST_ANSWER: u32 = 1024;
 
 /// A model at its provider: everything a request needs besides the conversation.
 #[derive(Debug, Clone)]
@@ -114,64 +131,38 @@ impl Target {
         }
     }
 
-    /// The limit of output tokens to send, if the request names one: never above the model's own, which
-    /// after a fallback is another than the one the request was made for.
+    /// The limit of output tokens to send, if the request names one.
     fn output_limit(&self, request: &ChatRequest) -> Option<u32> {
-        let limit = request.max_output_tokens;
-        limit.map(|_| self.capabilities.output_tokens(limit))
+        request.max_output_tokens?;
+        Some(self.largest_answer(request))
     }
 
-    /// The temperature to send, where the model accepts one.
+    /// The limit of output tokens: never above the model's own, which after a fallback is another than the one the
+    /// request was made for, nor above what the request leaves of the context window.
+    fn largest_answer(&self, request: &ChatRequest) -> u32 {
+        let limit = self.capabilities.output_tokens(request.max_output_tokens);
+        let Some(window) = self.capabilities.context_window else {
+            return limit;
+        };
+        let left = window.saturating_sub(estimated_tokens(request, Estimate::High));
+        let left = u32::try_from(left).unwrap_or(u32::MAX);
+        // With less than this an answer is not worth asking for; the provider may count fewer tokens than we do.
+        limit.min(left.max(LEAST_ANSWER))
+    }
+
+    /// The temperature to send, where the model accepts one, within the provider's range.
     fn temperature(&self, request: &ChatRequest) -> Option<f64> {
-        request.temperature.filter(|_| self.accepts_sampling)
-    }
-
-    /// The further parameters to send.
-    fn options<'a>(&self, request: &'a ChatRequest) -> impl Iterator<Item = (&'a str, &'a Value)> {
-        let accepts_sampling = self.accepts_sampling;
-        let is_sampling = |name: &str| matches!(name, "temperature" | "top_p" | "top_k");
-        let options = request.options.iter();
-        options
-            .map(|(name, value)| (name.as_str(), value))
-            .filter(|(name, _)| !matches!(*name, "model" | "stream" | "messages" | "tools"))
-            .filter(move |(name, _)| accepts_sampling || !is_sampling(name))
+        let highest = match (self.protocol, self.dialect) {
+            (Protocol::Anthropic, _) => 1.0,
+            (_, Dialect::Mistral) => 1.5,
+            _ => 2.0,
+        };
+        let wanted = request.temperature.filter(|_| self.accepts_sampling)?;
+        Some(wanted.clamp(0.0, highest))
     }
 
     pub(crate) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> ModelError {
         ModelError::new(kind, &self.name, message)
-    }
-}
-
-/// Adds parameters to an object, besides those that it has.
-fn add_options<'a>(body: &mut Value, options: impl Iterator<Item = (&'a str, &'a Value)>) {
-    for (name, value) in options {
-        if body.get(name).is_none() {
-            body[name] = value.clone();
-        }
-    }
-}
-
-/// Whether only OpenAI's chat form, and those like it, know a parameter. Anthropic's messages and OpenAI's
-/// responses refuse requests that contain it.
-fn is_chat_only(name: &str) -> bool {
-    matches!(
-        name,
-        "seed"
-            | "frequency_penalty"
-            | "presence_penalty"
-            | "repetition_penalty"
-            | "logit_bias"
-            | "logprobs"
-            | "min_p"
-            | "n"
-    )
-}
-
-/// Texts at which an answer ends, as a list: callers may give one alone.
-fn stop_list(value: &Value) -> Value {
-    match value {
-        Value::String(_) => json!([value]),
-        other => other.clone(),
     }
 }
 
@@ -181,14 +172,26 @@ pub(crate) fn write(
     request: &ChatRequest,
     names: &ToolNames,
 ) -> Result<Call, ModelError> {
-    let request = &conversation::accepted(target, request, names);
-    let mut call = match target.protocol {
-        Protocol::OpenaiChat => openai_chat::write(target, request),
-        Protocol::OpenaiResponses => openai_responses::write(target, request),
-        Protocol::Anthropic => anthropic::write(target, request),
-        Protocol::Gemini => gemini::write(target, request),
-        Protocol::Ollama => ollama::write(target, request),
-    }?;
+    let mut request = conversation::accepted(target, request, names);
+    let mut call = loop {
+        let call = match target.protocol {
+            Protocol::OpenaiChat => openai_chat::write(target, &request),
+            Protocol::OpenaiResponses => openai_responses::write(target, &request),
+            Protocol::Anthropic => anthropic::write(target, &request),
+            Protocol::Gemini => gemini::write(target, &request),
+            Protocol::Ollama => ollama::write(target, &request),
+        }?;
+        let most = images::most_bytes(target, request.has_images());
+        let bytes = call.body.len();
+        if bytes <= most {
+            break call;
+        }
+        if !images::shrink(target, &mut request.messages, bytes - most) {
+            let message =
+                format!("the request has {bytes} bytes, and the provider accepts {most} at most");
+            return Err(target.error(ErrorKind::ContextTooLong, message));
+        }
+    };
     for (name, value) in &target.headers {
         call.headers.insert(name.clone(), value.clone());
     }
@@ -283,6 +286,20 @@ fn arguments_text(call: &ToolCall) -> String {
     }
 }
 
+/// The generation of a model of `OpenAI`: 5.1 for `gpt-5.1-codex`. Nothing for other names.
+pub(crate) fn gpt_generation(model: &str) -> Option<(u32, u32)> {
+    let mut numbers = model.strip_prefix("gpt-")?.split('-').next()?.split('.');
+    let major = numbers.next()?.parse().ok()?;
+    let minor = numbers.next().map_or(Some(0), |minor| minor.parse().ok())?;
+    Some((major, minor))
+}
+
+/// Whether a model of `OpenAI` calls tools while it reasons only over the responses interface. Chat completions refuse
+/// function tools together with an effort from `gpt-5.2` on, and from `gpt-5.6` on without an effort too.
+pub(crate) fn needs_responses(model: &str) -> bool {
+    gpt_generation(model).is_some_and(|generation| generation >= (5, 2))
+}
+
 /// The word for an effort that a model of `OpenAI` knows: each generation has others. Nothing for models that do not
 /// reason, which refuse every word.
 fn effort_word(target: &Target, effort: ReasoningEffort) -> Option<&'static str> {
@@ -296,7 +313,12 @@ fn effort_word(target: &Target, effort: ReasoningEffort) -> Option<&'static str>
     let is_o = model
         .strip_prefix('o')
         .is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()));
+    let is_pro = model.ends_with("-pro") || model.contains("-pro-");
     Some(match effort {
+        // `gpt-5-pro` reasons hard or not at all, its successors at least a while.
+        _ if is_pro && gpt_generation(model) == Some((5, 0)) => "high",
+        ReasoningEffort::High => "high",
+        _ if is_pro && !is_o => "medium",
         ReasoningEffort::None | ReasoningEffort::Minimal if is_o => "low",
         ReasoningEffort::Minimal if model.starts_with("gpt-5.") => "low",
         ReasoningEffort::None if model.starts_with("gpt-5") && !model.starts_with("gpt-5.") => {
@@ -307,7 +329,7 @@ fn effort_word(target: &Target, effort: ReasoningEffort) -> Option<&'static str>
 }
 
 /// The pictures of results as parts of a user's message, for formats whose results are texts.
-fn pictures(results: &[ToolResult]) -> Vec<UserPart> {
+fn pictures<'a>(results: impl IntoIterator<Item = &'a ToolResult>) -> Vec<UserPart> {
     let mut parts = Vec::new();
     for result in results {
         for picture in &result.pictures {

@@ -3,10 +3,10 @@
 use reqwest::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
+use super::options::add_options;
 use super::schema::answer_format;
 use super::{
-    Decoder, Fault, Target, add_options, arguments_object, base64, count, items, parse, pictures,
-    text,
+    Decoder, Fault, Target, arguments_object, base64, count, items, parse, pictures, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
@@ -14,7 +14,14 @@ use crate::event::StopReason;
 use crate::frames::Frame;
 use crate::http::Call;
 use crate::message::{ChatMessage, UserPart};
+use crate::model::{Estimate, estimated_tokens};
 use crate::request::{ChatRequest, ReasoningEffort};
+
+/// The context of a model of which no size is known, in tokens.
+const USUAL_CONTEXT: u64 = 32_768;
+const SMALLEST_CONTEXT: u64 = 8192;
+/// The part of the context that is kept free for the answer.
+const ROOM_FOR_ANSWER: u64 = 4096;
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
     let mut body = json!({
@@ -41,6 +48,11 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     if let Some(temperature) = target.temperature(request) {
         body["options"]["temperature"] = temperature.into();
     }
+    // What does not fit is refused; otherwise the server would drop the beginning of it and answer all the same.
+    body["truncate"] = false.into();
+    if !request.options.contains_key("num_ctx") {
+        body["options"]["num_ctx"] = context(target, request).into();
+    }
     for (name, value) in target.options(request) {
         let place = match name {
             "keep_alive" => &mut body,
@@ -60,6 +72,18 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         call.authorise(&target.name, AUTHORIZATION, "Bearer ", key)?;
     }
     Ok(call)
+}
+
+/// The context that the model is loaded with. The server's own choice depends on the machine and is often too small for
+/// the tools alone. Another size loads the model again, so it grows by doubling only.
+fn context(target: &Target, request: &ChatRequest) -> u64 {
+    let largest = target.capabilities.context_window.unwrap_or(USUAL_CONTEXT);
+    let answer = u64::from(target.largest_answer(request)).min(ROOM_FOR_ANSWER);
+    let needed = estimated_tokens(request, Estimate::High) + answer;
+    needed
+        .next_power_of_two()
+        .max(SMALLEST_CONTEXT)
+        .min(largest)
 }
 
 /// Whether a model of the library is known to think.

@@ -5,10 +5,11 @@ use reqwest::header::{AUTHORIZATION, HeaderName};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use super::options::{ToolChoice, add_options, parallel_calls, stop_list};
 use super::schema::answer_format;
 use super::{
-    Decoder, Dialect, Fault, Target, add_options, arguments_text, base64, count, effort_word,
-    items, parse, pictures, text,
+    Decoder, Dialect, Fault, Target, arguments_text, base64, count, effort_word, items,
+    needs_responses, parse, pictures, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
@@ -17,6 +18,9 @@ use crate::frames::Frame;
 use crate::http::Call;
 use crate::message::{AssistantMessage, ChatMessage, UserPart};
 use crate::request::ChatRequest;
+
+/// The texts at which an answer may be made to end.
+const MOST_STOPS: usize = 4;
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
     let mut body = json!({
@@ -66,10 +70,30 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
                     body["reasoning_effort"] = word.into();
                 }
             }
-            Dialect::Plain => body["reasoning_effort"] = effort.as_str().into(),
+            Dialect::Plain | Dialect::Groq => body["reasoning_effort"] = effort.as_str().into(),
         }
     }
-    add_options(&mut body, target.options(request));
+    let is_openai = matches!(target.dialect, Dialect::OpenAi | Dialect::Azure);
+    if is_openai && !request.tools.is_empty() && needs_responses(target.name.model()) {
+        // Over this interface these models call tools only without reasoning.
+        body["reasoning_effort"] = "none".into();
+    }
+    if let Some(choice) = ToolChoice::of(request) {
+        body["tool_choice"] = choice.for_chat();
+    }
+    if let Some(is_parallel) = parallel_calls(request) {
+        body["parallel_tool_calls"] = is_parallel.into();
+    }
+    for (name, value) in target.options(request) {
+        match name {
+            "stop" if value.is_array() => {
+                if let Some(texts) = stop_list(value, MOST_STOPS) {
+                    body["stop"] = texts;
+                }
+            }
+            _ => add_options(&mut body, std::iter::once((name, value))),
+        }
+    }
     if target.dialect == Dialect::OpenRouter {
         body["usage"] = json!({"include": true});
     }

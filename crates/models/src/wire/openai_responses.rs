@@ -3,10 +3,11 @@
 use reqwest::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
+use super::options::{ToolChoice, add_options, parallel_calls};
 use super::schema::answer_format;
 use super::{
-    Decoder, Fault, Target, add_options, arguments_text, base64, count, effort_word, is_chat_only,
-    items, parse, pictures, text,
+    Decoder, Fault, Target, arguments_text, base64, count, effort_word, items, parse, pictures,
+    text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
@@ -15,6 +16,9 @@ use crate::frames::Frame;
 use crate::http::Call;
 use crate::message::{AssistantMessage, ChatMessage, UserPart};
 use crate::request::ChatRequest;
+
+/// The smallest limit of output tokens that is accepted.
+const LEAST_OUTPUT: u32 = 16;
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
     let mut body = json!({
@@ -45,15 +49,18 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         }});
     }
     if let Some(limit) = target.output_limit(request) {
-        body["max_output_tokens"] = limit.into();
+        body["max_output_tokens"] = limit.max(LEAST_OUTPUT).into();
     }
     if let Some(temperature) = target.temperature(request) {
         body["temperature"] = temperature.into();
     }
-    let options = target.options(request);
-    let options =
-        options.filter(|(name, _)| !is_chat_only(name) && !matches!(*name, "stop" | "top_k"));
-    add_options(&mut body, options);
+    if let Some(choice) = ToolChoice::of(request) {
+        body["tool_choice"] = choice.for_responses();
+    }
+    if let Some(is_parallel) = parallel_calls(request) {
+        body["parallel_tool_calls"] = is_parallel.into();
+    }
+    add_options(&mut body, target.options(request));
     let effort = request.reasoning_effort;
     let effort = effort.and_then(|effort| effort_word(target, effort));
     if target.capabilities.reasoning || effort.is_some() {

@@ -4,8 +4,11 @@
 //! ever loosens a schema, so that no valid value becomes impossible. Where a subset cannot express a schema without
 //! ruling out valid answers, the schema is not sent at all and the prompt alone shows the shape.
 
+mod strict;
+
 use serde_json::{Map, Value, json};
 
+use self::strict::fits_strict_mode;
 use super::{Dialect, Protocol, Target};
 use crate::request::{ChatRequest, ResponseSchema};
 
@@ -128,7 +131,8 @@ fn strict_or_loose(
     let closed = wanted
         .strict
         .then(|| Closing::new(Optional::Null).close(lowered.clone()))
-        .flatten();
+        .flatten()
+        .filter(fits_strict_mode);
     match closed {
         Some(closed) => format(closed, true),
         None => format(lowered, false),

@@ -8,6 +8,7 @@ mod chat;
 mod fallback;
 mod others;
 mod parameters;
+mod request_limits;
 
 use std::collections::HashMap;
 use std::sync::Arc;

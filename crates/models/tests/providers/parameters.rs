@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{ask, catalogue, catalogue_with, open, with_tools};
 
 /// Answers in the form of whoever is asked.
-fn anybody(request: &Received) -> Response {
+pub(super) fn anybody(request: &Received) -> Response {
     let path = request.path.as_str();
     if path.ends_with("/messages") {
         anthropic::text(&["ok"])

@@ -703,6 +703,19 @@ pub fn active_of_actor(
     reader: &mut dyn Reader,
     is_meant: &dyn Fn(&str) -> bool,
 ) -> Result<Vec<PlanId>, Error> {
+    let is_at_work = |plan: &Plan| {
+        let actors = &plan.made_with.actors;
+        let optional = [&actors.estimation, &actors.invariant, &actors.review];
+        let required = [&actors.strategy, &actors.execution];
+        let mut names = required.into_iter().chain(optional.into_iter().flatten());
+        names.any(|name| is_meant(name))
+    };
+    let active = active(reader)?.into_iter().filter(is_at_work);
+    Ok(active.map(|plan| plan.id).collect())
+}
+
+/// The plans that were made from an action and are not over, oldest first.
+pub fn active(reader: &mut dyn Reader) -> Result<Vec<Plan>, Error> {
     let over: Vec<String> = PlanStage::ALL
         .iter()
         .filter(|stage| stage.is_terminal())
@@ -713,18 +726,7 @@ pub fn active_of_actor(
         columns!(),
         over.join(", ")
     );
-    let mut active = Vec::new();
-    for row in reader.query(&sql, &[])? {
-        let plan = read(row)?;
-        let actors = &plan.made_with.actors;
-        let optional = [&actors.estimation, &actors.invariant, &actors.review];
-        let required = [&actors.strategy, &actors.execution];
-        let mut names = required.into_iter().chain(optional.into_iter().flatten());
-        if names.any(|name| is_meant(name)) {
-            active.push(plan.id);
-        }
-    }
-    Ok(active)
+    reader.query(&sql, &[])?.into_iter().map(read).collect()
 }
 
 /// How plans of an action ended: applied, and all that ended or failed.

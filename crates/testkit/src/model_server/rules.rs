@@ -12,6 +12,7 @@ mod openai_chat;
 mod openai_responses;
 mod openai_shared;
 mod schema;
+mod size;
 
 use serde_json::{Value, json};
 
@@ -27,9 +28,12 @@ pub fn refusal(request: &Received) -> Option<Response> {
         Ok(body) => body,
         Err(error) => return Some(format.refuse(&format!("the body is not JSON: {error}"))),
     };
+    if let Some(refusal) = size::refusal(format, &body, request.body.len()) {
+        return Some(refusal);
+    }
     let checked = match format {
         Format::Anthropic => anthropic::check(request, &body),
-        Format::Gemini => gemini::check(gemini_model(path), &body, request.body.len()),
+        Format::Gemini => gemini::check(gemini_model(path), &body),
         Format::Ollama => ollama::check(&body),
         Format::OpenaiChat => openai_chat::check(&body),
         Format::OpenaiResponses => openai_responses::check(&body),

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::Received;
 use super::{
-    Checked, ensure, ensure_distinct, image, is_plain_name, known_fields, list, schema, text,
+    Checked, ensure, ensure_distinct, image, is_plain_name, known_fields, list, schema, size, text,
 };
 
 /// "Create a Message" (docs.claude.com/en/api/messages): every other field is an extra input.
@@ -36,6 +36,9 @@ const FIELDS: [&str; 21] = [
 const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 const LARGEST_IMAGE: usize = 5 * 1024 * 1024;
 const LONGEST_SIDE: u32 = 8000;
+/// The same page: the longest side in a request with more than so many images.
+const MANY_IMAGES: usize = 20;
+const LONGEST_SIDE_OF_MANY: u32 = 2000;
 
 /// "Structured outputs", section "JSON Schema limitations" (docs.claude.com/en/docs/build-with-claude/structured-outputs).
 const ANSWER_KEYWORDS: [&str; 14] = [
@@ -78,6 +81,110 @@ fn most_output(model: &str) -> Option<u64> {
     })
 }
 
+/// "Context windows" (docs.claude.com/en/docs/build-with-claude/context-windows).
+fn context_window(model: &str) -> u64 {
+    match generation(model) {
+        Some(found) if found >= (4, 6) => 1_000_000,
+        _ => 200_000,
+    }
+}
+
+/// "Context windows", section "Context window management with newer Claude models": input above the window is refused;
+/// so is, before 4.5, input that leaves less room than `max_tokens`. Later models end with the stop reason
+/// `model_context_window_exceeded` instead. continuedev/continue issue 6080 shows the second refusal.
+fn input(body: &Value, model: &str, limit: u64) -> Checked {
+    let (tokens, window) = (size::tokens(body), context_window(model));
+    ensure(tokens <= window, || {
+        format!("prompt is too long: {tokens} tokens > {window} maximum")
+    })?;
+    let is_checked = generation(model).is_some_and(|found| ((3, 7)..(4, 5)).contains(&found));
+    ensure(!is_checked || tokens + limit <= window, || {
+        format!(
+            "input length and `max_tokens` exceed context limit: {tokens} + {limit} > {window}, decrease input length or `max_tokens` and try again"
+        )
+    })
+}
+
+/// "Vision": 600 images in a request, 100 for models with a window of 200,000 tokens; smaller ones in a request with
+/// more than 20. anthropics/claude-code issue 49537 shows the refusal of large images among many.
+fn images(body: &Value, model: &str) -> Checked {
+    let most = if context_window(model) > 200_000 {
+        600
+    } else {
+        100
+    };
+    size::ensure_images(body, most, |found| {
+        format!("Too much media: 0 document pages + {found} images > {most}")
+    })?;
+    if size::images(body) <= MANY_IMAGES {
+        return Ok(());
+    }
+    let mut all = Vec::new();
+    find_images(&body["messages"], &mut all);
+    for block in all {
+        let (width, height) = image::png_size(text(&block["source"], "data")).unwrap_or_default();
+        ensure(width.max(height) <= LONGEST_SIDE_OF_MANY, || {
+            "image.source.base64.data: At least one of the image dimensions exceed max allowed size for many-image requests: 2000 pixels".to_owned()
+        })?;
+    }
+    Ok(())
+}
+
+fn find_images<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| find_images(item, found)),
+        Value::Object(_) if text(value, "type") == "image" => found.push(value),
+        Value::Object(fields) => fields.values().for_each(|inner| find_images(inner, found)),
+        _ => {}
+    }
+}
+
+/// "Define tools", section "Controlling Claude's output" (docs.claude.com/en/docs/agents-and-tools/tool-use/define-tools):
+/// one of four kinds, only with tools. "Extended thinking", section "Extended thinking with tool use": only `auto` and
+/// `none` with thinking (can1357/oh-my-pi issue 341 shows the refusal).
+fn tool_choice(body: &Value) -> Checked {
+    let Some(choice) = body.get("tool_choice") else {
+        return Ok(());
+    };
+    let kind = text(choice, "type");
+    ensure(matches!(kind, "auto" | "any" | "tool" | "none"), || {
+        "tool_choice: Input should be a valid dictionary with the type auto, any, tool or none"
+            .to_owned()
+    })?;
+    let tools = list(body, "tools");
+    ensure(!tools.is_empty(), || {
+        format!("tool_choice.{kind}: may only be specified while providing tools")
+    })?;
+    let is_forced = matches!(kind, "any" | "tool");
+    ensure(!is_forced || !is_thinking(body), || {
+        "Thinking may not be enabled when tool_choice forces tool use.".to_owned()
+    })?;
+    let name = text(choice, "name");
+    let is_known = tools.iter().any(|tool| text(tool, "name") == name);
+    ensure(kind != "tool" || is_known, || {
+        format!("Tool '{name}' not found in provided tools")
+    })
+}
+
+/// "Create a Message", `stop_sequences`; BerriAI/litellm issue 3286 shows the refusal.
+fn stop_sequences(body: &Value) -> Checked {
+    let Some(stop) = body.get("stop_sequences") else {
+        return Ok(());
+    };
+    ensure(stop.is_array(), || {
+        "stop_sequences: Input should be a valid list".to_owned()
+    })?;
+    for sequence in list(body, "stop_sequences") {
+        let is_said = sequence
+            .as_str()
+            .is_some_and(|text| !text.trim().is_empty());
+        ensure(is_said, || {
+            "stop_sequences: each stop sequence must contain non-whitespace".to_owned()
+        })?;
+    }
+    Ok(())
+}
+
 pub(super) fn check(request: &Received, body: &Value) -> Checked {
     // "Versions" (docs.claude.com/en/api/versioning).
     ensure(request.header("anthropic-version").is_some(), || {
@@ -102,9 +209,13 @@ pub(super) fn check(request: &Received, body: &Value) -> Checked {
     thinking(body, model, limit)?;
     output_config(body, model)?;
     tools(body)?;
+    tool_choice(body)?;
+    stop_sequences(body)?;
     cache_marks(body)?;
     system(body)?;
-    conversation(body, model)
+    conversation(body, model)?;
+    images(body, model)?;
+    input(body, model, limit)
 }
 
 /// "Create a Message": `temperature` is between 0 and 1. "Extended thinking", section "Feature compatibility"
@@ -129,7 +240,13 @@ fn sampling(body: &Value, model: &str) -> Checked {
     ensure(!has("top_k") || !is_thinking(body), || {
         "`top_k` must be unset when thinking is enabled".to_owned()
     })?;
-    let is_bare = generation(model).is_some_and(|found| found >= (4, 7)) && model.contains("opus");
+    let top_p = body.get("top_p").and_then(Value::as_f64);
+    ensure(
+        !is_thinking(body) || top_p.is_none_or(|top_p| (0.95..=1.0).contains(&top_p)),
+        || "`top_p` must be greater than or equal to 0.95 when thinking is enabled".to_owned(),
+    )?;
+    let is_bare = generation(model)
+        .is_some_and(|found| found >= (5, 0) || found >= (4, 7) && model.contains("opus"));
     ensure(
         !is_bare || !(has("temperature") || has("top_p") || has("top_k")),
         || "sampling parameters are not supported by this model".to_owned(),
@@ -163,6 +280,10 @@ fn thinking(body: &Value, model: &str, limit: u64) -> Checked {
             })?;
             ensure(found.is_none_or(|found| found >= (3, 7)), || {
                 format!("'{model}' does not support thinking")
+            })?;
+            // "Adaptive thinking": the only way from 4.7 on (earendil-works/pi issue 3297 shows the refusal).
+            ensure(found.is_none_or(|found| found < (4, 7)), || {
+                "\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior.".to_owned()
             })
         }
         other => Err(format!(
@@ -303,12 +424,13 @@ fn tools(body: &Value) -> Checked {
 }
 
 /// "Prompt caching" (docs.claude.com/en/docs/build-with-claude/prompt-caching): four breakpoints at most, of the kind
-/// `ephemeral`, and neither on thoughts nor on empty texts.
+/// `ephemeral`, neither on thoughts nor on empty texts; those of an hour come before those of five minutes.
 fn cache_marks(body: &Value) -> Checked {
     let mut marked: Vec<&Value> = Vec::new();
     let blocks = list(body, "messages")
         .iter()
-        .flat_map(|message| list(message, "content"));
+        .flat_map(|message| list(message, "content"))
+        .flat_map(|block| std::iter::once(block).chain(list(block, "content")));
     for block in list(body, "tools")
         .iter()
         .chain(list(body, "system"))
@@ -324,7 +446,17 @@ fn cache_marks(body: &Value) -> Checked {
             marked.len()
         )
     })?;
+    let mut is_short_before = false;
     for block in marked {
+        let time = block["cache_control"]["ttl"].as_str().unwrap_or("5m");
+        ensure(matches!(time, "5m" | "1h"), || {
+            "cache_control.ttl: Input should be '5m' or '1h'".to_owned()
+        })?;
+        ensure(time == "5m" || !is_short_before, || {
+            "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
+                .to_owned()
+        })?;
+        is_short_before |= time == "5m";
         ensure(block["cache_control"]["type"] == "ephemeral", || {
             "cache_control.type: Input should be 'ephemeral'".to_owned()
         })?;
@@ -471,6 +603,17 @@ fn last_answer(body: &Value, messages: &[Value], model: &str) -> Checked {
     ensure(!ends_with_answer || !refuses_prefill, || {
         "This model does not support assistant message prefill. The conversation must end with a user message.".to_owned()
     })?;
+    // "Prefill Claude's response": no whitespace at the end.
+    let last = messages.last().filter(|_| ends_with_answer);
+    let said = last.and_then(|last| {
+        let block = list(last, "content").last();
+        last["content"]
+            .as_str()
+            .or_else(|| block?.get("text")?.as_str())
+    });
+    ensure(said.is_none_or(|said| said.trim_end() == said), || {
+        "messages: final assistant content cannot end with trailing whitespace".to_owned()
+    })?;
     if text(&body["thinking"], "type") != "enabled" {
         return Ok(());
     }
@@ -531,7 +674,19 @@ fn block(block: &Value, role: &str, here: &str) -> Checked {
         }
         "tool_result" => {
             only("user")?;
+            // vellum-ai/vellum-assistant pull request 18387 and UKGovernmentBEIS/inspect_ai pull request 169 show the
+            // refusals of errors.
+            let is_error = block["is_error"] == true;
+            let is_empty = list(block, "content").is_empty() && text(block, "content").is_empty();
+            ensure(!is_error || !is_empty, || {
+                format!("{here}.tool_result: content cannot be empty if `is_error` is true")
+            })?;
             for inner in list(block, "content") {
+                ensure(!is_error || text(inner, "type") == "text", || {
+                    format!(
+                        "{here}.tool_result: all content must be type \"text\" if `is_error` is true"
+                    )
+                })?;
                 match text(inner, "type") {
                     "image" => picture(inner, here)?,
                     _ => ensure(!text(inner, "text").is_empty(), || {

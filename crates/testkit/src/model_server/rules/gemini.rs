@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Checked, ensure, ensure_distinct, image, known_fields, list, schema, text};
+use super::{Checked, ensure, ensure_distinct, image, known_fields, list, schema, size, text};
 
 /// "Generating content" (ai.google.dev/api/generate-content), request body.
 const FIELDS: [&str; 8] = [
@@ -74,16 +74,26 @@ const IMAGE_TYPES: [&str; 5] = [
     "image/heic",
     "image/heif",
 ];
-/// The same page: inline data is limited to 20 MB for the whole request.
-const LARGEST_REQUEST: usize = 20 * 1024 * 1024;
+/// The same page, section "Technical details about images".
+const MOST_IMAGES: usize = 3600;
+/// Refusal in google-gemini/gemini-cli issue 19083.
+const MOST_FUNCTIONS: usize = 512;
+/// "Gemini models" (ai.google.dev/gemini-api/docs/models), input token limit.
+const MOST_INPUT: u64 = 1_048_576;
 
-pub(super) fn check(model: &str, body: &Value, size: usize) -> Checked {
+pub(super) fn check(model: &str, body: &Value) -> Checked {
     let unknown = |name: &str| {
         format!("Invalid JSON payload received. Unknown name \"{name}\": Cannot find field.")
     };
     known_fields(body, &FIELDS, unknown)?;
-    ensure(size <= LARGEST_REQUEST, || {
-        format!("Request payload size exceeds the limit: {LARGEST_REQUEST} bytes.")
+    size::ensure_images(body, MOST_IMAGES, |found| {
+        format!("Please use fewer than {MOST_IMAGES} images in your request. Found {found}.")
+    })?;
+    let tokens = size::tokens(body);
+    ensure(tokens <= MOST_INPUT, || {
+        format!(
+            "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({MOST_INPUT})."
+        )
     })?;
     let options = &body["generationConfig"];
     known_fields(options, &OPTIONS, unknown)?;
@@ -91,7 +101,16 @@ pub(super) fn check(model: &str, body: &Value, size: usize) -> Checked {
         .iter()
         .flat_map(|tool| list(tool, "functionDeclarations"))
         .collect();
+    ensure(functions.len() <= MOST_FUNCTIONS, || {
+        format!(
+            "tools[0].function_declarations: [FIELD_INVALID] At most {MOST_FUNCTIONS} function declarations can be specified."
+        )
+    })?;
     declarations(&functions)?;
+    // "Generating content", `GenerationConfig`: up to five.
+    ensure(list(options, "stopSequences").len() <= 5, || {
+        "stopSequences: the maximum number of stop sequences is 5".to_owned()
+    })?;
     answer(options, model, !functions.is_empty())?;
     limits(options, model)?;
     thinking(&options["thinkingConfig"], model)?;
@@ -262,14 +281,14 @@ fn thinking(config: &Value, model: &str) -> Checked {
         ensure(!model.starts_with("gemini-2"), || {
             "Thinking level is not supported for this model.".to_owned()
         })?;
-        ensure(
-            matches!(level, "minimal" | "low" | "medium" | "high"),
-            || {
-                format!(
-                    "Invalid value at 'generation_config.thinking_config.thinking_level': {level}"
-                )
-            },
-        )?;
+        // The same page, "Thinking levels": the larger models of Gemini 3 know two.
+        let is_known = match model {
+            _ if model.starts_with("gemini-3-pro") => matches!(level, "low" | "high"),
+            _ => matches!(level, "minimal" | "low" | "medium" | "high"),
+        };
+        ensure(is_known, || {
+            format!("Invalid value at 'generation_config.thinking_config.thinking_level': {level}")
+        })?;
     }
     let (least, most, can_be_off) = match model {
         _ if model.starts_with("gemini-2.5-pro") => (128, 32_768, false),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Checked, ensure, image, list, text};
+use super::{Checked, ensure, image, list, size, text};
 
 /// "Thinking" (docs.ollama.com/capabilities/thinking) and the library's tag "thinking" (ollama.com/search?c=thinking).
 const THINKING: [&str; 10] = [
@@ -17,6 +17,22 @@ const THINKING: [&str; 10] = [
     "nemotron",
     "kimi-k2-thinking",
 ];
+
+/// Families of the library without the tag "tools" (ollama.com/search?c=tools).
+const WITHOUT_TOOLS: [&str; 9] = [
+    "gemma:",
+    "gemma2",
+    "gemma3",
+    "llama2",
+    "codellama",
+    "llava",
+    "phi3",
+    "phi4:",
+    "deepseek-coder",
+];
+
+/// "Context length" (docs.ollama.com/context-length): 4,096 tokens where neither the request nor the server says more.
+const USUAL_CONTEXT: u64 = 4096;
 
 pub(super) fn check(body: &Value) -> Checked {
     // "Generate a chat message" (docs.ollama.com/api/chat).
@@ -54,6 +70,21 @@ pub(super) fn check(body: &Value) -> Checked {
             || "option \"temperature\" must be of type float32".to_owned(),
         )?;
     }
+    let options = &body["options"];
+    // The server cuts off the beginning of what does not fit, and answers as if nothing had happened (ollama/ollama issue
+    // 4967); with `truncate: false` it refuses. Either way the request is wrong.
+    let window = options["num_ctx"].as_u64().unwrap_or(USUAL_CONTEXT);
+    let tokens = size::tokens(body);
+    ensure(tokens <= window, || {
+        format!("the input length ({tokens} tokens) exceeds the context length ({window} tokens)")
+    })?;
+    let has_tools = !list(body, "tools").is_empty();
+    let knows_tools = !WITHOUT_TOOLS
+        .iter()
+        .any(|family| format!("{model}:").starts_with(family));
+    ensure(!has_tools || knows_tools, || {
+        format!("registry.ollama.ai/library/{model} does not support tools")
+    })?;
     for tool in list(body, "tools") {
         self::tool(tool).map_err(|what| cannot(&what))?;
     }

@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use super::openai_shared::{Family, check_format, check_functions, check_image, check_limit};
+use super::openai_shared::{
+    Family, check_choice, check_format, check_functions, check_image, check_image_count,
+    check_input, check_lengths, check_limit, is_at_least,
+};
 use super::{Checked, ensure, is_plain_name, known_fields, list, text};
 
 /// "Create chat completion" (platform.openai.com/docs/api-reference/chat/create).
@@ -41,7 +44,7 @@ const FIELDS: [&str; 32] = [
     "audio",
 ];
 
-fn is_mistral(model: &str) -> bool {
+pub(super) fn is_mistral(model: &str) -> bool {
     [
         "mistral",
         "ministral",
@@ -74,9 +77,19 @@ pub(super) fn check(body: &Value) -> Checked {
         body,
         "reasoning_effort",
     )?;
-    for limit in ["max_tokens", "max_completion_tokens"] {
-        check_limit(model, body.get(limit))?;
+    let limits = ["max_tokens", "max_completion_tokens"].map(|limit| body.get(limit));
+    for limit in limits {
+        check_limit(model, limit)?;
     }
+    check_choice(body)?;
+    check_image_count(body)?;
+    check_lengths(body)?;
+    check_input(body, limits.into_iter().flatten().next())?;
+    tools_with_reasoning(body, model)?;
+    // The same reference, `stop`.
+    ensure(list(body, "stop").len() <= 4, || {
+        "Invalid 'stop': array too long. Expected an array with maximum length 4.".to_owned()
+    })?;
     // The same reference, `stream_options`: only with `stream`.
     ensure(
         body.get("stream_options").is_none() || body["stream"] == true,
@@ -89,12 +102,17 @@ pub(super) fn check(body: &Value) -> Checked {
     ensure(tools.iter().all(|tool| tool["type"] == "function"), || {
         "Invalid 'tools.type'".to_owned()
     })?;
-    check_functions(
-        &tools
-            .iter()
-            .map(|tool| &tool["function"])
-            .collect::<Vec<_>>(),
-    )?;
+    let functions: Vec<&Value> = tools.iter().map(|tool| &tool["function"]).collect();
+    check_functions(&functions)?;
+    for function in functions.iter().filter(|_| family.is_openai()) {
+        // Refusal in getsentry/sentry-mcp issue 106.
+        let length = text(function, "description").chars().count();
+        ensure(length <= 1024, || {
+            format!(
+                "Invalid 'tools.function.description': string too long. Expected a string with maximum length 1024, but got a string with length {length} instead."
+            )
+        })?;
+    }
     if let Some(format) = body.get("response_format") {
         // "JSON Output" (api-docs.deepseek.com/guides/json_mode): only `text` and `json_object`.
         ensure(
@@ -110,6 +128,22 @@ pub(super) fn check(body: &Value) -> Checked {
         mistral(body)?;
     }
     Ok(())
+}
+
+/// Refusals in openai/openai-openapi issue 541 and livekit/agents pull requests 5088 and 7169: from `gpt-5.2` on function
+/// tools go with no other effort than `none`, and from `gpt-5.6` on not without it.
+fn tools_with_reasoning(body: &Value, model: &str) -> Checked {
+    let effort = body.get("reasoning_effort").and_then(Value::as_str);
+    let is_refused = match effort {
+        Some("none") => false,
+        Some(_) => is_at_least(model, 2),
+        None => is_at_least(model, 6),
+    };
+    ensure(!is_refused || list(body, "tools").is_empty(), || {
+        format!(
+            "Function tools with reasoning_effort are not supported for {model} in /v1/chat/completions. To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+        )
+    })
 }
 
 fn messages(body: &Value, model: &str) -> Checked {
@@ -160,6 +194,13 @@ fn messages(body: &Value, model: &str) -> Checked {
                 ensure(message["content"].is_string() || !calls.is_empty(), || {
                     format!(
                         "Invalid value for 'content' of messages[{index}]: expected a string, got null."
+                    )
+                })?;
+                // Refusal in openai/openai-dotnet issue 317.
+                ensure(calls.len() <= 128, || {
+                    format!(
+                        "Invalid 'messages[{index}].tool_calls': array too long. Expected an array with maximum length 128, but got an array with length {} instead.",
+                        calls.len()
                     )
                 })?;
                 for call in calls {

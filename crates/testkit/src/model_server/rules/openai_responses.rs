@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use super::openai_shared::{Family, check_format, check_functions, check_image, check_limit};
+use super::openai_shared::{
+    Family, check_choice, check_format, check_functions, check_image, check_image_count,
+    check_input, check_lengths, check_limit,
+};
 use super::{Checked, ensure, is_plain_name, known_fields, list, text};
 
 /// "Create a model response" (platform.openai.com/docs/api-reference/responses/create).
@@ -65,6 +68,10 @@ pub(super) fn check(body: &Value) -> Checked {
         "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16."
             .to_owned()
     })?;
+    check_choice(body)?;
+    check_image_count(body)?;
+    check_lengths(body)?;
+    check_input(body, body.get("max_output_tokens"))?;
     let tools = list(body, "tools");
     ensure(tools.iter().all(|tool| tool["type"] == "function"), || {
         "Invalid 'tools.type'".to_owned()

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Checked, ensure, image, is_plain_name, list, schema, text};
+use super::{Checked, ensure, image, is_plain_name, list, schema, size, text};
 
 /// A family of `OpenAI`'s models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +72,31 @@ impl Family {
                 format!("Unsupported value: '{field}' does not support '{effort}' with this model.")
             })?;
         }
+        if self.reasons() {
+            // "Reasoning models", section "Limitations"; langgenius/dify issue 18971 shows the refusal of `stop`.
+            for name in [
+                "stop",
+                "presence_penalty",
+                "frequency_penalty",
+                "logprobs",
+                "top_logprobs",
+                "logit_bias",
+            ] {
+                ensure(body.get(name).is_none(), || {
+                    format!("Unsupported parameter: '{name}' is not supported with this model.")
+                })?;
+            }
+            // "Create chat completion", `reasoning_effort`: `gpt-5-pro` knows only `high`.
+            let is_pro = text(body, "model").starts_with("gpt-5-pro");
+            ensure(
+                !is_pro || effort.is_none_or(|effort| effort == "high"),
+                || {
+                    format!(
+                        "Unsupported value: '{field}' does not support this value with this model. Supported values are: 'high'."
+                    )
+                },
+            )?;
+        }
         let can_sample = match self {
             Self::OSeries | Self::Gpt5 => false,
             Self::Gpt5Point => effort.is_none_or(|effort| effort == "none"),
@@ -97,6 +122,102 @@ impl Family {
             "Invalid 'temperature': expected a value between 0 and 2.".to_owned()
         })
     }
+}
+
+/// "Models" (platform.openai.com/docs/models), "context window" of each, and the input that it leaves: the context window
+/// of reasoning models is shared with their largest answer. Refusals: "maximum context length" in many issues, such as
+/// AutoGPT's 3892, and "Input tokens exceed the configured limit of 272000 tokens" of `gpt-5`.
+pub(super) fn check_input(body: &Value, limit: Option<&Value>) -> Checked {
+    let model = text(body, "model");
+    let tokens = size::tokens(body);
+    let limit = limit.and_then(Value::as_u64).unwrap_or(0);
+    let most_input = match Family::of(model) {
+        Family::OSeries => 200_000,
+        Family::Gpt5 => 272_000,
+        Family::Gpt5Point if is_at_least(model, 4) => 922_000,
+        Family::Gpt5Point => 272_000,
+        Family::Plain | Family::Other => u64::MAX,
+    };
+    ensure(tokens <= most_input, || {
+        format!(
+            "Input tokens exceed the configured limit of {most_input} tokens. Your messages resulted in {tokens} tokens. Please reduce the length of the messages."
+        )
+    })?;
+    let window = match Family::of(model) {
+        Family::Plain if model.starts_with("gpt-4.1") => 1_047_576,
+        Family::Plain if model.starts_with("gpt-4o") || model.starts_with("gpt-4-turbo") => 128_000,
+        Family::Plain if model.starts_with("gpt-4") => 8192,
+        Family::Plain if model.starts_with("gpt-3.5") => 16_385,
+        _ => u64::MAX,
+    };
+    ensure(tokens.saturating_add(limit) <= window, || {
+        format!(
+            "This model's maximum context length is {window} tokens. However, you requested {} tokens ({tokens} in the messages, {limit} in the completion). Please reduce the length of the messages or completion.",
+            tokens + limit
+        )
+    })
+}
+
+/// Whether a model is `gpt-5.N` with at least this N.
+pub(super) fn is_at_least(model: &str, minor: u32) -> bool {
+    let rest = model.strip_prefix("gpt-5.").unwrap_or_default();
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse::<u32>().is_ok_and(|found| found >= minor)
+}
+
+/// "Images and vision" (platform.openai.com/docs/guides/images-vision): 500 images. Other providers with this interface:
+/// Mistral "Vision" (docs.mistral.ai/capabilities/vision): 8; Groq "Vision" (console.groq.com/docs/vision): 5.
+pub(super) fn check_image_count(body: &Value) -> Checked {
+    let model = text(body, "model");
+    let most = if size::is_groq_vision(model) {
+        5
+    } else if super::openai_chat::is_mistral(model) {
+        8
+    } else {
+        500
+    };
+    size::ensure_images(body, most, |found| {
+        format!("Too many images in request. Max is {most}, got {found}.")
+    })
+}
+
+/// A text of a request: 10 MiB at most. Refusal: "string too long. Expected a string with maximum length 10485760", as in
+/// openai/openai-python issues.
+pub(super) fn check_lengths(body: &Value) -> Checked {
+    match body {
+        Value::String(text) => ensure(
+            text.len() <= 10_485_760 || text.starts_with("data:"),
+            || {
+                format!(
+                    "string too long. Expected a string with maximum length 10485760, but got a string with length {} instead.",
+                    text.len()
+                )
+            },
+        ),
+        Value::Array(items) => items.iter().try_for_each(check_lengths),
+        Value::Object(fields) => fields.values().try_for_each(check_lengths),
+        _ => Ok(()),
+    }
+}
+
+/// The reference of both interfaces: `tool_choice` and `parallel_tool_calls` only with `tools`.
+pub(super) fn check_choice(body: &Value) -> Checked {
+    for name in ["tool_choice", "parallel_tool_calls"] {
+        ensure(
+            body.get(name).is_none() || !list(body, "tools").is_empty(),
+            || {
+                format!(
+                    "Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified."
+                )
+            },
+        )?;
+    }
+    let is_known = match body.get("tool_choice") {
+        None => true,
+        Some(Value::String(word)) => matches!(word.as_str(), "none" | "auto" | "required"),
+        Some(other) => matches!(text(other, "type"), "function" | "allowed_tools"),
+    };
+    ensure(is_known, || "Invalid value for 'tool_choice'.".to_owned())
 }
 
 /// "Models" (platform.openai.com/docs/models), "max output tokens" of each.
@@ -204,6 +325,7 @@ fn check_strict(found: &Value) -> Checked {
         "schema must be of type 'object' at the root".to_owned()
     })?;
     schema::has_only(found, &STRICT_KEYWORDS)?;
+    check_complexity(found)?;
     schema::each(found, &mut |node| {
         ensure(
             ["type", "anyOf", "$ref", "enum", "const"]
@@ -230,6 +352,42 @@ fn check_strict(found: &Value) -> Checked {
             })?;
         }
         Ok(())
+    })
+}
+
+/// "Supported schemas", sections "Limitations on nesting depth and size", "Limitations on total string size" and
+/// "Limitations on enum size".
+fn check_complexity(found: &Value) -> Checked {
+    let (mut properties, mut letters, mut values) = (0, 0, 0);
+    schema::each(found, &mut |node| {
+        let names = node["properties"].as_object();
+        for name in names.into_iter().flat_map(|all| all.keys()) {
+            properties += 1;
+            letters += name.len();
+        }
+        let choices = list(node, "enum");
+        values += choices.len();
+        let text: usize = choices
+            .iter()
+            .map(|value| value.as_str().map_or(0, str::len))
+            .sum();
+        letters += text;
+        ensure(choices.len() <= 250 || text <= 15_000, || {
+            "enum values of more than 250 may have 15000 characters together".to_owned()
+        })
+    })?;
+    ensure(properties <= 5000, || {
+        format!("schema may have up to 5000 object properties total, found {properties}")
+    })?;
+    ensure(letters <= 120_000, || {
+        "the total string length of all names and enum values cannot exceed 120000".to_owned()
+    })?;
+    ensure(values <= 1000, || {
+        format!("schema may have up to 1000 enum values, found {values}")
+    })?;
+    let depth = schema::depth(found);
+    ensure(depth <= 10, || {
+        format!("{depth} levels of nesting exceeds limit of 10")
     })
 }
 

@@ -49,6 +49,30 @@ pub(super) fn each(schema: &Value, check: &mut dyn FnMut(&Value) -> Checked) -> 
     Ok(())
 }
 
+/// The levels of nested objects and arrays.
+pub(super) fn depth(schema: &Value) -> usize {
+    let mut deepest = 0;
+    for group in ["properties", "$defs", "definitions"] {
+        for inner in schema
+            .get(group)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(|group| group.values())
+        {
+            deepest = deepest.max(depth(inner));
+        }
+    }
+    for union in ["anyOf", "oneOf", "allOf"] {
+        for inner in list(schema, union) {
+            deepest = deepest.max(depth(inner));
+        }
+    }
+    if let Some(items) = schema.get("items") {
+        deepest = deepest.max(depth(items));
+    }
+    deepest + usize::from(is_of(schema, "object") || is_of(schema, "array"))
+}
+
 /// The schema is one of draft 2020-12, as far as the kinds of its keywords go, and its references lead somewhere.
 pub(super) fn is_valid(schema: &Value) -> Checked {
     each(schema, &mut |node| {

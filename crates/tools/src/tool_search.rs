@@ -1,32 +1,82 @@
-//! [`SearchTool`]: a search among tools that are too many to be told all.
+//! [`ToolSearch`]: finds tools that requests do not declare because there are too many.
 
-use std::sync::Arc;
-
-use cleveragents_tools::{
-    Answer, Body, Call, Failure, Grounds, Permit, Prepared, Subject, Tool, ToolSpec, Unprepared,
-};
+use cleveragents_domain::MicroUsd;
 use serde_json::{Value, json};
 
-use crate::library::spec;
-use crate::tool::McpTool;
+use crate::capability::Capability;
+use crate::gate::Permit;
+use crate::name::ToolName;
+use crate::spec::{Category, DEFAULT_TIMEOUT, Ground, Source, ToolSpec};
+use crate::tool::{Answer, Body, Call, Failure, Grounds, Prepared, Subject, Tool, Unprepared};
 
-/// So many tools a search tells.
+/// The number of tools that a search returns.
 const MOST_FOUND: usize = 8;
 
-/// Finds tools that models are not told of.
-pub(crate) struct SearchTool {
-    spec: ToolSpec,
-    tools: Vec<Arc<McpTool>>,
+/// A tool that can be found.
+#[derive(Debug, Clone)]
+pub struct Findable {
+    /// What the model is told when it finds the tool.
+    pub spec: ToolSpec,
+    /// The words that are searched besides the name.
+    pub about: String,
 }
 
-impl SearchTool {
-    pub(crate) fn new(tools: Vec<Arc<McpTool>>) -> Self {
+impl From<&ToolSpec> for Findable {
+    fn from(spec: &ToolSpec) -> Self {
+        Self {
+            spec: spec.clone(),
+            about: spec.description.clone(),
+        }
+    }
+}
+
+/// Finds tools by words. The turn declares what it found in its later requests.
+pub struct ToolSearch {
+    spec: ToolSpec,
+    tools: Vec<Findable>,
+}
+
+impl ToolSearch {
+    /// The name of the search that the program adds where a provider accepts fewer tools than there are.
+    pub fn builtin_name() -> ToolName {
+        ToolName::builtin("search-tools")
+    }
+
+    /// A search among the tools of MCP servers.
+    pub fn of_servers(name: ToolName, tools: Vec<Findable>) -> Self {
+        Self::new(
+            name,
+            Source::Mcp,
+            Category::External,
+            "tools of MCP servers",
+            tools,
+        )
+    }
+
+    pub(crate) fn builtin(tools: Vec<Findable>) -> Self {
+        let (source, category) = (Source::Builtin, Category::Conversation);
+        Self::new(
+            Self::builtin_name(),
+            source,
+            category,
+            "further tools",
+            tools,
+        )
+    }
+
+    fn new(
+        name: ToolName,
+        source: Source,
+        category: Category,
+        among: &str,
+        tools: Vec<Findable>,
+    ) -> Self {
         let description = format!(
-            "Finds tools of MCP servers by words. There are {} that are not listed here; those it \
-             finds are added to your tools, and can be called in your next answer.",
+            "Finds {among} by words. There are {} that are not listed here; those it finds are \
+             added to your tools, and can be called in your next answer.",
             tools.len()
         );
-        let schema = json!({
+        let input_schema = json!({
             "type": "object",
             "properties": {"query": {
                 "type": "string",
@@ -36,22 +86,32 @@ impl SearchTool {
             "required": ["query"],
             "additionalProperties": false,
         });
-        Self {
-            spec: spec("search-tools", &description, schema),
-            tools,
-        }
+        let spec = ToolSpec {
+            name,
+            description,
+            source,
+            category,
+            ground: Ground::Nothing,
+            input_schema,
+            output_schema: None,
+            capability: Capability::reads(),
+            resources: Vec::new(),
+            timeout: DEFAULT_TIMEOUT,
+            cost: MicroUsd(0),
+        };
+        Self { spec, tools }
     }
 
     /// The tools that fit best, the best first. A word in the name counts more than one in the
     /// description; what counts the same is in the order of names.
-    fn find(&self, query: &str) -> Vec<&McpTool> {
+    fn find(&self, query: &str) -> Vec<&ToolSpec> {
         let query: Vec<String> = words(query);
-        let mut found: Vec<(u32, &McpTool)> = self
+        let mut found: Vec<(u32, &ToolSpec)> = self
             .tools
             .iter()
             .filter_map(|tool| {
-                let name = tool.spec().name.to_string();
-                let (in_name, about) = (words(&name), words(tool.description_alone()));
+                let name = tool.spec.name.to_string();
+                let (in_name, about) = (words(&name), words(&tool.about));
                 let score: u32 = query
                     .iter()
                     .map(|word| {
@@ -67,18 +127,15 @@ impl SearchTool {
                         }
                     })
                     .sum();
-                (score > 0).then_some((score, &**tool))
+                (score > 0).then_some((score, &tool.spec))
             })
             .collect();
         found.sort_by(|one, other| {
-            let names = || one.1.spec().name.cmp(&other.1.spec().name);
+            let names = || one.1.name.cmp(&other.1.name);
             other.0.cmp(&one.0).then_with(names)
         });
-        found
-            .into_iter()
-            .take(MOST_FOUND)
-            .map(|(_, tool)| tool)
-            .collect()
+        let found = found.into_iter().take(MOST_FOUND);
+        found.map(|(_, spec)| spec).collect()
     }
 }
 
@@ -90,7 +147,7 @@ fn words(text: &str) -> Vec<String> {
         .collect()
 }
 
-impl Tool for SearchTool {
+impl Tool for ToolSearch {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -109,7 +166,7 @@ impl Tool for SearchTool {
 }
 
 struct Searching<'a> {
-    search: &'a SearchTool,
+    search: &'a ToolSearch,
     query: String,
 }
 
@@ -123,8 +180,7 @@ impl Prepared for Searching<'_> {
             .search
             .find(&self.query)
             .into_iter()
-            .map(|tool| {
-                let spec = tool.spec();
+            .map(|spec| {
                 json!({
                     "name": spec.name.wire_name(),
                     "description": spec.description,

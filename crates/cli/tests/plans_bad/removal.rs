@@ -1,0 +1,71 @@
+//! Things that a plan uses, removed while it is not over: refused where the plan looks them up, without effect where it
+//! keeps a copy.
+
+use crate::world::World;
+
+#[test]
+fn what_a_plan_looks_up_stays_and_what_it_copied_may_go() {
+    let world = World::new();
+    world.file(
+        "count.yaml",
+        "name: local/count\ndescription: Counts\nread_only: true\ninput_schema: {type: object}\ncode: |\n  return 1\n",
+    );
+    world.ok(&["tool", "add", "--config", "count.yaml"]);
+    world.ok(&["mcp", "add", "clock", "--", "false"]);
+    world.file(
+        "executor-actor.yaml",
+        "name: local/executor\ntype: llm\nmodel: scripted/executor.yaml\nsystem_prompt: Work.\n\
+         tools: [builtin/*, local/count]\n",
+    );
+    world.ok(&[
+        "actor",
+        "add",
+        "--config",
+        "executor-actor.yaml",
+        "--update",
+    ]);
+    world.file(
+        "reviewer.yaml",
+        "at_end: repeat_last\nanswers:\n- text: Fine.\n",
+    );
+    world.file("profile.yaml", "name: local/mine\nextends: full-auto\n");
+    world.ok(&["automation-profile", "add", "--config", "profile.yaml"]);
+    world.validated();
+    let rule = world.ok(&["invariant", "add", "--global", "Keep it short"]);
+    let rule = rule["invariant"]["id"].as_str().or(rule["id"].as_str());
+    let rule = rule.expect("an id").to_owned();
+    world.ok(&[
+        "plan",
+        "use",
+        "local/fix",
+        "local/shop",
+        "--automation-profile",
+        "local/mine",
+        "--no-start",
+    ]);
+    let plan = world.plan();
+    for (words, code) in [
+        (&["tool", "remove", "local/count", "--yes"][..], "CA-0915"),
+        (&["actor", "remove", "local/executor", "--yes"], "CA-1006"),
+        (&["project", "delete", "local/shop", "--yes"], "CA-0870"),
+    ] {
+        let error = world.is_refused(words, 4, code);
+        assert!(error["details"]["plans"][0] == plan.as_str(), "{error}");
+        let hint = error["hint"].as_str().expect("a hint");
+        assert!(hint.contains(&plan), "{hint}");
+    }
+    // Held by what the plan uses.
+    let attached = world.run(&["validation", "remove", "local/tests", "--yes"]);
+    assert_eq!(attached.code, Some(4), "{attached:?}");
+    let linked = world.run(&["resource", "remove", "local/app", "--yes"]);
+    assert_eq!(linked.code, Some(4), "{linked:?}");
+    // The plan has its own copy, or does without.
+    world.ok(&["mcp", "remove", "clock", "--yes"]);
+    world.ok(&["automation-profile", "remove", "local/mine", "--yes"]);
+    world.ok(&["action", "archive", "local/fix", "--yes"]);
+    world.ok(&["invariant", "remove", &rule, "--yes"]);
+    let executed = world.run(&["plan", "execute", &plan]);
+    assert_eq!(executed.code, Some(0), "{executed:?}");
+    assert_eq!(world.stage(), "apply/applied");
+    world.ok(&["tool", "remove", "local/count", "--yes"]);
+}

@@ -1,0 +1,323 @@
+//! Images as a provider accepts them: their types, their sizes, and how many a request may hold.
+//!
+//! An image that cannot be sent is replaced by a note that tells the model what is missing and why. Where a request
+//! holds too many, the oldest go first.
+
+use std::collections::BTreeMap;
+
+use super::{Dialect, Protocol, Target};
+use crate::message::{ChatMessage, Picture, UserPart};
+
+/// The largest picture that Anthropic accepts: 5 MiB as base64.
+const LARGEST_FOR_ANTHROPIC: usize = 5 * 1024 * 1024 / 4 * 3;
+/// The largest picture that the others are given; Gemini accepts 20 MB for a whole request.
+const LARGEST: usize = 12_000_000;
+/// The longest side that Anthropic accepts, in pixels, and the longest in a request with more than [`MANY`] images.
+const LONGEST_SIDE: u32 = 8000;
+const LONGEST_SIDE_OF_MANY: u32 = 2000;
+const MANY: usize = 20;
+
+/// Whether Anthropic's rules hold, at its own address or behind `OpenRouter`.
+fn is_claude(target: &Target) -> bool {
+    target.protocol == Protocol::Anthropic
+        || target.dialect == Dialect::OpenRouter && target.name.model().starts_with("anthropic/")
+}
+
+/// The number of images that the provider accepts in a request.
+fn most_images(target: &Target) -> usize {
+    if is_claude(target) {
+        let window = target.capabilities.context_window;
+        return if window > Some(200_000) { 600 } else { 100 };
+    }
+    match (target.protocol, target.dialect) {
+        (Protocol::OpenaiChat, Dialect::Mistral) => 8,
+        (Protocol::OpenaiChat, Dialect::Groq) => 5,
+        (Protocol::OpenaiChat, Dialect::Azure) => 50,
+        (Protocol::OpenaiChat | Protocol::OpenaiResponses, _) => 500,
+        // Documented are 3,600; fewer were accepted when it was tried.
+        (Protocol::Gemini, _) => 2000,
+        (Protocol::Anthropic | Protocol::Ollama, _) => usize::MAX,
+    }
+}
+
+/// The bytes of a request that the provider accepts, with a little room for what is between us.
+pub(super) fn most_bytes(target: &Target, has_images: bool) -> usize {
+    match (target.protocol, target.dialect) {
+        (Protocol::Anthropic, _) => 32_000_000,
+        (Protocol::Gemini, _) => 20_000_000,
+        (Protocol::OpenaiChat, Dialect::Groq) if has_images => 4_000_000,
+        (Protocol::OpenaiChat | Protocol::OpenaiResponses, _) => 50_000_000,
+        (Protocol::Ollama, _) => usize::MAX,
+    }
+}
+
+/// A picture of a conversation, as far as limits need to know it.
+struct ImageSize {
+    /// In base64.
+    bytes: usize,
+    /// Nothing where the head of the file does not tell it.
+    longest_side: Option<u32>,
+}
+
+/// The images of a conversation, the oldest first.
+fn images<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> Vec<ImageSize> {
+    let size = |data: &[u8]| ImageSize {
+        bytes: data.len().div_ceil(3) * 4,
+        longest_side: dimensions(data).map(|(width, height)| width.max(height)),
+    };
+    let mut found = Vec::new();
+    for message in messages {
+        match message {
+            ChatMessage::User { parts } => {
+                found.extend(parts.iter().filter_map(|part| match part {
+                    UserPart::Image { data, .. } => Some(size(data)),
+                    UserPart::Text(_) => None,
+                }));
+            }
+            ChatMessage::Tool { results } => {
+                let pictures = results.iter().flat_map(|result| &result.pictures);
+                found.extend(pictures.map(|picture| size(&picture.data)));
+            }
+            ChatMessage::Assistant(_) => {}
+        }
+    }
+    found
+}
+
+/// Replaces images by notes with the reasons, by the number of the image.
+fn leave_out<'a>(
+    messages: impl Iterator<Item = &'a mut ChatMessage>,
+    reasons: &BTreeMap<usize, String>,
+) {
+    if reasons.is_empty() {
+        return;
+    }
+    let mut number = 0..;
+    let mut next = || number.next().and_then(|number| reasons.get(&number));
+    for message in messages {
+        match message {
+            ChatMessage::User { parts } => {
+                for part in parts {
+                    if let UserPart::Image { media_type, data } = part
+                        && let Some(why) = next()
+                    {
+                        *part = UserPart::Text(note(media_type, data, why));
+                    }
+                }
+            }
+            ChatMessage::Tool { results } => {
+                for result in results {
+                    let content = &mut result.content;
+                    result.pictures.retain(|picture| {
+                        let Some(why) = next() else { return true };
+                        content.push('\n');
+                        content.push_str(&note(&picture.media_type, &picture.data, why));
+                        false
+                    });
+                }
+            }
+            ChatMessage::Assistant(_) => {}
+        }
+    }
+}
+
+/// Takes out what is too much for one request. A quarter of the limit goes at a time, so that the beginning of the
+/// conversation stays the same for a while and providers can go on using their cache of it.
+pub(super) fn limit(target: &Target, messages: &mut [ChatMessage]) {
+    let all = images(messages.iter());
+    let most = most_images(target);
+    let mut reasons = BTreeMap::new();
+    let excess = all.len().saturating_sub(most);
+    if excess > 0 {
+        let step = (most / 4).max(1);
+        let count = (excess.div_ceil(step) * step).min(all.len());
+        let why = format!("the provider accepts at most {most} images in a request");
+        reasons.extend((0..count).map(|number| (number, why.clone())));
+    }
+    if is_claude(target) {
+        let is_large = |size: &ImageSize| {
+            size.longest_side
+                .is_some_and(|side| side > LONGEST_SIDE_OF_MANY)
+        };
+        let mut left = all.len() - reasons.len();
+        for (number, size) in all.iter().enumerate() {
+            if left > MANY && !reasons.contains_key(&number) && is_large(size) {
+                let why = format!(
+                    "in a request with more than {MANY} images the provider accepts \
+                     {LONGEST_SIDE_OF_MANY} pixels a side at most"
+                );
+                reasons.insert(number, why);
+                left -= 1;
+            }
+        }
+    }
+    leave_out(messages.iter_mut(), &reasons);
+}
+
+/// Takes the oldest images out of a request that is so many bytes too large. Tells whether there was one.
+pub(super) fn shrink(
+    target: &Target,
+    messages: &mut [std::sync::Arc<ChatMessage>],
+    excess: usize,
+) -> bool {
+    let all = images(messages.iter().map(AsRef::as_ref));
+    let largest = most_bytes(target, true);
+    let wanted = excess.saturating_add(largest / 8);
+    let why = format!("the provider accepts {largest} bytes in a request");
+    let mut freed = 0;
+    let oldest = all.iter().enumerate().take_while(|(_, size)| {
+        let is_needed = freed < wanted;
+        freed += size.bytes;
+        is_needed
+    });
+    let reasons: BTreeMap<usize, String> =
+        oldest.map(|(number, _)| (number, why.clone())).collect();
+    leave_out(messages.iter_mut().map(std::sync::Arc::make_mut), &reasons);
+    !reasons.is_empty()
+}
+
+/// A part of a user's message as the provider accepts it; nothing for an empty text.
+pub(super) fn user_part(target: &Target, part: &UserPart) -> Option<UserPart> {
+    match part {
+        UserPart::Text(text) if text.trim().is_empty() => None,
+        UserPart::Image { media_type, data } => Some(match refusal(target, media_type, data) {
+            Some(why) => UserPart::Text(note(media_type, data, &why)),
+            None => part.clone(),
+        }),
+        UserPart::Text(_) => Some(part.clone()),
+    }
+}
+
+/// The pictures of a result that the provider accepts; notes on the others go to its text.
+pub(super) fn accepted(
+    target: &Target,
+    pictures: Vec<Picture>,
+    content: &mut String,
+) -> Vec<Picture> {
+    let mut fine = Vec::new();
+    for picture in pictures {
+        match refusal(target, &picture.media_type, &picture.data) {
+            None => fine.push(picture),
+            Some(why) => {
+                content.push('\n');
+                content.push_str(&note(&picture.media_type, &picture.data, &why));
+            }
+        }
+    }
+    fine
+}
+
+fn note(media_type: &str, data: &[u8], why: &str) -> String {
+    format!(
+        "[An image ({media_type}, {} bytes) was left out: {why}]",
+        data.len()
+    )
+}
+
+/// Why the provider refuses a picture, whatever else is in the request.
+fn refusal(target: &Target, media_type: &str, data: &[u8]) -> Option<String> {
+    let types: &[&str] = match target.protocol {
+        Protocol::Gemini => &[
+            "image/png",
+            "image/jpeg",
+            "image/webp",
+            "image/heic",
+            "image/heif",
+        ],
+        Protocol::Ollama => &["image/png", "image/jpeg", "image/webp"],
+        _ => &["image/png", "image/jpeg", "image/webp", "image/gif"],
+    };
+    if !types.contains(&media_type) {
+        return Some(format!("the provider accepts {} only", types.join(", ")));
+    }
+    let is_claude = is_claude(target);
+    let largest = if is_claude {
+        LARGEST_FOR_ANTHROPIC
+    } else {
+        LARGEST
+    };
+    if data.len() > largest {
+        return Some(format!("the provider accepts {largest} bytes at most"));
+    }
+    let (width, height) = dimensions(data)?;
+    (is_claude && width.max(height) > LONGEST_SIDE)
+        .then(|| format!("the provider accepts {LONGEST_SIDE} pixels a side at most"))
+}
+
+/// Width and height of a PNG, GIF, JPEG or WebP file, as far as its head says.
+fn dimensions(data: &[u8]) -> Option<(u32, u32)> {
+    let big = |at: usize| {
+        let bytes = data.get(at..at + 2)?;
+        Some(u32::from(bytes[0]) << 8 | u32::from(bytes[1]))
+    };
+    let little = |at: usize| Some(u32::from(*data.get(at)?) | u32::from(*data.get(at + 1)?) << 8);
+    if data.starts_with(b"\x89PNG") {
+        let side = |at: usize| Some(big(at)? << 16 | big(at + 2)?);
+        return Some((side(16)?, side(20)?));
+    }
+    if data.starts_with(b"GIF8") {
+        return Some((little(6)?, little(8)?));
+    }
+    if data.starts_with(b"RIFF") {
+        return match data.get(8..16)? {
+            b"WEBPVP8 " => Some((little(26)? & 0x3fff, little(28)? & 0x3fff)),
+            b"WEBPVP8L" => {
+                let bits = little(21)? | little(23)? << 16;
+                Some(((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1))
+            }
+            b"WEBPVP8X" => {
+                let side =
+                    |at: usize| Some((little(at)? | u32::from(*data.get(at + 2)?) << 16) + 1);
+                Some((side(24)?, side(27)?))
+            }
+            _ => None,
+        };
+    }
+    if !data.starts_with(&[0xff, 0xd8]) {
+        return None;
+    }
+    let mut at = 2;
+    while *data.get(at)? == 0xff {
+        let marker = *data.get(at + 1)?;
+        // A frame header, besides the three markers in its range that are none.
+        if (0xc0..=0xcf).contains(&marker) && ![0xc4, 0xc8, 0xcc].contains(&marker) {
+            return Some((big(at + 7)?, big(at + 5)?));
+        }
+        at += 2 + big(at + 2)? as usize;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dimensions;
+
+    #[test]
+    fn the_head_of_a_picture_tells_its_size() {
+        let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x1f\x41\0\0\0\x02";
+        assert_eq!(dimensions(png), Some((8001, 2)));
+        assert_eq!(dimensions(b"GIF89a\x02\x01\x03\x00"), Some((258, 3)));
+        let jpeg = [
+            0xff, 0xd8, 0xff, 0xe0, 0, 4, 0, 0, 0xff, 0xc0, 0, 11, 8, 0, 5, 0, 7,
+        ];
+        assert_eq!(dimensions(&jpeg), Some((7, 5)));
+        let webp = |kind: &[u8; 4], rest: &[u8]| {
+            let head = [b"RIFF\0\0\0\0WEBP".as_slice(), kind, b"\0\0\0\0", rest];
+            dimensions(&head.concat())
+        };
+        let lossy = b"\0\0\0\x9d\x01\x2a\x02\x01\x03\x00";
+        assert_eq!(webp(b"VP8 ", lossy), Some((258, 3)));
+        // 257 less one, and 4 less one from bit 14 on.
+        assert_eq!(webp(b"VP8L", b"\x2f\x00\xc1\x00\x00"), Some((257, 4)));
+        assert_eq!(webp(b"VP8X", b"\0\0\0\0\x01\x01\0\x02\0\0"), Some((258, 3)));
+        assert_eq!(webp(b"ALPH", b"\0\0\0\0\x01\x01\0\x02\0\0"), None);
+        for short in [
+            &b"RIFF\0\0\0\0WEBPVP8 "[..],
+            &[0xff, 0xd8, 0xff],
+            b"text",
+            b"",
+        ] {
+            assert_eq!(dimensions(short), None);
+        }
+    }
+}
