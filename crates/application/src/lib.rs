@@ -3,6 +3,7 @@
 //!
 //! [`SessionService`] keeps conversations, [`PlanExecutionContext`] records what a plan run changes,
 //! [`PlanBook`] looks up plans,
+//! [`TaskService`] keeps what other agents ask for over A2A,
 //! [`LeaseService`] gives one owner at a time the right to work on something, [`ResourceService`] and
 //! [`ProjectService`] keep what plans work on, [`SandboxService`] the copies in which they do,
 //! [`ActionService`] and [`InvariantService`] what plans are made from and must keep true,
@@ -13,6 +14,7 @@ mod actor;
 mod answer_json;
 mod automation;
 mod doubt;
+mod event;
 mod invariant;
 mod lease;
 mod mcp;
@@ -23,9 +25,11 @@ mod resource;
 mod run;
 mod sandbox;
 mod server;
+mod services;
 mod session;
 mod skill;
 mod sync;
+mod task;
 mod tool;
 mod turn;
 mod validation;
@@ -42,6 +46,20 @@ pub use actor::{
 pub use automation::{
     AddedProfile, AutomationError, AutomationService, RegisteredProfile, automation_profile_schema,
 };
+/// The handle of an open database, from which services are made.
+pub use cleveragents_store::Engine;
+/// Why the database failed.
+pub use cleveragents_store::Error as StoreError;
+/// Types of the stored rows that services take and return.
+pub use cleveragents_store::{
+    plans::ListedPlan,
+    request_keys::{KeyClaim, RequestKey},
+    search::{Hit as SearchHit, Scope as SearchScope},
+    sessions::{Expect as ExpectedVersion, SessionFilter},
+    tokens::Token,
+    usage_metrics::{Durations, RANGES as DURATION_RANGES, UsageMetrics},
+};
+pub use event::{EventScope, EventService};
 pub use invariant::{
     ActionRules, EffectiveQuery, InvariantError, InvariantQuery, InvariantService, InvariantTarget,
     NewInvariant,
@@ -59,8 +77,9 @@ pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use plan::{
     ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, FailedCheck,
     KeptVariables, OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext, PlanJob,
-    PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService, PlanWatcher, PlanWorld, Queued,
-    REVIEWER, SERVER_LEASE, STRATEGIST, Served, UseAction, built_in_actors, calling_actor,
+    PlanLookup, PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService, PlanWatcher,
+    PlanWorld, Queued, REVIEWER, SERVER_LEASE, STRATEGIST, Served, UseAction, built_in_actors,
+    calling_actor,
 };
 pub use process::{Liveness, current_owner, liveness};
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};
@@ -80,16 +99,23 @@ pub use sandbox::{
     SandboxDiff, SandboxError, SandboxService, SandboxView, Target,
 };
 pub use server::{
-    AuditCheck, AuditError, AuditService, MadeToken, NewToken, Secret as TokenSecret, TokenError,
-    TokenService,
+    AuditCheck, AuditError, AuditService, MadeToken, NewToken, RequestKeyService,
+    Secret as TokenSecret, TokenError, TokenService, UsageService,
 };
+pub use services::Services;
 pub use session::{
-    Answer, EXPORT_SCHEMA, ExportSummary, Failure, ImportCheck, ImportSummary, Question,
-    SessionError, SessionService, SessionView, Stored,
+    Answer, AppendOutcome, AppendRequest, AppendResponder, BatchAppender, EXPORT_SCHEMA,
+    ExportSummary, Failure, ImportCheck, ImportSummary, Question, SessionError, SessionService,
+    SessionView, Stored,
 };
 pub use skill::{
     AddedSkill, Equipped, KnownSkill, Refreshed, SkillError, SkillOrigin, SkillService,
     SkillSource, SkillUser,
+};
+pub use task::{
+    ArtifactChunk, CreatedTask, NewTask, PendingPush, PushDelivery, PushFailure, Snapshot,
+    TaskError, TaskFilter, TaskPage, TaskRecord, TaskReply, TaskService, TaskView, TurnStart,
+    agent_message, plan_of_task, prompt_text, task_options,
 };
 pub use tool::{
     AddedTool, Callable, Excerpt, LeftOut, RegisteredTool, SandboxWorkspace, SpendScope,
