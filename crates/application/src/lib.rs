@@ -3,6 +3,7 @@
 //!
 //! [`SessionService`] keeps conversations, [`PlanExecutionContext`] records what a plan run changes,
 //! [`PlanBook`] looks up plans,
+//! [`TaskService`] keeps what other agents ask for over A2A,
 //! [`LeaseService`] gives one owner at a time the right to work on something, [`ResourceService`] and
 //! [`ProjectService`] keep what plans work on, [`SandboxService`] the copies in which they do,
 //! [`ActionService`] and [`InvariantService`] what plans are made from and must keep true,
@@ -13,6 +14,7 @@ mod actor;
 mod answer_json;
 mod automation;
 mod doubt;
+mod event;
 mod invariant;
 mod lease;
 mod mcp;
@@ -26,9 +28,11 @@ mod runtime;
 mod sandbox;
 mod scheduler;
 mod server;
+mod services;
 mod session;
 mod skill;
 mod sync;
+mod task;
 mod text_file;
 mod tool;
 mod turn;
@@ -46,6 +50,20 @@ pub use actor::{
 pub use automation::{
     AddedProfile, AutomationError, AutomationService, RegisteredProfile, automation_profile_schema,
 };
+/// The handle of an open database, from which services are made.
+pub use cleveragents_store::Engine;
+/// Why the database failed.
+pub use cleveragents_store::Error as StoreError;
+/// Types of the stored rows that services take and return.
+pub use cleveragents_store::{
+    plans::ListedPlan,
+    request_keys::{KeyClaim, RequestKey},
+    search::{Hit as SearchHit, Scope as SearchScope},
+    sessions::{Expect as ExpectedVersion, SessionFilter},
+    tokens::Token,
+    usage_metrics::{Durations, RANGES as DURATION_RANGES, UsageMetrics},
+};
+pub use event::{EventScope, EventService};
 pub use invariant::{
     ActionRules, EffectiveQuery, InvariantError, InvariantQuery, InvariantService, InvariantTarget,
     NewInvariant,
@@ -64,8 +82,9 @@ pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use plan::{
     ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, FailedCheck,
     KeptVariables, OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext,
-    PlanFrontEnd, PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService, PlanWatcher, Queued,
-    REVIEWER, SERVER_LEASE, STRATEGIST, Served, UseAction, built_in_actors, calling_actor,
+    PlanFrontEnd, PlanLookup, PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService,
+    PlanWatcher, Queued, REVIEWER, SERVER_LEASE, STRATEGIST, Served, UseAction, built_in_actors,
+    calling_actor,
 };
 pub use process::{Liveness, current_owner, liveness};
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};
@@ -97,16 +116,23 @@ pub use scheduler::{
     WorkerSummary, phase_to_execute, phase_to_resume,
 };
 pub use server::{
-    AuditCheck, AuditError, AuditService, MadeToken, NewToken, Secret as TokenSecret, TokenError,
-    TokenService,
+    AuditCheck, AuditError, AuditService, MadeToken, NewToken, RequestKeyService,
+    Secret as TokenSecret, TokenError, TokenService, UsageService,
 };
+pub use services::Services;
 pub use session::{
-    Answer, EXPORT_SCHEMA, ExportSummary, Failure, ImportCheck, ImportSummary, Question,
-    SessionError, SessionService, SessionView, Stored,
+    Answer, AppendOutcome, AppendRequest, AppendResponder, BatchAppender, EXPORT_SCHEMA,
+    ExportSummary, Failure, ImportCheck, ImportSummary, Question, SessionError, SessionService,
+    SessionView, Stored,
 };
 pub use skill::{
     AddedSkill, Equipped, KnownSkill, Refreshed, SkillError, SkillOrigin, SkillService,
     SkillSource, SkillUser,
+};
+pub use task::{
+    ArtifactChunk, CreatedTask, NewTask, PendingPush, PushDelivery, PushFailure, Snapshot,
+    TaskError, TaskFilter, TaskPage, TaskRecord, TaskReply, TaskService, TaskView, TurnStart,
+    agent_message, plan_of_task, prompt_text, task_options,
 };
 pub use text_file::{MAX_TEXT_FILE_BYTES, read_text, read_text_file};
 pub use tool::{

@@ -1,18 +1,17 @@
-//! A remote agent as a model: it is asked over A2A, and what it answers is an answer.
+//! A remote agent as a model: it is called over A2A, and its answer is the answer of a model.
 //!
-//! Of a conversation the agent gets what was said last; the rest it knows by the id of the conversation, which is
-//! kept with its answers. Where the agent asks something, its answer is a call of the tool that asks people, so that
-//! a person answers it like any question, now or later; the result of that call goes back to the same task.
+//! The agent gets the last message of a conversation; it knows the rest by the id of the context, which is stored with its
+//! answers. When the agent asks for input, its answer is a call of the tool that asks the user, so that the user answers
+//! it like any question, now or later; the result of that call goes back to the same task.
 //!
-//! As soon as the task is known it is noted ([`StreamEvent::Noted`]). Who asks again after a crash hands the note in
-//! ([`ChatRequest::noted`]), and the task is gone on with and not sent twice.
+//! As soon as the task is known it is reported ([`StreamEvent::Noted`]). A caller that repeats a question after a crash
+//! passes the note ([`ChatRequest::noted`]), and the task is resumed instead of sent twice.
 
 mod answer;
-mod asking;
+mod call;
 mod card;
-mod line;
-mod told;
-mod trouble;
+mod connection;
+mod error;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,9 +19,9 @@ use cleveragents_domain::RemoteAgent;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use self::asking::Asking;
-use self::line::Line;
-use self::trouble::Trouble;
+use self::call::AgentCall;
+use self::connection::Connection;
+use self::error::CallError;
 use crate::error::{ErrorKind, ModelError};
 use crate::generate::generate;
 use crate::http::seconds;
@@ -37,8 +36,8 @@ use crate::secret::Secret;
 /// What stands in the place of a provider in the names of agents.
 pub const PROVIDER: &str = "a2a";
 
-/// The largest answer.
-const ANSWER_BYTES: usize = 16 << 20;
+/// Maximum size of an answer.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// What is needed to call an agent.
 pub(crate) struct Caller {
@@ -58,15 +57,15 @@ pub(crate) struct AgentModel(Arc<Inner>);
 
 struct Inner {
     caller: Caller,
-    /// The way to it, once it was found.
-    line: Mutex<Option<Arc<Line>>>,
+    /// Open once the card was read.
+    connection: Mutex<Option<Arc<Connection>>>,
 }
 
 impl AgentModel {
     pub(crate) fn new(caller: Caller) -> Self {
         Self(Arc::new(Inner {
             caller,
-            line: Mutex::default(),
+            connection: Mutex::default(),
         }))
     }
 }
@@ -94,19 +93,19 @@ impl Model for AgentModel {
             let caller = &inner.caller;
             let total = caller.agent.timeout.unwrap_or(caller.limits.total);
             let deadline = Instant::now() + total;
-            let mut asking = Asking::new(&inner, &outlet, &request);
-            let asked = timeout_at(deadline, Box::pin(asking.ask(&request)));
-            let error = match cancel.run_until_cancelled(asked).await {
+            let mut call = AgentCall::new(&inner, &outlet, &request);
+            let run = timeout_at(deadline, Box::pin(call.run(&request)));
+            let error = match cancel.run_until_cancelled(run).await {
                 Some(Ok(Ok(()))) => return,
-                Some(Ok(Err(trouble))) => trouble.into_error(caller),
+                Some(Ok(Err(error))) => error.into_model_error(caller),
                 Some(Err(_)) => {
-                    asking.cancel().await;
+                    call.cancel().await;
                     let why = format!("the agent had not answered after {}", seconds(total));
                     ModelError::new(ErrorKind::Timeout, &caller.name, why)
                         .with_hint("raise `timeout_seconds` in the file of the actor")
                 }
                 None => {
-                    asking.cancel().await;
+                    call.cancel().await;
                     let why = "the call was stopped";
                     ModelError::new(ErrorKind::Cancelled, &caller.name, why)
                 }
@@ -117,29 +116,36 @@ impl Model for AgentModel {
 }
 
 impl Inner {
-    async fn line(&self) -> Result<Arc<Line>, Trouble> {
-        let known = |inner: &Self| {
-            let line = inner.line.lock().unwrap_or_else(PoisonError::into_inner);
-            line.clone()
-        };
-        if let Some(line) = known(self) {
-            return Ok(line);
+    /// The connection, if it is open.
+    fn opened(&self) -> Option<Arc<Connection>> {
+        let connection = self.connection.lock();
+        connection.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The connection, opened if it is not.
+    async fn connect(&self) -> Result<Arc<Connection>, CallError> {
+        if let Some(connection) = self.opened() {
+            return Ok(connection);
         }
         let mut number = 0;
-        let line = loop {
-            match Line::open(&self.caller).await {
-                Ok(line) => break Arc::new(line),
-                Err(trouble) => {
-                    let pause = self.caller.retry.pause(number, trouble.retry_after());
-                    let Some(pause) = pause.filter(|_| trouble.was_not_taken()) else {
-                        return Err(trouble);
+        let connection = loop {
+            match Connection::open(&self.caller).await {
+                Ok(connection) => break Arc::new(connection),
+                Err(error) => {
+                    let pause = self.caller.retry.pause(number, error.retry_after());
+                    let Some(pause) = pause.filter(|_| error.had_no_effect()) else {
+                        return Err(error);
                     };
                     sleep(pause).await;
                     number += 1;
                 }
             }
         };
-        *self.line.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&line));
-        Ok(line)
+        let mut opened = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *opened = Some(Arc::clone(&connection));
+        Ok(connection)
     }
 }

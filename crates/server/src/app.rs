@@ -4,31 +4,29 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cleveragents_application::SessionService;
+use cleveragents_application::{EventScope, Services, SessionService};
 use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, SessionId};
 use cleveragents_process::Cancel;
-use cleveragents_store::Engine;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::a2a::Tasks;
+use crate::a2a::TaskRegistry;
 use crate::api::Appender;
-use crate::belongs::Belongs;
 use crate::callers::Callers;
-use crate::fair::{FairQueue, Place};
+use crate::fair_queue::{FairQueue, Place};
 use crate::feed::Feed;
-use crate::figures::Counted;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::problem::Problem;
 use crate::program::Program;
+use crate::usage_metrics::MetricsCache;
 
 /// How many sessions' namespaces are remembered at most. They never change.
 const REMEMBERED: usize = 10_000;
 
 /// What every request works with.
 pub(crate) struct App {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) services: Services,
     pub(crate) program: Arc<dyn Program>,
     pub(crate) options: Options,
     /// The address under which others reach the server, without a slash at its end.
@@ -36,12 +34,12 @@ pub(crate) struct App {
     pub(crate) callers: Callers,
     pub(crate) places: FairQueue,
     pub(crate) feed: Feed,
-    pub(crate) belongs: Belongs,
+    pub(crate) event_scope: EventScope,
     pub(crate) appender: Appender,
     pub(crate) metrics: Metrics,
-    pub(crate) figures: Counted,
+    pub(crate) usage: MetricsCache,
     pub(crate) ending: Ending,
-    pub(crate) tasks: Tasks,
+    pub(crate) tasks: TaskRegistry,
     /// As many as there may be connections more.
     pub(crate) connections: Arc<Semaphore>,
     namespaces: Mutex<HashMap<SessionId, Arc<str>>>,
@@ -49,38 +47,39 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(
-        engine: Arc<Engine>,
+        services: Services,
         program: Arc<dyn Program>,
         options: Options,
         url: String,
     ) -> Self {
         Self {
-            callers: Callers::new(Arc::clone(&engine), &options),
+            callers: Callers::new(services.clone(), &options),
             places: FairQueue::new(options.max_running, options.max_waiting),
-            feed: Feed::begin(&engine),
-            belongs: Belongs::new(Arc::clone(&engine)),
-            appender: Appender::begin(Arc::clone(&engine)),
+            feed: Feed::start(services.events()),
+            event_scope: services.event_scope(),
+            appender: Appender::start(&services),
             metrics: Metrics::default(),
-            figures: Counted::default(),
+            usage: MetricsCache::default(),
             ending: Ending::default(),
-            tasks: Tasks::default(),
+            tasks: TaskRegistry::default(),
             connections: Arc::new(Semaphore::new(options.max_connections)),
             namespaces: Mutex::default(),
-            engine,
+            services,
             program,
             options,
             url,
         }
     }
 
-    /// The database, used by a caller.
-    pub(crate) fn engine_of(&self, caller: &Caller) -> Arc<Engine> {
-        self.engine.acting_as(caller.identity())
+    /// The services, acting as a caller.
+    pub(crate) fn services_of(&self, caller: &Caller) -> Services {
+        self.services.acting_as(caller.identity())
     }
 
-    /// The conversations, used by a caller.
+    /// Conversations, used by a caller.
     pub(crate) fn sessions_of(&self, caller: &Caller) -> SessionService {
-        SessionService::new(self.engine_of(caller), self.options.max_message_bytes)
+        self.services_of(caller)
+            .sessions(self.options.max_message_bytes)
     }
 
     /// The namespace of a session.
@@ -95,8 +94,7 @@ impl App {
         if let Some(namespace) = remembered {
             return Ok(namespace);
         }
-        let sessions =
-            SessionService::new(Arc::clone(&self.engine), self.options.max_message_bytes);
+        let sessions = self.services.sessions(self.options.max_message_bytes);
         let session = crate::blocking(move || sessions.get(id)).await?;
         let namespace: Arc<str> = session.namespace.into();
         let mut known = self

@@ -1,6 +1,6 @@
-//! [`Callers`]: who a request comes from. Tokens are looked up by the hash of their secret; what was found is
-//! believed for a second, so that a token that is revoked, by whatever process, is refused a second later. That a token
-//! was accepted is in the audit, once for each server that it comes to.
+//! [`Callers`]: who a request comes from. Tokens are looked up by the hash of their secret and cached for a second, so
+//! that a token that is revoked, by whichever process, is refused a second later. That a token was accepted is recorded
+//! in the audit log once for each server.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -8,36 +8,31 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use cleveragents_application::{Services, Token};
 use cleveragents_domain::identity::Caller;
-use cleveragents_domain::{Code, ContentHash, NewAuditEntry, Timestamp, TokenId};
-use cleveragents_store::tokens::{self, Token};
-use cleveragents_store::{Engine, audit};
+use cleveragents_domain::{Code, ContentHash, TokenId};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
-use serde_json::json;
 
 use crate::options::Options;
 use crate::problem::Problem;
 
-/// How long what was found is believed.
-const BELIEVED: Duration = Duration::from_secs(1);
+/// How long a looked-up token is cached.
+const CACHE_TIME: Duration = Duration::from_secs(1);
 
-/// How many tokens are remembered at most.
-const REMEMBERED: usize = 10_000;
+/// Maximum number of cached tokens.
+const CACHE_SIZE: usize = 10_000;
 
 /// How often in a second, and at once, an address may come without a token that is known.
 const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(20).unwrap();
-
-/// How often the use of a token is written down.
-const NOTED: Duration = Duration::from_mins(1);
 
 type Hash = String;
 
 /// Knows who calls.
 pub(crate) struct Callers {
-    engine: Arc<Engine>,
+    services: Services,
     insecure_local: bool,
     known: Mutex<HashMap<Hash, Known>>,
     /// The tokens that were accepted since the server began.
@@ -54,14 +49,14 @@ struct Known {
 }
 
 impl Callers {
-    pub(crate) fn new(engine: Arc<Engine>, options: &Options) -> Self {
+    pub(crate) fn new(services: Services, options: &Options) -> Self {
         let rate = NonZeroU32::new(options.requests_per_second).map(|rate| {
             let burst = rate.saturating_mul(NonZeroU32::MIN.saturating_add(1));
             RateLimiter::keyed(Quota::per_second(rate).allow_burst(burst))
         });
         Self {
-            local: Arc::new(Caller::local(engine.identity())),
-            engine,
+            local: Arc::new(Caller::local(services.identity())),
+            services,
             insecure_local: options.insecure_local,
             known: Mutex::default(),
             met: Arc::default(),
@@ -96,7 +91,7 @@ impl Callers {
             known.get(&hash).cloned()
         };
         let found = match remembered {
-            Some(known) if known.since.elapsed() < BELIEVED => known.caller,
+            Some(known) if known.since.elapsed() < CACHE_TIME => known.caller,
             _ => self.look_up(hash, address).await?,
         };
         found.ok_or_else(|| self.refused(address))
@@ -104,7 +99,7 @@ impl Callers {
 
     /// What somebody is told who is not known. Each refusal is written down, so there may not be any number of them.
     fn refused(&self, address: IpAddr) -> Problem {
-        if self.wrong.len() > REMEMBERED {
+        if self.wrong.len() > CACHE_SIZE {
             self.wrong.retain_recent();
         }
         match self.wrong.check_key(&address) {
@@ -114,21 +109,13 @@ impl Callers {
     }
 
     async fn look_up(&self, hash: Hash, from: IpAddr) -> Result<Option<Arc<Caller>>, Problem> {
-        let (engine, wanted) = (Arc::clone(&self.engine), hash.clone());
+        let (services, wanted) = (self.services.clone(), hash.clone());
         let met = Arc::clone(&self.met);
         let found = crate::blocking(move || {
-            let token = engine.read(|reader| tokens::by_hash(reader, &wanted))?;
-            let Some(token) = token.filter(|token| token.is_valid_at(Timestamp::now())) else {
+            let Some(token) = services.tokens().authenticate(&wanted)? else {
                 return Ok(None);
             };
-            let is_noted = token.last_used_at.is_some_and(|used| {
-                Timestamp::now().as_micros() - used.as_micros() < i64_micros(NOTED)
-            });
-            if !is_noted {
-                let id = token.id;
-                engine.write(move |unit| tokens::used(unit, id))?;
-            }
-            accepted(&engine, &met, &token, from)?;
+            record_first_use(&services, &met, &token, from)?;
             Ok::<_, Problem>(Some(Arc::new(Caller::with_token(
                 token.name,
                 token.grants,
@@ -137,9 +124,9 @@ impl Callers {
         })
         .await?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
-            known.retain(|_, known| known.since.elapsed() < BELIEVED);
-            if known.len() >= REMEMBERED {
+        if known.len() >= CACHE_SIZE {
+            known.retain(|_, known| known.since.elapsed() < CACHE_TIME);
+            if known.len() >= CACHE_SIZE {
                 known.clear();
             }
         }
@@ -154,9 +141,9 @@ impl Callers {
     }
 }
 
-/// Writes down that a token was accepted, when it is for the first time here.
-fn accepted(
-    engine: &Engine,
+/// Records that a token was accepted, when it is for the first time here.
+fn record_first_use(
+    services: &Services,
     met: &Mutex<HashSet<TokenId>>,
     token: &Token,
     from: IpAddr,
@@ -165,23 +152,12 @@ fn accepted(
     if !met().insert(token.id) {
         return Ok(());
     }
-    let entry = NewAuditEntry {
-        kind: "auth_success",
-        identity: token.name.clone(),
-        namespace: None,
-        subject: Some(token.id.to_string()),
-        details: json!({"from": from.to_string()}),
-    };
-    let recorded = engine.write(move |unit| audit::record(unit, entry.clone()));
+    let recorded = services.audit().authentication_succeeded(token, from);
     if let Err(error) = recorded {
         met().remove(&token.id);
         return Err(error.into());
     }
     Ok(())
-}
-
-fn i64_micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn nobody() -> Problem {
@@ -200,14 +176,14 @@ fn too_many(wait: Duration) -> Problem {
     .after(wait.as_secs().max(1))
 }
 
-/// What tells who calls, kept by what goes on for long: roles change and tokens are revoked meanwhile.
-pub(crate) struct Again {
+/// The credentials of a request, kept by streams: roles change and tokens are revoked while they run.
+pub(crate) struct Credentials {
     headers: HeaderMap,
     peer: SocketAddr,
 }
 
-impl Again {
-    /// What tells it of a request.
+impl Credentials {
+    /// The credentials of a request.
     pub(crate) fn of(headers: &HeaderMap, peer: SocketAddr) -> Self {
         let kept = [AUTHORIZATION, HOST, ORIGIN].into_iter();
         Self {
@@ -218,7 +194,7 @@ impl Again {
         }
     }
 
-    /// Who calls, with what they may do now; nobody when they are refused.
+    /// The caller with its roles of now; `None` when it is refused.
     pub(crate) async fn caller(&self, callers: &Callers) -> Option<Arc<Caller>> {
         callers.identify(&self.headers, self.peer).await.ok()
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use cleveragents_application::{PlanError, PlanQueue, Queued, Served};
+use cleveragents_application::{PlanError, Queued, Served};
 use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, PlanId, ProcessId};
 
 use crate::a2a;
 use crate::app::App;
-use crate::fair::Place;
+use crate::fair_queue::Place;
 use crate::problem::Problem;
 use crate::program::Failure;
 
@@ -34,7 +34,7 @@ pub(crate) async fn take_on(
         placed = Box::pin(std::future::ready(Ok(place?)));
     }
     let how = taken_by(app, caller.identity());
-    let (queue, stored) = (PlanQueue::new(app.engine_of(caller)), how.clone());
+    let (queue, stored) = (app.services_of(caller).plan_queue(), how.clone());
     crate::blocking(move || queue.leave(plan, &stored))
         .await
         .map_err(|error| Problem::of(&error))?;
@@ -85,7 +85,7 @@ pub(crate) async fn take_over(app: &Arc<App>) -> Result<(), Failure> {
 
 fn taken_over(app: &App) -> Result<Vec<(PlanId, Arc<Caller>, Queued)>, Failure> {
     let failed = |error: PlanError| Failure::of(&error);
-    let queue = PlanQueue::new(Arc::clone(&app.engine));
+    let queue = app.services.plan_queue();
     let mut taken = Vec::new();
     for (plan, was) in queue.all().map_err(failed)? {
         let Some(served) = &was.served else { continue };
@@ -160,19 +160,14 @@ impl Drive {
 
     /// Whether the plan is still this server's to drive, as far as is known.
     async fn is_wanted(&self) -> bool {
-        let (engine, plan) = (Arc::clone(&self.app.engine), self.plan);
-        let found = crate::blocking(move || {
-            engine.read(|reader| cleveragents_store::plans::get(reader, plan))
-        })
-        .await;
-        match found {
-            Ok(found) => found.is_some_and(|found| Queued::of(&found).as_ref() == Some(&self.how)),
-            Err(_) => true,
-        }
+        let queue = self.app.services.plan_queue();
+        let (plan, how) = (self.plan, self.how.clone());
+        let found = crate::blocking(move || queue.is_queued_as(plan, &how)).await;
+        found.unwrap_or(true)
     }
 
     async fn leave_to_nobody(&self) -> Result<(), PlanError> {
-        let queue = PlanQueue::new(self.app.engine_of(&self.caller));
+        let queue = self.app.services_of(&self.caller).plan_queue();
         let (plan, how) = (self.plan, self.how.clone());
         crate::blocking(move || queue.pass_on(plan, &how, None).map(drop)).await
     }

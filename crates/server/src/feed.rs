@@ -1,12 +1,12 @@
-//! [`Feed`]: the event log, live. Whoever listens gets every event after a position once and in order, first from
-//! the database, then as they happen, and from the database again when they are slow.
+//! [`Feed`]: the event log, live. A listener gets every event after a position once and in order: first from the
+//! database, then as they happen, and from the database again when it is slow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use cleveragents_application::{EventService, StoreError};
 use cleveragents_domain::{Event, Position};
-use cleveragents_store::{Engine, events};
 use tokio::sync::{Notify, broadcast};
 
 /// How many events are read at a time for all who listen.
@@ -34,20 +34,20 @@ enum Live {
 }
 
 struct Shared {
-    engine: Arc<Engine>,
+    events: EventService,
     live: broadcast::Sender<Live>,
     wake: Arc<Notify>,
     listeners: AtomicUsize,
 }
 
 impl Feed {
-    /// Begins to watch the log of a database. Ends with the runtime.
-    pub(crate) fn begin(engine: &Arc<Engine>) -> Self {
+    /// Starts to watch the log of a database. Ends with the runtime.
+    pub(crate) fn start(events: EventService) -> Self {
         let wake = Arc::new(Notify::new());
         let hook = Arc::clone(&wake);
-        engine.when_written(move || hook.notify_one());
+        events.on_commit(move || hook.notify_one());
         let feed = Self(Arc::new(Shared {
-            engine: Arc::clone(engine),
+            events,
             live: broadcast::channel(KEPT).0,
             wake,
             listeners: AtomicUsize::new(0),
@@ -67,19 +67,15 @@ impl Feed {
     }
 
     /// Events after a position.
-    async fn read(
-        &self,
-        after: Position,
-        limit: u64,
-    ) -> Result<Vec<Event>, cleveragents_store::Error> {
-        let engine = Arc::clone(&self.0.engine);
-        crate::blocking(move || engine.read(|reader| events::after(reader, after, limit))).await
+    async fn read(&self, after: Position, limit: u64) -> Result<Vec<Event>, StoreError> {
+        let events = self.0.events.clone();
+        crate::blocking(move || events.after(after, limit)).await
     }
 
     /// The position of the newest event.
-    pub(crate) async fn newest(&self) -> Result<Position, cleveragents_store::Error> {
-        let engine = Arc::clone(&self.0.engine);
-        crate::blocking(move || engine.read(|reader| events::newest(reader))).await
+    pub(crate) async fn newest(&self) -> Result<Position, StoreError> {
+        let events = self.0.events.clone();
+        crate::blocking(move || events.newest()).await
     }
 
     /// Listens from a position on.
@@ -144,7 +140,7 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// The next event.
-    pub(crate) async fn next(&mut self) -> Result<Arc<Event>, cleveragents_store::Error> {
+    pub(crate) async fn next(&mut self) -> Result<Arc<Event>, StoreError> {
         loop {
             if let Some(event) = self.ready.next() {
                 self.last = event.position;
@@ -179,6 +175,7 @@ impl Drop for Listening {
 #[cfg(test)]
 mod tests {
     use super::Feed;
+    use cleveragents_application::EventService;
     use cleveragents_domain::{EventKind, NewEvent, Position};
     use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Error, Options, events};
     use serde_json::json;
@@ -219,7 +216,7 @@ mod tests {
         const EVENTS: usize = 3_000;
         let engine = engine("feed");
         runtime().block_on(async {
-            let feed = Feed::begin(&engine);
+            let feed = Feed::start(EventService::new(Arc::clone(&engine)));
             let mut listeners = Vec::new();
             let writer = Arc::clone(&engine);
             let written = tokio::task::spawn_blocking(move || {
@@ -269,7 +266,7 @@ mod tests {
     fn what_happens_while_nobody_listens_is_heard_by_the_next_one() {
         let engine = engine("unheard");
         runtime().block_on(async {
-            let feed = Feed::begin(&engine);
+            let feed = Feed::start(EventService::new(Arc::clone(&engine)));
             happen(&engine, 1);
             let mut first = feed.listen(Position(0));
             let last = first.next().await.expect("read").position;

@@ -9,11 +9,9 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use cleveragents_domain::identity::{Caller, Namespaces, Permission, Scope};
-use cleveragents_domain::{Code, NewAuditEntry, PlanId, SessionId};
-use cleveragents_store::{audit, plans};
+use cleveragents_domain::{Code, PlanId, SessionId};
 use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
 use http::{HeaderMap, Method};
-use serde_json::json;
 
 use crate::api::keys;
 use crate::app::App;
@@ -268,8 +266,8 @@ async fn plan(app: &Arc<App>, reference: &str) -> Result<(PlanId, String), Probl
     let id = reference
         .parse::<PlanId>()
         .map_err(|error| Problem::of(&error))?;
-    let engine = Arc::clone(&app.engine);
-    let found = crate::blocking(move || engine.read(|reader| plans::namespace(reader, id))).await?;
+    let plans = app.services.plans();
+    let found = crate::blocking(move || plans.namespace(id)).await?;
     found
         .map(|namespace| (id, namespace))
         .ok_or_else(|| no_plan(&id.to_string()))
@@ -303,15 +301,11 @@ async fn deny(
             }
         })
         .collect();
-    let entry = NewAuditEntry {
-        kind: "access_denied",
-        identity: caller.identity().to_owned(),
-        namespace: Some(namespace.clone()),
-        subject: Some(route.to_owned()),
-        details: json!({"needs": role.as_str()}),
-    };
-    if let Err(problem) = record(app, entry).await {
-        return problem;
+    let (audit, by, denied) = (app.services.audit(), Arc::clone(caller), namespace.clone());
+    let recorded =
+        crate::blocking(move || audit.access_denied(by.identity(), route, permission, &denied));
+    if let Err(error) = recorded.await {
+        return error.into();
     }
     Problem::new(
         Code::Forbidden,
@@ -322,21 +316,10 @@ async fn deny(
 
 /// Writes down that somebody came whom nobody knows.
 async fn unknown(app: &Arc<App>, route: &'static str, peer: SocketAddr) {
-    let entry = NewAuditEntry {
-        kind: "auth_failure",
-        identity: format!("unknown at {}", peer.ip()),
-        namespace: None,
-        subject: Some(route.to_owned()),
-        details: json!({}),
-    };
-    // The caller is refused whether or not it could be written down.
-    let _recorded = record(app, entry).await;
-}
-
-async fn record(app: &Arc<App>, entry: NewAuditEntry) -> Result<(), Problem> {
-    let engine = Arc::clone(&app.engine);
-    crate::blocking(move || engine.write(move |unit| audit::record(unit, entry.clone()))).await?;
-    Ok(())
+    let audit = app.services.audit();
+    let recorded = crate::blocking(move || audit.authentication_failed(peer.ip(), route));
+    // The caller is refused whether or not it could be recorded.
+    let _recorded = recorded.await;
 }
 
 /// The whole body of a request, no longer than is taken and no slower.

@@ -6,7 +6,6 @@ use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use cleveragents_domain::Code;
 use cleveragents_domain::identity::{Permission, Scope};
-use cleveragents_store::events;
 use http::{StatusCode, header};
 use serde_json::json;
 
@@ -63,8 +62,8 @@ async fn ready(app: Arc<App>, _request: Request) -> Result<Response, Problem> {
     if app.ending.is_near() {
         return Err(crate::app::ending());
     }
-    let engine = Arc::clone(&app.engine);
-    crate::blocking(move || engine.read(|reader| events::newest(reader)))
+    let events = app.services.events();
+    crate::blocking(move || events.newest())
         .await
         .map_err(|_| {
             Problem::new(Code::ServerBusy, "the database does not answer")
@@ -84,10 +83,10 @@ async fn metrics(app: Arc<App>, _permit: Permit, _request: Request) -> Result<Re
             .max_connections
             .saturating_sub(app.connections.available_permits()),
     };
-    let figures = app.figures.now(&app.engine).await?;
+    let usage = app.usage.get(&app.services).await?;
     let text = app
         .metrics
-        .text(&now, &figures)
+        .text(&now, &usage)
         .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())

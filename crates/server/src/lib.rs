@@ -7,12 +7,11 @@
 mod a2a;
 mod api;
 mod app;
-mod belongs;
 mod callers;
 mod driving;
-mod fair;
+mod event_scope;
+mod fair_queue;
 mod feed;
-mod figures;
 mod gate;
 mod health;
 mod listen;
@@ -23,12 +22,13 @@ mod options;
 mod problem;
 mod program;
 mod routes;
+mod usage_metrics;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use cleveragents_application::{Engine, Services};
 use cleveragents_domain::Code;
-use cleveragents_store::Engine;
 
 pub use a2a::ECHO;
 pub use log::{LogEntry, LogLevel, log_to};
@@ -64,7 +64,8 @@ pub async fn serve(
         .clone()
         .unwrap_or_else(|| advertised(scheme, address));
     let url = url.trim_end_matches('/').to_owned();
-    let app = Arc::new(app::App::new(engine, program, options, url));
+    let services = Services::new(engine);
+    let app = Arc::new(app::App::new(services, program, options, url));
     a2a::begin(&app).await?;
     driving::take_over(&app).await?;
     let router = routes::Router::new()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cleveragents_store::figures::Figures;
+use cleveragents_application::UsageMetrics;
 use http::StatusCode;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
@@ -101,8 +101,8 @@ impl Metrics {
             .observe(took.as_secs_f64());
     }
 
-    /// Writes it all out, and the figures of what was done.
-    pub(crate) fn text(&self, now: &Now, figures: &Figures) -> Result<String, std::fmt::Error> {
+    /// Writes all of it, and the usage metrics.
+    pub(crate) fn text(&self, now: &Now, usage: &UsageMetrics) -> Result<String, std::fmt::Error> {
         for (gauge, count) in [
             (&self.listeners, now.listeners),
             (&self.running, now.running),
@@ -113,7 +113,7 @@ impl Metrics {
         }
         let mut text = String::new();
         encode_registry(&mut text, &self.registry)?;
-        crate::figures::write(&mut text, figures)?;
+        crate::usage_metrics::write(&mut text, usage)?;
         encode_eof(&mut text)?;
         Ok(text)
     }

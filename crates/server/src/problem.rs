@@ -151,8 +151,8 @@ impl From<Failure> for Problem {
     }
 }
 
-impl From<cleveragents_store::Error> for Problem {
-    fn from(error: cleveragents_store::Error) -> Self {
+impl From<cleveragents_application::StoreError> for Problem {
+    fn from(error: cleveragents_application::StoreError) -> Self {
         Self::of(&error)
     }
 }
@@ -184,8 +184,8 @@ impl IntoResponse for Problem {
 #[cfg(test)]
 mod tests {
     use super::Problem;
+    use cleveragents_application::StoreError as Error;
     use cleveragents_domain::Code;
-    use cleveragents_store::Error;
 
     #[test]
     fn what_is_wrong_inside_is_not_told() {

@@ -153,8 +153,8 @@ impl Diagnose for Failure {
     }
 }
 
-impl From<cleveragents_store::Error> for Failure {
-    fn from(error: cleveragents_store::Error) -> Self {
+impl From<cleveragents_application::StoreError> for Failure {
+    fn from(error: cleveragents_application::StoreError) -> Self {
         Self::of(&error)
     }
 }

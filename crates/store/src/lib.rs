@@ -33,10 +33,10 @@ pub use error::Error;
 pub use maintenance::{Check, Cleanup, Freed, Retention, SalvageReport, Severity, Status, salvage};
 pub use migrate::{AppliedMigration, Migration};
 pub use repository::{
-    audit, blobs, budgets, changesets, contexts, decisions, definitions, events, figures,
-    invariants, invocations, leases, messages, plan_steps, plans, projects, pushes, request_keys,
+    audit, blobs, budgets, changesets, contexts, decisions, definitions, events, invariants,
+    invocations, leases, messages, plan_steps, plans, projects, pushes, request_keys,
     resource_types, resources, runs, sandboxes, search, sessions, tasks, tokens, tools, turns,
-    validations,
+    usage_metrics, validations,
 };
 pub use server::{Server, database_identity};
 pub use transaction::{Reader, UnitOfWork};

@@ -7,7 +7,7 @@ use cleveragents_domain::{
     EventKind, Position, SessionId, TaskId, TaskKind, TaskState, Timestamp, TokenUsage,
 };
 use cleveragents_store::sessions::NewSession;
-use cleveragents_store::tasks::{Change, NewTask, Piece, Task, TaskFilter};
+use cleveragents_store::tasks::{ArtifactChange, NewTask, StateChange, Task, TaskFilter};
 use cleveragents_store::{Engine, Error, events, pushes, sessions, tasks};
 use cleveragents_testkit::{TestDatabase, at_once};
 use serde_json::{Value, json};
@@ -16,8 +16,8 @@ use TaskState::{Canceled, Completed, InputRequired, Submitted, Working};
 
 const ALL: &[TaskState] = &TaskState::ALL;
 
-fn told(task: &Task) -> Value {
-    json!({"state": task.state.as_str()})
+fn update(task: &Task) -> Result<String, Error> {
+    Ok(json!({"state": task.state.as_str()}).to_string())
 }
 
 fn begin(engine: &Engine, namespace: &str, context: &str) -> TaskId {
@@ -48,14 +48,14 @@ fn become_(
     let message = json!({"messageId": format!("said when {}", to.as_str())});
     engine
         .write(move |unit| {
-            let change = Change {
+            let change = StateChange {
                 from,
                 runner,
                 to,
                 message: Some(&message),
-                told: &told,
+                update: &update,
             };
-            tasks::change(unit, id, &change)
+            tasks::change_state(unit, id, &change)
         })
         .expect("no error")
 }
@@ -74,7 +74,7 @@ fn nothing_leaves_a_state_that_is_over_and_one_of_many_changes_it() {
             assert!(become_(&engine, id, ALL, to, None).is_none(), "{to:?}");
         }
         let updates = engine
-            .read(|reader| tasks::updates(reader, id, 0, 10))
+            .read(|reader| tasks::updates::<Value>(reader, id, 0, 10))
             .expect("updates");
         assert_eq!(updates.len(), 1);
         let log = engine
@@ -96,13 +96,15 @@ fn updates_are_numbered_without_gap_whoever_writes_them() {
             let name = format!("a{index}");
             engine
                 .write(move |unit| {
-                    let piece = Piece {
+                    let change = ArtifactChange {
                         runner: "one",
                         artifact_id: &name,
-                        whole: &|before| json!({"artifactId": name, "again": before.is_some()}),
-                        told: &|_| json!({"piece": index}),
+                        artifact: &|before| {
+                            Ok(json!({"artifactId": name, "again": before.is_some()}).to_string())
+                        },
+                        update: &|_| Ok(json!({"piece": index}).to_string()),
                     };
-                    tasks::add_piece(unit, id, &piece)
+                    tasks::write_artifact(unit, id, &change)
                 })
                 .expect("stored")
                 .expect("taken")
@@ -116,7 +118,7 @@ fn updates_are_numbered_without_gap_whoever_writes_them() {
             .expect("there");
         assert_eq!(task.update_count, 9);
         let found = engine
-            .read(|reader| tasks::artifacts(reader, id))
+            .read(|reader| tasks::artifacts::<Value>(reader, id))
             .expect("artifacts");
         assert_eq!(found.len(), 8);
     }
@@ -137,13 +139,13 @@ fn the_word_of_a_server_counts_for_its_own_tasks_only() {
         assert!(become_(&engine, id, ALL, Completed, Some("one")).is_none());
         let piece = engine
             .write(move |unit| {
-                let piece = Piece {
+                let change = ArtifactChange {
                     runner: "one",
                     artifact_id: "a",
-                    whole: &|_| json!({}),
-                    told: &|_| json!({}),
+                    artifact: &|_| Ok("{}".to_owned()),
+                    update: &|_| Ok("{}".to_owned()),
                 };
-                tasks::add_piece(unit, id, &piece)
+                tasks::write_artifact(unit, id, &change)
             })
             .expect("no error");
         assert!(piece.is_none());
@@ -161,7 +163,7 @@ fn what_was_said_with_a_state_is_kept_when_the_next_one_comes() {
         become_(&engine, id, &[Submitted], InputRequired, None).expect("waits");
         become_(&engine, id, &[InputRequired], Working, None).expect("goes on");
         let said = |limit| {
-            let found = engine.read(|reader| tasks::messages(reader, id, limit));
+            let found = engine.read(|reader| tasks::messages::<Value>(reader, id, limit));
             let found: Result<_, Error> = found;
             found
                 .expect("messages")

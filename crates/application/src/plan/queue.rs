@@ -108,6 +108,12 @@ impl PlanQueue {
         })?)
     }
 
+    /// Whether a plan is still left to others as `how` says.
+    pub fn is_queued_as(&self, id: PlanId, how: &Queued) -> Result<bool, PlanError> {
+        let plan = self.engine.read(|reader| plans::get(reader, id))?;
+        Ok(plan.is_some_and(|plan| Queued::of(&plan).as_ref() == Some(how)))
+    }
+
     /// The plans that are left to others.
     pub fn all(&self) -> Result<Vec<(Plan, Queued)>, PlanError> {
         let filter = PlanFilter {

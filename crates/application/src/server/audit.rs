@@ -1,10 +1,13 @@
 //! [`AuditService`]: the account of who did what, to be read and to be verified.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use cleveragents_domain::identity::Permission;
 use cleveragents_domain::{AuditEntry, NewAuditEntry, audit_kinds, nearest};
-use cleveragents_store::Engine;
 use cleveragents_store::audit::{self, AuditFilter, Verdict};
+use cleveragents_store::tokens::Token;
+use cleveragents_store::{Engine, Error};
 use serde_json::json;
 
 use super::error::AuditError;
@@ -79,6 +82,49 @@ impl AuditService {
             subject: Some(key.to_owned()),
             details: json!({"before": before, "after": after}),
         };
+        Ok(self.record(entry)?)
+    }
+
+    /// Records that a server refused a caller for its role.
+    pub fn access_denied(
+        &self,
+        identity: &str,
+        route: &str,
+        needed: Permission,
+        namespace: &str,
+    ) -> Result<(), Error> {
+        self.record(NewAuditEntry {
+            kind: "access_denied",
+            identity: identity.to_owned(),
+            namespace: Some(namespace.to_owned()),
+            subject: Some(route.to_owned()),
+            details: json!({"needs": needed.least_role().as_str()}),
+        })
+    }
+
+    /// Records that a server refused a request without a valid token.
+    pub fn authentication_failed(&self, from: IpAddr, route: &str) -> Result<(), Error> {
+        self.record(NewAuditEntry {
+            kind: "auth_failure",
+            identity: format!("unknown at {from}"),
+            namespace: None,
+            subject: Some(route.to_owned()),
+            details: json!({}),
+        })
+    }
+
+    /// Records that a server accepted a token.
+    pub fn authentication_succeeded(&self, token: &Token, from: IpAddr) -> Result<(), Error> {
+        self.record(NewAuditEntry {
+            kind: "auth_success",
+            identity: token.name.clone(),
+            namespace: None,
+            subject: Some(token.id.to_string()),
+            details: json!({"from": from.to_string()}),
+        })
+    }
+
+    fn record(&self, entry: NewAuditEntry) -> Result<(), Error> {
         self.engine
             .write(move |unit| audit::record(unit, entry.clone()))?;
         Ok(())

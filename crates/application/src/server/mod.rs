@@ -1,9 +1,15 @@
-//! Who may call a server, and the account of who did what.
+//! What a server needs beside the services of every front end: callers and their tokens, the audit log, idempotency
+//! keys, usage metrics.
 
 mod audit;
 mod error;
+mod request_key;
 mod token;
+mod usage;
 
 pub use audit::{AuditCheck, AuditService};
 pub use error::{AuditError, TokenError};
+pub use request_key::RequestKeyService;
+pub(crate) use request_key::prune as prune_request_keys;
 pub use token::{MadeToken, NewToken, Secret, TokenService};
+pub use usage::UsageService;

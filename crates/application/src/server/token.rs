@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use cleveragents_domain::identity::{Grant, Scope};
+use cleveragents_domain::identity::{Caller, Grant, Scope};
 use cleveragents_domain::{ContentHash, EventKind, NewEvent, Timestamp, TokenId};
-use cleveragents_store::Engine;
 use cleveragents_store::tokens::{self, Token};
+use cleveragents_store::{Engine, Error};
 use serde_json::json;
 
 use super::error::TokenError;
@@ -20,6 +20,9 @@ const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// The longest name.
 const LONGEST: usize = 64;
+
+/// How often the use of a token is stored, in seconds.
+const USE_NOTED_SECONDS: f64 = 60.0;
 
 /// The secret of a token. Shown once, to who made it, and stored nowhere.
 pub struct Secret(String);
@@ -140,6 +143,35 @@ impl TokenService {
             Ok(())
         })?;
         Ok(MadeToken { token, secret })
+    }
+
+    /// The valid token with the hash of a secret. That it was used is stored, at most once a minute.
+    pub fn authenticate(&self, secret_hash: &str) -> Result<Option<Token>, Error> {
+        let found = self
+            .engine
+            .read(|reader| tokens::by_hash(reader, secret_hash))?;
+        let now = Timestamp::now();
+        let Some(token) = found.filter(|token| token.is_valid_at(now)) else {
+            return Ok(None);
+        };
+        let is_noted = token
+            .last_used_at
+            .is_some_and(|used| now.seconds_since(used) < USE_NOTED_SECONDS);
+        if !is_noted {
+            let id = token.id;
+            self.engine.write(move |unit| tokens::used(unit, id))?;
+        }
+        Ok(Some(token))
+    }
+
+    /// The caller that has the valid token of a name, with the roles of today.
+    pub fn caller(&self, name: &str) -> Result<Option<Caller>, Error> {
+        let all = self.engine.read(|reader| tokens::list(reader, false))?;
+        let now = Timestamp::now();
+        let mut valid = all.into_iter().filter(|token| token.is_valid_at(now));
+        Ok(valid
+            .find(|token| token.name == name)
+            .map(|token| Caller::with_token(token.name, token.grants, token.scopes)))
     }
 
     /// All tokens, the newest first, those that were revoked too if asked for.

@@ -1,11 +1,13 @@
 //! Sessions: keeping conversations without losing, misordering or half-storing anything.
 
+mod append;
 mod error;
 mod export;
 mod import;
 mod markdown;
 mod service;
 
+pub use append::{AppendOutcome, AppendRequest, AppendResponder, BatchAppender};
 pub use error::SessionError;
 pub use export::{EXPORT_SCHEMA, ExportSummary};
 pub use import::{ImportCheck, ImportSummary};

@@ -310,7 +310,9 @@ fn ctrl_c_ends_a_command_that_waits_for_its_turn() {
     let first = world.start(&["plan", "execute", &plan]);
     wait_for_work(&world, &plan);
     let arguments = ["--format", "plain", "plan", "execute", &other];
-    let (code, seen) = world.agents.play(&[("waiting for a slot", "\x03")], &arguments);
+    let (code, seen) = world
+        .agents
+        .play(&[("waiting for a slot", "\x03")], &arguments);
     assert_eq!(code, Some(130), "{seen}");
     assert!(seen.contains("CA-1152"), "{seen}");
     assert_eq!(world.stage(&other), before);

@@ -1,34 +1,61 @@
-//! [`Answer`]: what came of a question so far, put together from what an agent tells.
+//! [`Answer`]: the answer of an agent so far, put together from its responses.
 
-use super::told::{Artifact, State, Status, Told};
+use cleveragents_a2a::agent::readable_text;
+use cleveragents_a2a::{Artifact, StreamResponse, TaskStatus};
+use cleveragents_domain::TaskState;
 
-/// What came so far.
+/// The answer so far.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) task: Option<String>,
     pub(super) context: Option<String>,
-    /// The state of the task; nothing before one was told.
-    pub(super) state: Option<State>,
-    /// What the agent said about that state.
+    /// The state of the task; `None` before one was reported.
+    pub(super) state: Option<TaskState>,
+    /// The agent's message about that state.
     pub(super) about: String,
-    artifacts: Vec<Artifact>,
+    artifacts: Vec<ArtifactText>,
     /// Whether the agent answered without a task.
     is_message: bool,
-    /// What was handed on of the text.
+    /// What of the text was passed on.
     given: String,
 }
 
-/// What is new for whoever listens.
+/// An artifact as text.
+#[derive(Debug)]
+struct ArtifactText {
+    id: String,
+    text: String,
+}
+
+impl From<Artifact> for ArtifactText {
+    fn from(artifact: Artifact) -> Self {
+        Self {
+            text: readable_text(&artifact.parts),
+            id: artifact.artifact_id,
+        }
+    }
+}
+
+/// What a response added.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct News {
+pub(super) struct AnswerDelta {
     /// More of the answer.
     pub(super) text: String,
-    /// What the agent says about its work.
+    /// What the agent reports about its work.
     pub(super) thought: String,
 }
 
+/// Whether an agent works on a task. Otherwise nothing more comes by itself.
+const fn is_open(state: TaskState) -> bool {
+    matches!(state, TaskState::Submitted | TaskState::Working)
+}
+
+fn non_empty(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
 impl Answer {
-    /// Nothing yet, in a conversation.
+    /// Nothing yet, in a context.
     pub(super) fn in_context(context: Option<String>) -> Self {
         Self {
             context,
@@ -38,11 +65,11 @@ impl Answer {
 
     /// Whether nothing more comes by itself.
     pub(super) fn is_over(&self) -> bool {
-        self.is_message || self.state.is_some_and(State::is_end)
+        self.is_message || self.state.is_some_and(|state| !is_open(state))
     }
 
-    /// Forgets where the task was: it was asked something new.
-    pub(super) fn go_on(&mut self) {
+    /// Forgets the state of the task: it got a new message.
+    pub(super) fn reopen(&mut self) {
         self.state = None;
     }
 
@@ -54,65 +81,72 @@ impl Answer {
             .map(|artifact| artifact.text.as_str())
             .filter(|text| !text.is_empty())
             .collect();
-        if results.is_empty() && (self.is_message || self.state == Some(State::Completed)) {
+        if results.is_empty() && (self.is_message || self.state == Some(TaskState::Completed)) {
             return self.about.clone();
         }
         results.join("\n\n")
     }
 
-    /// How large it is.
+    /// Its size in bytes.
     pub(super) fn len(&self) -> usize {
         let results = self.artifacts.iter().map(|artifact| artifact.text.len());
         results.sum::<usize>() + self.about.len()
     }
 
-    /// Takes what was told.
-    pub(super) fn take(&mut self, told: Told) -> News {
-        let mut news = News::default();
-        match told {
-            Told::Message { context, text } => {
-                self.context = context.or_else(|| self.context.take());
-                self.about = text;
+    /// Adds a response.
+    pub(super) fn add(&mut self, response: StreamResponse) -> AnswerDelta {
+        let mut delta = AnswerDelta::default();
+        match response {
+            StreamResponse::Message(message) => {
+                self.context = message.context_id.or_else(|| self.context.take());
+                self.about = readable_text(&message.parts);
                 self.is_message = true;
             }
-            Told::Task(task) => {
-                self.artifacts = task.artifacts;
-                news.thought = self.take_status(task.status);
+            StreamResponse::Task(task) => {
+                let artifacts = task.artifacts.unwrap_or_default().into_iter();
+                self.artifacts = artifacts.map(ArtifactText::from).collect();
+                self.add_ids(task.id, task.context_id);
+                delta.thought = self.add_status(&task.status);
             }
-            Told::Status(status) => news.thought = self.take_status(status),
-            Told::Artifact {
-                task,
-                context,
-                artifact,
-                is_appended,
-            } => {
-                self.task = task.or_else(|| self.task.take());
-                self.context = context.or_else(|| self.context.take());
-                if let Some(piece) = self.take_artifact(artifact, is_appended) {
+            StreamResponse::StatusUpdate(update) => {
+                self.add_ids(update.task_id, update.context_id);
+                delta.thought = self.add_status(&update.status);
+            }
+            StreamResponse::ArtifactUpdate(update) => {
+                self.add_ids(update.task_id, update.context_id);
+                let artifact = ArtifactText::from(update.artifact);
+                if let Some(piece) = self.add_artifact(artifact, update.append) {
                     self.given.push_str(&piece);
-                    news.text = piece;
-                    return news;
+                    delta.text = piece;
+                    return delta;
                 }
             }
         }
-        news.text = self.not_given();
-        news
+        delta.text = self.not_given();
+        delta
     }
 
-    fn take_status(&mut self, status: Status) -> String {
-        self.task = status.task.or_else(|| self.task.take());
-        self.context = status.context.or_else(|| self.context.take());
-        let is_new = self.about != status.text;
+    fn add_ids(&mut self, task: String, context: String) {
+        self.task = non_empty(task).or_else(|| self.task.take());
+        self.context = non_empty(context).or_else(|| self.context.take());
+    }
+
+    fn add_status(&mut self, status: &TaskStatus) -> String {
+        let about = match &status.message {
+            Some(message) => readable_text(&message.parts),
+            None => String::new(),
+        };
+        let is_new = self.about != about;
         self.state = Some(status.state);
-        self.about = status.text;
-        if is_new && status.state == State::Working && !self.about.is_empty() {
+        self.about = about;
+        if is_new && is_open(status.state) && !self.about.is_empty() {
             return format!("{}\n", self.about);
         }
         String::new()
     }
 
-    /// Gives the piece when it only makes the text longer.
-    fn take_artifact(&mut self, artifact: Artifact, is_appended: bool) -> Option<String> {
+    /// Returns the piece when it only makes the text longer.
+    fn add_artifact(&mut self, artifact: ArtifactText, is_appended: bool) -> Option<String> {
         let place = self.artifacts.iter().position(|one| one.id == artifact.id);
         let Some(place) = place else {
             self.artifacts.push(artifact);
@@ -129,8 +163,8 @@ impl Answer {
         (is_last && !was_empty).then_some(artifact.text)
     }
 
-    /// What of the text was not handed on yet. What was cannot be taken back: a text that begins otherwise is
-    /// handed on whole, after it.
+    /// What of the text was not passed on yet. What was cannot be taken back: a text that begins otherwise is passed on
+    /// whole, after it.
     fn not_given(&mut self) -> String {
         let text = self.text();
         if text.is_empty() || text == self.given {
@@ -149,11 +183,11 @@ impl Answer {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Answer, News};
-    use crate::agent::told::read;
+    use super::{Answer, AnswerDelta};
+    use cleveragents_a2a::agent::read_response;
 
-    fn take(answer: &mut Answer, value: &Value) -> News {
-        answer.take(read(value).expect("readable"))
+    fn add(answer: &mut Answer, value: &Value) -> AnswerDelta {
+        answer.add(read_response(value).expect("readable"))
     }
 
     fn piece(id: &str, text: &str, is_appended: bool) -> Value {
@@ -170,20 +204,20 @@ mod tests {
     fn pieces_make_the_text_and_each_is_handed_on_once() {
         let mut answer = Answer::default();
         let mut heard = String::new();
-        let thought = take(&mut answer, &status("TASK_STATE_WORKING", "on it")).thought;
+        let thought = add(&mut answer, &status("TASK_STATE_WORKING", "on it")).thought;
         assert_eq!(thought, "on it\n");
-        for told in [
+        for update in [
             piece("a", "one", false),
             piece("a", " two", true),
             piece("b", "three", false),
             piece("b", "!", true),
         ] {
-            heard.push_str(&take(&mut answer, &told).text);
+            heard.push_str(&add(&mut answer, &update).text);
         }
         // The whole task, as somebody sees it who comes back to it, has nothing new.
         let whole = json!({"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
             "artifacts": [{"artifactId": "a", "parts": [{"text": "one two"}]}, {"artifactId": "b", "parts": [{"text": "three!"}]}]}});
-        assert_eq!(take(&mut answer, &whole), News::default());
+        assert_eq!(add(&mut answer, &whole), AnswerDelta::default());
         assert!(answer.is_over());
         assert_eq!(answer.text(), "one two\n\nthree!");
         assert_eq!(heard, answer.text());
@@ -193,10 +227,10 @@ mod tests {
     fn without_results_the_last_word_is_the_answer() {
         let mut answer = Answer::default();
         assert_eq!(
-            take(&mut answer, &status("TASK_STATE_WORKING", "hm")).text,
+            add(&mut answer, &status("TASK_STATE_WORKING", "hm")).text,
             ""
         );
-        let last = take(&mut answer, &status("TASK_STATE_COMPLETED", "forty-two"));
+        let last = add(&mut answer, &status("TASK_STATE_COMPLETED", "forty-two"));
         assert_eq!(last.text, "forty-two");
         assert_eq!(answer.text(), "forty-two");
     }
@@ -204,26 +238,26 @@ mod tests {
     #[test]
     fn a_result_that_is_replaced_is_the_answer_alone() {
         let mut answer = Answer::default();
-        take(&mut answer, &piece("a", "wrong", false));
+        add(&mut answer, &piece("a", "wrong", false));
         assert_eq!(
-            take(&mut answer, &piece("a", "right", false)).text,
+            add(&mut answer, &piece("a", "right", false)).text,
             "\n\nright"
         );
-        take(&mut answer, &status("TASK_STATE_COMPLETED", ""));
+        add(&mut answer, &status("TASK_STATE_COMPLETED", ""));
         assert_eq!(answer.text(), "right");
     }
 
     #[test]
     fn a_question_is_no_answer() {
         let mut answer = Answer::default();
-        let news = take(&mut answer, &status("TASK_STATE_INPUT_REQUIRED", "which?"));
-        assert_eq!(news, News::default());
+        let delta = add(&mut answer, &status("TASK_STATE_INPUT_REQUIRED", "which?"));
+        assert_eq!(delta, AnswerDelta::default());
         assert!(answer.is_over());
         assert_eq!(
             (answer.text().as_str(), answer.about.as_str()),
             ("", "which?")
         );
-        answer.go_on();
+        answer.reopen();
         assert!(!answer.is_over());
     }
 }

@@ -1,51 +1,58 @@
-//! What both bindings share: versions, kinds of bodies, and answers that go on.
+//! What both bindings share: versions, content types, extensions and streams.
 
-use axum::body::Body;
+use axum::response::sse::Sse;
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
+use cleveragents_a2a::{
+    EXTENSIONS_HEADER, Error, ErrorReason, Method, ProtocolVersion, StreamResponse, VERSION_HEADER,
+};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Uri, header};
-use serde_json::Value;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use serde::Serialize;
 use tokio::time::Instant;
 
+use super::error::RequestError;
 use super::extension;
-use super::fault::{Fault, Reason};
-use super::method::{Act, Version};
-use super::stream::Updates;
+use super::stream::UpdateStream;
 use crate::app::App;
-use crate::callers::Again;
+use crate::callers::Credentials;
 use crate::options::Conformance;
 
-/// The version that a caller speaks.
-pub(super) fn version(parts: &Parts) -> Result<Version, Fault> {
-    let named = parts.headers.get("a2a-version");
-    let named = match named {
+pub(super) use axum::response::sse::Event;
+
+/// An update to be written as an event, or the error that ends the stream.
+pub(super) type Update<'a> = Result<&'a StreamResponse, &'a RequestError>;
+
+/// The extension that the conformance kit has agents require.
+pub(super) const REQUIRED_EXTENSION: &str = "urn:a2a:tck:required-extension";
+
+/// The version that a client speaks.
+pub(super) fn version(parts: &Parts) -> Result<ProtocolVersion, RequestError> {
+    let named = match parts.headers.get(VERSION_HEADER) {
         Some(value) => Some(value.to_str().unwrap_or("?").to_owned()),
         None => query(&parts.uri)
             .into_iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case("a2a-version"))
+            .find(|(name, _)| name.eq_ignore_ascii_case(VERSION_HEADER))
             .map(|(_, value)| value),
     };
-    Version::read(named.as_deref()).ok_or_else(unsupported)
+    ProtocolVersion::of_request(named.as_deref()).ok_or_else(unsupported_version)
 }
 
-/// That a version is not spoken here.
-pub(super) fn unsupported() -> Fault {
-    Fault::new(
-        Reason::Version,
-        "this version of A2A is not spoken here; send `A2A-Version: 1.0`",
-    )
-    .with("supportedVersions", "1.0, 0.3")
+/// A version that is not spoken here, or not by this method.
+pub(super) fn unsupported_version() -> RequestError {
+    let message = "this version of A2A is not spoken here; send `A2A-Version: 1.0`";
+    Error::new(ErrorReason::VersionNotSupported, message)
+        .with("supportedVersions", "1.0, 0.3")
+        .into()
 }
 
-/// The parameters after the question mark.
+/// The parameters of a query.
 pub(super) fn query(uri: &Uri) -> Vec<(String, String)> {
     let found = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri);
     found.map(|found| found.0).unwrap_or_default()
 }
 
-/// Checks that a body is JSON, as far as its sender says so.
-pub(super) fn check_kind(headers: &HeaderMap) -> Result<(), Fault> {
+/// Checks that a body is JSON, if its sender names a content type.
+pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), RequestError> {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else {
         return Ok(());
     };
@@ -57,44 +64,52 @@ pub(super) fn check_kind(headers: &HeaderMap) -> Result<(), Fault> {
     if is_json {
         return Ok(());
     }
-    Err(Fault::new(
-        Reason::ContentType,
+    Err(RequestError::new(
+        ErrorReason::ContentTypeNotSupported,
         "the body must be application/json",
     ))
 }
 
-/// Refuses what the agent does not say that it can do. A server says everything, unless a profile of the conformance
-/// kit has it say less.
-pub(super) fn check_offered(app: &App, headers: &HeaderMap, act: Act) -> Result<(), Fault> {
+/// Refuses methods that the card of the agent does not offer. It offers all, except in profiles of the conformance kit.
+pub(super) fn check_offered(
+    app: &App,
+    headers: &HeaderMap,
+    method: Method,
+) -> Result<(), RequestError> {
     match app.options.conformance {
         None | Some(Conformance::Full) => Ok(()),
-        Some(Conformance::Minimal) => match act {
-            Act::PushCreate | Act::PushGet | Act::PushList | Act::PushDelete => Err(Fault::new(
-                Reason::PushNotSupported,
+        Some(Conformance::Minimal) => match method {
+            Method::CreatePushConfig
+            | Method::GetPushConfig
+            | Method::ListPushConfigs
+            | Method::DeletePushConfig => Err(RequestError::new(
+                ErrorReason::PushNotificationNotSupported,
                 "this agent pushes nothing",
             )),
-            Act::SendStreaming | Act::Subscribe | Act::Card => Err(Fault::new(
-                Reason::UnsupportedOperation,
+            Method::SendStreamingMessage
+            | Method::SubscribeToTask
+            | Method::GetExtendedAgentCard => Err(RequestError::new(
+                ErrorReason::UnsupportedOperation,
                 "this agent does not say that it can do this",
             )),
-            Act::Send | Act::Get | Act::List | Act::Cancel => Ok(()),
+            Method::SendMessage | Method::GetTask | Method::ListTasks | Method::CancelTask => {
+                Ok(())
+            }
         },
-        Some(Conformance::Extension) if knows(headers, REQUIRED_EXTENSION) => Ok(()),
-        Some(Conformance::Extension) => Err(Fault::new(
-            Reason::ExtensionRequired,
+        Some(Conformance::Extension) if asks_for(headers, REQUIRED_EXTENSION) => Ok(()),
+        Some(Conformance::Extension) => Err(Error::new(
+            ErrorReason::ExtensionSupportRequired,
             "callers must know an extension; send `A2A-Extensions`",
         )
-        .with("extension", REQUIRED_EXTENSION)),
+        .with("extension", REQUIRED_EXTENSION)
+        .into()),
     }
 }
 
-/// The extension that the conformance kit has agents require.
-pub(super) const REQUIRED_EXTENSION: &str = "urn:a2a:tck:required-extension";
-
-/// Whether a caller names an extension.
-fn knows(headers: &HeaderMap, uri: &str) -> bool {
+/// Whether a client names an extension.
+fn asks_for(headers: &HeaderMap, uri: &str) -> bool {
     headers
-        .get_all("a2a-extensions")
+        .get_all(EXTENSIONS_HEADER)
         .iter()
         .chain(headers.get_all("x-a2a-extensions"))
         .filter_map(|value| value.to_str().ok())
@@ -102,45 +117,44 @@ fn knows(headers: &HeaderMap, uri: &str) -> bool {
         .any(|one| one.trim() == uri)
 }
 
-/// Tells which of the extensions that a caller asked for are used.
-pub(super) fn extensions(asked: &HeaderMap, response: &mut Response) {
-    if knows(asked, extension::URI) {
+/// Names the extensions that were used, of those that a client asked for.
+pub(super) fn name_used_extensions(asked: &HeaderMap, response: &mut Response) {
+    if asks_for(asked, extension::URI) {
         let used = HeaderValue::from_static(extension::URI);
-        response.headers_mut().insert("a2a-extensions", used);
+        response.headers_mut().insert(EXTENSIONS_HEADER, used);
     }
 }
 
-/// An answer that goes on: one event for each update, as a binding writes it. Ends when the caller may not listen any
-/// more.
-pub(super) fn events(
-    again: Again,
-    updates: Updates,
-    write: impl Fn(Result<&Value, &Fault>) -> Value + Send + 'static,
+/// A body as JSON.
+pub(super) fn json(body: &impl Serialize) -> Result<String, RequestError> {
+    serde_json::to_string(body)
+        .map_err(|error| RequestError::new(ErrorReason::Internal, error.to_string()))
+}
+
+/// A stream with one event for each update, written by a binding. Ends when the caller may not see the task any more.
+pub(super) fn stream(
+    credentials: Credentials,
+    updates: UpdateStream,
+    write: impl Fn(Event, Update<'_>) -> Result<Event, axum::Error> + Send + 'static,
 ) -> Response {
-    let asked_at = Instant::now() + updates.pulse();
-    let begin = (updates, write, again, asked_at);
-    let stream = futures_util::stream::unfold(begin, |mut told| async {
-        let (updates, write, again, asked_at) = &mut told;
-        if Instant::now() >= *asked_at {
-            if !updates.may_be_heard(again).await {
+    let check_at = Instant::now() + updates.keep_alive();
+    let begin = (updates, write, credentials, check_at);
+    let events = futures_util::stream::unfold(begin, |mut state| async {
+        let (updates, write, credentials, check_at) = &mut state;
+        if Instant::now() >= *check_at {
+            if !updates.is_permitted(credentials).await {
                 return None;
             }
-            *asked_at = Instant::now() + updates.pulse();
+            *check_at = Instant::now() + updates.keep_alive();
         }
-        let bytes = match tokio::time::timeout_at(*asked_at, updates.next()).await {
-            Err(_) => Bytes::from_static(b": alive\n\n"),
+        let event = match tokio::time::timeout_at(*check_at, updates.next()).await {
+            Err(_) => Ok(Event::default().comment("alive")),
             Ok(None) => return None,
-            Ok(Some(Ok(update))) => Bytes::from(format!("data: {}\n\n", write(Ok(&update)))),
-            Ok(Some(Err(fault))) => {
-                Bytes::from(format!("event: error\ndata: {}\n\n", write(Err(&fault))))
-            }
+            Ok(Some(Ok(update))) => write(Event::default(), Ok(&update)),
+            Ok(Some(Err(error))) => write(Event::default().event("error"), Err(&error)),
         };
-        Some((Ok::<_, std::convert::Infallible>(bytes), told))
+        Some((event, state))
     });
-    let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
-        (header::CACHE_CONTROL, "no-cache"),
-        (header::HeaderName::from_static("x-accel-buffering"), "no"),
-    ];
-    (headers, Body::from_stream(stream)).into_response()
+    let headers = [(HeaderName::from_static("x-accel-buffering"), "no")];
+    (headers, Sse::new(events)).into_response()
 }

@@ -1,16 +1,20 @@
-//! The agent card: what other agents read before they call. The public one tells how to call, the extended one what
-//! this caller finds here.
+//! The agent card. The public one says how to call this agent, the extended one also what the caller finds here.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
+use cleveragents_a2a::{
+    AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill, Binding,
+    ProtocolVersion, SecurityRequirement, SecurityScheme, v0_3,
+};
 use cleveragents_domain::ContentHash;
 use cleveragents_domain::identity::Permission;
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::wire::INPUT_MODES;
+use super::send::MEDIA_TYPES;
 use super::{binding, extension};
 use crate::app::App;
 use crate::gate::Permit;
@@ -18,102 +22,109 @@ use crate::operations;
 use crate::options::Conformance;
 use crate::problem::Problem;
 
-/// How long a card may be kept, in seconds.
-const KEPT: u32 = 300;
+/// How long clients may cache a card, in seconds.
+const MAX_AGE: u32 = 300;
 
-/// The most actors that a card names.
-const MOST_SKILLS: usize = 500;
+/// Maximum number of actors on a card.
+const MAX_ACTORS: usize = 500;
 
-fn skills() -> Value {
-    json!([
-        {
-            "id": "conversation", "name": "Conversation", "tags": ["chat"],
-            "description": "Answers messages in a conversation, with the tools that its actor may use",
-        },
-        {
-            "id": "plan", "name": "Plan", "tags": ["plan", "code"],
-            "description": "Carries an action out on projects: send `cleveragents` metadata with `action`, \
-                            `projects` and `arguments`",
-        },
-    ])
+fn skill(id: &str, name: &str, tags: &[&str], description: &str) -> AgentSkill {
+    AgentSkill {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        description: description.to_owned(),
+    }
 }
 
-/// The card of 1.0. It holds what the protocol knows and nothing else.
-fn public(app: &App) -> Value {
-    let url = &app.url;
-    let mut card = json!({
-        "name": "CleverAgents",
-        "description": "Carries out plans and holds conversations with the actors of a CleverAgents server",
-        "version": app.program.version(),
-        "supportedInterfaces": [
-            {"url": format!("{url}/a2a"), "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
-            {"url": format!("{url}/a2a/v1"), "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
+fn skills() -> Vec<AgentSkill> {
+    vec![
+        skill(
+            "conversation",
+            "Conversation",
+            &["chat"],
+            "Answers messages in a conversation, with the tools that its actor may use",
+        ),
+        skill(
+            "plan",
+            "Plan",
+            &["plan", "code"],
+            "Carries an action out on projects: send `cleveragents` metadata with `action`, \
+             `projects` and `arguments`",
+        ),
+    ]
+}
+
+/// The card with all that this agent can do.
+fn full(app: &App) -> AgentCard {
+    let interface = |path: &str, protocol_binding| AgentInterface {
+        url: format!("{}{path}", app.url),
+        protocol_binding,
+        protocol_version: ProtocolVersion::V1_0,
+        tenant: None,
+    };
+    let media_types: Vec<String> = MEDIA_TYPES.map(str::to_owned).into();
+    let mut card = AgentCard {
+        name: "CleverAgents".to_owned(),
+        description:
+            "Carries out plans and holds conversations with the actors of a CleverAgents server"
+                .to_owned(),
+        version: app.program.version().to_owned(),
+        supported_interfaces: vec![
+            interface("/a2a", Binding::JsonRpc),
+            interface("/a2a/v1", Binding::HttpJson),
         ],
-        "capabilities": {
-            "streaming": true, "pushNotifications": true, "extendedAgentCard": true,
-            "extensions": [{
-                "uri": extension::URI,
-                "description": "The operations of CleverAgents as methods of JSON-RPC",
-            }],
+        capabilities: AgentCapabilities {
+            streaming: true,
+            push_notifications: true,
+            extended_agent_card: true,
+            extensions: vec![extension::advertised()],
         },
-        "defaultInputModes": INPUT_MODES,
-        "defaultOutputModes": INPUT_MODES,
-        "skills": skills(),
-    });
-    match app.options.conformance {
-        None | Some(Conformance::Full) => {}
-        Some(Conformance::Minimal) => card["capabilities"] = json!({}),
-        Some(Conformance::Extension) => {
-            card["capabilities"]["extensions"] = json!([{
-                "uri": binding::REQUIRED_EXTENSION,
-                "description": "Callers must know it",
-                "required": true,
-            }]);
-        }
-    }
+        default_input_modes: media_types.clone(),
+        default_output_modes: media_types,
+        skills: skills(),
+        ..AgentCard::default()
+    };
     // Callers on this machine need no token there.
     if !app.options.insecure_local {
-        card["securitySchemes"] =
-            json!({"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}});
-        card["securityRequirements"] = json!([{"schemes": {"bearer": {"list": []}}}]);
+        let scheme = SecurityScheme::HttpAuth {
+            scheme: "Bearer".to_owned(),
+        };
+        card.security_schemes = BTreeMap::from([("bearer".to_owned(), scheme)]);
+        card.security_requirements = vec![SecurityRequirement {
+            scheme: "bearer".to_owned(),
+            scopes: Vec::new(),
+        }];
     }
     card
 }
 
-/// The card of 0.3.
-fn old(app: &App) -> Value {
-    let url = &app.url;
-    let mut card = json!({
-        "name": "CleverAgents",
-        "description": "Carries out plans and holds conversations with the actors of a CleverAgents server",
-        "version": app.program.version(),
-        "protocolVersion": "0.3.0",
-        "url": format!("{url}/a2a"),
-        "preferredTransport": "JSONRPC",
-        "additionalInterfaces": [{"url": format!("{url}/a2a"), "transport": "JSONRPC"}],
-        "capabilities": {
-            "streaming": true, "pushNotifications": true, "stateTransitionHistory": false,
-        },
-        "supportsAuthenticatedExtendedCard": true,
-        "defaultInputModes": INPUT_MODES,
-        "defaultOutputModes": INPUT_MODES,
-        "skills": skills(),
-    });
-    if !app.options.insecure_local {
-        card["securitySchemes"] = json!({"bearer": {"type": "http", "scheme": "bearer"}});
-        card["security"] = json!([{"bearer": []}]);
+/// The public card. A profile of the conformance kit may say less, or ask for more.
+fn public(app: &App) -> AgentCard {
+    let mut card = full(app);
+    match app.options.conformance {
+        None | Some(Conformance::Full) => {}
+        Some(Conformance::Minimal) => card.capabilities = AgentCapabilities::default(),
+        Some(Conformance::Extension) => {
+            card.capabilities.extensions = vec![AgentExtension {
+                uri: binding::REQUIRED_EXTENSION.to_owned(),
+                description: "Callers must know it".to_owned(),
+                required: true,
+                params: None,
+            }];
+        }
     }
     card
 }
 
-/// `/.well-known/agent-card.json`. Clients of 0.3 look for their card here too, so it holds the members of both
-/// versions. The conformance kit of 1.0 takes no member that 1.0 does not know.
+/// `/.well-known/agent-card.json`. Clients of 0.3 look for their card here too, so it has the members of both
+/// versions. The conformance kit of 1.0 accepts no member that 1.0 does not know.
 pub(super) async fn serve(app: Arc<App>, request: Request) -> Result<Response, Problem> {
-    let mut card = public(&app);
+    let mut card = json!(public(&app));
     if app.options.conformance.is_none() {
-        add_missing(&mut card, old(&app));
+        add_missing(&mut card, v0_3::card(&full(&app)));
     }
-    Ok(kept(&card, request.headers()))
+    Ok(cacheable(&card, request.headers()))
 }
 
 /// Adds the members of one object that another one lacks, at every depth.
@@ -131,13 +142,13 @@ fn add_missing(card: &mut Value, other: Value) {
     }
 }
 
-/// `/.well-known/agent.json`, for callers that speak 0.3 or less.
-pub(super) async fn serve_old(app: Arc<App>, request: Request) -> Result<Response, Problem> {
-    Ok(kept(&old(&app), request.headers()))
+/// `/.well-known/agent.json`, for clients of 0.3.
+pub(super) async fn serve_v0_3(app: Arc<App>, request: Request) -> Result<Response, Problem> {
+    Ok(cacheable(&v0_3::card(&full(&app)), request.headers()))
 }
 
-/// A card that callers may keep, and need not be sent again.
-fn kept(card: &Value, asked: &HeaderMap) -> Response {
+/// A card that clients may cache; not sent again to those that have it.
+fn cacheable(card: &Value, asked: &HeaderMap) -> Response {
     let text = card.to_string();
     let tag = format!("\"{}\"", ContentHash::of(text.as_bytes()).hex());
     let is_known = asked.get_all(header::IF_NONE_MATCH).iter().any(|value| {
@@ -149,7 +160,7 @@ fn kept(card: &Value, asked: &HeaderMap) -> Response {
     });
     let headers = [
         (header::ETAG, tag),
-        (header::CACHE_CONTROL, format!("public, max-age={KEPT}")),
+        (header::CACHE_CONTROL, format!("public, max-age={MAX_AGE}")),
         (header::CONTENT_TYPE, "application/json".to_owned()),
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*".to_owned()),
     ];
@@ -160,18 +171,15 @@ fn kept(card: &Value, asked: &HeaderMap) -> Response {
 }
 
 /// The extended card: the public one with the operations and the actors that the caller may use.
-pub(super) async fn extended(app: &Arc<App>, permit: &Permit) -> Value {
+pub(super) async fn extended(app: &Arc<App>, permit: &Permit) -> AgentCard {
     let mut card = public(app);
-    card["capabilities"]["extensions"] = json!([extension::advertised(app, permit)]);
-    let actors = actors(app, permit).await;
-    if let Some(skills) = card["skills"].as_array_mut() {
-        skills.extend(actors);
-    }
+    card.capabilities.extensions = vec![extension::advertised_to(app, permit)];
+    card.skills.extend(actors(app, permit).await);
     card
 }
 
 /// The actors that the caller may see, as skills. Without such an operation there are none.
-async fn actors(app: &Arc<App>, permit: &Permit) -> Vec<Value> {
+async fn actors(app: &Arc<App>, permit: &Permit) -> Vec<AgentSkill> {
     let found = ["registry/actor/list", "actor/list"]
         .iter()
         .find_map(|name| operations::named(app, name));
@@ -203,11 +211,9 @@ async fn actors(app: &Arc<App>, permit: &Permit) -> Vec<Value> {
             let text = |name: &str| actor.get(name).and_then(Value::as_str);
             let name = text("name")?;
             let about = text("description").filter(|text| !text.is_empty());
-            Some(json!({
-                "id": name, "name": name, "tags": ["actor"],
-                "description": about.unwrap_or("An actor: name it as `actor` in `cleveragents` metadata"),
-            }))
+            let about = about.unwrap_or("An actor: name it as `actor` in `cleveragents` metadata");
+            Some(skill(name, name, &["actor"], about))
         })
-        .take(MOST_SKILLS)
+        .take(MAX_ACTORS)
         .collect()
 }

@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use cleveragents_a2a::{Artifact, Part, PartContent};
+use cleveragents_application::ArtifactChunk;
 use cleveragents_domain::TaskState;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::run::Work;
-use super::tasks::Chunk;
+use super::run::TaskRun;
 use crate::program::Failure;
 
 /// How the kit counts time.
@@ -76,60 +77,71 @@ static SCRIPTS: &[(&str, &[Step])] = &[
 ];
 
 /// The answer to a message that begins no task.
-pub(super) fn message(id: &str) -> Option<&'static str> {
+pub(super) fn direct_response(id: &str) -> Option<&'static str> {
     id.starts_with("tck-message-response")
         .then_some("Direct message response")
 }
 
 /// Does what the id of a message asks for.
-pub(super) fn work(work: &Work<'_>, id: &str) -> Result<(), Failure> {
+pub(super) fn work(run: &TaskRun<'_>, id: &str) -> Result<(), Failure> {
     let script = SCRIPTS.iter().find(|(prefix, _)| id.starts_with(prefix));
     let Some((_, steps)) = script else {
         let shown: String = id.chars().take(100).collect();
         let text = format!("Unhandled messageId prefix: {shown}");
-        work.become_state(Completed, Some(&text))?;
+        run.change_state(Completed, Some(&text))?;
         return Ok(());
     };
     for step in *steps {
         match step {
             State(state, text) => {
-                work.become_state(*state, *text)?;
+                run.change_state(*state, *text)?;
             }
-            Text(text) => work.add(whole(&json!({"text": text})), None)?,
+            Text(text) => run.add_artifact(whole(Part::text(*text)), None)?,
             File => {
-                let part =
-                    json!({"raw": "dGNr", "filename": "output.txt", "mediaType": "text/plain"});
-                work.add(whole(&part), None)?;
+                let file = PartContent::Raw("dGNr".to_owned());
+                run.add_artifact(whole(named(file)), None)?;
             }
             FileUrl => {
-                let part = json!({
-                    "url": "https://example.com/output.txt", "filename": "output.txt",
-                    "mediaType": "text/plain",
-                });
-                work.add(whole(&part), None)?;
+                let file = PartContent::Url("https://example.com/output.txt".to_owned());
+                run.add_artifact(whole(named(file)), None)?;
             }
-            Data => work.add(whole(&json!({"data": {"key": "value", "count": 42}})), None)?,
+            Data => {
+                let data = Part::data(json!({"key": "value", "count": 42}));
+                run.add_artifact(whole(data), None)?;
+            }
             Piece(text, is_first, is_last) => {
-                let mut chunk = whole(&json!({"text": text}));
+                let mut chunk = whole(Part::text(*text));
                 (chunk.is_appended, chunk.is_last) = (!is_first, *is_last);
-                work.add(chunk, None)?;
+                run.add_artifact(chunk, None)?;
             }
-            Pause(moments) => pause(work, *moments),
+            Pause(moments) => pause(run, *moments),
         }
-        if work.cancel.is_cancelled() {
+        if run.cancel.is_cancelled() {
             break;
         }
     }
     Ok(())
 }
 
-fn whole(part: &Value) -> Chunk {
-    Chunk::whole(json!({"artifactId": "artifact-1", "parts": [part]}))
+fn whole(part: Part) -> ArtifactChunk {
+    ArtifactChunk::whole(Artifact {
+        artifact_id: "artifact-1".to_owned(),
+        name: None,
+        parts: vec![part],
+    })
 }
 
-fn pause(work: &Work<'_>, moments: u32) {
+fn named(content: PartContent) -> Part {
+    Part {
+        filename: Some("output.txt".to_owned()),
+        media_type: Some("text/plain".to_owned()),
+        ..Part::new(content)
+    }
+}
+
+fn pause(run: &TaskRun<'_>, moments: u32) {
     let end = Instant::now() + MOMENT * moments;
-    while Instant::now() < end && !work.cancel.is_cancelled() {
+    while Instant::now() < end && !run.cancel.is_cancelled() {
         std::thread::sleep(STEP);
     }
 }

@@ -3,17 +3,18 @@
 
 use std::sync::Arc;
 
+use cleveragents_a2a::AgentExtension;
 use serde_json::{Map, Value, json};
 
-use super::fault::Fault;
+use super::error::RequestError;
 use crate::api::operations;
 use crate::app::App;
 use crate::gate::Permit;
 
-/// What names the extension.
+/// The URI of the extension.
 pub(crate) const URI: &str = "urn:cleveragents:extensions:v1";
 
-/// What its methods begin with.
+/// The prefix of its methods.
 pub(crate) const PREFIX: &str = "_cleveragents/";
 
 /// Calls an operation.
@@ -22,13 +23,22 @@ pub(super) async fn call(
     permit: &Permit,
     name: &str,
     params: Map<String, Value>,
-) -> Result<Value, Fault> {
+) -> Result<Value, RequestError> {
     let done = operations::perform(app, permit, name, params).await?;
     Ok(json!({"data": done.data, "exitCode": done.exit_code}))
 }
 
-/// The extension as the card tells of it: the methods that the caller may use somewhere.
-pub(super) fn advertised(app: &App, permit: &Permit) -> Value {
+/// The extension on the public card.
+pub(super) fn advertised() -> AgentExtension {
+    AgentExtension {
+        uri: URI.to_owned(),
+        description: "The operations of CleverAgents as methods of JSON-RPC".to_owned(),
+        ..AgentExtension::default()
+    }
+}
+
+/// The extension on the card of a caller: with the methods that the caller may use in some namespace.
+pub(super) fn advertised_to(app: &App, permit: &Permit) -> AgentExtension {
     let caller = permit.caller();
     let methods: Vec<Value> = app
         .program
@@ -46,9 +56,8 @@ pub(super) fn advertised(app: &App, permit: &Permit) -> Value {
             })
         })
         .collect();
-    json!({
-        "uri": URI,
-        "description": "The operations of CleverAgents as methods of JSON-RPC",
-        "params": {"version": app.program.version(), "methods": methods},
-    })
+    AgentExtension {
+        params: Some(json!({"version": app.program.version(), "methods": methods})),
+        ..advertised()
+    }
 }

@@ -1,35 +1,32 @@
 //! The A2A agent: other agents and programs send messages, which become tasks: turns of a conversation, or plans.
 //!
-//! Two bindings (`rpc.rs`, `rest.rs`) read requests and write answers; what the methods do (`acts.rs`, `send.rs`,
-//! `push.rs`) knows neither. A task and all that subscribers are told of it is in the database (`tasks` and
-//! `pushes` of the store), so that it outlives connections and servers.
+//! Two bindings (`json_rpc.rs`, `http_json.rs`) read requests and write responses; the methods (`handlers.rs`, `send.rs`,
+//! `push.rs`) know neither. The protocol itself is the crate `cleveragents-a2a`; tasks are kept by the `TaskService` of
+//! `cleveragents-application`, so that they survive connections and servers.
 
-mod acts;
 mod binding;
 mod card;
 mod conformance;
+mod error;
 mod extension;
-mod fault;
-mod method;
-mod old;
+mod handlers;
+mod http_json;
+mod json_rpc;
 mod plan;
 mod push;
 mod recover;
-mod rest;
-mod rpc;
+mod registry;
 mod run;
 mod send;
 mod stream;
-mod tasks;
-mod wire;
 
 use cleveragents_domain::identity::{Permission, Scope};
 
 use crate::routes::{Handler, Place, Route, Verb, open, permitted};
 
 pub(crate) use recover::{begin, caller, end};
+pub(crate) use registry::TaskRegistry;
 pub use send::ECHO;
-pub(crate) use tasks::Tasks;
 
 const fn route(
     verb: Verb,
@@ -62,7 +59,7 @@ macro_rules! rest {
             Permission::$permission,
             Place::Body,
             $summary,
-            permitted!(rest::answer),
+            permitted!(http_json::answer),
         )
     };
 }
@@ -83,7 +80,7 @@ pub(crate) static ROUTES: &[Route] = &[
         Permission::Read,
         Place::Open,
         "The agent card of A2A 0.3",
-        open!(card::serve_old),
+        open!(card::serve_v0_3),
     ),
     route(
         Verb::Get,
@@ -91,7 +88,7 @@ pub(crate) static ROUTES: &[Route] = &[
         Permission::Read,
         Place::Open,
         "Says how the endpoint is used",
-        open!(rpc::look),
+        open!(json_rpc::explain),
     ),
     route(
         Verb::Post,
@@ -99,7 +96,7 @@ pub(crate) static ROUTES: &[Route] = &[
         Permission::Read,
         Place::Body,
         "A2A over JSON-RPC, and the operations as methods",
-        permitted!(rpc::answer),
+        permitted!(json_rpc::answer),
     ),
     route(
         Verb::Get,
@@ -107,7 +104,7 @@ pub(crate) static ROUTES: &[Route] = &[
         Permission::Read,
         Place::Open,
         "Says how the endpoint is used",
-        open!(rpc::look),
+        open!(json_rpc::explain),
     ),
     route(
         Verb::Post,
@@ -115,7 +112,7 @@ pub(crate) static ROUTES: &[Route] = &[
         Permission::Read,
         Place::Body,
         "A2A over JSON-RPC, and the operations as methods",
-        permitted!(rpc::answer),
+        permitted!(json_rpc::answer),
     ),
     rest!(
         Post,

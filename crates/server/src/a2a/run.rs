@@ -1,34 +1,32 @@
-//! Working on a task: the turn of the conversation, or one of the built-in actors that need no model.
+//! Working on a task: a turn of its conversation, or its plan.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use cleveragents_application::{
+    ArtifactChunk, Services, TaskRecord, TaskService, TurnStart, prompt_text,
+};
 use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, SessionId, TaskId, TaskKind, TaskState};
 use cleveragents_process::Cancel;
-use cleveragents_store::tasks::Task;
-use cleveragents_store::{Engine, Error, sessions, tasks, turns};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::tasks::{Chunk, OPEN};
-use super::{conformance, plan, wire};
+use super::send::answer;
+use super::{conformance, plan};
 use crate::app::App;
 use crate::problem::Problem;
 use crate::program::{Failure, Listener, Tell, Told};
 
-/// What answers come as.
-const ANSWER: &str = "answer";
+/// How long text of an answer is collected before it is stored, and how much.
+const COLLECT_TIME: Duration = Duration::from_millis(150);
+const COLLECT_BYTES: usize = 1 << 10;
 
-/// How long text is gathered before it is told, and how much.
-const GATHERED: Duration = Duration::from_millis(150);
-const GATHERED_BYTES: usize = 1 << 10;
-
-/// Begins to work on a task that was taken on, without waiting for it.
-pub(super) fn start(app: &Arc<App>, caller: &Arc<Caller>, task: &Task) {
+/// Starts to work on a task, without waiting for it.
+pub(super) fn start(app: &Arc<App>, caller: &Arc<Caller>, task: &TaskRecord) {
     let (app, caller) = (Arc::clone(app), Arc::clone(caller));
     let (id, session) = (task.id, task.subject.parse::<SessionId>().ok());
     crate::beside(async move {
-        let worker = crate::beside(work_in_turn(
+        let worker = crate::beside(run_in_turn(
             Arc::clone(&app),
             Arc::clone(&caller),
             id,
@@ -36,22 +34,23 @@ pub(super) fn start(app: &Arc<App>, caller: &Arc<Caller>, task: &Task) {
         ));
         let why = match worker.await {
             Ok(Ok(())) => return,
-            // Whoever starts the server again goes on with it.
+            // The next server continues with it.
             Ok(Err(problem)) if problem.code == Code::ServerEnding.as_str() => return,
             Ok(Err(problem)) => problem.detail,
             Err(_) => "something went wrong inside the server".to_owned(),
         };
-        let engine = app.engine_of(&caller);
+        let tasks = app.services_of(&caller).tasks();
         let failed = crate::blocking(move || {
-            app.tasks
-                .change(&engine, id, OPEN, TaskState::Failed, Some(&why))
+            let failed = tasks.change_state(id, app.tasks.runner(), TaskState::Failed, Some(&why));
+            app.tasks.wake(id);
+            failed
         });
-        // Without the database nothing can be told; the next start finds the task.
-        let _told = failed.await;
+        // Without the database nothing can be stored; the next start finds the task.
+        let _stored = failed.await;
     });
 }
 
-async fn work_in_turn(
+async fn run_in_turn(
     app: Arc<App>,
     caller: Arc<Caller>,
     id: TaskId,
@@ -63,87 +62,77 @@ async fn work_in_turn(
     };
     let (inner, by) = (Arc::clone(&app), Arc::clone(&caller));
     app.run(&caller, move |cancel| {
-        let work = Work {
-            engine: inner.engine_of(&by),
+        let services = inner.services_of(&by);
+        let run = TaskRun {
+            tasks: services.tasks(),
+            services,
             app: &inner,
             caller: &by,
             id,
             cancel,
         };
-        work.run().map_err(|failure| Problem::of(&failure))
+        run.run().map_err(|failure| Problem::of(&failure))
     })
     .await
 }
 
-/// One task that is worked on.
-pub(super) struct Work<'a> {
+/// The work of this server on a task.
+pub(super) struct TaskRun<'a> {
     pub(super) app: &'a Arc<App>,
-    pub(super) engine: Arc<Engine>,
+    /// Acting as the caller.
+    pub(super) services: Services,
+    pub(super) tasks: TaskService,
     pub(super) caller: &'a Arc<Caller>,
     pub(super) id: TaskId,
     pub(super) cancel: &'a Cancel,
 }
 
-impl Work<'_> {
+impl TaskRun<'_> {
     fn run(&self) -> Result<(), Failure> {
-        // Before the task is taken up: who cancels it either prevents that or finds what to stop.
-        let _runs = self.app.tasks.runs(self.id, self.cancel);
-        let before = self.engine.read(|reader| tasks::get(reader, self.id))?;
-        let Some(before) = before else {
+        // Registered before the state changes: a cancellation either prevents that or finds what to stop.
+        let _running = self.app.tasks.start(self.id, self.cancel);
+        let Some(before) = self.tasks.get(self.id)? else {
             return Ok(());
         };
+        let is_new = before.state == TaskState::Submitted;
         let task = match before.state {
-            TaskState::Submitted => self.become_state(TaskState::Working, None)?,
-            TaskState::Working => Some(before.clone()),
+            TaskState::Submitted => self.change_state(TaskState::Working, None)?,
+            TaskState::Working => Some(before),
             _ => None,
         };
         let Some(task) = task else {
             return Ok(());
         };
-        let outcome = self.work_on(&task, before.state == TaskState::Submitted);
-        match outcome {
-            Err(failure) if self.is_cut_off() => {
-                drop(failure);
-                Ok(())
-            }
-            Err(failure) => {
+        match self.work(&task, is_new) {
+            Err(failure) if !self.is_interrupted() => {
                 let why = Problem::of(&failure).detail;
-                self.become_state(TaskState::Failed, Some(&why))?;
+                self.change_state(TaskState::Failed, Some(&why))?;
                 Ok(())
             }
-            Ok(()) => Ok(()),
+            _ => Ok(()),
         }
     }
 
-    fn work_on(&self, task: &Task, is_new: bool) -> Result<(), Failure> {
-        let said = self
-            .engine
-            .read(|reader| tasks::messages(reader, self.id, None))?;
-        let last = said
-            .iter()
-            .rev()
-            .find(|message| message["role"] != "ROLE_AGENT")
-            .cloned()
-            .unwrap_or_default();
-        let empty = Vec::new();
-        let parts = last["parts"].as_array().unwrap_or(&empty);
-        let text = wire::text_of(parts).unwrap_or_default();
+    fn work(&self, task: &TaskRecord, is_new: bool) -> Result<(), Failure> {
+        let request = self.tasks.last_request(self.id)?;
+        let parts = request.as_ref().map(|request| request.parts.as_slice());
+        let text = prompt_text(parts.unwrap_or_default()).unwrap_or_default();
         if task.kind == TaskKind::Plan {
             return plan::work(self, task, &text);
         }
+        if self.app.options.conformance.is_some() {
+            let id = request.map_or_else(String::new, |request| request.message_id);
+            return conformance::work(self, &id);
+        }
         let named = task.metadata.get("actor").and_then(Value::as_str);
         let actor = named.or(self.app.options.actor.as_deref());
-        if self.app.options.conformance.is_some() {
-            let id = last["messageId"].as_str().unwrap_or_default();
-            return conformance::work(self, id);
-        }
         self.turn(task, text, actor, is_new)
     }
 
-    /// A turn of the conversation.
+    /// Runs a turn of the conversation.
     fn turn(
         &self,
-        task: &Task,
+        task: &TaskRecord,
         text: String,
         actor: Option<&str>,
         is_new: bool,
@@ -152,13 +141,17 @@ impl Work<'_> {
             .subject
             .parse()
             .map_err(|_| Failure::new(Code::Internal, "the task names no session"))?;
-        let prompt = match self.found(task, session, is_new)? {
-            Found::Nothing => Some(text),
-            Found::CutOff => None,
-            Found::Answer(answer) => return self.answer_whole(&answer),
+        let runner = self.app.tasks.runner();
+        let prompt = match self.tasks.begin_turn(task, runner, session, is_new)? {
+            TurnStart::New => Some(text),
+            TurnStart::Resume => None,
+            TurnStart::Answered(text) => {
+                let chunk = ArtifactChunk::whole(answer(text));
+                return self.add_artifact(chunk, Some(TaskState::Completed));
+            }
         };
-        let pieces = Pieces {
-            work: self,
+        let stream = AnswerStream {
+            run: self,
             state: Mutex::default(),
         };
         let told = self.app.program.tell(&Tell {
@@ -167,139 +160,78 @@ impl Work<'_> {
             prompt,
             actor: actor.map(str::to_owned),
             is_actor_given: task.metadata.get("actor").is_none() && actor.is_some(),
-            listener: &pieces,
+            listener: &stream,
             cancel: self.cancel,
         })?;
         match told {
-            Told::Answered { text } => pieces.end(&text)?,
+            Told::Answered { text } => stream.finish(&text)?,
             Told::Waiting { question } => {
-                self.become_state(TaskState::InputRequired, Some(&question))?;
+                self.change_state(TaskState::InputRequired, Some(&question))?;
             }
-            Told::Stopped if self.is_cut_off() => {}
+            Told::Stopped if self.is_interrupted() => {}
             Told::Stopped => {
-                self.become_state(TaskState::Canceled, Some("the turn was stopped"))?;
+                self.change_state(TaskState::Canceled, Some("the turn was stopped"))?;
             }
         }
         Ok(())
     }
 
-    /// What an earlier attempt at this turn left, by a server that is gone.
-    fn found(&self, task: &Task, session: SessionId, is_new: bool) -> Result<Found, Failure> {
-        let (count, is_running) = self.engine.read(|reader| {
-            let found = sessions::get(reader, session)?;
-            let running = turns::running(reader, session)?;
-            Ok::<_, Error>((
-                found.map_or(0, |found| found.message_count),
-                running.is_some(),
-            ))
-        })?;
-        let begun_at = task.metadata.get("begun_at").and_then(Value::as_u64);
-        let of_this = task.metadata.get("messages").and_then(Value::as_u64);
-        let messages = self
-            .engine
-            .read(|reader| tasks::messages(reader, self.id, None))?;
-        let is_again = !is_new && of_this == Some(messages.len() as u64);
-        if is_again && is_running {
-            return Ok(Found::CutOff);
-        }
-        if is_again && begun_at.is_some_and(|begun| count > begun) {
-            return self.last_answer(session, count);
-        }
-        let mut metadata = task.metadata.clone();
-        metadata["begun_at"] = count.into();
-        metadata["messages"] = messages.len().into();
-        let (id, runner) = (self.id, self.app.tasks.runner().to_owned());
-        let subject = task.subject.clone();
-        self.engine
-            .write(move |unit| tasks::remember(unit, id, &runner, &subject, &metadata))?;
-        Ok(Found::Nothing)
-    }
-
-    fn last_answer(&self, session: SessionId, count: u64) -> Result<Found, Failure> {
-        let last = self.engine.read(|reader| {
-            cleveragents_store::messages::page(
-                reader,
-                session,
-                cleveragents_domain::Sequence(count.saturating_sub(1)),
-                1,
-            )
-        })?;
-        Ok(match last.first() {
-            Some(last) if last.role == cleveragents_domain::Role::Assistant => {
-                Found::Answer(last.content.clone())
-            }
-            // The question was stored and the turn failed: it is not asked twice.
-            _ => Found::CutOff,
-        })
-    }
-
-    /// Comes into a state, unless the task is over or another server's.
-    pub(super) fn become_state(
+    /// Changes the state, unless the task is over or another server's; then the work is cancelled.
+    pub(super) fn change_state(
         &self,
         state: TaskState,
         text: Option<&str>,
-    ) -> Result<Option<Task>, Failure> {
-        let changed = self
-            .app
-            .tasks
-            .change(&self.engine, self.id, OPEN, state, text)?;
+    ) -> Result<Option<TaskRecord>, Failure> {
+        let runner = self.app.tasks.runner();
+        let changed = self.tasks.change_state(self.id, runner, state, text)?;
+        self.app.tasks.wake(self.id);
         if changed.is_none() {
-            // Nobody wants what would come.
             self.cancel.cancel();
         }
         Ok(changed)
     }
 
-    /// Adds a piece of a result.
-    pub(super) fn add(&self, chunk: Chunk, then: Option<TaskState>) -> Result<(), Failure> {
-        let added = self.app.tasks.add(&self.engine, self.id, chunk, then)?;
+    /// Adds a chunk of an artifact, and may end the task with it. Cancels the work when the task is over or another
+    /// server's.
+    pub(super) fn add_artifact(
+        &self,
+        chunk: ArtifactChunk,
+        then: Option<TaskState>,
+    ) -> Result<(), Failure> {
+        let runner = self.app.tasks.runner();
+        let added = self.tasks.add_artifact(self.id, runner, chunk, then)?;
+        self.app.tasks.wake(self.id);
         if added.is_none() {
             self.cancel.cancel();
         }
         Ok(())
     }
 
-    /// Ends with an answer that is there at once.
-    pub(super) fn answer_whole(&self, text: &str) -> Result<(), Failure> {
-        let chunk = Chunk::whole(answer(text));
-        self.add(chunk, Some(TaskState::Completed))
-    }
-
-    /// Whether the server ends and the task is to be gone on with by the next one.
-    fn is_cut_off(&self) -> bool {
+    /// Whether the server ends, so that the next one resumes the task.
+    fn is_interrupted(&self) -> bool {
         self.cancel.is_cancelled() && self.app.ending.is_near()
     }
 }
 
-enum Found {
-    Nothing,
-    CutOff,
-    Answer(String),
+/// Stores an answer piece by piece while it comes.
+struct AnswerStream<'a> {
+    run: &'a TaskRun<'a>,
+    state: Mutex<CollectedText>,
 }
 
-pub(super) fn answer(text: &str) -> Value {
-    json!({"artifactId": ANSWER, "name": "answer", "parts": [{"text": text}]})
-}
-
-/// Tells an answer while it comes.
-struct Pieces<'a> {
-    work: &'a Work<'a>,
-    state: Mutex<Gathered>,
-}
-
-struct Gathered {
-    /// What was told.
-    told: String,
-    /// What is not told yet.
+struct CollectedText {
+    /// What is stored.
+    stored: String,
+    /// What is not stored yet.
     text: String,
     since: Instant,
     is_first: bool,
 }
 
-impl Default for Gathered {
+impl Default for CollectedText {
     fn default() -> Self {
         Self {
-            told: String::new(),
+            stored: String::new(),
             text: String::new(),
             since: Instant::now(),
             is_first: true,
@@ -307,55 +239,55 @@ impl Default for Gathered {
     }
 }
 
-impl Gathered {
-    /// The next piece, which holds what was gathered.
-    fn take(&mut self, is_last: bool) -> Chunk {
+impl CollectedText {
+    /// The chunk with the text that is not stored yet.
+    fn take(&mut self, is_last: bool) -> ArtifactChunk {
         let text = std::mem::take(&mut self.text);
-        self.told.push_str(&text);
+        self.stored.push_str(&text);
         self.since = Instant::now();
-        Chunk {
-            artifact: answer(&text),
+        ArtifactChunk {
+            artifact: answer(text),
             is_appended: !std::mem::take(&mut self.is_first),
             is_last,
         }
     }
 }
 
-impl Listener for Pieces<'_> {
+impl Listener for AnswerStream<'_> {
     fn text(&self, piece: &str) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // More is gathered the more there is: the whole answer is stored anew with each piece.
-        let enough = GATHERED_BYTES.max(state.told.len() / 4);
-        // The last piece is told at the end.
-        let is_enough = state.text.len() >= enough || state.since.elapsed() >= GATHERED;
+        // The longer the answer the more is collected: the whole answer is written with each chunk.
+        let enough = COLLECT_BYTES.max(state.stored.len() / 4);
+        // The last chunk is stored at the end.
+        let is_enough = state.text.len() >= enough || state.since.elapsed() >= COLLECT_TIME;
         let chunk = (is_enough && !state.text.is_empty()).then(|| state.take(false));
         state.text.push_str(piece);
         drop(state);
         if let Some(chunk) = chunk {
-            // What could not be told now is part of the whole that is told at the end.
-            let _told = self.work.add(chunk, None);
+            // What could not be stored now is part of the whole answer at the end.
+            let _stored = self.run.add_artifact(chunk, None);
         }
     }
 
     fn reset(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = Gathered::default();
+        *state = CollectedText::default();
     }
 }
 
-impl Pieces<'_> {
-    /// Tells the rest, or the whole if what was told is no part of it.
-    fn end(&self, text: &str) -> Result<(), Failure> {
+impl AnswerStream<'_> {
+    /// Stores the rest, or the whole answer if what is stored is not its beginning.
+    fn finish(&self, text: &str) -> Result<(), Failure> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let rest = text.strip_prefix(state.told.as_str()).map(str::to_owned);
+        let rest = text.strip_prefix(state.stored.as_str()).map(str::to_owned);
         let chunk = match rest {
             Some(rest) if !rest.is_empty() && !state.is_first => {
                 state.text = rest;
                 state.take(true)
             }
-            _ => Chunk::whole(answer(text)),
+            _ => ArtifactChunk::whole(answer(text)),
         };
         drop(state);
-        self.work.add(chunk, Some(TaskState::Completed))
+        self.run.add_artifact(chunk, Some(TaskState::Completed))
     }
 }

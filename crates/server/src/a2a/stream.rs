@@ -1,48 +1,47 @@
-//! [`Updates`]: the updates of a task as they come, for whoever subscribed. They are read from the database, so it
-//! does not matter who makes them, nor whether the server was started again meanwhile.
+//! [`UpdateStream`]: the updates of a task for a subscriber. They are read from the database, so it does not matter
+//! which server works on the task, nor whether this one was restarted meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cleveragents_a2a::{Message, StreamResponse, Task};
+use cleveragents_application::{StoreError, TaskRecord};
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{TaskId, TaskState};
-use cleveragents_store::tasks::Task;
-use cleveragents_store::{Error, tasks};
-use serde_json::{Value, json};
 
-use super::tasks::Watching;
-use super::{fault::Fault, wire};
+use super::error::RequestError;
+use super::registry::TaskWatch;
 use crate::app::App;
-use crate::callers::Again;
+use crate::callers::Credentials;
 
-/// How often is looked for the last update when the server is about to end.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Poll interval for the last update when the server is about to end.
+const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
 
-/// How many updates are read at a time.
+/// Maximum number of updates that are read at once.
 const PAGE: u64 = 64;
 
-/// What is sent: a task and then its updates, or one message.
-pub(crate) struct Updates {
+/// A task and then its updates, or one message.
+pub(crate) struct UpdateStream {
     app: Arc<App>,
     id: TaskId,
     namespace: Option<String>,
     /// The number of the next update.
     next: u64,
-    ready: VecDeque<Value>,
-    /// Whether a task that waits for an answer ends the updates.
+    ready: VecDeque<StreamResponse>,
+    /// Whether the stream ends when the task waits for an answer.
     ends_when_waiting: bool,
     is_over: bool,
-    watching: Option<Watching>,
+    watch: Option<TaskWatch>,
 }
 
-impl Updates {
-    /// The updates of a task after a snapshot of it, which comes first.
+impl UpdateStream {
+    /// A snapshot of a task, followed by the updates after it.
     pub(super) fn after(
         app: Arc<App>,
-        task: &Task,
-        watching: Watching,
-        snapshot: &Value,
+        task: &TaskRecord,
+        watch: TaskWatch,
+        snapshot: Task,
         ends_when_waiting: bool,
     ) -> Self {
         Self {
@@ -50,35 +49,35 @@ impl Updates {
             id: task.id,
             namespace: Some(task.namespace.clone()),
             next: task.update_count,
-            ready: VecDeque::from([json!({"task": snapshot})]),
+            ready: VecDeque::from([StreamResponse::Task(snapshot)]),
             ends_when_waiting,
             is_over: false,
-            watching: Some(watching),
+            watch: Some(watch),
         }
     }
 
     /// One message and nothing else.
-    pub(super) fn only(app: Arc<App>, message: &Value) -> Self {
+    pub(super) fn only(app: Arc<App>, message: Message) -> Self {
         Self {
             app,
             id: TaskId::generate(),
             namespace: None,
             next: 0,
-            ready: VecDeque::from([json!({"message": message})]),
+            ready: VecDeque::from([StreamResponse::Message(message)]),
             ends_when_waiting: true,
             is_over: false,
-            watching: None,
+            watch: None,
         }
     }
 
-    /// How often somebody who listens is asked who they are, and gets a sign of life.
-    pub(super) fn pulse(&self) -> Duration {
+    /// How often the subscriber's credentials are checked, and the connection is kept alive.
+    pub(super) fn keep_alive(&self) -> Duration {
         self.app.options.keep_alive
     }
 
-    /// Whether somebody who listens still may.
-    pub(super) async fn may_be_heard(&self, again: &Again) -> bool {
-        let Some(caller) = again.caller(&self.app.callers).await else {
+    /// Whether the subscriber may still see the task.
+    pub(super) async fn is_permitted(&self, credentials: &Credentials) -> bool {
+        let Some(caller) = credentials.caller(&self.app.callers).await else {
             return false;
         };
         let may = |namespace| caller.may(Scope::Tasks, Permission::Read, namespace);
@@ -89,21 +88,21 @@ impl Updates {
         state.is_over() || (self.ends_when_waiting && state.is_waiting())
     }
 
-    /// The next one; nothing after the last. May be dropped while it waits, and asked again.
-    pub(crate) async fn next(&mut self) -> Option<Result<Value, Fault>> {
+    /// The next update; `None` after the last. May be dropped while it waits, and called again.
+    pub(crate) async fn next(&mut self) -> Option<Result<StreamResponse, RequestError>> {
         loop {
             if let Some(update) = self.ready.pop_front() {
-                if wire::told_state(&update).is_some_and(|state| self.ends_with(state)) {
+                if update.state().is_some_and(|state| self.ends_with(state)) {
                     self.is_over = true;
                     self.ready.clear();
                 }
                 return Some(Ok(update));
             }
-            if self.is_over || self.watching.is_none() {
+            if self.is_over || self.watch.is_none() {
                 return None;
             }
-            // Looked at before the updates are: what still ran then has told them all by now.
-            let is_last_look = self.app.ending.is_near() && !self.app.tasks.is_running(self.id);
+            // Checked before the updates are read: a task that stopped running has stored them all by now.
+            let is_last_read = self.app.ending.is_near() && !self.app.tasks.is_running(self.id);
             match self.read().await {
                 Ok(found) => {
                     self.next += found.len() as u64;
@@ -117,24 +116,24 @@ impl Updates {
             if !self.ready.is_empty() {
                 continue;
             }
-            if is_last_look {
+            if is_last_read {
                 return None;
             }
             let near = self.app.ending.near();
             let is_ending = self.app.ending.is_near();
-            if let Some(watching) = &mut self.watching {
+            if let Some(watch) = &mut self.watch {
                 tokio::select! {
-                    () = watching.changed() => {}
+                    () = watch.changed() => {}
                     () = near, if !is_ending => {}
-                    // What still runs then may end without a word, and the end may have come near just now.
-                    () = tokio::time::sleep(LOOK_AGAIN), if is_ending => {}
+                    // A task that still runs may end without an update, and the end may have come near just now.
+                    () = tokio::time::sleep(SHUTDOWN_POLL), if is_ending => {}
                 }
             }
         }
     }
 
-    async fn read(&self) -> Result<Vec<Value>, Error> {
-        let (engine, id, next) = (Arc::clone(&self.app.engine), self.id, self.next);
-        crate::blocking(move || engine.read(|reader| tasks::updates(reader, id, next, PAGE))).await
+    async fn read(&self) -> Result<Vec<StreamResponse>, StoreError> {
+        let (tasks, id, next) = (self.app.services.tasks(), self.id, self.next);
+        crate::blocking(move || tasks.updates(id, next, PAGE)).await
     }
 }

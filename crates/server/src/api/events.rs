@@ -1,23 +1,24 @@
-//! `/api/v1/events`: what happens, while it happens. Who comes back with the position of the last event it heard of
-//! misses nothing and hears nothing twice.
+//! `/api/v1/events`: the event log as a stream. A client that reconnects with the position of its last event misses
+//! nothing and gets nothing twice.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::Request;
+use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
 use cleveragents_domain::identity::{Namespaces, Permission, Scope};
 use cleveragents_domain::{Code, Event, EventKind, Position};
 use futures_util::stream;
 use http::HeaderName;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::CACHE_CONTROL;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::request;
 use super::types::EventDocument;
 use crate::app::App;
-use crate::callers::Again;
+use crate::callers::Credentials;
+use crate::event_scope;
 use crate::feed::Listening;
 use crate::gate::Permit;
 use crate::problem::Problem;
@@ -26,8 +27,8 @@ use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
 /// What browsers send when they come back.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How long a listener waits before it comes back, in milliseconds.
-const RETRY: u32 = 1_000;
+/// How long a client waits before it reconnects.
+const RETRY: Duration = Duration::from_secs(1);
 
 pub(crate) static ROUTES: &[Route] = &[Route {
     verb: Verb::Get,
@@ -147,98 +148,103 @@ async fn events(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
     let newest = app.feed.newest().await?;
     // Whoever knows a later position than there is heard of it from another database.
     let begin = after.unwrap_or(newest).min(newest);
-    let told = Told {
+    let stream = EventStream {
         listening: app.feed.listen(begin),
         visible: permit.visible(),
-        again: Again::of(request.headers(), permit.peer()),
+        credentials: Credentials::of(request.headers(), permit.peer()),
         last: begin,
-        said: begin,
-        pulse: pulse(&app),
+        sent: begin,
+        keep_alive: keep_alive(&app),
         filter,
         app,
     };
-    let first = Bytes::from(format!("retry: {RETRY}\nid: {}\n\n", begin.0));
-    let body = stream::unfold((Some(first), told), |(first, mut told)| async move {
-        let block = match first {
+    let first = sse::Event::default().retry(RETRY).id(begin.0.to_string());
+    let events = stream::unfold((Some(first), stream), |(first, mut stream)| async move {
+        let event = match first {
             Some(first) => first,
-            None => told.next().await?,
+            None => stream.next().await?,
         };
-        Some((Ok::<_, std::convert::Infallible>(block), (None, told)))
+        Some((Ok::<_, std::convert::Infallible>(event), (None, stream)))
     });
     let headers = [
-        (CONTENT_TYPE, "text/event-stream"),
         (CACHE_CONTROL, "no-store"),
-        // Proxies must not keep it back.
+        // Proxies must not buffer it.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    Ok((headers, Body::from_stream(body)).into_response())
+    Ok((headers, Sse::new(events)).into_response())
 }
 
-fn pulse(app: &App) -> Interval {
+fn with_id(position: Position) -> sse::Event {
+    sse::Event::default().id(position.0.to_string())
+}
+
+fn keep_alive(app: &App) -> Interval {
     let every = app.options.keep_alive;
-    let mut pulse = tokio::time::interval_at(Instant::now() + every, every);
-    pulse.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    pulse
+    let mut interval = tokio::time::interval_at(Instant::now() + every, every);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
 }
 
-/// What the caller may see now; nothing when it is refused.
-async fn visible(again: &Again, app: &App) -> Option<Namespaces> {
-    let caller = again.caller(&app.callers).await?;
+/// What the caller may see now; `None` when it is refused.
+async fn visible(credentials: &Credentials, app: &App) -> Option<Namespaces> {
+    let caller = credentials.caller(&app.callers).await?;
     let visible = caller.reach(Scope::Events, Permission::Read);
     (!visible.is_empty()).then_some(visible)
 }
 
-/// Somebody who is told what happens.
-struct Told {
+/// The events for one client.
+struct EventStream {
     app: Arc<App>,
     listening: Listening,
     filter: Filter,
     visible: Namespaces,
-    again: Again,
+    credentials: Credentials,
     /// The last event that was looked at.
     last: Position,
-    /// The last position that was told.
-    said: Position,
-    pulse: Interval,
+    /// The last position that was sent.
+    sent: Position,
+    keep_alive: Interval,
 }
 
-impl Told {
-    /// The next block; nothing at the end, after which the listener comes back.
-    async fn next(&mut self) -> Option<Bytes> {
+impl EventStream {
+    /// The next event; `None` at the end, after which the client reconnects.
+    async fn next(&mut self) -> Option<sse::Event> {
         loop {
             let event = tokio::select! {
                 biased;
                 () = self.app.ending.near() => return None,
-                _ = self.pulse.tick() => {
-                    // Roles change and tokens are revoked while somebody listens.
-                    self.visible = visible(&self.again, &self.app).await?;
+                _ = self.keep_alive.tick() => {
+                    // Roles change and tokens are revoked while a client listens.
+                    self.visible = visible(&self.credentials, &self.app).await?;
                     return Some(self.sign_of_life());
                 }
                 event = self.listening.next() => event.ok()?,
             };
             self.last = event.position;
-            if let Some(block) = self.block(&event).await? {
-                self.said = event.position;
-                return Some(block);
+            if let Some(encoded) = self.encode(&event).await? {
+                self.sent = event.position;
+                return Some(encoded);
             }
         }
     }
 
-    /// Says where the listener is, if it does not know, or nothing at all.
-    fn sign_of_life(&mut self) -> Bytes {
-        if self.last == self.said {
-            return Bytes::from_static(b":\n\n");
+    /// The position of the client, if it does not know it, or a comment.
+    fn sign_of_life(&mut self) -> sse::Event {
+        if self.last == self.sent {
+            return sse::Event::DEFAULT_KEEP_ALIVE;
         }
-        self.said = self.last;
-        Bytes::from(format!("id: {}\n\n", self.last.0))
+        self.sent = self.last;
+        with_id(self.last)
     }
 
-    /// An event as it is sent, if the listener wants it and may see it. Ends when that cannot be found out.
-    async fn block(&self, event: &Event) -> Option<Option<Bytes>> {
+    /// An event as it is sent, if the client wants it and may see it. `None` ends the stream: it cannot be found out.
+    async fn encode(&self, event: &Arc<Event>) -> Option<Option<sse::Event>> {
         if !self.filter.wants(event) {
             return Some(None);
         }
-        let namespace = self.app.belongs.namespace(event).await.ok()?;
+        let namespace = event_scope::namespace(&self.app.event_scope, event)
+            .await
+            .ok()?;
         let is_seen = match &namespace {
             Some(namespace) => {
                 self.visible.contains(namespace)
@@ -253,10 +259,8 @@ impl Told {
         if !is_seen {
             return Some(None);
         }
-        let data = serde_json::to_string(&EventDocument::of(event, namespace.as_deref())).ok()?;
-        let (position, kind) = (event.position.0, event.kind);
-        Some(Some(Bytes::from(format!(
-            "id: {position}\nevent: {kind}\ndata: {data}\n\n"
-        ))))
+        let document = EventDocument::of(event, namespace.as_deref());
+        let encoded = with_id(event.position).event(event.kind.as_str());
+        Some(Some(encoded.json_data(document).ok()?))
     }
 }

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a request that is repeated with its key gets the answer of the first one, and has no second
+//! `Idempotency-Key`: a request that is repeated with its key gets the response of the first one, and has no second
 //! effect.
 
 use std::collections::BTreeMap;
@@ -9,12 +9,10 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use cleveragents_application::{LeaseService, SERVER_LEASE};
+use cleveragents_application::{KeyClaim, RequestKey, RequestKeyService, StoreError};
 use cleveragents_domain::identity::Caller;
-use cleveragents_domain::{Code, ContentHash, LeaseSubject, Timestamp};
+use cleveragents_domain::{Code, ContentHash};
 use cleveragents_process::Cancel;
-use cleveragents_store::request_keys::{self, Begun, RequestKey};
-use cleveragents_store::{Error, UnitOfWork};
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, LOCATION};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -35,9 +33,6 @@ const LONGEST: usize = 200;
 
 /// How long is waited for a database that is gone.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// How long answers are kept, in seconds.
-const KEPT: i64 = 24 * 60 * 60;
 
 /// An answer as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
@@ -78,11 +73,6 @@ pub(crate) fn key(
     }))
 }
 
-/// From when on keys are remembered.
-pub(crate) fn oldest() -> Timestamp {
-    Timestamp::now().plus_seconds(-KEPT)
-}
-
 /// A JSON answer as it is kept.
 pub(crate) fn kept(body: &str) -> String {
     let headers = BTreeMap::from([(CONTENT_TYPE.to_string(), "application/json".to_owned())]);
@@ -97,15 +87,15 @@ fn text(kept: &Kept) -> String {
 }
 
 /// What the caller is told when its request is not the first one with its key.
-pub(crate) fn again(begun: Begun) -> Result<Response, Problem> {
-    match begun {
-        Begun::Answered { status, body } => replay(status, &body),
-        Begun::Other => Err(Problem::new(
+pub(crate) fn repeated(claim: KeyClaim) -> Result<Response, Problem> {
+    match claim {
+        KeyClaim::Answered { status, body } => replay(status, &body),
+        KeyClaim::Conflict => Err(Problem::new(
             Code::RequestKeyReused,
             "another request was made with this `Idempotency-Key`",
         )
         .with_hint("use a new key for a new request")),
-        Begun::First | Begun::Unanswered { .. } => Err(Problem::new(
+        KeyClaim::First | KeyClaim::Pending { .. } => Err(Problem::new(
             Code::RequestKeyPending,
             "a request with this `Idempotency-Key` was begun and has no answer",
         )
@@ -143,20 +133,14 @@ pub(crate) async fn once(
     let Some(key) = key(app, permit.caller(), &parts, &body)? else {
         return Err(Problem::new(Code::Internal, "the request has no key"));
     };
-    let (engine, wanted) = (Arc::clone(&app.engine), key.clone());
-    let begun = crate::blocking(move || {
-        engine.write(move |unit| {
-            request_keys::prune(unit, oldest())?;
-            request_keys::begin(unit, &wanted)
-        })
-    })
-    .await?;
-    match begun {
-        Begun::First => {}
-        Begun::Unanswered { server } if !is_alive(app, &server).await? => {
+    let (keys, wanted) = (app.services.request_keys(), key.clone());
+    let claim = crate::blocking(move || keys.claim(&wanted)).await?;
+    match claim {
+        KeyClaim::First => {}
+        KeyClaim::Pending { server } if !is_alive(app, &server).await? => {
             return keep(app, key, cut_off().into_response()).await;
         }
-        begun => return again(begun),
+        claim => return repeated(claim),
     }
     // Only a whole answer can be given again.
     parts.headers.remove(ACCEPT);
@@ -199,10 +183,9 @@ async fn is_alive(app: &Arc<App>, server: &str) -> Result<bool, Problem> {
     if server == app.tasks.runner() {
         return Ok(true);
     }
-    let leases = LeaseService::new(Arc::clone(&app.engine));
-    let subject = LeaseSubject::new(SERVER_LEASE, server);
-    let holder = crate::blocking(move || leases.worker(&subject)).await;
-    Ok(holder.map_err(|error| Problem::of(&error))?.is_some())
+    let (keys, server) = (app.services.request_keys(), server.to_owned());
+    let is_alive = crate::blocking(move || keys.is_server_alive(&server)).await;
+    is_alive.map_err(|error| Problem::of(&error))
 }
 
 /// Whether a refusal says that nothing was begun: there was no room, or the request did not come whole. What went wrong
@@ -215,7 +198,7 @@ fn is_unbegun(problem: &Problem) -> bool {
 
 /// Forgets a key whose request was not begun.
 async fn forget(app: &Arc<App>, key: RequestKey) {
-    store(app, move |unit| request_keys::forget(unit, &key)).await;
+    store(app, move |keys| keys.forget(&key)).await;
 }
 
 /// Keeps an answer.
@@ -235,10 +218,7 @@ async fn keep(app: &Arc<App>, key: RequestKey, response: Response) -> Result<Res
         body: String::from_utf8_lossy(&body).into_owned(),
     });
     let status = parts.status.as_u16();
-    store(app, move |unit| {
-        request_keys::answer(unit, &key, status, &kept)
-    })
-    .await;
+    store(app, move |keys| keys.answer(&key, status, &kept)).await;
     Ok(Response::from_parts(parts, Body::from(body)))
 }
 
@@ -246,11 +226,11 @@ async fn keep(app: &Arc<App>, key: RequestKey, response: Response) -> Result<Res
 /// again before is told that there is no answer yet.
 async fn store(
     app: &Arc<App>,
-    change: impl Fn(&mut UnitOfWork<'_>) -> Result<(), Error> + Clone + Send + 'static,
+    change: impl Fn(&RequestKeyService) -> Result<(), StoreError> + Clone + Send + 'static,
 ) {
     let write = move |app: &App| {
-        let (engine, change) = (Arc::clone(&app.engine), change.clone());
-        crate::blocking(move || engine.write(change))
+        let (keys, change) = (app.services.request_keys(), change.clone());
+        crate::blocking(move || change(&keys))
     };
     if write(app).await.is_ok() {
         return;

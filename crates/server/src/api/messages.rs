@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use cleveragents_application::SessionError;
+use cleveragents_application::{AppendOutcome, AppendRequest, SessionError};
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{Code, NewMessage, Role, Sequence};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 
-use super::append::{Append, Outcome};
 use super::paging::{CURSOR, LIMIT, Paging};
 use super::types::{
     MessageDocument, NewMessageDocument, NewMessagesDocument, Page, StoredMessagesDocument,
@@ -84,19 +83,14 @@ async fn append(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
         .map(|new| message(new, app.options.max_message_bytes))
         .collect::<Result<_, _>>()?;
     let session = permit.session()?;
-    let append = Append {
-        session,
-        messages,
-        is_list,
-        key,
-    };
+    let append = AppendRequest::new(session, messages, is_list, key);
     match app.appender.append(append).await? {
-        Outcome::Stored(body) => {
+        AppendOutcome::Stored(body) => {
             let kind = [(CONTENT_TYPE, "application/json")];
             Ok((StatusCode::CREATED, kind, body).into_response())
         }
-        Outcome::NoSession => Err(SessionError::NotFound(session.to_string()).into()),
-        Outcome::Again(begun) => keys::again(begun),
+        AppendOutcome::NoSession => Err(SessionError::NotFound(session.to_string()).into()),
+        AppendOutcome::Repeated(claim) => keys::repeated(claim),
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::convert::Infallible;
 
-use axum::body::Body;
 use axum::extract::Request;
+use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
 use futures_util::stream;
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{ACCEPT, CACHE_CONTROL};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -23,15 +22,14 @@ pub(super) fn are_wanted(request: &Request) -> bool {
 
 /// Where pieces go. No more is kept for the caller than the answer is long.
 #[derive(Clone)]
-pub(super) struct Pieces(mpsc::UnboundedSender<Bytes>);
+pub(super) struct Pieces(mpsc::UnboundedSender<Event>);
 
 impl Pieces {
     /// Sends a piece. The caller may be gone, and what runs goes on all the same.
     pub(super) fn send(&self, event: &str, data: &impl Serialize) {
-        let data = serde_json::to_string(data).unwrap_or_default();
-        let _heard = self
-            .0
-            .send(Bytes::from(format!("event: {event}\ndata: {data}\n\n")));
+        if let Ok(event) = Event::default().event(event).json_data(data) {
+            let _heard = self.0.send(event);
+        }
     }
 
     /// Sends the last piece.
@@ -46,14 +44,11 @@ impl Pieces {
 /// A place to send pieces to, and the answer that they make.
 pub(super) fn answer() -> (Pieces, Response) {
     let (sender, pieces) = mpsc::unbounded_channel();
-    let body = stream::unfold(pieces, |mut pieces| async move {
-        let piece: Bytes = pieces.recv().await?;
-        Some((Ok::<_, Infallible>(piece), pieces))
+    let events = stream::unfold(pieces, |mut pieces| async move {
+        let event: Event = pieces.recv().await?;
+        Some((Ok::<_, Infallible>(event), pieces))
     });
-    let headers = [
-        (CONTENT_TYPE, "text/event-stream"),
-        (CACHE_CONTROL, "no-store"),
-    ];
-    let response = (headers, Body::from_stream(body)).into_response();
+    let headers = [(CACHE_CONTROL, "no-store")];
+    let response = (headers, Sse::new(events)).into_response();
     (Pieces(sender), response)
 }

@@ -6,7 +6,6 @@ use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use cleveragents_domain::PlanId;
 use cleveragents_domain::identity::{Permission, Scope};
-use cleveragents_store::plans;
 use http::StatusCode;
 use http::header::LOCATION;
 use serde_json::{Map, Value, json};
@@ -148,12 +147,9 @@ pub(crate) static ROUTES: &[Route] = &[
 
 async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let paging = Paging::<PlanId>::read(&request)?;
-    let (engine, visible) = (Arc::clone(&app.engine), permit.visible());
+    let (plans, visible) = (app.services.plans(), permit.visible());
     let (before, wanted) = (paging.after, paging.wanted());
-    let found = crate::blocking(move || {
-        engine.read(|reader| plans::page(reader, &visible, before, wanted))
-    })
-    .await?;
+    let found = crate::blocking(move || plans.page(&visible, before, wanted)).await?;
     let page: Page<PlanDocument> = paging.page(found, |last| last.id);
     Ok(axum::Json(page).into_response())
 }

@@ -2,8 +2,8 @@
 
 use axum::body::Body;
 use axum::extract::{Query, Request};
+use cleveragents_application::ExpectedVersion;
 use cleveragents_domain::{Code, Version};
-use cleveragents_store::sessions::Expect;
 use http::header::{CONTENT_TYPE, IF_MATCH};
 use http::{HeaderMap, Uri};
 use serde::de::DeserializeOwned;
@@ -61,20 +61,20 @@ pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
 }
 
 /// The version that a change expects to find.
-pub(crate) fn expected(headers: &HeaderMap) -> Result<Expect, Problem> {
+pub(crate) fn expected(headers: &HeaderMap) -> Result<ExpectedVersion, Problem> {
     let Some(value) = headers.get(IF_MATCH) else {
-        return Ok(Expect::Any);
+        return Ok(ExpectedVersion::Any);
     };
     let text = value.to_str().unwrap_or_default().trim();
     if text == "*" {
-        return Ok(Expect::Any);
+        return Ok(ExpectedVersion::Any);
     }
     let version = text
         .strip_prefix('"')
         .and_then(|text| text.strip_suffix('"'))
         .and_then(|text| text.parse().ok());
     version
-        .map(|version| Expect::Exactly(Version(version)))
+        .map(|version| ExpectedVersion::Exactly(Version(version)))
         .ok_or_else(|| {
             Problem::new(
                 Code::MalformedRequest,

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use cleveragents_application::SessionError;
+use cleveragents_application::{SearchScope, SessionError, SessionFilter};
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{ActorName, Code, Sequence, Session, SessionId, SessionName};
-use cleveragents_store::search;
-use cleveragents_store::sessions::SessionFilter;
 use http::{StatusCode, header};
 use serde::Deserialize;
 
@@ -308,7 +306,7 @@ async fn find(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
     let sought: Sought = request::query(request.uri())?;
     let session = sought.session.map(|id| id.parse::<SessionId>());
     let role = sought.role.map(|role| role.parse());
-    let scope = search::Scope {
+    let scope = SearchScope {
         session: session.transpose().map_err(|error| Problem::of(&error))?,
         role: role
             .transpose()

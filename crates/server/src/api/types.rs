@@ -1,8 +1,7 @@
 //! What the API takes and gives, from which the OpenAPI document is made.
 
+use cleveragents_application::{ListedPlan, SearchHit};
 use cleveragents_domain::{Event, Message, Session};
-use cleveragents_store::plans::ListedPlan;
-use cleveragents_store::search::Hit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -172,8 +171,8 @@ pub(crate) struct HitDocument {
     pub(crate) created_at: String,
 }
 
-impl From<&Hit> for HitDocument {
-    fn from(hit: &Hit) -> Self {
+impl From<&SearchHit> for HitDocument {
+    fn from(hit: &SearchHit) -> Self {
         Self {
             session: hit.session.to_string(),
             session_name: hit.session_name.as_ref().map(ToString::to_string),

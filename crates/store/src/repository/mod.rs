@@ -8,7 +8,6 @@ pub mod contexts;
 pub mod decisions;
 pub mod definitions;
 pub mod events;
-pub mod figures;
 pub mod invariants;
 pub mod invocations;
 pub mod leases;
@@ -28,6 +27,7 @@ pub mod tasks;
 pub mod tokens;
 pub mod tools;
 pub mod turns;
+pub mod usage_metrics;
 pub mod validations;
 
 use cleveragents_domain::check_filter;

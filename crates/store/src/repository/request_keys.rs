@@ -19,10 +19,10 @@ pub struct RequestKey {
     pub server: String,
 }
 
-/// What is known of a key.
+/// What a request finds about its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Begun {
-    /// Nothing: this is the first request with it, and it has begun.
+pub enum KeyClaim {
+    /// This is the first request with the key; the key is claimed.
     First,
     /// The request was answered with this.
     Answered {
@@ -32,17 +32,17 @@ pub enum Begun {
         body: String,
     },
     /// The request was begun and has no answer.
-    Unanswered {
-        /// By this server.
+    Pending {
+        /// The server that began it.
         server: String,
     },
-    /// Another request has the key.
-    Other,
+    /// A different request has the key.
+    Conflict,
 }
 
-/// Begins a request, unless one with its key was begun before. Who begins at the same time waits for the unit that
-/// came first.
-pub fn begin(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<Begun, Error> {
+/// Claims the key of a request, unless a request with the key was begun before. Concurrent requests wait for the unit
+/// that came first.
+pub fn claim(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<KeyClaim, Error> {
     let now = unit.now();
     let inserted = unit.execute_unsettled(
         "INSERT INTO request_keys (identity, request_key, request_hash, server, created_at) \
@@ -57,7 +57,7 @@ pub fn begin(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<Begun, E
         ],
     )?;
     if inserted == 1 {
-        return Ok(Begun::First);
+        return Ok(KeyClaim::First);
     }
     let known = unit.query_first(
         "SELECT request_hash, server, status, body FROM request_keys WHERE identity = ?1 AND request_key = ?2",
@@ -65,22 +65,22 @@ pub fn begin(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<Begun, E
     )?;
     let Some(mut row) = known else {
         // Forgotten in this moment by who had begun it.
-        return Ok(Begun::Unanswered {
+        return Ok(KeyClaim::Pending {
             server: request.server.clone(),
         });
     };
     if row.take::<String>()? != request.hash {
-        return Ok(Begun::Other);
+        return Ok(KeyClaim::Conflict);
     }
     let server: String = row.take()?;
     let (status, body): (Option<u64>, Option<String>) = (row.take()?, row.take()?);
     Ok(match (status, body) {
-        (Some(status), Some(body)) => Begun::Answered {
+        (Some(status), Some(body)) => KeyClaim::Answered {
             status: u16::try_from(status)
                 .map_err(|_| Error::stored("the status of an answer", "is too large"))?,
             body,
         },
-        _ => Begun::Unanswered { server },
+        _ => KeyClaim::Pending { server },
     })
 }
 

@@ -1,12 +1,13 @@
-//! Tasks: what other agents and programs asked a server for, what was said about them, what came of them, and what
-//! those who subscribed are told.
+//! Tasks of other agents and programs: their messages, their artifacts, and the updates that subscribers get.
 //!
-//! Every change is one conditional statement: nothing leaves a state that is over, and the word of a server counts
-//! for the tasks that it works on only. What subscribers are told is numbered without gap in the unit that
-//! changes the task.
+//! Every change is one conditional statement: nothing leaves a state that is over, and a server changes only the tasks
+//! that it works on. Updates are numbered without gap in the unit that changes the task. Messages, artifacts and updates
+//! are JSON that the caller gives and reads; this module does not know their form.
 
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{EventKind, NewEvent, SessionId, TaskId, TaskKind, TaskState, Timestamp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{json_text, stored_json, visible};
@@ -14,7 +15,7 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Param, Row, params};
 
-/// A task as it is stored, without what was said and what came of it.
+/// A task as it is stored, without its messages and artifacts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
     /// Its id.
@@ -134,7 +135,7 @@ pub fn insert(
     unit: &mut UnitOfWork<'_>,
     new: &NewTask,
     message_id: &str,
-    message: &Value,
+    message: &impl Serialize,
 ) -> Result<Task, Error> {
     let now = unit.now();
     let identity = unit.identity().to_owned();
@@ -199,27 +200,29 @@ pub(super) fn locked(unit: &mut UnitOfWork<'_>, id: TaskId) -> Result<Option<Tas
     unit.query_first(&sql, params![id])?.map(read).transpose()
 }
 
-/// Adds what was said.
+/// Adds a message.
 pub fn add_message(
     unit: &mut UnitOfWork<'_>,
     id: TaskId,
     message_id: &str,
-    message: &Value,
+    message: &impl Serialize,
 ) -> Result<(), Error> {
+    let message = serde_json::to_string(message)
+        .map_err(|error| Error::Internal(format!("a message cannot be written: {error}")))?;
     unit.execute(
         "INSERT INTO task_messages (task_id, number, message_id, message) VALUES (?1, \
          (SELECT COALESCE(MAX(number) + 1, 0) FROM task_messages WHERE task_id = ?1), ?2, ?3)",
-        params![id, message_id, json_text(message)],
+        params![id, message_id, message],
     )?;
     Ok(())
 }
 
-/// What was said, in order; the last `limit` of it.
-pub fn messages(
+/// The messages of a task, in order; the last `limit` of them.
+pub fn messages<T: DeserializeOwned>(
     reader: &mut dyn Reader,
     id: TaskId,
     limit: Option<u64>,
-) -> Result<Vec<Value>, Error> {
+) -> Result<Vec<T>, Error> {
     let mut found = reader
         .query(
             "SELECT message FROM task_messages WHERE task_id = ?1 ORDER BY number DESC LIMIT ?2",
@@ -233,25 +236,25 @@ pub fn messages(
 }
 
 /// A change of a task's state.
-pub struct Change<'a> {
+pub struct StateChange<'a> {
     /// The state it must be in: any of these.
     pub from: &'a [TaskState],
     /// The server that must be the one that works on it; nobody in particular when left out.
     pub runner: Option<&'a str>,
     /// The state it comes into.
     pub to: TaskState,
-    /// What is said with it.
+    /// The agent's message about the new state.
     pub message: Option<&'a Value>,
-    /// What subscribers are told, made from the changed task.
-    pub told: &'a dyn Fn(&Task) -> Value,
+    /// Writes the update for subscribers, as JSON, from the changed task.
+    pub update: &'a dyn Fn(&Task) -> Result<String, Error>,
 }
 
-/// Changes the state of a task and tells subscribers. `None` when it is not there, or not in a state for this, or
-/// somebody else works on it. What was said with the state before becomes part of what was said.
-pub fn change(
+/// Changes the state of a task and stores the update. `None` when it is not there, or not in a state for this, or
+/// another server works on it. The message about the state before becomes one of the task's messages.
+pub fn change_state(
     unit: &mut UnitOfWork<'_>,
     id: TaskId,
-    change: &Change<'_>,
+    change: &StateChange<'_>,
 ) -> Result<Option<Task>, Error> {
     let Some(before) = locked(unit, id)? else {
         return Ok(None);
@@ -285,7 +288,7 @@ pub fn change(
         status_at: now,
         ..before
     };
-    let after = tell(unit, after, change.told)?;
+    let after = add_update(unit, after, change.update)?;
     unit.emit(NewEvent {
         kind: EventKind::TaskStateChanged,
         subject: id.to_string(),
@@ -294,11 +297,11 @@ pub fn change(
     Ok(Some(after))
 }
 
-/// Numbers what subscribers are told and stores it.
-fn tell(
+/// Numbers an update and stores it.
+fn add_update(
     unit: &mut UnitOfWork<'_>,
     mut task: Task,
-    told: &dyn Fn(&Task) -> Value,
+    update: &dyn Fn(&Task) -> Result<String, Error>,
 ) -> Result<Task, Error> {
     let number = task.update_count;
     unit.execute(
@@ -307,65 +310,67 @@ fn tell(
     )?;
     unit.execute(
         "INSERT INTO task_updates (task_id, number, body) VALUES (?1, ?2, ?3)",
-        params![task.id, number, json_text(&told(&task))],
+        params![task.id, number, update(&task)?],
     )?;
     task.update_count = number + 1;
     Ok(task)
 }
 
-/// A piece of what came of a task.
-pub struct Piece<'a> {
+/// A new artifact of a task, or a change of one.
+pub struct ArtifactChange<'a> {
     /// The server that must be the one that works on it.
     pub runner: &'a str,
-    /// Which result.
+    /// Which artifact.
     pub artifact_id: &'a str,
-    /// The whole result as it is with this piece, made from what there was of it.
-    pub whole: &'a dyn Fn(Option<Value>) -> Value,
-    /// What subscribers are told.
-    pub told: &'a dyn Fn(&Task) -> Value,
+    /// Writes the artifact, as JSON, from what is stored of it.
+    pub artifact: &'a dyn Fn(Option<&str>) -> Result<String, Error>,
+    /// Writes the update for subscribers, as JSON.
+    pub update: &'a dyn Fn(&Task) -> Result<String, Error>,
 }
 
-/// Stores a piece of what came of a task and tells subscribers. `None` when the task is over, or somebody else
-/// works on it.
-pub fn add_piece(
+/// Stores an artifact of a task and the update. `None` when the task is over, or another server works on it.
+pub fn write_artifact(
     unit: &mut UnitOfWork<'_>,
     id: TaskId,
-    piece: &Piece<'_>,
+    change: &ArtifactChange<'_>,
 ) -> Result<Option<Task>, Error> {
     let Some(task) = locked(unit, id)? else {
         return Ok(None);
     };
-    if task.state.is_over() || task.runner != piece.runner {
+    if task.state.is_over() || task.runner != change.runner {
         return Ok(None);
     }
     let before = unit
         .query_first(
             "SELECT artifact FROM task_artifacts WHERE task_id = ?1 AND artifact_id = ?2",
-            params![id, piece.artifact_id],
+            params![id, change.artifact_id],
         )?
-        .map(|mut row| stored_json("a result of a task", &row.take::<String>()?))
+        .map(|mut row| row.take::<String>())
         .transpose()?;
     let is_new = before.is_none();
-    let whole = (piece.whole)(before);
+    let artifact = (change.artifact)(before.as_deref())?;
     unit.execute(
         "INSERT INTO task_artifacts (task_id, artifact_id, number, artifact) VALUES (?1, ?2, \
          (SELECT COALESCE(MAX(number) + 1, 0) FROM task_artifacts WHERE task_id = ?1), ?3) \
          ON CONFLICT (task_id, artifact_id) DO UPDATE SET artifact = excluded.artifact",
-        params![id, piece.artifact_id, json_text(&whole)],
+        params![id, change.artifact_id, artifact],
     )?;
-    let task = tell(unit, task, piece.told)?;
+    let task = add_update(unit, task, change.update)?;
     if is_new {
         unit.emit(NewEvent {
             kind: EventKind::TaskArtifact,
             subject: id.to_string(),
-            payload: json!({"namespace": task.namespace, "artifact": piece.artifact_id}),
+            payload: json!({"namespace": task.namespace, "artifact": change.artifact_id}),
         });
     }
     Ok(Some(task))
 }
 
-/// What came of a task, in the order in which it began to come.
-pub fn artifacts(reader: &mut dyn Reader, id: TaskId) -> Result<Vec<Value>, Error> {
+/// The artifacts of a task, in the order in which they were begun.
+pub fn artifacts<T: DeserializeOwned>(
+    reader: &mut dyn Reader,
+    id: TaskId,
+) -> Result<Vec<T>, Error> {
     reader
         .query(
             "SELECT artifact FROM task_artifacts WHERE task_id = ?1 ORDER BY number",
@@ -376,8 +381,8 @@ pub fn artifacts(reader: &mut dyn Reader, id: TaskId) -> Result<Vec<Value>, Erro
         .collect()
 }
 
-/// Remembers how a task is to be done, and what it is about when that was found out later.
-pub fn remember(
+/// Stores how a task is to be done, and its session or plan when that is known only later.
+pub fn set_subject(
     unit: &mut UnitOfWork<'_>,
     id: TaskId,
     runner: &str,
@@ -423,13 +428,13 @@ pub fn open(reader: &mut dyn Reader) -> Result<Vec<Task>, Error> {
         .collect()
 }
 
-/// What subscribers are told from a number on, in order, at most `limit`.
-pub fn updates(
+/// The updates from a number on, in order, at most `limit`.
+pub fn updates<T: DeserializeOwned>(
     reader: &mut dyn Reader,
     id: TaskId,
     from: u64,
     limit: u64,
-) -> Result<Vec<Value>, Error> {
+) -> Result<Vec<T>, Error> {
     reader
         .query(
             "SELECT body FROM task_updates WHERE task_id = ?1 AND number >= ?2 \

@@ -1,17 +1,19 @@
-//! [`Asking`]: one question to a remote agent, from the message that is sent to the answer, however the agent gives it.
+//! [`AgentCall`]: one question to a remote agent, from the message that is sent to the answer, whichever way the agent
+//! sends it.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use cleveragents_a2a::agent::read_response;
+use cleveragents_a2a::{Message, Method, Part, Role, StreamResponse};
+use cleveragents_domain::TaskState;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::answer::Answer;
-use super::card::Version;
-use super::line::{Events, Line, Method, Reply};
-use super::told::{self, State, Told};
-use super::trouble::Trouble;
-use super::{ANSWER_BYTES, Inner, PROVIDER};
+use super::connection::{Connection, EventReader, Reply};
+use super::error::CallError;
+use super::{Inner, MAX_ANSWER_BYTES, PROVIDER};
 use crate::error::{ErrorKind, ModelError};
 use crate::event::{Completion, StopReason, StreamEvent, Usage};
 use crate::generate::Outlet;
@@ -20,34 +22,34 @@ use crate::name::ModelName;
 use crate::redact::Veil;
 use crate::request::ChatRequest;
 
-/// The tool that asks people, as models call it.
+/// The tool that asks the user, as models call it.
 const ASK_USER: &str = "builtin_S_ask-user";
 
-/// How long an agent may take to answer that it stopped.
-const CANCEL: Duration = Duration::from_secs(5);
+/// Timeout of a cancellation.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a task is looked at: at first, and when it takes long.
-const FIRST_LOOK: Duration = Duration::from_millis(100);
-const LATER_LOOK: Duration = Duration::from_secs(2);
+/// Poll interval of a task: at first, and when it takes long.
+const FIRST_POLL: Duration = Duration::from_millis(100);
+const MAX_POLL: Duration = Duration::from_secs(2);
 
-/// How often in a row looking may fail.
-const FAILED_LOOKS: u32 = 5;
+/// Maximum number of polls in a row that may fail.
+const MAX_FAILED_POLLS: u32 = 5;
 
 type Outgoing = Outlet<Result<StreamEvent, ModelError>>;
 
 /// One question to an agent.
-pub(super) struct Asking<'a> {
+pub(super) struct AgentCall<'a> {
     inner: &'a Inner,
     outlet: &'a Outgoing,
     veil: Veil,
     answer: Answer,
     is_noted: bool,
-    /// How often the question was sent anew since its task had been cancelled.
+    /// How often the question was sent again because its task had been cancelled.
     attempt: u64,
     key: String,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> AgentCall<'a> {
     pub(super) fn new(inner: &'a Inner, outlet: &'a Outgoing, request: &ChatRequest) -> Self {
         let key = request
             .key
@@ -64,111 +66,108 @@ impl<'a> Asking<'a> {
         }
     }
 
-    pub(super) async fn ask(&mut self, request: &ChatRequest) -> Result<(), Trouble> {
-        let line = self.inner.line().await?;
-        let thread = Thread::of(&request.messages, &self.inner.caller.name, &line);
-        if !self.find_again(request, &line).await? {
+    pub(super) async fn run(&mut self, request: &ChatRequest) -> Result<(), CallError> {
+        let connection = self.inner.connect().await?;
+        let thread = Thread::of(&request.messages, &self.inner.caller.name, &connection);
+        if !self.resume(request, &connection).await? {
             self.answer = Answer::in_context(thread.context.clone());
-            self.send(request, &line, &thread).await?;
+            self.send(request, &connection, &thread).await?;
         }
-        self.follow(&line).await?;
-        self.conclude(&line).await
+        self.wait(&connection).await?;
+        self.finish(&connection).await
     }
 
-    /// Looks for the task of a question that was sent before. What was cancelled meanwhile, or forgotten there, is
-    /// asked anew.
-    async fn find_again(&mut self, request: &ChatRequest, line: &Line) -> Result<bool, Trouble> {
+    /// Looks up the task of a question that was sent before. A question whose task was cancelled meanwhile, or is
+    /// unknown there, is sent again.
+    async fn resume(
+        &mut self,
+        request: &ChatRequest,
+        connection: &Connection,
+    ) -> Result<bool, CallError> {
         let Some(note) = &request.noted else {
             return Ok(false);
         };
-        if note["url"].as_str() != Some(&line.card.interface.url) {
+        if note["url"].as_str() != Some(&connection.endpoint.interface.url) {
             return Ok(false);
         }
         let Some(task) = note["task"].as_str() else {
             return Ok(false);
         };
         self.attempt = note["attempt"].as_u64().unwrap_or_default();
-        let told = match self.look(line, task).await {
-            Err(trouble) if trouble.is_unknown_task() => return Ok(false),
-            told => told?,
+        let response = match self.poll(connection, task).await {
+            Err(error) if error.is_unknown_task() => return Ok(false),
+            response => response?,
         };
-        if matches!(&told, Told::Task(task) if task.status.state == State::Canceled) {
+        if matches!(&response, StreamResponse::Task(task) if task.status.state == TaskState::Canceled)
+        {
             self.attempt += 1;
             return Ok(false);
         }
         self.is_noted = true;
         self.answer.task = Some(task.to_owned());
-        self.hear(told).await?;
+        self.receive(response).await?;
         Ok(true)
     }
 
     async fn send(
         &mut self,
         request: &ChatRequest,
-        line: &Line,
+        connection: &Connection,
         thread: &Thread,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallError> {
         let caller = &self.inner.caller;
-        let version = line.card.interface.version;
         let id = match self.attempt {
             0 => self.key.clone(),
             attempt => format!("{}-{attempt}", self.key),
         };
-        let message = told::message(
-            version,
-            &id,
-            &last_said(request),
-            thread.context.as_deref(),
-            thread.task.as_deref(),
-        );
-        // Without waiting for the end: what the task is called is to be known as soon as it can be.
-        let configuration = match version {
-            Version::Current => json!({"returnImmediately": true}),
-            Version::Old => json!({"blocking": false}),
-        };
-        let streams = line.card.streams;
-        let params = if streams {
+        let message = Message::new(id, Role::User, vec![Part::text(last_message(request))])
+            .in_task(thread.context.as_deref(), thread.task.as_deref());
+        let is_streaming = connection.endpoint.is_streaming;
+        let params = if is_streaming {
             json!({"message": message})
         } else {
-            json!({"message": message, "configuration": configuration})
+            // Without waiting for the end: the id of the task is to be known as soon as possible.
+            json!({"message": message, "configuration": {"returnImmediately": true}})
         };
         let mut number = 0;
         let reply = loop {
-            let sent = if streams {
-                line.listen(caller, Method::Stream, &params).await
+            let sent = if is_streaming {
+                let method = Method::SendStreamingMessage;
+                connection.stream(caller, method, &params).await
             } else {
                 let wait = caller.limits.first_byte;
-                line.call(caller, Method::Send, &params, wait)
+                connection
+                    .call(caller, Method::SendMessage, &params, wait)
                     .await
                     .map(Reply::Whole)
             };
             match sent {
                 Ok(reply) => break reply,
-                Err(trouble) => {
-                    let pause = caller.retry.pause(number, trouble.retry_after());
-                    let Some(pause) = pause.filter(|_| trouble.was_not_taken()) else {
-                        return Err(trouble);
+                Err(error) => {
+                    let pause = caller.retry.pause(number, error.retry_after());
+                    let Some(pause) = pause.filter(|_| error.had_no_effect()) else {
+                        return Err(error);
                     };
                     sleep(pause).await;
                     number += 1;
                 }
             }
         };
-        self.answer.go_on();
+        self.answer.reopen();
         match reply {
-            Reply::Whole(value) => self.hear(read(&value)?).await,
-            Reply::Events(events) => self.hear_all(events).await,
+            Reply::Whole(value) => self.receive(read(&value)?).await,
+            Reply::Events(events) => self.receive_all(events).await,
         }
     }
 
-    /// Hears a stream to its end. One that is cut is no failure once the task is known: it can be looked at.
-    async fn hear_all(&mut self, mut events: Events) -> Result<(), Trouble> {
+    /// Reads a stream to its end. A stream that is cut is no failure once the task is known: the task can be polled.
+    async fn receive_all(&mut self, mut events: EventReader) -> Result<(), CallError> {
         loop {
             match events.next().await {
-                Ok(Some(value)) => self.hear(read(&value)?).await?,
+                Ok(Some(value)) => self.receive(read(&value)?).await?,
                 Ok(None) => return Ok(()),
-                Err(trouble) if trouble.is_passing() && self.answer.task.is_some() => return Ok(()),
-                Err(trouble) => return Err(trouble),
+                Err(error) if error.is_transient() && self.answer.task.is_some() => return Ok(()),
+                Err(error) => return Err(error),
             }
             if self.answer.is_over() {
                 return Ok(());
@@ -176,94 +175,93 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Takes what was told, and hands on what is new of it.
-    async fn hear(&mut self, told: Told) -> Result<(), Trouble> {
-        let news = self.answer.take(told);
+    /// Adds a response to the answer, and passes on what is new.
+    async fn receive(&mut self, response: StreamResponse) -> Result<(), CallError> {
+        let delta = self.answer.add(response);
         let redactor = &self.inner.caller.redactor;
-        // Ids are stored: an agent that puts the token into one is not listened to.
+        // Ids are stored: an agent that puts the token into one is refused.
         let ids = [&self.answer.task, &self.answer.context];
         let is_secret = |id: &String| redactor.text(id) != id.as_str();
         if ids.into_iter().flatten().any(is_secret) {
-            return Err(Trouble::Malformed("an id of it holds a secret".to_owned()));
+            return Err(CallError::Malformed(
+                "an id of it holds a secret".to_owned(),
+            ));
         }
-        if self.answer.len() > ANSWER_BYTES {
-            return Err(Trouble::Large(ANSWER_BYTES));
+        if self.answer.len() > MAX_ANSWER_BYTES {
+            return Err(CallError::Large(MAX_ANSWER_BYTES));
         }
         if !self.is_noted
             && let Some(task) = &self.answer.task
-            && let Some(url) = self.url()
+            && let Some(connection) = self.inner.opened()
         {
             self.is_noted = true;
             let note = json!({
-                "url": url,
+                "url": connection.endpoint.interface.url,
                 "task": task,
                 "context": self.answer.context,
                 "attempt": self.attempt,
             });
             self.outlet.give(Ok(StreamEvent::Noted(note))).await;
         }
-        if !news.thought.is_empty() {
-            let thought = redactor.text(&news.thought).into_owned();
+        if !delta.thought.is_empty() {
+            let thought = redactor.text(&delta.thought).into_owned();
             self.outlet.give(Ok(StreamEvent::Reasoning(thought))).await;
         }
-        let text = self.veil.push(&news.text);
+        let text = self.veil.push(&delta.text);
         if !text.is_empty() {
             self.outlet.give(Ok(StreamEvent::Text(text))).await;
         }
         Ok(())
     }
 
-    fn url(&self) -> Option<String> {
-        let line = self.inner.line.lock();
-        let line = line.unwrap_or_else(PoisonError::into_inner);
-        line.as_ref().map(|line| line.card.interface.url.clone())
-    }
-
-    /// Waits until the task comes to an end, or asks something.
-    async fn follow(&mut self, line: &Line) -> Result<(), Trouble> {
+    /// Waits until the task is over, or waits for input.
+    async fn wait(&mut self, connection: &Connection) -> Result<(), CallError> {
         let caller = &self.inner.caller;
-        let (mut pause, mut failed) = (FIRST_LOOK, 0);
-        let mut subscribes = line.card.streams;
+        let (mut pause, mut failed) = (FIRST_POLL, 0);
+        let mut subscribes = connection.endpoint.is_streaming;
         while !self.answer.is_over() {
             let Some(task) = self.answer.task.clone() else {
                 let why = "it gave neither an answer nor a task";
-                return Err(Trouble::Malformed(why.to_owned()));
+                return Err(CallError::Malformed(why.to_owned()));
             };
-            // Once: an agent that cuts streams off is looked at instead.
+            // Once: the task of an agent that cuts streams off is polled instead.
             if std::mem::take(&mut subscribes) {
                 let params = json!({"id": task});
-                let heard = line.listen(caller, Method::Subscribe, &params).await;
-                if let Ok(Reply::Events(events)) = heard {
-                    self.hear_all(events).await?;
+                let method = Method::SubscribeToTask;
+                let reply = connection.stream(caller, method, &params).await;
+                if let Ok(Reply::Events(events)) = reply {
+                    self.receive_all(events).await?;
                     continue;
                 }
             }
-            match self.look(line, &task).await {
-                Ok(told) => {
+            match self.poll(connection, &task).await {
+                Ok(response) => {
                     failed = 0;
-                    self.hear(told).await?;
+                    self.receive(response).await?;
                 }
-                Err(trouble) if trouble.is_passing() && failed < FAILED_LOOKS => failed += 1,
-                Err(trouble) => return Err(trouble),
+                Err(error) if error.is_transient() && failed < MAX_FAILED_POLLS => failed += 1,
+                Err(error) => return Err(error),
             }
             if !self.answer.is_over() {
                 sleep(pause).await;
-                pause = (pause * 3 / 2).min(LATER_LOOK);
+                pause = (pause * 3 / 2).min(MAX_POLL);
             }
         }
         Ok(())
     }
 
-    async fn look(&self, line: &Line, task: &str) -> Result<Told, Trouble> {
+    async fn poll(&self, connection: &Connection, task: &str) -> Result<StreamResponse, CallError> {
         let caller = &self.inner.caller;
         let params = json!({"id": task, "historyLength": 0});
         let wait = caller.limits.first_byte;
-        let value = line.call(caller, Method::Get, &params, wait).await?;
+        let value = connection
+            .call(caller, Method::GetTask, &params, wait)
+            .await?;
         read(&value)
     }
 
-    /// Says what came of it.
-    async fn conclude(&mut self, line: &Line) -> Result<(), Trouble> {
+    /// Reports the outcome.
+    async fn finish(&mut self, connection: &Connection) -> Result<(), CallError> {
         let caller = &self.inner.caller;
         let redactor = &caller.redactor;
         let about = redactor.text(&self.answer.about).into_owned();
@@ -275,23 +273,29 @@ impl<'a> Asking<'a> {
             ModelError::new(ErrorKind::Agent, &caller.name, why).with_hint(hint)
         };
         let error = match self.answer.state {
-            None | Some(State::Completed | State::InputRequired | State::Working) => None,
-            Some(State::Failed) => Some(failed(
+            None
+            | Some(
+                TaskState::Completed
+                | TaskState::InputRequired
+                | TaskState::Submitted
+                | TaskState::Working,
+            ) => None,
+            Some(TaskState::Failed) => Some(failed(
                 format!("the agent failed: {}", said("it does not say why")),
                 "ask again, or ask whoever runs the agent",
             )),
-            Some(State::Rejected) => Some(failed(
+            Some(TaskState::Rejected) => Some(failed(
                 format!("the agent rejected it: {}", said("it does not say why")),
                 "ask for something that the agent does: its card tells its skills",
             )),
-            Some(State::Canceled) => Some(failed(
+            Some(TaskState::Canceled) => Some(failed(
                 format!(
                     "the task was cancelled there: {}",
                     said("it does not say why")
                 ),
                 "ask again",
             )),
-            Some(State::AuthRequired) => Some(failed(
+            Some(TaskState::AuthRequired) => Some(failed(
                 format!(
                     "the agent wants a login first: {}",
                     said("it does not say where")
@@ -307,12 +311,12 @@ impl<'a> Asking<'a> {
             self.outlet.give(Err(error)).await;
             return Ok(());
         }
-        let is_question = self.answer.state == Some(State::InputRequired);
+        let is_question = self.answer.state == Some(TaskState::InputRequired);
         let question = said("The agent asks for more, and does not say what.");
         let completion = Completion {
             message: AssistantMessage {
                 text: redactor.text(&self.answer.text()).into_owned(),
-                reasoning: vec![self.seal(line, is_question)],
+                reasoning: vec![self.seal(connection, is_question)],
                 calls: is_question
                     .then(|| ToolCall {
                         id: "question".to_owned(),
@@ -338,15 +342,15 @@ impl<'a> Asking<'a> {
         Ok(())
     }
 
-    /// What is kept with an answer, so that the conversation goes on.
-    fn seal(&self, line: &Line, is_open: bool) -> Reasoning {
+    /// What is stored with an answer, so that the conversation can be continued.
+    fn seal(&self, connection: &Connection, is_open: bool) -> Reasoning {
         let task = self.answer.task.as_ref().filter(|_| is_open);
         Reasoning {
             text: String::new(),
             provider: PROVIDER.to_owned(),
             seal: Some(json!({
                 "agent": self.inner.caller.name,
-                "url": line.card.interface.url,
+                "url": connection.endpoint.interface.url,
                 "context": self.answer.context,
                 "task": task,
             })),
@@ -357,23 +361,20 @@ impl<'a> Asking<'a> {
 
     /// Stops the work there, if there is any. Whether that succeeds changes nothing here.
     pub(super) async fn cancel(&mut self) {
-        let line = {
-            let line = self.inner.line.lock();
-            line.unwrap_or_else(PoisonError::into_inner).clone()
-        };
-        let (Some(line), Some(task)) = (line, &self.answer.task) else {
+        let (Some(connection), Some(task)) = (self.inner.opened(), &self.answer.task) else {
             return;
         };
         if self.answer.is_over() {
             return;
         }
         let params = json!({"id": task});
-        let cancelled = line.call(&self.inner.caller, Method::Cancel, &params, CANCEL);
-        let _ended_or_not = timeout(CANCEL, cancelled).await;
+        let caller = &self.inner.caller;
+        let cancelled = connection.call(caller, Method::CancelTask, &params, CANCEL_TIMEOUT);
+        let _cancelled_or_not = timeout(CANCEL_TIMEOUT, cancelled).await;
     }
 }
 
-/// Where a conversation with an agent stands.
+/// The context and the task with which a conversation continues.
 #[derive(Debug, Default)]
 struct Thread {
     context: Option<String>,
@@ -383,7 +384,7 @@ struct Thread {
 
 impl Thread {
     /// By the last answer that this agent gave.
-    fn of(messages: &[Arc<ChatMessage>], name: &ModelName, line: &Line) -> Self {
+    fn of(messages: &[Arc<ChatMessage>], name: &ModelName, connection: &Connection) -> Self {
         let seals = messages
             .iter()
             .rev()
@@ -397,7 +398,7 @@ impl Thread {
             .filter_map(|thought| thought.seal.as_ref())
             .filter(|seal| {
                 seal["agent"].as_str() == Some(&name.to_string())
-                    && seal["url"].as_str() == Some(&line.card.interface.url)
+                    && seal["url"].as_str() == Some(&connection.endpoint.interface.url)
             });
         let Some(seal) = own.next() else {
             return Self::default();
@@ -409,13 +410,13 @@ impl Thread {
     }
 }
 
-fn read(value: &Value) -> Result<Told, Trouble> {
-    told::read(value).map_err(Trouble::Malformed)
+fn read(value: &Value) -> Result<StreamResponse, CallError> {
+    read_response(value).map_err(|error| CallError::Malformed(error.to_string()))
 }
 
-/// What was said last: the question, or what a person answered.
-fn last_said(request: &ChatRequest) -> String {
-    let said = request
+/// The last message: the question, or the answer of the user.
+fn last_message(request: &ChatRequest) -> String {
+    let last = request
         .messages
         .iter()
         .rev()
@@ -437,5 +438,5 @@ fn last_said(request: &ChatRequest) -> String {
             }
             ChatMessage::Assistant(_) => None,
         });
-    said.unwrap_or_default()
+    last.unwrap_or_default()
 }

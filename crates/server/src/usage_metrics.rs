@@ -1,35 +1,34 @@
-//! Figures of what was done, for Prometheus: read from the database when they are asked for.
+//! Usage metrics for Prometheus: what plans, actors, tools and sandboxes did, read from the database on request.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cleveragents_store::figures::{self, Durations, Figures, RANGES};
-use cleveragents_store::{Engine, Error};
+use cleveragents_application::{DURATION_RANGES, Durations, Services, StoreError, UsageMetrics};
 use tokio::sync::Mutex;
 
-/// How long figures are believed. Counting them costs more the more was done.
-const BELIEVED: Duration = Duration::from_secs(2);
+/// How long metrics are cached. Counting takes longer the more was done.
+const CACHE_TIME: Duration = Duration::from_secs(2);
 
-/// The figures that were counted last.
+/// The metrics that were counted last.
 #[derive(Default)]
-pub(crate) struct Counted(Mutex<Option<(Instant, Arc<Figures>)>>);
+pub(crate) struct MetricsCache(Mutex<Option<(Instant, Arc<UsageMetrics>)>>);
 
-impl Counted {
-    /// The figures, which one who asks counts for all who ask meanwhile.
-    pub(crate) async fn now(&self, engine: &Arc<Engine>) -> Result<Arc<Figures>, Error> {
+impl MetricsCache {
+    /// The metrics. One request counts for all that come meanwhile.
+    pub(crate) async fn get(&self, services: &Services) -> Result<Arc<UsageMetrics>, StoreError> {
         let mut known = self.0.lock().await;
-        if let Some((since, figures)) = known.as_ref()
-            && since.elapsed() < BELIEVED
+        if let Some((since, metrics)) = known.as_ref()
+            && since.elapsed() < CACHE_TIME
         {
-            return Ok(Arc::clone(figures));
+            return Ok(Arc::clone(metrics));
         }
-        let engine = Arc::clone(engine);
-        let counted = crate::blocking(move || engine.read(|reader| figures::gather(reader)));
-        let figures = Arc::new(counted.await?);
-        *known = Some((Instant::now(), Arc::clone(&figures)));
-        Ok(figures)
+        let usage = services.usage();
+        let counted = crate::blocking(move || usage.metrics());
+        let metrics = Arc::new(counted.await?);
+        *known = Some((Instant::now(), Arc::clone(&metrics)));
+        Ok(metrics)
     }
 }
 
@@ -50,28 +49,28 @@ impl Unit {
     }
 }
 
-/// Writes figures as OpenMetrics does.
-pub(crate) fn write(text: &mut String, figures: &Figures) -> fmt::Result {
+/// Writes metrics in the OpenMetrics format.
+pub(crate) fn write(text: &mut String, metrics: &UsageMetrics) -> fmt::Result {
     histogram(
         text,
         ("plan_duration_seconds", "How long plans were worked on"),
         Unit::Seconds,
-        &labelled("phase", &figures.plans),
+        &labelled("phase", &metrics.plans),
     )?;
     counter(text, ("plan_cost_usd", "What plans cost"), |text, name| {
-        let cost = Unit::Seconds.of(figures.plan_cost_micro_usd);
+        let cost = Unit::Seconds.of(metrics.plan_cost_micro_usd);
         writeln!(text, "{name} {cost}")
     })?;
     for (name, about, count) in [
         (
             "plan_decisions_count",
             "Decisions made for plans",
-            figures.decisions,
+            metrics.decisions,
         ),
         (
             "plan_child_plans_count",
             "Plans that are parts of others",
-            figures.child_plans,
+            metrics.child_plans,
         ),
     ] {
         counter(text, (name, about), |text, name| {
@@ -82,7 +81,7 @@ pub(crate) fn write(text: &mut String, figures: &Figures) -> fmt::Result {
         text,
         ("actor_invocation_duration_ms", "How long actors ran"),
         Unit::Milliseconds,
-        &[(String::new(), &figures.runs)],
+        &[(String::new(), &metrics.runs)],
     )?;
     counter(
         text,
@@ -91,12 +90,12 @@ pub(crate) fn write(text: &mut String, figures: &Figures) -> fmt::Result {
             writeln!(
                 text,
                 "{name}{{direction=\"input\"}} {}",
-                figures.input_tokens
+                metrics.input_tokens
             )?;
             writeln!(
                 text,
                 "{name}{{direction=\"output\"}} {}",
-                figures.output_tokens
+                metrics.output_tokens
             )
         },
     )?;
@@ -104,13 +103,13 @@ pub(crate) fn write(text: &mut String, figures: &Figures) -> fmt::Result {
         text,
         ("tool_invocation_duration_ms", "How long tools took"),
         Unit::Milliseconds,
-        &labelled("tool", &figures.tools),
+        &labelled("tool", &metrics.tools),
     )?;
     counter(
         text,
         ("tool_errors", "How often tools failed"),
         |text, name| {
-            for (tool, count) in &figures.tool_errors {
+            for (tool, count) in &metrics.tool_errors {
                 writeln!(text, "{name}{{tool=\"{}\"}} {count}", escaped(tool))?;
             }
             Ok(())
@@ -123,7 +122,7 @@ pub(crate) fn write(text: &mut String, figures: &Figures) -> fmt::Result {
             "How long work on sandboxes took",
         ),
         Unit::Milliseconds,
-        &labelled("operation", &figures.sandboxes),
+        &labelled("operation", &metrics.sandboxes),
     )
 }
 
@@ -169,7 +168,7 @@ fn histogram(
         let mut so_far = 0;
         for (number, count) in durations.counts.iter().enumerate() {
             so_far += count;
-            let end = RANGES.get(number);
+            let end = DURATION_RANGES.get(number);
             let end = end.map_or_else(|| "+Inf".to_owned(), |end| format!("{:?}", unit.of(*end)));
             writeln!(
                 text,

@@ -1,7 +1,8 @@
-//! [`Trouble`]: why a request to a remote agent has no answer, and what that means for who asked.
+//! [`CallError`]: why a request to a remote agent failed, and what that means for the caller.
 
 use std::time::Duration;
 
+use cleveragents_a2a::ErrorReason;
 use cleveragents_outbound::{self as outbound, Refused};
 use reqwest::StatusCode;
 use serde_json::Value;
@@ -10,15 +11,14 @@ use super::Caller;
 use crate::error::{ErrorKind, ModelError};
 use crate::http::seconds;
 
-/// The code of JSON-RPC for a task that the agent does not know.
-const TASK_NOT_FOUND: i64 = -32001;
+const TASK_NOT_FOUND: i64 = ErrorReason::TaskNotFound.code();
 
-/// So much of what an agent says about an error is told.
-const LONGEST: usize = 500;
+/// Maximum number of characters of an agent's error message that are shown.
+const MAX_SHOWN: usize = 500;
 
-/// Why a request has no answer.
+/// Why a request failed.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum CallError {
     /// The address may not be called.
     Address(Refused),
     /// The token cannot be sent.
@@ -42,7 +42,7 @@ pub(super) enum Trouble {
     },
 }
 
-impl Trouble {
+impl CallError {
     pub(super) fn of(error: &reqwest::Error) -> Self {
         let why = outbound::deepest(error);
         if error.is_connect() {
@@ -70,12 +70,12 @@ impl Trouble {
         Self::Refused {
             status: status.as_u16(),
             code: error["code"].as_i64().filter(|code| *code < 0),
-            message: message.chars().take(LONGEST).collect(),
+            message: message.chars().take(MAX_SHOWN).collect(),
             retry_after,
         }
     }
 
-    /// Whether the agent says that there is no such task.
+    /// Whether the agent does not know the task.
     pub(super) const fn is_unknown_task(&self) -> bool {
         matches!(
             self,
@@ -87,7 +87,7 @@ impl Trouble {
     }
 
     /// Whether the request certainly had no effect, and may have one a little later.
-    pub(super) const fn was_not_taken(&self) -> bool {
+    pub(super) const fn had_no_effect(&self) -> bool {
         matches!(
             self,
             Self::Unreachable(_)
@@ -98,8 +98,8 @@ impl Trouble {
         )
     }
 
-    /// Whether looking again may help.
-    pub(super) const fn is_passing(&self) -> bool {
+    /// Whether another attempt may succeed.
+    pub(super) const fn is_transient(&self) -> bool {
         matches!(
             self,
             Self::Unreachable(_)
@@ -119,8 +119,8 @@ impl Trouble {
         }
     }
 
-    /// What whoever asked is told.
-    pub(super) fn into_error(self, caller: &Caller) -> ModelError {
+    /// The error of the model.
+    pub(super) fn into_model_error(self, caller: &Caller) -> ModelError {
         let error = |kind, message: String| {
             let message = caller.redactor.text(&message).into_owned();
             ModelError::new(kind, &caller.name, message)

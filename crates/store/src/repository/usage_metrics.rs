@@ -1,4 +1,5 @@
-//! Figures about what was done, counted from what is stored: they outlast a restart and hold what other processes did.
+//! [`UsageMetrics`]: what plans, actors, tools and sandboxes did, counted from the stored rows, so that it survives
+//! restarts and includes other processes.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +58,7 @@ impl Durations {
 
 /// What was done so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct UsageMetrics {
     /// How long plans were worked on, by phase.
     pub plans: BTreeMap<String, Durations>,
     /// What plans cost, in millionths of a dollar.
@@ -81,8 +82,8 @@ pub struct Figures {
 }
 
 /// Counts what was done so far.
-pub fn gather(reader: &mut dyn Reader) -> Result<Figures, Error> {
-    let mut figures = Figures::default();
+pub fn gather(reader: &mut dyn Reader) -> Result<UsageMetrics, Error> {
+    let mut metrics = UsageMetrics::default();
     let mut row = reader
         .query_first(
             "SELECT (SELECT CAST(COALESCE(SUM(cost_micro_usd), 0) AS BIGINT) FROM plans), \
@@ -92,17 +93,17 @@ pub fn gather(reader: &mut dyn Reader) -> Result<Figures, Error> {
              (SELECT CAST(COALESCE(SUM(output_tokens), 0) AS BIGINT) FROM sessions)",
             &[],
         )?
-        .ok_or_else(|| Error::stored("the figures", "are missing"))?;
-    figures.plan_cost_micro_usd = row.take()?;
-    figures.decisions = row.take()?;
-    figures.child_plans = row.take()?;
-    figures.input_tokens = row.take()?;
-    figures.output_tokens = row.take()?;
+        .ok_or_else(|| Error::stored("the metrics", "are missing"))?;
+    metrics.plan_cost_micro_usd = row.take()?;
+    metrics.decisions = row.take()?;
+    metrics.child_plans = row.take()?;
+    metrics.input_tokens = row.take()?;
+    metrics.output_tokens = row.take()?;
     let runs = by_range("''", "runs WHERE ended_at IS NOT NULL", "ended_at");
     reader.query_each(&runs, &[], &mut |mut row| {
         let _label: String = row.take()?;
         let (range, count, sum): (u64, u64, u64) = (row.take()?, row.take()?, row.take()?);
-        figures.runs.add(range_index(range), count, sum);
+        metrics.runs.add(range_index(range), count, sum);
         Ok(())
     })?;
     let often = format!(
@@ -115,7 +116,7 @@ pub fn gather(reader: &mut dyn Reader) -> Result<Figures, Error> {
         &mut |mut row| {
             let tool: String = row.take()?;
             let (range, count, sum): (u64, u64, u64) = (row.take()?, row.take()?, row.take()?);
-            let durations = figures.tools.entry(tool).or_default();
+            let durations = metrics.tools.entry(tool).or_default();
             durations.add(range_index(range), count, sum);
             Ok(())
         },
@@ -125,11 +126,11 @@ pub fn gather(reader: &mut dyn Reader) -> Result<Figures, Error> {
          GROUP BY tool ORDER BY 2 DESC, tool LIMIT {TOOLS}"
     );
     reader.query_each(&errors, &[], &mut |mut row| {
-        figures.tool_errors.insert(row.take()?, row.take()?);
+        metrics.tool_errors.insert(row.take()?, row.take()?);
         Ok(())
     })?;
-    worked(reader, &mut figures)?;
-    Ok(figures)
+    worked(reader, &mut metrics)?;
+    Ok(metrics)
 }
 
 fn range_index(range: u64) -> usize {
@@ -154,7 +155,7 @@ fn by_range(label: &str, from: &str, end: &str) -> String {
 
 /// How long phases of plans and work on sandboxes took, from the log: from the event that begins it to the one that
 /// ends it. The order of the index is used, which holds no messages.
-fn worked(reader: &mut dyn Reader, figures: &mut Figures) -> Result<(), Error> {
+fn worked(reader: &mut dyn Reader, metrics: &mut UsageMetrics) -> Result<(), Error> {
     let mut begun: Option<(String, String, i64)> = None;
     reader.query_each(
         "SELECT subject, kind, payload, occurred_at FROM events \
@@ -179,9 +180,9 @@ fn worked(reader: &mut dyn Reader, figures: &mut Figures) -> Result<(), Error> {
                         && whose == subject
                     {
                         let of = if kind.starts_with("sandbox.") {
-                            &mut figures.sandboxes
+                            &mut metrics.sandboxes
                         } else {
-                            &mut figures.plans
+                            &mut metrics.plans
                         };
                         let took = u64::try_from(at - since).unwrap_or_default();
                         of.entry(name).or_default().observe(took);

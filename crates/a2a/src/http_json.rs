@@ -1,0 +1,209 @@
+//! The HTTP+JSON binding: which path stands for which method, for the client that builds paths and for the server
+//! that reads them.
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, ErrorReason};
+use crate::method::Method;
+
+/// The media type of responses.
+pub const MEDIA_TYPE: &str = "application/a2a+json";
+
+/// The method of an HTTP request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those of HTTP")]
+pub enum Verb {
+    Get,
+    Post,
+    Delete,
+}
+
+/// The verb of a method, and its path below the address of the interface and the tenant. `config` is the id of a push
+/// configuration.
+pub fn path(method: Method, task: &str, config: &str) -> (Verb, Vec<String>) {
+    let tasks = |last: &str| vec!["tasks".to_owned(), last.to_owned()];
+    let configs = || {
+        let mut path = tasks(task);
+        path.push("pushNotificationConfigs".to_owned());
+        path
+    };
+    let one_config = || {
+        let mut path = configs();
+        path.push(config.to_owned());
+        path
+    };
+    match method {
+        Method::SendMessage => (Verb::Post, vec!["message:send".to_owned()]),
+        Method::SendStreamingMessage => (Verb::Post, vec!["message:stream".to_owned()]),
+        Method::GetTask => (Verb::Get, tasks(task)),
+        Method::ListTasks => (Verb::Get, vec!["tasks".to_owned()]),
+        Method::CancelTask => (Verb::Post, tasks(&format!("{task}:cancel"))),
+        Method::SubscribeToTask => (Verb::Post, tasks(&format!("{task}:subscribe"))),
+        Method::CreatePushConfig => (Verb::Post, configs()),
+        Method::ListPushConfigs => (Verb::Get, configs()),
+        Method::GetPushConfig => (Verb::Get, one_config()),
+        Method::DeletePushConfig => (Verb::Delete, one_config()),
+        Method::GetExtendedAgentCard => (Verb::Get, vec!["extendedAgentCard".to_owned()]),
+    }
+}
+
+/// A request as the router of a server matched it. Parts of the path that it does not have are empty.
+#[derive(Debug, Clone, Copy)]
+pub struct Matched<'a> {
+    /// The verb.
+    pub verb: Verb,
+    /// The whole path.
+    pub path: &'a str,
+    /// The part for the tenant.
+    pub tenant: &'a str,
+    /// The part for the task, with the action behind a colon.
+    pub task: &'a str,
+    /// The part for the push configuration.
+    pub config: &'a str,
+}
+
+/// The method that a request stands for, and the parameters in its path.
+pub fn method(matched: Matched<'_>) -> Result<(Method, Map<String, Value>), Error> {
+    let Matched {
+        verb,
+        path,
+        tenant,
+        task,
+        config,
+    } = matched;
+    let mut params = Map::new();
+    let mut put = |name: &str, value: &str| params.insert(name.to_owned(), value.into());
+    if !tenant.is_empty() {
+        put("tenant", tenant);
+    }
+    let is_get = verb == Verb::Get;
+    let method = if path.ends_with("/message:send") {
+        Method::SendMessage
+    } else if path.ends_with("/message:stream") {
+        Method::SendStreamingMessage
+    } else if path.ends_with("/extendedAgentCard") {
+        Method::GetExtendedAgentCard
+    } else if task.is_empty() {
+        Method::ListTasks
+    } else if !config.is_empty() {
+        put("taskId", task);
+        put("id", config);
+        if is_get {
+            Method::GetPushConfig
+        } else {
+            Method::DeletePushConfig
+        }
+    } else if path.ends_with("/pushNotificationConfigs") {
+        put("taskId", task);
+        if is_get {
+            Method::ListPushConfigs
+        } else {
+            Method::CreatePushConfig
+        }
+    } else {
+        let (id, action) = task.rsplit_once(':').unwrap_or((task, ""));
+        put("id", id);
+        match (action, is_get) {
+            ("", true) => Method::GetTask,
+            ("subscribe", _) => Method::SubscribeToTask,
+            ("cancel", false) => Method::CancelTask,
+            _ => {
+                return Err(Error::new(
+                    ErrorReason::MethodNotFound,
+                    "a task can be looked at, and takes `:cancel` and `:subscribe`",
+                ));
+            }
+        }
+    };
+    Ok((method, params))
+}
+
+/// Removes from the parameters of a body, or of a query, what only the path may name, and adds what it does.
+pub fn merge(method: Method, params: &mut Map<String, Value>, from_path: Map<String, Value>) {
+    for name in ["task_id", "tenant", "taskId"] {
+        params.remove(name);
+    }
+    if method != Method::CreatePushConfig {
+        params.remove("id");
+    }
+    params.extend(from_path);
+}
+
+/// Reads the parameters in a body.
+pub fn read_body(method: Method, body: &[u8]) -> Result<Map<String, Value>, Error> {
+    let may_be_empty = matches!(method, Method::CancelTask | Method::SubscribeToTask);
+    if may_be_empty && body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Map::new());
+    }
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(Error::new(
+            ErrorReason::InvalidRequest,
+            "the body must be an object",
+        )),
+        Err(_) => Err(Error::new(ErrorReason::Parse, "the body is not JSON")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Matched, Verb, merge, method, path, read_body};
+    use crate::method::Method;
+    use serde_json::{Value, json};
+
+    fn matched(verb: Verb, segments: &[String]) -> (Method, Value) {
+        let whole = format!("/a2a/v1/{}", segments.join("/"));
+        let is_tasks = segments.first().is_some_and(|first| first == "tasks");
+        let part = |number: usize| {
+            let part = segments.get(number).filter(|_| is_tasks);
+            part.map_or("", String::as_str)
+        };
+        let request = Matched {
+            verb,
+            path: &whole,
+            tenant: "",
+            task: part(1),
+            config: part(3),
+        };
+        let (found, params) = method(request).expect("a method");
+        (found, Value::Object(params))
+    }
+
+    #[test]
+    fn the_server_reads_the_paths_that_the_client_builds() {
+        for wanted in Method::ALL {
+            let (verb, segments) = path(wanted, "t", "c");
+            let (found, params) = matched(verb, &segments);
+            assert_eq!(found, wanted, "{segments:?}");
+            let expected = match wanted {
+                Method::GetTask | Method::CancelTask | Method::SubscribeToTask => {
+                    json!({"id": "t"})
+                }
+                Method::CreatePushConfig | Method::ListPushConfigs => json!({"taskId": "t"}),
+                Method::GetPushConfig | Method::DeletePushConfig => {
+                    json!({"taskId": "t", "id": "c"})
+                }
+                _ => json!({}),
+            };
+            assert_eq!(params, expected, "{segments:?}");
+        }
+    }
+
+    #[test]
+    fn the_path_goes_before_the_body() {
+        let body =
+            json!({"taskId": "other", "task_id": "other", "id": "other", "tenant": "x", "n": 1});
+        let mut params = body.as_object().expect("an object").clone();
+        let from_path = json!({"id": "t"});
+        let from_path = from_path.as_object().expect("an object").clone();
+        merge(Method::GetTask, &mut params, from_path);
+        assert_eq!(Value::Object(params), json!({"n": 1, "id": "t"}));
+    }
+
+    #[test]
+    fn only_bodies_without_parameters_may_be_empty() {
+        assert!(read_body(Method::CancelTask, b" \n").is_ok());
+        assert!(read_body(Method::SendMessage, b"").is_err());
+        assert!(read_body(Method::SendMessage, b"[]").is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! [`PushNotificationConfig`]: where the updates of a task are pushed to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::method::ProtocolVersion;
+
+/// How an agent authenticates when it pushes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Authentication {
+    /// The scheme of the `Authorization` header, such as `Bearer`.
+    pub scheme: String,
+    /// The credentials behind the scheme.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<String>,
+}
+
+/// Where the updates of a task are pushed to, as it is stored and as its creator sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PushNotificationConfig {
+    /// Unique within the task.
+    pub id: String,
+    /// The address.
+    pub url: String,
+    /// Sent along with each update, so that the receiver can check where it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// How the agent authenticates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<Authentication>,
+    /// Whether the creator speaks 0.3, and so gets updates of 0.3. Stored, never sent.
+    #[serde(rename = "_old", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_v0_3: bool,
+    /// The task. Sent, not stored: the row has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+}
+
+impl PushNotificationConfig {
+    /// The version of the updates that are pushed.
+    pub const fn version(&self) -> ProtocolVersion {
+        if self.is_v0_3 {
+            ProtocolVersion::V0_3
+        } else {
+            ProtocolVersion::V1_0
+        }
+    }
+
+    /// As its creator sees it.
+    #[must_use]
+    pub fn of_task(mut self, task_id: String) -> Self {
+        self.is_v0_3 = false;
+        self.task_id = Some(task_id);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ProtocolVersion, PushNotificationConfig};
+    use serde_json::json;
+
+    /// Configurations of databases that an earlier version wrote.
+    #[test]
+    fn stored_configurations_are_read_back_unchanged() {
+        let stored = r#"{"id":"c","url":"https://x.example/hook","token":"t","authentication":{"scheme":"Bearer","credentials":"s"},"_old":true}"#;
+        let config: PushNotificationConfig = serde_json::from_str(stored).expect("a config");
+        assert_eq!(serde_json::to_string(&config).expect("JSON"), stored);
+        assert_eq!(config.version(), ProtocolVersion::V0_3);
+        assert_eq!(
+            json!(config.of_task("task".to_owned())),
+            json!({"id": "c", "url": "https://x.example/hook", "token": "t",
+                "authentication": {"scheme": "Bearer", "credentials": "s"}, "taskId": "task"})
+        );
+    }
+}

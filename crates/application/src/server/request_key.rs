@@ -1,0 +1,62 @@
+//! [`RequestKeyService`]: idempotency keys. A request that is repeated with its key gets the response of the first one.
+
+use std::sync::Arc;
+
+use cleveragents_domain::{LeaseSubject, Timestamp};
+use cleveragents_store::request_keys::{self, KeyClaim, RequestKey};
+use cleveragents_store::{Engine, Error, UnitOfWork};
+
+use crate::lease::{LeaseError, LeaseService};
+use crate::plan::SERVER_LEASE;
+
+/// How long responses are kept, in seconds.
+const KEPT_SECONDS: i64 = 24 * 60 * 60;
+
+/// Claims idempotency keys and keeps responses.
+#[derive(Clone)]
+pub struct RequestKeyService {
+    engine: Arc<Engine>,
+}
+
+impl RequestKeyService {
+    /// A service on a database.
+    pub const fn new(engine: Arc<Engine>) -> Self {
+        Self { engine }
+    }
+
+    /// Claims the key of a request, unless a request with the key was begun before.
+    pub fn claim(&self, key: &RequestKey) -> Result<KeyClaim, Error> {
+        let key = key.clone();
+        self.engine.write(move |unit| {
+            prune(unit)?;
+            request_keys::claim(unit, &key)
+        })
+    }
+
+    /// Keeps the response to a request that was begun.
+    pub fn answer(&self, key: &RequestKey, status: u16, body: &str) -> Result<(), Error> {
+        let (key, body) = (key.clone(), body.to_owned());
+        self.engine
+            .write(move |unit| request_keys::answer(unit, &key, status, &body))
+    }
+
+    /// Releases the key of a request that had no effect, so that the request can be repeated.
+    pub fn forget(&self, key: &RequestKey) -> Result<(), Error> {
+        let key = key.clone();
+        self.engine
+            .write(move |unit| request_keys::forget(unit, &key))
+    }
+
+    /// Whether a server that began a request is still there to answer it.
+    pub fn is_server_alive(&self, server: &str) -> Result<bool, LeaseError> {
+        let leases = LeaseService::new(Arc::clone(&self.engine));
+        let subject = LeaseSubject::new(SERVER_LEASE, server);
+        Ok(leases.worker(&subject)?.is_some())
+    }
+}
+
+/// Removes keys that are older than responses are kept.
+pub(crate) fn prune(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
+    request_keys::prune(unit, Timestamp::now().plus_seconds(-KEPT_SECONDS))?;
+    Ok(())
+}

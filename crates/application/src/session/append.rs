@@ -1,0 +1,171 @@
+//! [`BatchAppender`]: messages for many sessions, stored in one unit of work. The key of a request and its response are
+//! stored in the unit that stores its messages: there is never one without the other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cleveragents_domain::{NewMessage, Sequence, SessionId};
+use cleveragents_store::messages::{self, Announce, Appended};
+use cleveragents_store::request_keys::{self, KeyClaim, RequestKey};
+use cleveragents_store::{Engine, Error, UnitOfWork};
+
+use crate::server::prune_request_keys;
+
+/// Messages to append to a session, all of them or none.
+pub struct AppendRequest {
+    session: SessionId,
+    messages: Vec<Appended>,
+    /// Whether the client sent a list, and gets one.
+    is_list: bool,
+    key: Option<RequestKey>,
+}
+
+impl AppendRequest {
+    /// Messages to append to a session. `is_list` says that the client sent a list, and gets one. A request with a key
+    /// is carried out once.
+    pub fn new(
+        session: SessionId,
+        messages: Vec<NewMessage>,
+        is_list: bool,
+        key: Option<RequestKey>,
+    ) -> Self {
+        Self {
+            session,
+            messages: messages.into_iter().map(Appended::from).collect(),
+            is_list,
+            key,
+        }
+    }
+
+    /// Whether the client sent a list, and gets one.
+    pub const fn is_list(&self) -> bool {
+        self.is_list
+    }
+
+    /// The messages.
+    pub fn messages(&self) -> impl Iterator<Item = &NewMessage> {
+        self.messages.iter().map(|appended| &appended.message)
+    }
+}
+
+/// What came of an append.
+#[derive(Debug, PartialEq, Eq)]
+pub enum AppendOutcome {
+    /// The messages are stored; the body of the response.
+    Stored(String),
+    /// The session does not exist.
+    NoSession,
+    /// The request is not the first one with its key.
+    Repeated(KeyClaim),
+}
+
+/// Writes the response to an append, which is stored with the key of the request.
+#[derive(Clone, Copy)]
+pub struct AppendResponder {
+    /// Writes the body. The numbers are those of the messages, in order; no more of them may be taken.
+    pub body: fn(&AppendRequest, &mut dyn Iterator<Item = Sequence>) -> Result<String, Error>,
+    /// The status of the response, and the form in which a body is kept for repeated requests.
+    pub kept: fn(&str) -> (u16, String),
+}
+
+/// Appends messages of many requests at once.
+pub struct BatchAppender {
+    engine: Arc<Engine>,
+    responder: AppendResponder,
+}
+
+impl BatchAppender {
+    /// An appender on a database.
+    pub const fn new(engine: Arc<Engine>, responder: AppendResponder) -> Self {
+        Self { engine, responder }
+    }
+
+    /// Stores all requests in one unit of work. If that fails, stores each in its own, so that a failure is one
+    /// client's only. The outcomes come in the order of the requests; what is reported as stored is durable.
+    pub fn append_all(&self, requests: Vec<AppendRequest>) -> Vec<Result<AppendOutcome, Error>> {
+        let requests = Arc::new(requests);
+        let (all, responder) = (Arc::clone(&requests), self.responder);
+        let stored = self.engine.write(move |unit| {
+            if all.iter().any(|request| request.key.is_some()) {
+                prune_request_keys(unit)?;
+            }
+            append(unit, &all, responder)
+        });
+        match stored {
+            Ok(stored) => stored.into_iter().map(Ok).collect(),
+            Err(_) => (0..requests.len())
+                .map(|index| {
+                    let all = Arc::clone(&requests);
+                    let stored = self.engine.write(move |unit| {
+                        let alone = all.get(index..=index).unwrap_or_default();
+                        append(unit, alone, responder)
+                    })?;
+                    let missing = || Error::Internal("an append has no outcome".to_owned());
+                    stored.into_iter().next().ok_or_else(missing)
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Stores the messages of requests. Messages of one session take their numbers in one statement.
+fn append(
+    unit: &mut UnitOfWork<'_>,
+    requests: &[AppendRequest],
+    responder: AppendResponder,
+) -> Result<Vec<AppendOutcome>, Error> {
+    let mut outcomes: Vec<Option<AppendOutcome>> = Vec::with_capacity(requests.len());
+    let mut sessions: BTreeMap<SessionId, Vec<usize>> = BTreeMap::new();
+    for (index, request) in requests.iter().enumerate() {
+        outcomes.push(if let Some(key) = &request.key {
+            // One after the other: the same key may come twice, and the second gets the response of the first.
+            Some(append_once(unit, request, key, responder)?)
+        } else {
+            sessions.entry(request.session).or_default().push(index);
+            None
+        });
+    }
+    for (session, indexes) in sessions {
+        let of_session = || indexes.iter().filter_map(|index| requests.get(*index));
+        let messages = of_session().flat_map(|request| &request.messages);
+        let numbers = messages::append(unit, session, messages, Announce::Each)?;
+        let mut numbers = numbers.map(Vec::into_iter);
+        for (index, request) in indexes.iter().zip(of_session()) {
+            let outcome = match &mut numbers {
+                Some(numbers) => AppendOutcome::Stored((responder.body)(request, numbers)?),
+                None => AppendOutcome::NoSession,
+            };
+            if let Some(place) = outcomes.get_mut(*index) {
+                *place = Some(outcome);
+            }
+        }
+    }
+    let missing = || Error::Internal("an append has no outcome".to_owned());
+    outcomes
+        .into_iter()
+        .map(|outcome| outcome.ok_or_else(missing))
+        .collect()
+}
+
+/// Stores the messages of a request with a key, and its response.
+fn append_once(
+    unit: &mut UnitOfWork<'_>,
+    request: &AppendRequest,
+    key: &RequestKey,
+    responder: AppendResponder,
+) -> Result<AppendOutcome, Error> {
+    let claim = request_keys::claim(unit, key)?;
+    if claim != KeyClaim::First {
+        return Ok(AppendOutcome::Repeated(claim));
+    }
+    let appended = messages::append(unit, request.session, &request.messages, Announce::Each)?;
+    let Some(numbers) = appended else {
+        // It had no effect, and may be repeated.
+        request_keys::forget(unit, key)?;
+        return Ok(AppendOutcome::NoSession);
+    };
+    let body = (responder.body)(request, &mut numbers.into_iter())?;
+    let (status, kept) = (responder.kept)(&body);
+    request_keys::answer(unit, key, status, &kept)?;
+    Ok(AppendOutcome::Stored(body))
+}

@@ -1,0 +1,23 @@
+//! Tasks that other agents and programs send over A2A: created, worked on by one server at a time, watched, pushed,
+//! taken over when the server dies.
+//!
+//! A task and every update of it is stored before anybody sees it, so it survives connections and servers. Messages,
+//! artifacts and updates are stored in the JSON of A2A 1.0 (`cleveragents_a2a`).
+
+mod create;
+mod document;
+mod error;
+mod prompt;
+mod push;
+mod recover;
+mod service;
+mod turn;
+
+pub use cleveragents_store::tasks::{Task as TaskRecord, TaskFilter};
+pub use create::{CreatedTask, NewTask, Snapshot, TaskReply};
+pub use document::{TaskView, agent_message};
+pub use error::TaskError;
+pub use prompt::{prompt_text, task_options};
+pub use push::{PendingPush, PushDelivery, PushFailure};
+pub use service::{ArtifactChunk, TaskPage, TaskService, plan_of_task};
+pub use turn::TurnStart;

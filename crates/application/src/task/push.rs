@@ -1,0 +1,159 @@
+//! Push notifications: where the updates of a task go, and which of them are delivered. Each update is delivered at
+//! least once and in order, by whichever server claims it.
+
+use cleveragents_a2a::{ProtocolVersion, PushNotificationConfig, v0_3};
+use cleveragents_domain::{TaskId, Timestamp};
+use cleveragents_store::pushes::{self, PushConfig};
+use cleveragents_store::tasks::{self, Task as TaskRecord};
+use cleveragents_store::{Error, UnitOfWork};
+use serde_json::{Value, json};
+
+use super::document::{TaskView, document};
+use super::error::TaskError;
+use super::service::TaskService;
+
+/// Maximum number of addresses that a task is pushed to.
+const MAX_CONFIGS: u64 = 16;
+
+/// How long a delivery belongs to the server that claimed it, in seconds.
+const CLAIM_SECONDS: i64 = 30;
+
+/// Maximum number of attempts at a delivery, and the longest pause between two, in seconds. With a first pause of one
+/// second this makes about a quarter of an hour.
+const MAX_ATTEMPTS: u64 = 12;
+const MAX_PAUSE_SECONDS: i64 = 120;
+
+/// An address with an update to deliver.
+#[derive(Debug, Clone)]
+pub struct PendingPush(PushConfig);
+
+impl PendingPush {
+    /// When the delivery is due.
+    pub const fn due_at(&self) -> Timestamp {
+        self.0.next_at
+    }
+}
+
+/// An update to deliver, claimed by this server.
+#[derive(Debug)]
+pub struct PushDelivery {
+    /// Where it goes.
+    pub config: PushNotificationConfig,
+    /// The JSON to send.
+    pub body: Value,
+}
+
+/// Why a delivery failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushFailure {
+    /// What happened.
+    pub reason: String,
+    /// Whether another attempt may succeed.
+    pub is_transient: bool,
+}
+
+fn read_config(push: &PushConfig) -> Result<PushNotificationConfig, Error> {
+    serde_json::from_value(push.config.clone())
+        .map_err(|error| Error::stored("where to push", error.to_string()))
+}
+
+/// Stores where the updates of a task go from now on.
+pub(super) fn store_push_config(
+    unit: &mut UnitOfWork<'_>,
+    task: &TaskRecord,
+    config: &PushNotificationConfig,
+) -> Result<(), TaskError> {
+    if pushes::set(unit, task, &config.id, &json!(config), MAX_CONFIGS)? {
+        return Ok(());
+    }
+    Err(TaskError::TooManyPushConfigs(MAX_CONFIGS))
+}
+
+impl TaskService {
+    /// Has the updates of a task pushed to an address, in place of the configuration with the same id.
+    pub fn add_push_config(
+        &self,
+        id: TaskId,
+        config: PushNotificationConfig,
+    ) -> Result<PushNotificationConfig, TaskError> {
+        let stored = config.clone();
+        self.engine.write(move |unit| {
+            // Read in this unit: the first update that is pushed is the next one.
+            let task = tasks::get(unit, id)?.ok_or(TaskError::NotFound(id))?;
+            store_push_config(unit, &task, &stored)
+        })?;
+        Ok(config.of_task(id.to_string()))
+    }
+
+    /// Where the updates of a task go, by id.
+    pub fn push_configs(&self, id: TaskId) -> Result<Vec<PushNotificationConfig>, Error> {
+        let stored = self.engine.read(|reader| pushes::of_task(reader, id))?;
+        stored
+            .iter()
+            .map(|push| Ok(read_config(push)?.of_task(id.to_string())))
+            .collect()
+    }
+
+    /// Ends pushing to an address.
+    pub fn remove_push_config(&self, id: TaskId, config_id: &str) -> Result<(), Error> {
+        let config_id = config_id.to_owned();
+        self.engine
+            .write(move |unit| pushes::remove(unit, id, &config_id))?;
+        Ok(())
+    }
+
+    /// Addresses with updates to deliver, those that are due first.
+    pub fn pending_pushes(&self, limit: u64) -> Result<Vec<PendingPush>, Error> {
+        let found = self
+            .engine
+            .read(|reader| pushes::undelivered(reader, limit))?;
+        Ok(found.into_iter().map(PendingPush).collect())
+    }
+
+    /// Claims the next update for an address. `None` when another server was faster. An update that is not reported
+    /// as delivered or failed is free again when the claim expires.
+    pub fn claim_push(&self, pending: &PendingPush) -> Result<Option<PushDelivery>, Error> {
+        let until = Timestamp::now().plus_seconds(CLAIM_SECONDS);
+        let claimed = pending.clone();
+        if !self
+            .engine
+            .write(move |unit| pushes::claim(unit, &claimed.0, until))?
+        {
+            return Ok(None);
+        }
+        let push = &pending.0;
+        let config = read_config(push)?;
+        let body = self.engine.read(|reader| {
+            if config.version() == ProtocolVersion::V0_3
+                && let Some(task) = tasks::get(reader, push.task)?
+            {
+                let whole = document(reader, &task, TaskView::WHOLE)?;
+                return Ok(Some(v0_3::task_from_v1(&json!(whole))));
+            }
+            let updates = tasks::updates(reader, push.task, push.next_number, 1)?;
+            Ok::<Option<Value>, Error>(updates.into_iter().next())
+        })?;
+        Ok(body.map(|body| PushDelivery { config, body }))
+    }
+
+    /// Stores the outcome of a delivery: delivered, to be tried again, or given up.
+    pub fn finish_push(
+        &self,
+        pending: &PendingPush,
+        outcome: Result<(), PushFailure>,
+    ) -> Result<(), Error> {
+        let push = pending.0.clone();
+        self.engine.write(move |unit| match &outcome {
+            Ok(()) => pushes::delivered(unit, &push, push.next_number + 1, None),
+            Err(failure) if !failure.is_transient || push.attempts + 1 >= MAX_ATTEMPTS => {
+                pushes::delivered(unit, &push, push.next_number + 1, Some(&failure.reason))
+            }
+            Err(failure) => {
+                let doubled = 1_i64 << push.attempts.min(10);
+                let next = unit.now().plus_seconds(doubled.min(MAX_PAUSE_SECONDS));
+                pushes::failed(unit, &push, next, &failure.reason)
+            }
+        })?;
+        Ok(())
+    }
+}

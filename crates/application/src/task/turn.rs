@@ -1,0 +1,68 @@
+//! How a server begins the turn of a task: anew, or where a server that is gone left it.
+
+use cleveragents_a2a::Message;
+use cleveragents_domain::{Role, Sequence, SessionId};
+use cleveragents_store::tasks::{self, Task as TaskRecord};
+use cleveragents_store::{Error, messages, sessions, turns};
+use serde_json::Value;
+
+use super::service::TaskService;
+
+/// Where the turn of a task begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnStart {
+    /// Nothing of it was done.
+    New,
+    /// It was interrupted and is resumed.
+    Resume,
+    /// It was answered; only the task does not have the answer yet.
+    Answered(String),
+}
+
+impl TaskService {
+    /// Finds out where the turn of a task begins, and stores that `runner` begins it. `is_new` says that the task was
+    /// never worked on: then nothing is looked up.
+    pub fn begin_turn(
+        &self,
+        task: &TaskRecord,
+        runner: &str,
+        session: SessionId,
+        is_new: bool,
+    ) -> Result<TurnStart, Error> {
+        let (count, is_running, requests) = self.engine.read(|reader| {
+            let found = sessions::get(reader, session)?;
+            let running = turns::running(reader, session)?;
+            let requests = tasks::messages::<Message>(reader, task.id, None)?.len() as u64;
+            let count = found.map_or(0, |found| found.message_count);
+            Ok::<_, Error>((count, running.is_some(), requests))
+        })?;
+        let stored = |name: &str| task.metadata.get(name).and_then(Value::as_u64);
+        // The attempt was for the same message of the client.
+        let is_again = !is_new && stored("messages") == Some(requests);
+        if is_again && is_running {
+            return Ok(TurnStart::Resume);
+        }
+        if is_again && stored("begun_at").is_some_and(|begun| count > begun) {
+            return self.last_answer(session, count);
+        }
+        let mut metadata = task.metadata.clone();
+        metadata["begun_at"] = count.into();
+        metadata["messages"] = requests.into();
+        let (id, runner, subject) = (task.id, runner.to_owned(), task.subject.clone());
+        self.engine
+            .write(move |unit| tasks::set_subject(unit, id, &runner, &subject, &metadata))?;
+        Ok(TurnStart::New)
+    }
+
+    fn last_answer(&self, session: SessionId, count: u64) -> Result<TurnStart, Error> {
+        let last = Sequence(count.saturating_sub(1));
+        let last = self
+            .engine
+            .read(|reader| messages::page(reader, session, last, 1))?;
+        Ok(match last.into_iter().next() {
+            Some(last) if last.role == Role::Assistant => TurnStart::Answered(last.content),
+            // The question is stored and the turn failed: it is not asked twice.
+            _ => TurnStart::Resume,
+        })
+    }
+}
