@@ -250,3 +250,77 @@ fn a_guard_asks_before_applying_whatever_the_thresholds_say() {
     world.ok(&["plan", "apply", &plan, "--yes"]);
     assert_eq!(world.stage(), "apply/applied");
 }
+
+/// A profile that is `full-auto` besides asking before it applies, and these thresholds.
+fn asking_before_apply(world: &World, thresholds: &str) {
+    let text = format!("name: local/asks\nextends: full-auto\nselect_tool: 1.0\n{thresholds}");
+    world.file("asks.yaml", &text);
+    world.ok(&["automation-profile", "add", "--config", "asks.yaml"]);
+}
+
+/// A validation that did not run on the result stands in the way. `access_network` decides whether the plan goes back
+/// into execution to have it run.
+#[test]
+fn a_refused_apply_goes_back_into_execution_where_its_gate_is_open() {
+    for (thresholds, is_open) in [("", true), ("access_network: 1.0\n", false)] {
+        let world = World::new();
+        asking_before_apply(&world, thresholds);
+        world.begin("local/asks");
+        assert_eq!(world.stage(), "execute/awaiting_input");
+        let plan = world.plan();
+        let before = world.every_byte();
+        world.validated();
+        let apply = ["plan", "apply", &plan, "--yes"];
+        if is_open {
+            // What is applied may be something else now, so it is asked about again.
+            world.fails(&apply, 5, "CA-1144");
+            assert_eq!(world.stage(), "execute/awaiting_input");
+            assert_eq!(world.every_byte(), before, "nothing was applied");
+            let results = &world.rows()["validation_results"];
+            assert_eq!(results.len(), 1, "it was validated on the way");
+        } else {
+            world.fails(&apply, 1, "CA-1147");
+            assert_eq!(world.stage(), "apply/constrained");
+            assert_eq!(world.every_byte(), before, "nothing was applied");
+            assert!(world.rows()["validation_results"].is_empty());
+            // A person sends it back.
+            world.ok(&["plan", "execute", &plan]);
+        }
+        world.ok(&apply);
+        assert_eq!(world.stage(), "apply/applied");
+        assert_ne!(world.every_byte(), before);
+    }
+}
+
+#[test]
+fn gates_without_effect_cannot_be_changed() {
+    let world = World::new();
+    for (gate, other, same) in [
+        ("install_dependency", "0.5", "0.0"),
+        ("approve_plan", "0.5", "0.0"),
+    ] {
+        for (value, is_fine) in [(other, false), (same, true)] {
+            let text = format!("name: local/idle\nextends: full-auto\n{gate}: {value}\n");
+            world.file("idle.yaml", &text);
+            let add = [
+                "automation-profile",
+                "add",
+                "--config",
+                "idle.yaml",
+                "--update",
+            ];
+            if is_fine {
+                world.ok(&add);
+                continue;
+            }
+            let answer = world.run(&add);
+            assert_eq!(answer.code, Some(2), "{gate}: {answer:?}");
+            let error = &answer.json()["data"]["error"];
+            assert!(
+                error["message"]
+                    .as_str()
+                    .is_some_and(|text| text.contains(gate))
+            );
+        }
+    }
+}

@@ -410,6 +410,18 @@ pub(super) fn apply_now(
 
 /// What applying did, read back from what is stored of it.
 pub(super) fn applied(desk: &Desk<'_>, plan: &Plan) -> Result<Report, CommandError> {
+    if plan.stage == PlanStage::ExecuteComplete {
+        // It went back, and what came of that may be something else than what was agreed to.
+        let id = plan.id;
+        let message = format!(
+            "the apply of the plan {id} was refused; it was executed and validated again, and is not applied yet"
+        );
+        return Err(
+            CommandError::new(Code::PlanWaiting, message).with_hint(format!(
+                "`agents plan diff {id}` shows the result, `agents plan apply {id}` applies it"
+            )),
+        );
+    }
     if plan.stage != PlanStage::ApplyApplied {
         let message = format!("the plan {} is {}, not applied", plan.id, plan.stage);
         return Err(CommandError::new(Code::PlanFailed, message)
