@@ -15,9 +15,9 @@ use crate::database;
 use crate::error::{During as _, Error};
 use crate::git::{
     CommittedContent, GitBase, create_worktree, is_read_by_git, open_checkout, remove_worktree,
-    write_link,
+    write_link, write_list,
 };
-use crate::manifest::{Known, Manifest};
+use crate::manifest::{Known, Manifest, write_original};
 use crate::objects::Objects;
 use crate::readable::open_own;
 use crate::restore::{restore, wanted};
@@ -191,7 +191,7 @@ impl Member {
         self.state.join("base.index")
     }
 
-    fn open_objects(&self) -> Result<Objects, Error> {
+    pub(crate) fn open_objects(&self) -> Result<Objects, Error> {
         Objects::open(&self.objects).during("opening", &self.objects)
     }
 
@@ -295,6 +295,8 @@ impl Member {
         create_worktree(&checkout, &base, &self.root, &self.notes, id, &self.alias)?;
         let index = self.notes.join("index");
         std::fs::copy(&index, self.base_index()).during("copying", &index)?;
+        write_list(&self.base_index(), checkout.object_name_length())
+            .during("reading", &self.base_index())?;
         let git = Self {
             base: Base::Git(base.clone()),
             ..self.clone()
@@ -306,12 +308,15 @@ impl Member {
     fn create_directory(&self) -> Result<Base, Error> {
         std::fs::create_dir(&self.root).during("making", &self.root)?;
         let real = self.real_root()?;
-        let mut original = copy_tree(&real, &self.work_root()?, Extent::default())?;
-        original
-            .save(&self.original_place())
+        let copied = copy_tree(&real, &self.work_root()?, Extent::default())?;
+        let unsettled = write_original(&self.original_place(), &copied)
             .during("writing", &self.original_place())?;
         self.remember_first()?;
-        self.protect()?;
+        // The original shows no further change of what changed just before it was copied.
+        if !unsettled.is_empty() {
+            let mut manifest = self.load_manifest()?;
+            self.keep_pristine(&mut manifest, Some(&unsettled), &mut self.open_objects()?)?;
+        }
         Ok(Base::Directory)
     }
 
@@ -547,9 +552,13 @@ impl Member {
         Manifest::learn_at(&place, learned, position).during("writing", &place)
     }
 
-    /// The content of a state of the history. `None` when it is lost or damaged.
-    pub fn content(&self, state: &FileState) -> Result<Option<Vec<u8>>, Error> {
-        let objects = self.open_objects()?;
+    /// The content of a state of the history, from [`Self::open_objects`]. `None` when it is lost or
+    /// damaged.
+    pub(crate) fn content(
+        &self,
+        objects: &Objects,
+        state: &FileState,
+    ) -> Result<Option<Vec<u8>>, Error> {
         match objects.read(state.hash) {
             Err(_) if !objects.is_sound(state.hash) => Ok(None),
             other => other.during("reading", &self.objects),

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use cleveragents_domain::{Plan, PlanId, SandboxState};
+use cleveragents_domain::{InvocationOutcome, Plan, PlanId, SandboxState};
 use cleveragents_process::WhenMissing;
+use cleveragents_store::invocations;
 
 use super::built_in::DETERMINISTIC;
 use super::error::PlanError;
@@ -120,12 +121,20 @@ impl PlanService {
                 .create_for(Some(plan.id), &name, &origin, &targets)?;
         }
         let open = self.sandboxes.open(&name)?;
-        Ok(
-            SandboxWorkspace::new(self.sandboxes.clone(), open, WhenMissing::Warn)?.marking(
-                self.policy.marks(CheckpointTrigger::ToolWrite),
-                self.policy.marks(CheckpointTrigger::ToolWriteComplete),
-            ),
-        )
+        let mut interrupted = self
+            .engine
+            .read(|reader| invocations::of_plan(reader, plan.id))?;
+        interrupted.retain(|call| call.outcome == InvocationOutcome::Running);
+        let workspace = SandboxWorkspace::resume(
+            self.sandboxes.clone(),
+            open,
+            WhenMissing::Warn,
+            &interrupted,
+        )?;
+        Ok(workspace.marking(
+            self.policy.marks(CheckpointTrigger::ToolWrite),
+            self.policy.marks(CheckpointTrigger::ToolWriteComplete),
+        ))
     }
 }
 

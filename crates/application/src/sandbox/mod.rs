@@ -19,6 +19,7 @@ mod target;
 mod trial;
 
 pub use apply::{Applied, ApplyRequest};
+pub(crate) use by_products::FILE_TOOLS;
 pub use error::SandboxError;
 pub(crate) use exec::invocation;
 pub use exec::{ExecReport, ExecRequest};
