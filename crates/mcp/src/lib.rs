@@ -31,12 +31,14 @@ mod oauth;
 mod offer;
 mod paths;
 mod post;
+mod private_folders;
 mod schema;
 mod search;
 mod server;
 mod servers;
 mod stdio;
 mod tool;
+mod view;
 
 pub use check::Broken;
 pub use definition::{
@@ -53,3 +55,4 @@ pub use offer::{LeftOut, Offer};
 pub use schema::schema;
 pub use servers::{MOST_OFFERED, Options, Servers, Status};
 pub use tool::McpTool;
+pub use view::ServerView;

@@ -308,7 +308,7 @@ impl Original<'_> {
     pub(crate) fn changed(&self, extent: Extent<'_>) -> Result<Vec<TreePath>, Error> {
         let found = self
             .manifest
-            .compare(self.root, extent)
+            .compare(self.root, extent, &crate::stop::Stop::default())
             .during("walking", self.root.path())?;
         // What is new in the original was never copied.
         let known = found

@@ -10,8 +10,13 @@ use std::path::{Path, PathBuf};
 use cleveragents_domain::ContentHash;
 use sha2::{Digest as _, Sha256};
 
+use crate::stop::Stop;
+
 /// Content up to this size is read once; larger content twice, never as a whole.
 const IN_MEMORY: u64 = 4 << 20;
+/// Content above this size is not kept: the history knows such a file and can remove it, but not bring it back
+/// or apply it. It keeps a file of a size that no disk has from holding up everything.
+pub const LARGEST_KEPT: u64 = 16 << 30;
 const COMPRESSION_LEVEL: i32 = 1;
 
 /// So many new objects are made durable one by one; more with one call for the whole file system.
@@ -22,6 +27,8 @@ const SYNC_ONE_BY_ONE: usize = 64;
 pub(crate) struct Objects {
     folder: PathBuf,
     fresh: Vec<PathBuf>,
+    /// Ends what takes long.
+    stop: Stop,
 }
 
 impl Objects {
@@ -30,7 +37,16 @@ impl Objects {
         Ok(Self {
             folder: folder.to_owned(),
             fresh: Vec::new(),
+            stop: Stop::default(),
         })
+    }
+
+    /// The same, ending when it has to.
+    pub(crate) fn stopping(self, stop: &Stop) -> Self {
+        Self {
+            stop: stop.clone(),
+            ..self
+        }
     }
 
     fn place(&self, hash: ContentHash) -> PathBuf {
@@ -63,7 +79,7 @@ impl Objects {
             file.read_to_end(&mut bytes)?;
             return Ok(Some((self.put(&bytes)?, bytes.len() as u64)));
         }
-        let (hash, length) = hash_of(file)?;
+        let (hash, length) = hash_until(file, &self.stop)?;
         if self.holds(hash) {
             return Ok(Some((hash, length)));
         }
@@ -90,6 +106,7 @@ impl Objects {
             }
             hasher.update(&buffer[..count]);
             encoder.write_all(&buffer[..count])?;
+            self.stop.check()?;
         }
         if ContentHash::from(hasher) != hash {
             return Err(io::Error::new(
@@ -175,6 +192,10 @@ impl<R: Read> Read for Checked<R> {
 
 /// Hashes a stream and counts its bytes.
 pub(crate) fn hash_of(content: &mut dyn Read) -> io::Result<(ContentHash, u64)> {
+    hash_until(content, &Stop::default())
+}
+
+fn hash_until(content: &mut dyn Read, stop: &Stop) -> io::Result<(ContentHash, u64)> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 << 10];
     let mut length = 0;
@@ -185,5 +206,6 @@ pub(crate) fn hash_of(content: &mut dyn Read) -> io::Result<(ContentHash, u64)> 
         }
         hasher.update(&buffer[..count]);
         length += count as u64;
+        stop.check()?;
     }
 }

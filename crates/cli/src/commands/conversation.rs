@@ -234,8 +234,8 @@ impl<'c> Conversation<'c> {
         let sandbox = self.options.sandbox.as_deref();
         let sandbox = sandbox.or_else(|| own.filter(|_| project.is_none()));
         // Each session has a sandbox of its own, whatever the project.
-        let workspace =
-            tooling::workspace(self.context, sandbox, project, |_| own_sandbox(session.id))?;
+        let own = |_: &str| own_sandbox(session.id);
+        let workspace = tooling::workspace(self.context, asked.cancel, sandbox, project, own)?;
         let request = TurnRequest {
             plan: None,
             prompt: asked.prompt.clone(),

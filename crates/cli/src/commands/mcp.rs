@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Mcp;
 use crate::commands::{confirm, counted};
+use crate::commands::toolbox::server_homes;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
@@ -73,10 +74,17 @@ fn remove(
         yes,
     )?;
     let removed = service.remove(name)?;
+    remove_home(&server_homes(context).join(&removed.name));
     Ok(Report::new("mcp remove")
         .data(json!({"removed": removed.name}))
         .panel(Panel::new("Removal Summary").row("Server", removed.name))
         .ok("Server removed"))
+}
+
+/// Removes the private home of a server's program.
+fn remove_home(folder: &std::path::Path) {
+    // Most servers have none, and what cannot be removed is only a cache.
+    let _left = std::fs::remove_dir_all(folder);
 }
 
 /// Shows the address to visit, and waits until the person was there.

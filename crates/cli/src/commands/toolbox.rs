@@ -225,6 +225,11 @@ pub(crate) fn agents(actor: &Actor) -> Vec<&Agent> {
     found
 }
 
+/// The folder in which the programs of MCP servers have their private homes.
+pub(crate) fn server_homes(context: &Context) -> std::path::PathBuf {
+    context.home.path().join("mcp-homes")
+}
+
 /// How servers are started and talked to by this program.
 pub(crate) fn server_options(context: &Context) -> Options {
     let folder = context.environment.working_folder();
@@ -233,6 +238,7 @@ pub(crate) fn server_options(context: &Context) -> Options {
     Options {
         variables: Arc::new(move |name: &str| environment.text(name)),
         tokens: Some(Arc::new(FileTokens::new(context.home.path().join("mcp")))),
+        homes: Some(server_homes(context)),
         ..Options::new(folder)
     }
 }

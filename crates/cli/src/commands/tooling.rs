@@ -14,7 +14,7 @@ use cleveragents_engine::{
     LeftOut, SandboxError, SandboxWorkspace, SpendScope, Target, ToolError, ToolService,
 };
 use cleveragents_models::{Catalogue, Redactor};
-use cleveragents_process::WhenMissing;
+use cleveragents_process::{Cancel, WhenMissing};
 use cleveragents_tools::ports::Redact;
 use cleveragents_tools::{CallOutcome, Effect, PermissionRules, Phase, PlanMode, Registry};
 use serde_json::Value;
@@ -80,14 +80,16 @@ pub(crate) fn day_scope(context: &Context) -> SpendScope {
 }
 
 /// The sandbox that tools act in: the one named, or one of a project's resources, which is called
-/// what `name_it` makes of the project's id and made when it is not there.
+/// what `name_it` makes of the project's id and made when it is not there. `cancel` also ends looks at
+/// its files.
 pub(crate) fn workspace(
     context: &Context,
+    cancel: &Cancel,
     sandbox: Option<&str>,
     project: Option<&str>,
     name_it: impl FnOnce(&str) -> String,
 ) -> Result<Option<SandboxWorkspace>, CommandError> {
-    let service = context.sandboxes()?;
+    let service = context.sandboxes()?.interrupted_by(cancel);
     let name = match (sandbox, project) {
         (Some(name), _) => name.to_owned(),
         (None, Some(project)) => {

@@ -12,6 +12,7 @@ use cleveragents_tools::ports::is_secret_name;
 use serde_json::{Value, json};
 
 use crate::resource::{Outcome, Register};
+use crate::sandbox::hide_database;
 
 /// Why a server cannot be registered, found or removed.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +110,8 @@ pub struct McpService {
 
 impl McpService {
     /// A service over a store.
-    pub const fn new(engine: Arc<Engine>) -> Self {
+    pub fn new(engine: Arc<Engine>) -> Self {
+        hide_database(&engine);
         Self { engine }
     }
 

@@ -366,7 +366,8 @@ impl Launch<'_> {
         let rules = tooling::rules(context, tools, &ground.rule)?;
         let own = |_: &str| format!("run-{id}").to_ascii_lowercase();
         let (sandbox, project) = (ground.sandbox.as_deref(), ground.project.as_deref());
-        let workspace = tooling::workspace(context, sandbox, project, own)?;
+        let (cancel, stop) = (Cancel::new(), CancellationToken::new());
+        let workspace = tooling::workspace(context, &cancel, sandbox, project, own)?;
         let mut extra = Vec::new();
         for pattern in &self.kept.tools {
             let pattern: ToolPattern = pattern.parse()?;
@@ -390,7 +391,6 @@ impl Launch<'_> {
             let tools = equipment.server(server);
             extra.extend(tools.map_err(missing(Code::McpUnreachable))?);
         }
-        let (cancel, stop) = (Cancel::new(), CancellationToken::new());
         let terminal = Terminal::new(context, tools.clone(), &cancel);
         let given = self
             .answer

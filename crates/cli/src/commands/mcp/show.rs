@@ -1,10 +1,11 @@
 //! `mcp show` and `mcp test`.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use cleveragents_domain::Code;
 use cleveragents_engine::McpService;
-use cleveragents_mcp::{Listing, ServerDefinition, Servers, Transport};
+use cleveragents_mcp::{Listing, ServerDefinition, ServerView, Servers, Transport};
 use cleveragents_store::definitions::StoredDefinition;
 use serde_json::{Value, json};
 
@@ -23,6 +24,10 @@ pub(super) fn summary(definition: &ServerDefinition, stored: &StoredDefinition) 
         "command": definition.command,
         "args": definition.args,
         "env": definition.env.keys().collect::<Vec<_>>(),
+        "cwd": definition.cwd,
+        "read": definition.read,
+        "write": definition.write,
+        "credentials": definition.credentials,
         "url": definition.url,
         "headers": definition.headers.keys().collect::<Vec<_>>(),
         "tool_filter": definition.tool_filter,
@@ -36,6 +41,33 @@ pub(super) fn summary(definition: &ServerDefinition, stored: &StoredDefinition) 
         "updated": stored.updated_at,
         "version": stored.version,
     })
+}
+
+/// What the program of a server sees, for programs.
+pub(super) fn sees(view: &ServerView) -> Value {
+    let hidden = view.hidden.iter();
+    json!({
+        "read": view.read,
+        "write": view.write,
+        "credentials": view.credentials,
+        "hidden": hidden.map(|(path, why)| json!({"path": path, "why": why})).collect::<Vec<_>>(),
+    })
+}
+
+/// Adds rows about what the program of a server sees.
+pub(super) fn seen(panel: Panel, definition: &ServerDefinition, view: &ServerView) -> Panel {
+    if definition.transport() != Transport::Stdio {
+        return panel;
+    }
+    let paths = |paths: &[PathBuf]| -> Option<String> {
+        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        (!paths.is_empty()).then(|| paths.join(", "))
+    };
+    let reads = paths(&view.read).unwrap_or_else(|| "no declared folder".to_owned());
+    panel
+        .row("Reads", reads)
+        .row("Writes", paths(&view.write))
+        .row("Credentials", paths(&view.credentials))
 }
 
 pub(super) fn transport(definition: &ServerDefinition) -> &'static str {
@@ -91,8 +123,19 @@ pub(super) fn show(
 ) -> Result<Report, CommandError> {
     let found = service.get(name)?;
     let definition = definition(service, name)?;
-    let report = Report::new("mcp show").panel(panel(&definition));
-    let server = summary(&definition, &found.stored);
+    let options = server_options(context);
+    let mut server = summary(&definition, &found.stored);
+    let mut report = Report::new("mcp show");
+    match definition.view(&*options.variables, &options.folder) {
+        Ok(view) => {
+            server["sees"] = sees(&view);
+            report = report.panel(seen(panel(&definition), &definition, &view));
+        }
+        Err(broken) => {
+            server["problem"] = json!(broken.message);
+            report = report.panel(panel(&definition)).warn(broken.message);
+        }
+    }
     if is_offline {
         return Ok(report
             .data(json!({"mcp_server": server, "tools": Value::Null}))

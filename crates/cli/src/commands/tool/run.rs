@@ -59,9 +59,10 @@ pub(super) fn run(
     let safety = tooling::in_force(context, &arguments.safety)?;
     let rules = tooling::rules(context, &tools, &arguments.rule)?;
     let (sandbox, project) = (arguments.sandbox.as_deref(), arguments.project.as_deref());
-    let workspace = tooling::workspace(context, sandbox, project, |id| format!("project-{id}"))?;
-    let gate = Gate::new(registry);
     let cancel = Cancel::new();
+    let own = |id: &str| format!("project-{id}");
+    let workspace = tooling::workspace(context, &cancel, sandbox, project, own)?;
+    let gate = Gate::new(registry);
     let terminal = Terminal::new(context, tools, &cancel);
     let signals = tooling::stop_on_signals(context, &cancel, &CancellationToken::new())?;
     let outcome = gate.call(

@@ -44,9 +44,9 @@ pub(super) fn run(
         );
     }
     let name = |_: &str| String::new();
-    let workspace = tooling::workspace(context, Some(&arguments.sandbox), None, name)?
-        .ok_or_else(|| CommandError::usage("a sandbox is needed"))?;
     let cancel = Cancel::new();
+    let workspace = tooling::workspace(context, &cancel, Some(&arguments.sandbox), None, name)?
+        .ok_or_else(|| CommandError::usage("a sandbox is needed"))?;
     let signals = tooling::stop_on_signals(context, &cancel, &CancellationToken::new())?;
     // What keeps a tool from being called at all is not its failure.
     let trouble = RefCell::new(None);
