@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use cleveragents_application::ApplyRequest;
 use cleveragents_domain::CheckpointReason;
-use cleveragents_engine::ApplyRequest;
 use cleveragents_sandbox::Source;
 
 use super::{Place, paired, repository, rest, row, run, timed};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cleveragents_domain::{InvocationOutcome, Timestamp, ToolInvocation, ToolInvocationId};
 use cleveragents_application::{SandboxService, SandboxWorkspace, Target};
+use cleveragents_domain::{InvocationOutcome, Timestamp, ToolInvocation, ToolInvocationId};
 use cleveragents_process::WhenMissing;
 use cleveragents_sandbox::Source;
 use cleveragents_store::invocations;
@@ -68,7 +68,8 @@ fn files_of_a_file_tool_that_was_killed_are_not_taken_for_made_by_a_command() {
     let rows = calls.clone();
     engine
         .write(move |unit| {
-            rows.iter().try_for_each(|row| invocations::insert(unit, row))
+            rows.iter()
+                .try_for_each(|row| invocations::insert(unit, row))
         })
         .expect("stored");
     let open = service.open("s").expect("opened");

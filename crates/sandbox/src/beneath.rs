@@ -478,8 +478,7 @@ fn create(
     mode: FileMode,
     content: &mut dyn Read,
 ) -> io::Result<()> {
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut file = File::from(fs::openat(folder, name, flags, Mode::from_raw_mode(0o600))?);
     io::copy(content, &mut file)?;
     file.flush()?;

@@ -185,7 +185,11 @@ impl Copier<'_> {
         };
         let from_path = self.from.path();
         for (name, stat) in listing.entries().skip(start).take(RUN) {
-            let path = || listing.inside(name).map_err(|error| (from_path.to_owned(), error));
+            let path = || {
+                listing
+                    .inside(name)
+                    .map_err(|error| (from_path.to_owned(), error))
+            };
             if is_folder(stat) {
                 continue;
             }
@@ -366,7 +370,7 @@ impl Original<'_> {
     pub(crate) fn changed(&self, extent: Extent<'_>) -> Result<Vec<TreePath>, Error> {
         let found = self
             .manifest
-            .compare(self.root, extent)
+            .compare(self.root, extent, &crate::stop::Stop::default())
             .during("walking", self.root.path())?;
         // What is new in the original was never copied.
         let known = found

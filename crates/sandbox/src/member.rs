@@ -23,6 +23,7 @@ use crate::readable::open_own;
 use crate::restore::{restore, wanted};
 use crate::scan::Extent;
 use crate::server::SCRIPT;
+use crate::stop::Stop;
 
 /// What the copy started from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -448,8 +449,17 @@ impl Member {
     }
 
     /// Finds every change since the manifest. `recent` are the entries of the history that it does
-    /// not know yet.
-    pub fn capture(&self, recent: &[Change]) -> Result<Capture, Error> {
+    /// not know yet. `stop` may end it; then nothing is known of what changed.
+    pub fn capture(&self, recent: &[Change], stop: &Stop) -> Result<Capture, Error> {
+        let found = self.look(recent, stop);
+        // What fails because it was interrupted is no fault of a file.
+        found.map_err(|error| match error {
+            Error::Files { .. } if stop.is_due() => Error::Interrupted,
+            other => other,
+        })
+    }
+
+    fn look(&self, recent: &[Change], stop: &Stop) -> Result<Capture, Error> {
         let root = self.work_root()?;
         if let Base::Sqlite { .. } = self.base {
             self.fold_database(&root)?;
@@ -461,8 +471,9 @@ impl Member {
                 .map(|state| Known::recorded(state.mode, state.size, state.hash));
             manifest.learn(change.path.clone(), fact);
         }
-        let mut objects = self.open_objects()?;
-        let captured = capture(&root, self.extent(), manifest, &First(self), &mut objects)?;
+        let mut objects = self.open_objects()?.stopping(stop);
+        let first = First(self);
+        let captured = capture(&root, self.extent(), manifest, &first, &mut objects, stop)?;
         if let Base::Git(_) = self.base {
             // Git opens such a file without a look at what it is, and a pipe would hold it up for ever.
             for path in captured

@@ -14,10 +14,14 @@ use std::path::{Path, PathBuf};
 use cleveragents_domain::ContentHash;
 use sha2::{Digest as _, Sha256};
 
+use crate::stop::Stop;
 use pack::{Pack, Writer};
 
 /// Content up to this size is read once; larger content twice, never as a whole.
 const IN_MEMORY: u64 = 4 << 20;
+/// Content above this size is not kept: the history knows such a file and can remove it, but not bring it back
+/// or apply it. It keeps a file of a size that no disk has from holding up everything.
+pub const LARGEST_KEPT: u64 = 16 << 30;
 const COMPRESSION_LEVEL: i32 = 1;
 
 /// So many new objects are made durable one by one; more with one call for the whole file system.
@@ -36,6 +40,8 @@ pub(crate) struct Objects {
     writer: Option<Writer>,
     /// Opened when content is looked for that has no file of its own.
     packs: OnceCell<Vec<Pack>>,
+    /// Ends what takes long.
+    stop: Stop,
 }
 
 impl Objects {
@@ -46,7 +52,16 @@ impl Objects {
             fresh: Vec::new(),
             writer: None,
             packs: OnceCell::new(),
+            stop: Stop::default(),
         })
+    }
+
+    /// The same, ending when it has to.
+    pub(crate) fn stopping(self, stop: &Stop) -> Self {
+        Self {
+            stop: stop.clone(),
+            ..self
+        }
     }
 
     fn place(&self, hash: ContentHash) -> PathBuf {
@@ -68,7 +83,11 @@ impl Objects {
     }
 
     fn holds(&self, hash: ContentHash) -> io::Result<bool> {
-        if self.writer.as_ref().is_some_and(|writer| writer.holds(hash)) {
+        if self
+            .writer
+            .as_ref()
+            .is_some_and(|writer| writer.holds(hash))
+        {
             return Ok(true);
         }
         for pack in self.packs()? {
@@ -112,7 +131,7 @@ impl Objects {
             file.read_to_end(&mut bytes)?;
             return Ok(Some((self.put(&bytes)?, bytes.len() as u64)));
         }
-        let (hash, length) = hash_of(file)?;
+        let (hash, length) = hash_until(file, &self.stop)?;
         if self.holds(hash)? {
             return Ok(Some((hash, length)));
         }
@@ -139,6 +158,7 @@ impl Objects {
             }
             hasher.update(&buffer[..count]);
             encoder.write_all(&buffer[..count])?;
+            self.stop.check()?;
         }
         if ContentHash::from(hasher) != hash {
             return Err(io::Error::new(
@@ -250,6 +270,10 @@ impl<R: Read> Read for Checked<R> {
 
 /// Hashes a stream and counts its bytes.
 pub(crate) fn hash_of(content: &mut dyn Read) -> io::Result<(ContentHash, u64)> {
+    hash_until(content, &Stop::default())
+}
+
+fn hash_until(content: &mut dyn Read, stop: &Stop) -> io::Result<(ContentHash, u64)> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 << 10];
     let mut length = 0;
@@ -260,6 +284,7 @@ pub(crate) fn hash_of(content: &mut dyn Read) -> io::Result<(ContentHash, u64)> 
         }
         hasher.update(&buffer[..count]);
         length += count as u64;
+        stop.check()?;
     }
 }
 
@@ -268,7 +293,9 @@ mod tests {
     use super::*;
 
     fn content(number: usize) -> Vec<u8> {
-        format!("content {number}\n").repeat(number % 50).into_bytes()
+        format!("content {number}\n")
+            .repeat(number % 50)
+            .into_bytes()
     }
 
     fn files(folder: &Path) -> Vec<PathBuf> {

@@ -148,13 +148,14 @@ impl SandboxService {
         } else {
             Vec::new()
         };
+        let stop = self.stop();
         for (member, known) in open.view.members.iter().zip(known) {
             let unknown: Vec<Change> = recent
                 .iter()
                 .filter(|entry| entry.number.0 >= known && entry.change.resource() == member.alias)
                 .filter_map(change_of)
                 .collect();
-            let capture = member.capture(&unknown)?;
+            let capture = member.capture(&unknown, &stop)?;
             report.changes.extend(
                 capture
                     .changes

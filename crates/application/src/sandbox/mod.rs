@@ -27,5 +27,6 @@ pub use history::{CaptureReport, Doer, MemberChanges, SandboxDiff};
 pub use query::{QueryReport, QueryRequest, Recording};
 pub use recover::Recovered;
 pub use rollback::{RollbackTarget, RolledBack};
+pub(crate) use service::hide_database;
 pub use service::{OpenSandbox, SandboxService, SandboxView};
 pub use target::Target;

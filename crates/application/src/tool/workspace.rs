@@ -10,7 +10,7 @@ use cleveragents_process::{
 };
 use cleveragents_sandbox::{Base, Change, Git};
 use cleveragents_tools::ports::{
-    Attribution, Captured, Command, Part, PartPath, PortError, Workspace,
+    Attribution, Captured, Command, Part, PartPath, PortError, Workspace, WorkspaceFolders,
 };
 use cleveragents_tools::{Access, Grounds, Slot, Subject, builtin};
 
@@ -92,7 +92,8 @@ impl SandboxWorkspace {
             marks_after: false,
         };
         workspace.capture_interrupted(interrupted)?;
-        workspace.view = workspace.open().view.clone();
+        let view = workspace.open().view.clone();
+        workspace.view = view;
         Ok(workspace)
     }
 
@@ -320,6 +321,22 @@ fn types_of(service: &SandboxService, resource: &str) -> Vec<String> {
 impl Workspace for SandboxWorkspace {
     fn parts(&self) -> &[Part] {
         &self.parts
+    }
+
+    fn folders(&self) -> WorkspaceFolders {
+        let mut folders = WorkspaceFolders::of(&self.parts);
+        for member in &self.view.members {
+            // Without its repository a part is an ordinary folder.
+            let git = member.prepare_git().ok().flatten();
+            let git = git.map(std::path::Path::to_owned);
+            if member.is_read_only {
+                folders.readable.extend(git);
+            } else {
+                folders.writable.extend(git);
+            }
+            folders.readable.extend(member.borrowed());
+        }
+        folders
     }
 
     fn bound(&self, slot: &Slot, named: Option<&str>) -> Result<Option<&Part>, PortError> {

@@ -260,7 +260,10 @@ pub(super) fn entry(path: &TreePath, blob: &Blob) -> Vec<u8> {
     line
 }
 
-pub(super) fn refuse(request: &GitRequest<'_>, problems: Vec<(TreePath, String)>) -> Result<(), Error> {
+pub(super) fn refuse(
+    request: &GitRequest<'_>,
+    problems: Vec<(TreePath, String)>,
+) -> Result<(), Error> {
     if problems.is_empty() {
         Ok(())
     } else {
@@ -271,7 +274,10 @@ pub(super) fn refuse(request: &GitRequest<'_>, problems: Vec<(TreePath, String)>
     }
 }
 
-pub(super) fn succeed(answer: super::program::Answer, arguments: &[&str]) -> Result<Vec<u8>, Error> {
+pub(super) fn succeed(
+    answer: super::program::Answer,
+    arguments: &[&str],
+) -> Result<Vec<u8>, Error> {
     if answer.code == Some(0) {
         Ok(answer.stdout)
     } else {

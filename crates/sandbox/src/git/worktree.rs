@@ -137,7 +137,11 @@ impl Checkout {
 
     /// How many bytes the name of an object has.
     pub(crate) fn object_name_length(&self) -> u8 {
-        if self.object_format == "sha256" { 32 } else { 20 }
+        if self.object_format == "sha256" {
+            32
+        } else {
+            20
+        }
     }
 
     /// Whether the commit that a sandbox started from is still there.

@@ -78,7 +78,10 @@ pub(super) struct Writer {
 impl std::fmt::Debug for Writer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let count = self.spans.len();
-        formatter.debug_struct("Writer").field("count", &count).finish_non_exhaustive()
+        formatter
+            .debug_struct("Writer")
+            .field("count", &count)
+            .finish_non_exhaustive()
     }
 }
 
