@@ -187,7 +187,7 @@ pub fn readable_text(parts: &[Part]) -> String {
     for part in parts {
         let is_text = matches!(part.content, PartContent::Text(_));
         // Texts continue each other; everything else is a paragraph of its own.
-        if !all.is_empty() && !(is_text && was_text) {
+        if !(all.is_empty() || is_text && was_text) {
             all.push_str("\n\n");
         }
         let name = || part.filename.as_deref().unwrap_or("without a name");

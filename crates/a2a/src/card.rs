@@ -57,6 +57,10 @@ pub struct AgentInterface {
     pub tenant: Option<String>,
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes the field by reference"
+)]
 fn serialize_version<S: Serializer>(
     version: &ProtocolVersion,
     serializer: S,

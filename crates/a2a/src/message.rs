@@ -142,13 +142,10 @@ impl Part {
         if let Some(data) = object.get("data") {
             contents.push(PartContent::Data(data.clone()));
         }
-        let content = match (contents.pop(), contents.is_empty()) {
-            (Some(content), true) => content,
-            _ => {
-                return Err(Error::invalid_params(
-                    "a part must have exactly one of `text`, `raw`, `url` and `data`",
-                ));
-            }
+        let (Some(content), true) = (contents.pop(), contents.is_empty()) else {
+            return Err(Error::invalid_params(
+                "a part must have exactly one of `text`, `raw`, `url` and `data`",
+            ));
         };
         Ok(Self {
             content,

@@ -57,6 +57,10 @@ pub fn read_task_state(value: &Value) -> Result<Option<TaskState>, Error> {
     }
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes the field by reference"
+)]
 fn serialize_state<S: Serializer>(state: &TaskState, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(task_state_name(*state))
 }

@@ -136,7 +136,9 @@ pub(crate) fn reached(
 
 /// A path, with the home folder in place of `~`.
 pub(crate) fn in_home(text: &str) -> PathBuf {
-    let inside = text.strip_prefix("~/").or((text == "~").then_some(""));
+    let inside = text
+        .strip_prefix("~/")
+        .or_else(|| (text == "~").then_some(""));
     match (inside, std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
         _ => PathBuf::from(text),

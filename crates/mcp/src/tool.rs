@@ -199,7 +199,10 @@ impl Tool for McpTool {
 /// The folders of the sandbox in which a call acts; none without one.
 pub(crate) fn folders_of(grounds: Grounds<'_>) -> WorkspaceFolders {
     let workspace = grounds.workspace;
-    workspace.map_or_else(WorkspaceFolders::default, |workspace| workspace.folders())
+    workspace.map_or_else(
+        WorkspaceFolders::default,
+        cleveragents_tools::ports::Workspace::folders,
+    )
 }
 
 /// A call that waits for permission.

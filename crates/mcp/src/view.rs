@@ -207,7 +207,9 @@ fn package_of(path: &Path) -> Option<PathBuf> {
         .take_while(|folder| is_suitable(folder))
         .find(is_package);
     let own = || Some(folder).filter(|folder| is_script(path) && is_suitable(folder));
-    let found = modules.or(package.filter(|_| is_code(path))).or_else(own)?;
+    let found = modules
+        .or_else(|| package.filter(|_| is_code(path)))
+        .or_else(own)?;
     fs::canonicalize(found).ok()
 }
 

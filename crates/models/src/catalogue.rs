@@ -334,7 +334,7 @@ impl Catalogue {
     fn described(&self, name: &ModelName, protocol: Protocol) -> (Capabilities, Description) {
         let found = self.table.find(name);
         let mut capabilities = found.capabilities.resolve();
-        capabilities.max_tools = capabilities.max_tools.or(protocol.max_tools());
+        capabilities.max_tools = capabilities.max_tools.or_else(|| protocol.max_tools());
         (capabilities, found)
     }
 

@@ -443,7 +443,10 @@ impl Root {
         make: impl FnOnce(BorrowedFd<'_>, &str) -> io::Result<()>,
     ) -> io::Result<()> {
         let parent = self.parent(path)?;
-        let folder = self.scratch.as_ref().map_or(parent.as_fd(), AsFd::as_fd);
+        let folder = self
+            .scratch
+            .as_ref()
+            .map_or_else(|| parent.as_fd(), AsFd::as_fd);
         let name = temporary_name();
         let placed = make(folder, &name)
             .and_then(|()| Ok(fs::renameat(folder, name.as_str(), &parent, path.name())?));

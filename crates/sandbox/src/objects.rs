@@ -108,12 +108,11 @@ impl Objects {
             self.write(hash, &mut &*bytes)?;
             return Ok(hash);
         }
-        let writer = match &mut self.writer {
-            Some(writer) => writer,
-            None => {
-                let folder = self.folder.join("packs");
-                self.writer.insert(Writer::create(&folder)?)
-            }
+        let writer = if let Some(writer) = &mut self.writer {
+            writer
+        } else {
+            let folder = self.folder.join("packs");
+            self.writer.insert(Writer::create(&folder)?)
         };
         writer.add(hash, bytes)?;
         Ok(hash)

@@ -16,6 +16,7 @@ use TaskState::{Canceled, Completed, InputRequired, Submitted, Working};
 
 const ALL: &[TaskState] = &TaskState::ALL;
 
+#[expect(clippy::unnecessary_wraps, reason = "the form of the callback")]
 fn update(task: &Task) -> Result<String, Error> {
     Ok(json!({"state": task.state.as_str()}).to_string())
 }

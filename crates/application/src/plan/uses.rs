@@ -35,8 +35,8 @@ pub(crate) fn active_plans_using(
         return Ok(Vec::new());
     }
     let files = Files::read(reader)?;
-    let uses = |plan: &&Plan| in_steps(plan, used) || files.use_it(plan, used);
-    Ok(plans.iter().filter(uses).map(|plan| plan.id).collect())
+    let needs_it = |plan: &&Plan| in_steps(plan, used) || files.use_it(plan, used);
+    Ok(plans.iter().filter(needs_it).map(|plan| plan.id).collect())
 }
 
 /// What to do about plans that still use something.

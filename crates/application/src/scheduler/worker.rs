@@ -133,9 +133,9 @@ impl<'a> Worker<'a> {
     }
 
     /// Starts the queued plans that can run now, oldest first. Returns whether there is nothing to do.
-    fn start_plans<'scope, 'environment>(
+    fn start_plans<'scope>(
         &'scope self,
-        scope: &'scope std::thread::Scope<'scope, 'environment>,
+        scope: &'scope std::thread::Scope<'scope, '_>,
     ) -> Result<bool, OperationError> {
         let mut is_idle = self.state().running.is_empty();
         for (plan, queued) in self.queue.all()?.into_iter().rev() {

@@ -287,7 +287,7 @@ impl TurnService {
                 .model
                 .capabilities()
                 .input_tokens(output)
-                .unwrap_or(USUAL_WINDOW.saturating_sub(output.into())),
+                .unwrap_or_else(|| USUAL_WINDOW.saturating_sub(output.into())),
         };
         let tools = standing.declared(request, running);
         let fixed = system.iter().map(String::len).sum::<usize>() / 3 + tool_bytes(&tools) / 3;

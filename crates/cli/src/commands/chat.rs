@@ -334,7 +334,7 @@ impl Chat<'_> {
         }
         if let Err(error) = self.conversation.model_name(self.session.as_ref()) {
             self.screen
-                .note(&format!("{}; /model PROVIDER/MODEL names one", error));
+                .note(&format!("{error}; /model PROVIDER/MODEL names one"));
         }
         self.look_back(RECENT)
     }

@@ -32,7 +32,9 @@ fn what_a_plan_looks_up_stays_and_what_it_copied_may_go() {
     world.ok(&["automation-profile", "add", "--config", "profile.yaml"]);
     world.validated();
     let rule = world.ok(&["invariant", "add", "--global", "Keep it short"]);
-    let rule = rule["invariant"]["id"].as_str().or(rule["id"].as_str());
+    let rule = rule["invariant"]["id"]
+        .as_str()
+        .or_else(|| rule["id"].as_str());
     let rule = rule.expect("an id").to_owned();
     world.ok(&[
         "plan",

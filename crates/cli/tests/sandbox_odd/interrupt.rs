@@ -33,7 +33,7 @@ fn interrupted(bench: &Bench, signal: Signal, options: &[&str]) -> (Answer, Dura
     let large = bench.sandbox().join("large");
     let begun = Instant::now();
     while !large.exists() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it never began");
+        assert!(begun.elapsed() < Duration::from_mins(1), "it never began");
         std::thread::sleep(Duration::from_millis(20));
     }
     if options.is_empty() {
@@ -115,7 +115,7 @@ fn a_file_larger_than_any_disk_is_recorded_at_once_and_rolled_back() {
     let command = ["sandbox", "exec", "s", "--max-file", "4194304", "--"];
     let made = bench.done([&command[..], &["truncate", "-s", "2T", "large"]].concat());
     assert!(made.err.contains("is not kept"), "{made:?}");
-    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert!(begun.elapsed() < Duration::from_mins(1));
     assert_eq!(bench.diff()["large"], "create");
     bench.refused(&["sandbox", "apply", "s"], 1, "CA-0652");
     bench.done(["sandbox", "rollback", "s"]);

@@ -31,7 +31,8 @@ fn put(desk: &Desk, path: &Path) -> String {
 fn hexadecimal(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt as _;
     let bytes = path.as_os_str().as_bytes().iter();
-    bytes.map(|byte| format!("{byte:02x}")).collect()
+    let digits: Vec<String> = bytes.map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
 }
 
 /// A folder outside of what servers see, with a file in it.
@@ -69,10 +70,18 @@ fn a_program_reads_and_writes_only_what_is_declared() {
         b"put"
     );
     for path in [hidden.join("file"), writable.join(".ssh/id")] {
-        assert!(look(&desk, &path).starts_with("refused"), "{path:?}");
+        assert!(
+            look(&desk, &path).starts_with("refused"),
+            "{}",
+            path.display()
+        );
     }
     for path in [hidden.join("new"), readable.join("new")] {
-        assert!(put(&desk, &path).starts_with("refused"), "{path:?}");
+        assert!(
+            put(&desk, &path).starts_with("refused"),
+            "{}",
+            path.display()
+        );
         assert!(!path.exists());
     }
 }
@@ -135,7 +144,12 @@ fn a_folder_that_cannot_be_declared_is_refused() {
             .add(definition, None)
             .and_then(|()| servers.connect("one").map(drop))
             .expect_err("it cannot be declared");
-        assert_eq!(error.code(), Code::InvalidMcp, "{field} {path:?}: {error}");
+        assert_eq!(
+            error.code(),
+            Code::InvalidMcp,
+            "{field} {}: {error}",
+            path.display()
+        );
     }
 }
 

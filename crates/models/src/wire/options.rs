@@ -29,7 +29,7 @@ impl Target {
                 !own.contains(name)
             })
             .filter(move |(name, _)| {
-                accepts_sampling || !is_sampling(name) && !(is_openai && is_plain_only(name))
+                accepts_sampling || !(is_sampling(name) || is_openai && is_plain_only(name))
             })
             .filter(move |(name, _)| match protocol {
                 Protocol::Anthropic => !is_chat_only(name) && !is_openai_only(name),

@@ -16,7 +16,11 @@ use super::{PIXEL, ask, catalogue, open, with_tools};
 fn exchange(name: &str, request: ChatRequest) -> (Result<Completion, ModelError>, Vec<Value>) {
     let server = ModelServer::answering(anybody);
     let answer = ask(&*open(&server, name), request);
-    let sent = server.received().iter().map(|one| one.json()).collect();
+    let sent = server
+        .received()
+        .iter()
+        .map(cleveragents_testkit::model_server::Received::json)
+        .collect();
     (answer, sent)
 }
 
@@ -379,7 +383,8 @@ fn newer_models_of_openai_call_tools_over_responses() {
 
 #[test]
 fn a_long_description_of_a_tool_is_continued_in_its_parameters() {
-    let text: String = (0..400).map(|number| format!("word{number} ")).collect();
+    let words: Vec<String> = (0..400).map(|number| format!("word{number}")).collect();
+    let text = words.join(" ");
     let mut request = with_tools("go");
     let tool = ToolDefinition {
         description: text.clone(),

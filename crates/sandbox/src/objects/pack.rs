@@ -200,7 +200,7 @@ fn read_at(file: &File, span: &Span) -> io::Result<Vec<u8>> {
 #[derive(Debug)]
 pub(super) struct Pack {
     list: File,
-    pack: File,
+    contents: File,
     /// How many rows have hashes that begin with each byte or a lower one.
     counts: Vec<u32>,
 }
@@ -242,7 +242,11 @@ impl Pack {
         list.read_exact_at(&mut mark, end)?;
         let is_sound = mark == END && counts.is_sorted();
         is_sound
-            .then_some(Self { list, pack, counts })
+            .then_some(Self {
+                list,
+                contents: pack,
+                counts,
+            })
             .ok_or_else(unreadable)
     }
 
@@ -273,6 +277,6 @@ impl Pack {
     }
 
     pub(super) fn read(&self, span: &Span) -> io::Result<Vec<u8>> {
-        decompress(&read_at(&self.pack, span)?, span.size)
+        decompress(&read_at(&self.contents, span)?, span.size)
     }
 }

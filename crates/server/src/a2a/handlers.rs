@@ -24,7 +24,7 @@ const MAX_PAGE_SIZE: i64 = 100;
 
 /// What a method returns.
 pub(crate) enum MethodResult {
-    Response(MethodResponse),
+    Response(Box<MethodResponse>),
     Updates(UpdateStream),
 }
 
@@ -153,7 +153,7 @@ pub(crate) async fn handle(call: MethodCall) -> Result<MethodResult, RequestErro
             MethodResponse::Card(Box::new(card))
         }
     };
-    Ok(MethodResult::Response(response))
+    Ok(MethodResult::Response(Box::new(response)))
 }
 
 async fn get(call: MethodCall) -> Result<Task, RequestError> {

@@ -83,7 +83,7 @@ async fn call(
     };
     match handlers::handle(call).await? {
         MethodResult::Response(response) => {
-            let body = match response {
+            let body = match *response {
                 MethodResponse::Empty(()) => "{}".to_owned(),
                 response => binding::json(&response)?,
             };

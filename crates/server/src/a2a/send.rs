@@ -34,7 +34,7 @@ const ANSWER: &str = "answer";
 enum Sent {
     Task(Box<SentTask>),
     /// An answer without a task.
-    Message(Message),
+    Message(Box<Message>),
 }
 
 /// The task of a message.
@@ -55,7 +55,7 @@ pub(super) async fn send(call: MethodCall) -> Result<StreamResponse, RequestErro
     let is_immediate = configuration.flag("returnImmediately")?;
     let history = configuration.history_length()?;
     let sent = match accept(&call, Snapshot::Unanswered).await? {
-        Sent::Message(message) => return Ok(StreamResponse::Message(message)),
+        Sent::Message(message) => return Ok(StreamResponse::Message(*message)),
         Sent::Task(sent) => *sent,
     };
     if let Some(completed) = sent.completed {
@@ -71,7 +71,7 @@ pub(super) async fn send(call: MethodCall) -> Result<StreamResponse, RequestErro
 /// `SendStreamingMessage`.
 pub(super) async fn stream(call: MethodCall) -> Result<UpdateStream, RequestError> {
     match accept(&call, Snapshot::Created).await? {
-        Sent::Message(message) => Ok(UpdateStream::only(call.app, message)),
+        Sent::Message(message) => Ok(UpdateStream::only(call.app, *message)),
         Sent::Task(sent) => {
             let missing = || RequestError::new(ErrorReason::Internal, "the task was not read back");
             let snapshot = sent.snapshot.ok_or_else(missing)?;
@@ -178,7 +178,7 @@ async fn create(
     {
         let fresh = || SessionId::generate().to_string();
         let context = message.context_id.unwrap_or_else(fresh);
-        return Ok(Sent::Message(agent_message(&context, None, text)));
+        return Ok(Sent::Message(Box::new(agent_message(&context, None, text))));
     }
     let options = task_options(&message).cloned().unwrap_or_default();
     let kind = if options.contains_key("action") {

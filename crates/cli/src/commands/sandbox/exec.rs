@@ -55,7 +55,7 @@ pub(super) fn run(
     let signals = Arc::new(SignalState::default());
     let forwarding = forward_signals(&cancel, &recording, &signals)?;
     let done = service.exec(&mut sandbox, &request, &cancel, |finished| {
-        signals.command_ended(&finished.ending);
+        signals.command_ended(finished.ending);
     });
     forwarding.close();
     let done = done?;
@@ -147,9 +147,9 @@ impl SignalState {
     }
 
     /// Notes how the command ended: a signal that ended it is meant for it alone, also when we hear of it later.
-    fn command_ended(&self, ending: &Ending) {
+    fn command_ended(&self, ending: Ending) {
         let signal = match ending {
-            Ending::Signalled(signal) => *signal,
+            Ending::Signalled(signal) => signal,
             // As shells and many programs tell that a signal ended them.
             Ending::Exited(code) => code - 128,
             Ending::TimedOut | Ending::Cancelled => return,

@@ -133,9 +133,8 @@ pub(super) fn check_input(body: &Value, limit: Option<&Value>) -> Checked {
     let limit = limit.and_then(Value::as_u64).unwrap_or(0);
     let most_input = match Family::of(model) {
         Family::OSeries => 200_000,
-        Family::Gpt5 => 272_000,
         Family::Gpt5Point if is_at_least(model, 4) => 922_000,
-        Family::Gpt5Point => 272_000,
+        Family::Gpt5 | Family::Gpt5Point => 272_000,
         Family::Plain | Family::Other => u64::MAX,
     };
     ensure(tokens <= most_input, || {
