@@ -54,6 +54,12 @@ enum Bench {
         /// Files of the generated trees
         #[arg(long, default_value_t = 50_000)]
         files: usize,
+        /// New files that are applied
+        #[arg(long, default_value_t = 30_000)]
+        new: usize,
+        /// What is measured; everything when not given
+        #[arg(long, value_enum, value_delimiter = ',')]
+        only: Vec<sandbox::Part>,
     },
     /// Steps of the graph runner, next to langgraph
     Graphs {
@@ -160,7 +166,12 @@ fn main() -> anyhow::Result<()> {
             json,
             sessions::run(&writers, seconds, long, agents.as_deref())?,
         ),
-        Bench::Sandbox { json, files } => (json, sandbox::measure(files)?),
+        Bench::Sandbox {
+            json,
+            files,
+            new,
+            only,
+        } => (json, sandbox::measure(files, new, &only)?),
         Bench::Graphs { json } => (json, graphs::measure()?),
         Bench::Turns {
             json,

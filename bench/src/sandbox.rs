@@ -1,5 +1,7 @@
 //! Sandboxes of a large repository and a large directory, next to what people use otherwise.
 
+mod apply;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -15,8 +17,11 @@ use serde_json::json;
 
 use crate::{Findings, Row};
 
-/// How often each measurement is made; the best counts, since noise only slows.
+/// How often each measurement of a single side is made; the best counts, since noise only slows.
 const ROUNDS: usize = 3;
+
+/// How often two sides are measured one right after the other; the pair in the middle counts.
+const PAIRS: usize = 5;
 
 /// Files in a folder of the generated trees.
 const PER_FOLDER: usize = 50;
@@ -120,19 +125,26 @@ impl Place {
     }
 }
 
-/// The better of several rounds, for two ways of doing the same, one after the other in each round.
-fn compare(
+/// Measures two ways of doing the same, one right after the other, and gives the pair whose ratio is in
+/// the middle: the speed of a machine changes within minutes.
+fn paired(
     mut ours: impl FnMut() -> anyhow::Result<f64>,
     mut other: impl FnMut() -> anyhow::Result<f64>,
 ) -> anyhow::Result<(f64, f64)> {
-    let (mut best, mut best_other) = (f64::MAX, f64::MAX);
-    for _ in 0..ROUNDS {
-        rest()?;
-        best = best.min(ours()?);
-        rest()?;
-        best_other = best_other.min(other()?);
+    let mut pairs = Vec::with_capacity(PAIRS);
+    for round in 0..PAIRS {
+        // In turn, so that neither always follows the other.
+        let pair = if round % 2 == 0 {
+            let first = ours()?;
+            (first, other()?)
+        } else {
+            let first = other()?;
+            (ours()?, first)
+        };
+        pairs.push(pair);
     }
-    Ok((best, best_other))
+    pairs.sort_by(|left, right| (left.0 / left.1).total_cmp(&(right.0 / right.1)));
+    Ok(pairs[PAIRS / 2])
 }
 
 /// Brings the disk to rest, so that nobody pays for what was written before.
@@ -154,8 +166,9 @@ fn row(name: &str, (ours, other): (f64, f64), note: &str) -> Row {
 fn creation(place: &Place, repository: &Path) -> anyhow::Result<Row> {
     let (mut made, mut beside) = (Vec::new(), Vec::new());
     // All are removed at the end: right after a removal, a file system may make files slowly.
-    let times = compare(
+    let times = paired(
         || {
+            rest()?;
             let (time, open) = timed(|| place.create(repository, Source::Git))?;
             made.push(open);
             Ok(time)
@@ -166,6 +179,7 @@ fn creation(place: &Place, repository: &Path) -> anyhow::Result<Row> {
                 .path()
                 .join(format!("worktree-{}", beside.len()));
             let path = folder.to_string_lossy().into_owned();
+            rest()?;
             let add = ["worktree", "add", "--quiet", "--detach", &path];
             let (time, ()) = timed(|| run("git", repository, &add))?;
             beside.push(path);
@@ -183,8 +197,9 @@ fn creation(place: &Place, repository: &Path) -> anyhow::Result<Row> {
 
 fn copying(place: &Place, directory: &Path) -> anyhow::Result<Row> {
     let (mut made, mut beside) = (Vec::new(), Vec::new());
-    let times = compare(
+    let times = paired(
         || {
+            rest()?;
             let (time, open) = timed(|| place.create(directory, Source::Directory))?;
             made.push(open);
             Ok(time)
@@ -192,6 +207,7 @@ fn copying(place: &Place, directory: &Path) -> anyhow::Result<Row> {
         || {
             let to = place.folder.path().join(format!("copy-{}", beside.len()));
             let (from, path) = (directory.to_string_lossy(), to.to_string_lossy());
+            rest()?;
             let copy = ["-a", "--reflink=auto", &from, &path];
             let (time, ()) = timed(|| run("cp", directory, &copy))?;
             beside.push(to);
@@ -317,20 +333,46 @@ fn peak_memory() -> f64 {
     kib.unwrap_or(0.0) / 1024.0
 }
 
-pub(crate) fn measure(files: usize) -> anyhow::Result<Findings> {
+/// What is measured together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// Creating a sandbox of a repository
+    Git,
+    /// Creating a sandbox of a directory
+    Directory,
+    /// Checkpoints and rollback
+    Checkpoints,
+    /// Applying new files
+    Apply,
+}
+
+pub(crate) fn measure(files: usize, new: usize, only: &[Part]) -> anyhow::Result<Findings> {
+    let is_wanted = |part| only.is_empty() || only.contains(&part);
     let ground = tempfile::tempdir_in(std::env::current_dir()?)?;
     let (large, small, directory) = (
         ground.path().join("large"),
         ground.path().join("small"),
         ground.path().join("directory"),
     );
-    repository(&large, files)?;
-    repository(&small, files / 100)?;
-    std::fs::create_dir_all(&directory)?;
-    generate(&directory, files)?;
     let place = place()?;
-    let mut rows = vec![creation(&place, &large)?, copying(&place, &directory)?];
-    rows.extend(checkpoints(&place, &large, &small, files)?);
+    let mut rows = Vec::new();
+    if is_wanted(Part::Git) || is_wanted(Part::Checkpoints) {
+        repository(&large, files)?;
+    }
+    if is_wanted(Part::Git) {
+        rows.push(creation(&place, &large)?);
+    }
+    if is_wanted(Part::Directory) {
+        generate(&directory, files)?;
+        rows.push(copying(&place, &directory)?);
+    }
+    if is_wanted(Part::Checkpoints) {
+        repository(&small, files / 100)?;
+        rows.extend(checkpoints(&place, &large, &small, files)?);
+    }
+    if is_wanted(Part::Apply) {
+        rows.extend(apply::rows(&place, ground.path(), new)?);
+    }
     let memory = peak_memory();
     rows.push(Row {
         name: "memory, all of the above".to_owned(),
@@ -343,6 +385,6 @@ pub(crate) fn measure(files: usize) -> anyhow::Result<Findings> {
     Ok(Findings {
         rows,
         ours: serde_json::Map::new(),
-        counts: json!({"files": files}),
+        counts: json!({"files": files, "new": new}),
     })
 }

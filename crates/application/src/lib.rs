@@ -103,8 +103,8 @@ pub use runtime::{
     ConnectedTools, Conversation, ConversationAnswer, ConversationOptions, ConversationTurn,
     EffectiveSafety, RememberingApprover, RunFrontEnd, RunPlace, RuntimeOptions, SafetyLayer,
     SafetySelection, ToolCallRequest, ToolRequirements, Toolset, ToolsetOptions, WarningHandler,
-    agents_of, answer_text, find_safety_profile, for_each_node, mcp_server_options, parse_usd,
-    session_mode,
+    agents_of, answer_text, find_safety_profile, for_each_node, mcp_server_homes,
+    mcp_server_options, parse_usd, session_mode,
 };
 pub use sandbox::{
     Applied, ApplyRequest, CaptureReport, Doer, ExecReport, ExecRequest, MemberChanges,

@@ -134,7 +134,9 @@ fn the_command_of_a_displaced_owner_is_stopped() {
             }
             scene.displace();
         });
-        scene.service.exec(&mut open, &request, &Cancel::new())
+        scene
+            .service
+            .exec(&mut open, &request, &Cancel::new(), |_| {})
     });
 
     let code = outcome.expect_err("it was displaced").code();

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use cleveragents_application::{
     AgentRuntime, Conversation, PlanBook, ProjectService, ResourceService, RunService,
     RuntimeOptions, SafetySelection, SandboxService, SessionService, Toolset, ToolsetOptions,
-    WarningHandler,
+    WarningHandler, mcp_server_options,
 };
 use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces, Permission, Scope};
-use cleveragents_mcp::Variables;
+use cleveragents_mcp::{Options as McpOptions, Variables};
 use cleveragents_models::{Catalogue, CatalogueOptions, environment_secrets};
 use cleveragents_process::Cancel;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
@@ -245,6 +245,16 @@ impl Context {
             variables: &variables,
             warn: &warn,
         })?)
+    }
+
+    /// How MCP servers are started here.
+    pub(crate) fn mcp_server_options(&self) -> McpOptions {
+        let folder = self.environment.working_folder();
+        mcp_server_options(
+            folder.unwrap_or_else(|| Path::new("/")),
+            self.home.path(),
+            Arc::new(self.variables()),
+        )
     }
 
     /// What agents run with here. With `record` every exchange with a model is added to that file.

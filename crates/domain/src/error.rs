@@ -163,6 +163,7 @@ codes! {
     ResourceDatabase = "CA-0658", Failed, "a database of the user's cannot be read or written";
     SqlFailed = "CA-0659", Failed, "the server refuses a statement of the sandbox";
     SqlNotAdmitted = "CA-0660", Failed, "a statement cannot be part of the sandbox's transaction";
+    CaptureInterrupted = "CA-0661", Failed, "recording the changes of a sandbox was interrupted";
     ProgramNotFound = "CA-0701", NotFound, "the program does not exist";
     CommandFolder = "CA-0702", NotFound, "a folder for the command cannot be used";
     ConfinementUnavailable = "CA-0703", Failed, "the command cannot be confined here";

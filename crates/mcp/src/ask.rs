@@ -1,12 +1,13 @@
 //! Asking a server something from a thread that waits: [`Server::ask`] and who may ask.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use cleveragents_tools::ports::WorkspaceFolders;
 use rmcp::service::ServiceError;
 
 use crate::callers::{CALLER, Event};
+use crate::definition::Transport;
 use crate::error::McpError;
 use crate::link::Link;
 use crate::server::Server;
@@ -38,7 +39,7 @@ pub(crate) trait Asker {
     /// Whether the answer is not wanted any more.
     fn is_cancelled(&self) -> bool;
     /// The folders of the sandbox.
-    fn roots(&self) -> Vec<PathBuf>;
+    fn folders(&self) -> WorkspaceFolders;
     /// Takes in a message for the log.
     fn note(&mut self, text: &str);
     /// Answers a question for a person.
@@ -72,10 +73,11 @@ impl Server {
         F: FnOnce(Arc<Self>, Arc<Link>) -> R + Send + 'static,
         R: Future<Output = Result<T, Refused>> + Send,
     {
-        let roots = asker.roots();
+        let folders = asker.folders();
+        let roots = folders.roots.clone();
         // Before the connection: a server may ask for the roots while it begins.
         let mut waiting = self.callers.add(roots.clone());
-        let (in_flight, attempt) = self.enter()?;
+        let (in_flight, attempt) = self.enter(folders)?;
         let Some(engine) = self.shared.engine.upgrade() else {
             return Err(self.closed().into());
         };
@@ -87,7 +89,9 @@ impl Server {
             let answered = match this.link(attempt).await {
                 Err(error) => Err(error),
                 Ok(link) => {
-                    this.callers.tell_roots(&link, &roots).await;
+                    if this.definition.transport() != Transport::Stdio {
+                        this.callers.tell_roots(&link, &roots).await;
+                    }
                     match request(Arc::clone(&this), Arc::clone(&link)).await {
                         Ok(value) => Ok(value),
                         Err(Refused::Here(error)) => Err(error),

@@ -38,6 +38,7 @@ impl ServerDefinition {
         self.check_name()?;
         self.check_transport()?;
         self.check_times()?;
+        self.check_paths()?;
         for (tool, known) in &self.overrides {
             if known.read_only == Some(true) && known.writes == Some(true) {
                 return Err(Broken::new(
@@ -106,7 +107,9 @@ impl ServerDefinition {
                 ("args", !self.args.is_empty()),
                 ("env", !self.env.is_empty()),
                 ("cwd", self.cwd.is_some()),
-                ("readable", !self.readable.is_empty()),
+                ("read", !self.read.is_empty()),
+                ("write", !self.write.is_empty()),
+                ("credentials", !self.credentials.is_empty()),
             ]
         };
         match foreign.iter().find(|(_, is_there)| *is_there) {
@@ -117,6 +120,31 @@ impl ServerDefinition {
             )),
             None => Ok(()),
         }
+    }
+
+    fn check_paths(&self) -> Result<(), Broken> {
+        let fields = [
+            ("read", &self.read),
+            ("write", &self.write),
+            ("credentials", &self.credentials),
+        ];
+        for (field, paths) in fields {
+            for path in paths {
+                let is_whole = path.starts_with('/')
+                    || path.starts_with("~/")
+                    || path == "~"
+                    || path.starts_with("${");
+                let climbs = path.split('/').any(|part| part == "..");
+                if !is_whole || climbs || path.contains('\0') {
+                    return Err(Broken::new(
+                        field,
+                        format!("`{path}` is not an absolute path"),
+                        "write a path that begins with `/` or `~/`, without `..`",
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_times(&self) -> Result<(), Broken> {

@@ -171,13 +171,21 @@ pub struct ServerDefinition {
     /// Variables for the program, besides a few of ours such as `PATH` and `HOME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, Hidden>,
-    /// The folder it starts in.
+    /// The folder it starts in, which it may read. Without it: the sandbox of its calls, else its
+    /// private home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Credential files and folders of the home, such as `~/.aws`, that the program may read. All others
-    /// are hidden from it, and the program's own records always.
+    /// Files and folders that the program may read besides system folders, toolchains, its private
+    /// home and paths among its arguments: absolute, or beginning with `~/`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub readable: Vec<String>,
+    pub read: Vec<String>,
+    /// Folders that it may read and write.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<String>,
+    /// Credential files and folders, such as `~/.aws`, that it may read. No folder of `read` or
+    /// `write` shows those in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "readable")]
+    pub credentials: Vec<String>,
     /// The address of a server over HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
@@ -259,7 +267,9 @@ impl ServerDefinition {
             args: Vec::new(),
             env: BTreeMap::new(),
             cwd: None,
-            readable: Vec::new(),
+            read: Vec::new(),
+            write: Vec::new(),
+            credentials: Vec::new(),
             url: None,
             headers: BTreeMap::new(),
             auth: None,

@@ -3,6 +3,9 @@
 use cleveragents_domain::{Code, Diagnose};
 use serde_json::{Value, json};
 
+/// What a server does when it starts, in [`McpError::Timeout`].
+pub(crate) const STARTING: &str = "come up";
+
 /// Why a server could not do what it was asked for. Nothing in it is a secret of ours.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum McpError {
@@ -31,6 +34,20 @@ pub enum McpError {
         why: String,
         /// The last it wrote to standard error.
         log: String,
+    },
+    /// Its program cannot be started, or does not speak the protocol.
+    #[error(
+        "the MCP server `{server}` cannot be started: {why}. It sees only declared folders ({sees})"
+    )]
+    Startup {
+        /// The server.
+        server: String,
+        /// What happened.
+        why: String,
+        /// The last it wrote to standard error.
+        log: String,
+        /// The declared paths that it sees.
+        sees: String,
     },
     /// It says what the protocol does not allow, or refuses what it offered.
     #[error("the MCP server `{server}` breaks the protocol: {why}")]
@@ -76,7 +93,7 @@ impl Diagnose for McpError {
             Self::NotFound(_) => Code::McpServerNotFound,
             Self::Exists(_) => Code::McpServerExists,
             Self::Invalid { .. } => Code::InvalidMcp,
-            Self::Unreachable { .. } => Code::McpUnreachable,
+            Self::Unreachable { .. } | Self::Startup { .. } => Code::McpUnreachable,
             Self::Protocol { .. } | Self::Answered { .. } => Code::McpProtocol,
             Self::Timeout { .. } => Code::McpTimeout,
             Self::Authorization { .. } => Code::McpAuthorization,
@@ -88,6 +105,14 @@ impl Diagnose for McpError {
             Self::NotFound(_) => "run `agents mcp list` to see what there is".to_owned(),
             Self::Exists(name) => format!("remove it first: `agents mcp remove {name}`"),
             Self::Invalid { fix, .. } => fix.clone(),
+            Self::Startup { server, .. } => format!(
+                "if it needs another folder, declare it: `agents mcp add {server} --update --read FOLDER`, or \
+                 --write FOLDER; `agents mcp test {server}` tries it alone"
+            ),
+            Self::Timeout { server, what, .. } if *what == STARTING => format!(
+                "`agents mcp show {server} --offline` lists the folders that it sees; \
+                 `agents mcp test {server}` tries it alone"
+            ),
             Self::Unreachable { server, .. } | Self::Timeout { server, .. } => {
                 format!("try it alone: `agents mcp test {server}`")
             }
@@ -101,6 +126,7 @@ impl Diagnose for McpError {
     fn details(&self) -> Value {
         match self {
             Self::Unreachable { log, .. } if !log.is_empty() => json!({ "log": log }),
+            Self::Startup { log, sees, .. } => json!({ "log": log, "sees": sees }),
             _ => Value::Null,
         }
     }

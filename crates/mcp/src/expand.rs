@@ -8,6 +8,7 @@ use reqwest::Url;
 
 use crate::definition::ServerDefinition;
 use crate::error::McpError;
+use crate::view::{Declared, ServerView};
 
 /// Gives the value of a variable.
 pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -19,8 +20,10 @@ pub(crate) enum Reached {
         program: String,
         arguments: Vec<String>,
         environment: Vec<(String, String)>,
-        folder: PathBuf,
-        readable: Vec<PathBuf>,
+        /// Where it starts, when its definition says so.
+        folder: Option<PathBuf>,
+        /// What it sees.
+        view: ServerView,
     },
     /// Over HTTP.
     Http {
@@ -87,7 +90,7 @@ pub(crate) fn value(
     Ok(text)
 }
 
-/// Puts everything in. `folder` is where programs start that name none.
+/// Puts everything in. `folder` is what a relative `cwd` begins at.
 pub(crate) fn reached(
     definition: &ServerDefinition,
     variables: &Variables,
@@ -101,22 +104,27 @@ pub(crate) fn reached(
             .collect::<Result<Vec<_>, McpError>>()
     };
     if let Some(command) = &definition.command {
-        let folder = match &definition.cwd {
-            Some(cwd) => folder.join(value(cwd)?),
-            None => folder.to_owned(),
+        let cwd = definition.cwd.as_deref().map(value).transpose()?;
+        let all = |texts: &[String]| -> Result<Vec<String>, McpError> {
+            texts.iter().map(|text| value(text)).collect()
         };
-        let arguments: Result<_, McpError> =
-            definition.args.iter().map(|text| value(text)).collect();
+        let declared = Declared {
+            command: value(command)?,
+            arguments: all(&definition.args)?,
+            cwd: cwd.map(|cwd| folder.join(in_home(&cwd))),
+            read: all(&definition.read)?,
+            write: all(&definition.write)?,
+            credentials: all(&definition.credentials)?,
+        };
+        let view = declared
+            .view()
+            .map_err(|broken| definition.invalid(broken))?;
         return Ok(Reached::Program {
-            program: value(command)?,
-            arguments: arguments?,
+            program: declared.command,
+            arguments: declared.arguments,
             environment: hidden(&definition.env)?,
-            folder,
-            readable: definition
-                .readable
-                .iter()
-                .map(|text| Ok(in_home(&value(text)?)))
-                .collect::<Result<_, McpError>>()?,
+            folder: declared.cwd,
+            view,
         });
     }
     let url = value(definition.url.as_deref().unwrap_or_default())?;
@@ -127,8 +135,11 @@ pub(crate) fn reached(
 }
 
 /// A path, with the home folder in place of `~`.
-fn in_home(text: &str) -> PathBuf {
-    match (text.strip_prefix("~/"), std::env::var_os("HOME")) {
+pub(crate) fn in_home(text: &str) -> PathBuf {
+    let inside = text
+        .strip_prefix("~/")
+        .or_else(|| (text == "~").then_some(""));
+    match (inside, std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
         _ => PathBuf::from(text),
     }

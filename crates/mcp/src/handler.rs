@@ -5,6 +5,7 @@
     reason = "roots and log messages are what servers of the older protocol use"
 )]
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,6 +47,9 @@ impl News {
 /// Our side of a connection.
 pub(crate) struct Handler {
     pub(crate) callers: Arc<Callers>,
+    /// The roots of the one sandbox that a program sees; `None` for servers over HTTP, whose callers
+    /// may have different ones.
+    pub(crate) roots: Option<Vec<PathBuf>>,
 }
 
 impl ClientHandler for Handler {
@@ -68,7 +72,10 @@ impl ClientHandler for Handler {
         &self,
         _context: RequestContext<RoleClient>,
     ) -> Result<ListRootsResult, ErrorData> {
-        let roots = self.callers.roots();
+        let roots = match &self.roots {
+            Some(roots) => roots.clone(),
+            None => self.callers.roots(),
+        };
         let roots = roots
             .iter()
             .filter_map(|folder| Url::from_directory_path(folder).ok())

@@ -31,11 +31,13 @@ mod oauth;
 mod offer;
 mod paths;
 mod post;
+mod private_folders;
 mod schema;
 mod server;
 mod servers;
 mod stdio;
 mod tool;
+mod view;
 
 pub use check::Broken;
 pub use definition::{
@@ -52,3 +54,4 @@ pub use offer::{LeftOut, Offer};
 pub use schema::schema;
 pub use servers::{MOST_OFFERED, Options, Servers, Status};
 pub use tool::McpTool;
+pub use view::ServerView;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use cleveragents_domain::MicroUsd;
+use cleveragents_tools::ports::WorkspaceFolders;
 use cleveragents_tools::{
     Answer, Call, Capability, Category, Failure, Ground, Grounds, Permit, Prepared, Source,
     Subject, Tool, ToolName, ToolSpec, Unprepared,
@@ -15,7 +16,7 @@ use crate::content;
 use crate::link::bounded;
 use crate::naming::OWN;
 use crate::server::Server;
-use crate::tool::{CallAsker, failure};
+use crate::tool::{CallAsker, failure, folders_of};
 
 /// So many entries of a list are told.
 const MOST_LISTED: usize = 200;
@@ -149,7 +150,7 @@ impl Tool for Library {
     fn prepare<'a>(
         &'a self,
         arguments: Value,
-        _grounds: Grounds<'a>,
+        grounds: Grounds<'a>,
     ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
         let text = |name: &str| {
             let value = arguments.get(name).and_then(Value::as_str);
@@ -173,6 +174,7 @@ impl Tool for Library {
             server,
             what,
             arguments: given.cloned().unwrap_or_default(),
+            folders: folders_of(grounds),
         }))
     }
 }
@@ -183,6 +185,7 @@ struct Wanted {
     server: Arc<Server>,
     what: String,
     arguments: Map<String, Value>,
+    folders: WorkspaceFolders,
 }
 
 impl Prepared for Wanted {
@@ -198,9 +201,10 @@ impl Prepared for Wanted {
             server,
             what,
             arguments,
+            folders,
         } = *self;
         let text = {
-            let mut asker = CallAsker::new(call, &name, &[]);
+            let mut asker = CallAsker::new(call, &name, &folders);
             server.ask(&mut asker, move |_, link| async move {
                 match action {
                     Action::ListResources => resources(&link.service).await,

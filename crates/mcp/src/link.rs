@@ -1,10 +1,12 @@
 //! [`Link`]: one connection to a server, from the moment it speaks the protocol until nothing of it
 //! is left.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cleveragents_process::{Ending, Running};
+use cleveragents_process::Ending;
+use cleveragents_tools::ports::WorkspaceFolders;
 use rmcp::model::{ProtocolVersion, SubscriptionFilter};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService,
@@ -18,7 +20,7 @@ use crate::definition::{Protocol, ServerDefinition};
 use crate::error::McpError;
 use crate::expand::Reached;
 use crate::handler::{Handler, Hearing, News};
-use crate::stdio::{self, Fault, LONGEST_MESSAGE, Tail, with_sources};
+use crate::stdio::{self, Fault, LONGEST_MESSAGE, Started, Tail, with_sources};
 use crate::{http, listing::Listing};
 
 /// How long a program may take to end by itself once its input is closed.
@@ -30,7 +32,7 @@ pub(crate) type Service = RunningService<RoleClient, Handler>;
 pub(crate) struct Link {
     server: String,
     pub(crate) service: Service,
-    process: Mutex<Option<Running>>,
+    process: Mutex<Option<Started>>,
     tail: Arc<Tail>,
     fault: Fault,
     /// How its program ended, once somebody asked.
@@ -44,12 +46,18 @@ pub(crate) struct Making {
     pub(crate) callers: Arc<Callers>,
     pub(crate) news: Arc<News>,
     pub(crate) tokens: Option<Arc<dyn crate::oauth::TokenStore>>,
+    /// The folders of the sandbox that a program sees.
+    pub(crate) folders: WorkspaceFolders,
+    /// Where programs have their private homes.
+    pub(crate) homes: Option<PathBuf>,
 }
 
 impl Making {
     fn handler(&self) -> Handler {
+        let is_program = matches!(self.reached, Reached::Program { .. });
         Handler {
             callers: Arc::clone(&self.callers),
+            roots: is_program.then(|| self.folders.roots.clone()),
         }
     }
 
@@ -81,7 +89,12 @@ impl Link {
         let server = making.definition.name.clone();
         let (handler, lifecycle) = (making.handler(), making.lifecycle());
         let (callers, news) = (making.callers, making.news);
-        let program = stdio::start(&server, making.reached).await?;
+        let places = stdio::Places {
+            folders: making.folders,
+            homes: making.homes,
+        };
+        let program = stdio::start(&server, making.reached, places).await?;
+        let view = program.view;
         let inner = AsyncRwTransport::new_client(program.output, program.input)
             .with_max_line_length(LONGEST_MESSAGE + 2);
         let transport = Hearing {
@@ -93,21 +106,22 @@ impl Link {
             Ok(service) => Ok(Self {
                 server,
                 service,
-                process: Mutex::new(Some(program.running)),
+                process: Mutex::new(Some(program.started)),
                 tail: program.tail,
                 fault: program.fault,
                 obituary: OnceCell::new(),
             }),
             Err(error) => {
-                let end = last_words(program.running).await;
+                let end = last_words(program.started).await;
                 let why = match program.fault.get() {
                     Some(fault) => fault.clone(),
                     None => format!("{}; {end}", begun_badly(&error)),
                 };
-                Err(McpError::Unreachable {
+                Err(McpError::Startup {
                     server,
                     why,
                     log: program.tail.text(),
+                    sees: view.to_string(),
                 })
             }
         }
@@ -141,7 +155,7 @@ impl Link {
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Started>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -248,8 +262,8 @@ impl Link {
 }
 
 /// Waits for a program to end, or ends it, and says how it ended.
-async fn last_words(running: Running) -> String {
-    let stopped = tokio::task::spawn_blocking(move || running.stop(GRACE)).await;
+async fn last_words(started: Started) -> String {
+    let stopped = tokio::task::spawn_blocking(move || started.stop(GRACE)).await;
     match stopped {
         Ok(Ok(finished)) => match finished.ending {
             Ending::Exited(code) => format!("it ended with exit code {code}"),

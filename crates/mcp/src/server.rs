@@ -1,6 +1,9 @@
 //! [`Server`]: one server over its whole life: started when it is needed, by one task whoever asks,
 //! stopped when nobody needs it, started again after a crash.
 //!
+//! A server over HTTP has one connection. A program has one for each sandbox in which its tools are called, since
+//! it sees only that sandbox; the connection without a sandbox ends when the first one with a sandbox is made.
+//!
 //! The state is behind a lock that is held for a few instructions only, never while anything is
 //! awaited. A request counts as in flight from before its connection is looked for until its answer is
 //! there, under the same lock that decides on idleness: a busy server is never stopped. Every task
@@ -10,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use cleveragents_tools::ports::WorkspaceFolders;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -17,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::callers::Callers;
-use crate::definition::ServerDefinition;
+use crate::definition::{ServerDefinition, Transport};
 use crate::driver::Engine;
-use crate::error::McpError;
+use crate::error::{McpError, STARTING};
 use crate::expand::{self, Secrets};
 use crate::handler::News;
 use crate::link::{Link, Making};
@@ -40,10 +44,26 @@ pub(crate) struct Attempt {
     outcome: watch::Receiver<Option<Outcome>>,
 }
 
+/// A connection and the sandbox it is for.
+struct Connection {
+    attempt: Attempt,
+    /// The folders that the program sees besides those of its definition; none for servers over HTTP.
+    folders: WorkspaceFolders,
+    in_flight: usize,
+    used: Instant,
+}
+
 impl Attempt {
     /// Whether there was a connection, and it died.
     fn has_crashed(&self) -> bool {
         matches!(&*self.outcome.borrow(), Some(Ok(link)) if link.is_dead())
+    }
+
+    /// Ends the connection: the task that looks after it sees it closed.
+    fn cancel(&self) {
+        if let Some(Ok(link)) = &*self.outcome.borrow() {
+            link.service.cancellation_token().cancel();
+        }
     }
 
     /// Whether a new one is needed.
@@ -57,9 +77,7 @@ impl Attempt {
 }
 
 struct State {
-    attempt: Option<Attempt>,
-    in_flight: usize,
-    used: Instant,
+    connections: Vec<Connection>,
     listing: Option<Arc<Listing>>,
     has_crashed: bool,
     challenge: Option<String>,
@@ -87,14 +105,23 @@ pub(crate) struct Server {
     state: Mutex<State>,
 }
 
-/// A request in flight, until it is dropped.
-pub(crate) struct InFlight(Arc<Server>);
+impl State {
+    fn connection(&mut self, number: usize) -> Option<&mut Connection> {
+        let mut connections = self.connections.iter_mut();
+        connections.find(|connection| connection.attempt.number == number)
+    }
+}
+
+/// A request in flight on the connection of this number, until it is dropped.
+pub(crate) struct InFlight(Arc<Server>, usize);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        state.in_flight -= 1;
-        state.used = Instant::now();
+        if let Some(connection) = state.connection(self.1) {
+            connection.in_flight -= 1;
+            connection.used = Instant::now();
+        }
     }
 }
 
@@ -112,9 +139,7 @@ impl Server {
             closing: CancellationToken::new(),
             starts: AtomicUsize::new(0),
             state: Mutex::new(State {
-                attempt: None,
-                in_flight: 0,
-                used: Instant::now(),
+                connections: Vec::new(),
                 listing: known.map(Arc::new),
                 has_crashed: false,
                 challenge: None,
@@ -142,13 +167,14 @@ impl Server {
         self.current().is_some()
     }
 
+    /// The newest connection that lives.
     fn current(&self) -> Option<Arc<Link>> {
-        let attempt = self.lock().attempt.clone()?;
-        let outcome = attempt.outcome.borrow();
-        match &*outcome {
+        let state = self.lock();
+        let mut connections = state.connections.iter().rev();
+        connections.find_map(|connection| match &*connection.attempt.outcome.borrow() {
             Some(Ok(link)) if !link.is_dead() => Some(Arc::clone(link)),
             _ => None,
-        }
+        })
     }
 
     /// The end of what the running server wrote to standard error.
@@ -164,43 +190,76 @@ impl Server {
         }
     }
 
-    /// Begins a request: finds the connection, or has one made, and counts as in flight.
-    pub(crate) fn enter(self: &Arc<Self>) -> Result<(InFlight, Attempt), McpError> {
+    /// Begins a request in a sandbox: finds its connection, or has one made, and counts as in flight.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        folders: WorkspaceFolders,
+    ) -> Result<(InFlight, Attempt), McpError> {
+        let folders = match self.definition.transport() {
+            Transport::Stdio => folders,
+            // It sees nothing of this machine.
+            Transport::Sse | Transport::StreamableHttp => WorkspaceFolders::default(),
+        };
         let mut state = self.lock();
         if self.closing.is_cancelled() {
             return Err(self.closed());
         }
-        let attempt = match &state.attempt {
-            Some(attempt) if !attempt.is_over() => attempt.clone(),
-            earlier => {
-                let has_crashed = earlier.as_ref().is_some_and(Attempt::has_crashed);
-                state.has_crashed |= has_crashed;
-                if state.has_crashed && !self.definition.auto_restart {
-                    return Err(McpError::Unreachable {
-                        server: self.definition.name.clone(),
-                        why: "it has crashed, and `auto_restart` is off".to_owned(),
-                        log: String::new(),
-                    });
-                }
-                let attempt = self.begin();
-                state.attempt = Some(attempt.clone());
-                attempt
-            }
+        let is_over = |connection: &Connection| connection.attempt.is_over();
+        let crashed = state.connections.iter();
+        let has_crashed = crashed.map(|one| &one.attempt).any(Attempt::has_crashed);
+        state.has_crashed |= has_crashed;
+        let (over, left): (Vec<_>, Vec<_>) = state.connections.drain(..).partition(is_over);
+        drop(over);
+        state.connections = left;
+        let mut there = state.connections.iter();
+        if let Some(place) = there.position(|connection| connection.folders == folders) {
+            let connection = &mut state.connections[place];
+            connection.in_flight += 1;
+            let attempt = connection.attempt.clone();
+            return Ok((InFlight(Arc::clone(self), attempt.number), attempt));
+        }
+        if state.has_crashed && !self.definition.auto_restart {
+            return Err(McpError::Unreachable {
+                server: self.definition.name.clone(),
+                why: "it has crashed, and `auto_restart` is off".to_owned(),
+                log: String::new(),
+            });
+        }
+        if !folders.roots.is_empty() {
+            retire(&mut state);
+        }
+        let attempt = self.begin(folders.clone());
+        state.connections.push(Connection {
+            attempt: attempt.clone(),
+            folders,
+            in_flight: 1,
+            used: Instant::now(),
+        });
+        Ok((InFlight(Arc::clone(self), attempt.number), attempt))
+    }
+
+    /// Begins a request that any connection can answer.
+    fn enter_any(self: &Arc<Self>) -> Result<(InFlight, Attempt), McpError> {
+        let folders = {
+            let state = self.lock();
+            let mut living = state.connections.iter().rev();
+            living
+                .find(|connection| !connection.attempt.is_over())
+                .map(|connection| connection.folders.clone())
         };
-        state.in_flight += 1;
-        Ok((InFlight(Arc::clone(self)), attempt))
+        self.enter(folders.unwrap_or_default())
     }
 
     /// Has a connection made by a task of its own, so that a caller that goes away takes nothing
     /// with it.
-    fn begin(self: &Arc<Self>) -> Attempt {
+    fn begin(self: &Arc<Self>, folders: WorkspaceFolders) -> Attempt {
         let number = self.starts.fetch_add(1, Ordering::SeqCst);
         let (tell, outcome) = watch::channel(None);
         let this = Arc::clone(self);
         let task = async move {
             let opened = tokio::select! {
                 () = this.closing.cancelled() => Err(this.closed()),
-                opened = this.open() => opened,
+                opened = this.open(folders) => opened,
             };
             let link = opened.as_ref().ok().cloned();
             // Nobody may wait for it any more.
@@ -213,7 +272,7 @@ impl Server {
         Attempt { number, outcome }
     }
 
-    async fn open(&self) -> Outcome {
+    async fn open(&self, folders: WorkspaceFolders) -> Outcome {
         let options = &self.shared.options;
         let reached = expand::reached(&self.definition, &options.variables, &options.folder)?;
         self.lock().secrets = Secrets::of(&reached);
@@ -225,15 +284,15 @@ impl Server {
             callers: Arc::clone(&self.callers),
             news: Arc::clone(&self.news),
             tokens: options.tokens.clone(),
+            folders,
+            homes: options.homes.clone(),
         };
         let time = self.definition.startup_timeout();
         let opening = async {
             let link = Link::open(making).await?;
             match link.list().await {
                 Ok(listing) => {
-                    let mut state = self.lock();
-                    state.listing = Some(Arc::new(listing));
-                    state.used = Instant::now();
+                    self.lock().listing = Some(Arc::new(listing));
                     Ok(Arc::new(link))
                 }
                 Err(error) => {
@@ -246,7 +305,7 @@ impl Server {
         opened.unwrap_or_else(|_| {
             Err(McpError::Timeout {
                 server: self.definition.name.clone(),
-                what: "come up",
+                what: STARTING,
                 seconds: time.as_secs_f64(),
             })
         })
@@ -290,22 +349,21 @@ impl Server {
     fn is_to_end(&self, number: usize, link: &Link) -> bool {
         let mut state = self.lock();
         let is_dead = link.is_dead();
-        let is_idle = state.in_flight == 0
+        // Nobody gets it any more when it is not in the list.
+        let Some(connection) = state.connection(number) else {
+            return true;
+        };
+        let is_idle = connection.in_flight == 0
             && self
                 .definition
                 .idle_timeout()
-                .is_some_and(|most| state.used.elapsed() >= most);
+                .is_some_and(|most| connection.used.elapsed() >= most);
         if !is_dead && !is_idle {
             return false;
         }
         state.has_crashed |= is_dead;
-        if state
-            .attempt
-            .as_ref()
-            .is_some_and(|one| one.number == number)
-        {
-            state.attempt = None;
-        }
+        let is_other = |connection: &Connection| connection.attempt.number != number;
+        state.connections.retain(is_other);
         true
     }
 
@@ -330,7 +388,7 @@ impl Server {
 
     /// Connects, unless there is a connection.
     pub(crate) async fn connect(self: &Arc<Self>) -> Result<Arc<Listing>, McpError> {
-        let (_in_flight, attempt) = self.enter()?;
+        let (_in_flight, attempt) = self.enter_any()?;
         let linked = self.link(attempt).await;
         if let Err(error) = &linked {
             self.remember_challenge(error);
@@ -359,12 +417,8 @@ impl Server {
     pub(crate) fn reconnect(&self) {
         let mut state = self.lock();
         state.challenge = None;
-        let Some(attempt) = state.attempt.take() else {
-            return;
-        };
-        if let Some(Ok(link)) = &*attempt.outcome.borrow() {
-            // Whoever looks after it sees it closed.
-            link.service.cancellation_token().cancel();
+        for connection in state.connections.drain(..) {
+            connection.attempt.cancel();
         }
     }
 
@@ -372,5 +426,17 @@ impl Server {
     pub(crate) fn close(&self) {
         let _state = self.lock();
         self.closing.cancel();
+    }
+}
+
+/// Ends connections without a sandbox that nobody uses: calls in a sandbox need another one.
+fn retire(state: &mut State) {
+    let (retired, left): (Vec<_>, Vec<_>) = state
+        .connections
+        .drain(..)
+        .partition(|one| one.folders.roots.is_empty() && one.in_flight == 0);
+    state.connections = left;
+    for connection in retired {
+        connection.attempt.cancel();
     }
 }

@@ -25,8 +25,11 @@ pub const MOST_OFFERED: usize = 40;
 pub struct Options {
     /// Gives the values of `${NAME}` in definitions.
     pub variables: Variables,
-    /// The folder that programs start in, unless their definition names one.
+    /// What a relative `cwd` of a definition begins at.
     pub folder: PathBuf,
+    /// Where programs have their private homes, each in a folder of its server's name. Without it their homes
+    /// end with them.
+    pub homes: Option<PathBuf>,
     /// Where tokens of servers over HTTP are kept.
     pub tokens: Option<Arc<dyn TokenStore>>,
     /// With more tools than this the others are found through a search.
@@ -34,11 +37,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// No variables, no tokens, programs start in this folder.
+    /// No variables, no tokens, homes that end with their programs.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             variables: Arc::new(|_| None),
             folder: folder.into(),
+            homes: None,
             tokens: None,
             most_offered: MOST_OFFERED,
         }

@@ -7,16 +7,23 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use cleveragents_process::{Invocation, Running};
+use cleveragents_process::{
+    Finished, Invocation, Policy, ProcessError, Running, toolchain_environment,
+};
+use cleveragents_tools::ports::WorkspaceFolders;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe;
 
 use crate::error::McpError;
 use crate::expand::{Reached, Secrets};
+use crate::private_folders::PrivateFolders;
+use crate::view::ServerView;
 
 /// The longest message.
 pub(crate) const LONGEST_MESSAGE: usize = 16 << 20;
@@ -54,15 +61,46 @@ pub(crate) type Fault = Arc<OnceLock<String>>;
 
 /// A program that runs, and how it is talked to.
 pub(crate) struct Program {
-    pub(crate) running: Running,
+    pub(crate) started: Started,
+    /// What it sees.
+    pub(crate) view: ServerView,
     pub(crate) input: pipe::Sender,
     pub(crate) output: Bounded<pipe::Receiver>,
     pub(crate) tail: Arc<Tail>,
     pub(crate) fault: Fault,
 }
 
-/// Starts the program of a server.
-pub(crate) async fn start(server: &str, reached: Reached) -> Result<Program, McpError> {
+/// A program with its private folders. Dropping it kills the program.
+pub(crate) struct Started {
+    /// Dropped first: the program uses the folders.
+    running: Running,
+    folders: PrivateFolders,
+}
+
+impl Started {
+    /// Gives the program so much time to end by itself, kills what is left then, and removes its
+    /// temporary folder.
+    pub(crate) fn stop(self, grace: Duration) -> Result<Finished, ProcessError> {
+        let finished = self.running.stop(grace);
+        drop(self.folders);
+        finished
+    }
+}
+
+/// What a program sees besides what its definition declares.
+pub(crate) struct Places {
+    /// The folders of the sandbox of its calls.
+    pub(crate) folders: WorkspaceFolders,
+    /// Where programs have their private homes.
+    pub(crate) homes: Option<PathBuf>,
+}
+
+/// Starts the program of a server, confined to what it may see.
+pub(crate) async fn start(
+    server: &str,
+    reached: Reached,
+    places: Places,
+) -> Result<Program, McpError> {
     let failed = |why: String| McpError::Unreachable {
         server: server.to_owned(),
         why,
@@ -74,18 +112,28 @@ pub(crate) async fn start(server: &str, reached: Reached) -> Result<Program, Mcp
         arguments,
         environment,
         folder,
-        readable,
+        view,
     } = reached
     else {
         return Err(failed("it is not a program".to_owned()));
     };
-    let mut invocation = Invocation::new(program, folder);
-    invocation.concealment = Some(readable);
+    let Places { folders, homes } = places;
+    let private = PrivateFolders::make(homes.as_deref(), server)
+        .map_err(|error| failed(format!("its private home cannot be made: {error}")))?;
+    let folder = folder.or_else(|| folders.roots.first().cloned());
+    let mut invocation = Invocation::new(program, folder.unwrap_or_else(|| private.home.clone()));
     invocation.arguments = arguments.into_iter().map(Into::into).collect();
-    for (name, value) in environment {
-        invocation.environment.retain(|(other, _)| *other != *name);
-        invocation.environment.push((name.into(), value.into()));
+    let own = [
+        ("HOME".into(), private.home.clone().into()),
+        ("TMPDIR".into(), private.temporary.clone().into()),
+    ];
+    let given = environment.into_iter();
+    let given = given.map(|(name, value)| (name.into(), value.into()));
+    for (name, value) in toolchain_environment().into_iter().chain(own).chain(given) {
+        invocation.environment.retain(|(other, _)| *other != name);
+        invocation.environment.push((name, value));
     }
+    invocation.confinement = Some(policy(&view, &folders, &private));
     let tail = Arc::new(Tail {
         kept: Mutex::default(),
         secrets,
@@ -98,18 +146,45 @@ pub(crate) async fn start(server: &str, reached: Reached) -> Result<Program, Mcp
     let (running, pipes) = started
         .await
         .map_err(|error| failed(error.to_string()))?
-        .map_err(|error| failed(with_sources(&error)))?;
+        .map_err(|error| McpError::Startup {
+            server: server.to_owned(),
+            why: with_sources(&error),
+            log: String::new(),
+            sees: view.to_string(),
+        })?;
     let fault = Fault::default();
     let opened = |error: io::Error| failed(format!("its pipes cannot be opened: {error}"));
     let input = pipe::Sender::from_owned_fd(OwnedFd::from(pipes.input)).map_err(opened)?;
     let output = pipe::Receiver::from_owned_fd(OwnedFd::from(pipes.output)).map_err(opened)?;
     Ok(Program {
-        running,
+        started: Started {
+            running,
+            folders: private,
+        },
+        view,
         input,
         output: Bounded::new(output, Arc::clone(&fault)),
         tail,
         fault,
     })
+}
+
+/// What a program may do: use the network, write in its private folders, what is declared, and the
+/// sandbox, and read the system and toolchains besides.
+fn policy(view: &ServerView, folders: &WorkspaceFolders, private: &PrivateFolders) -> Policy {
+    let own = [private.home.clone(), private.temporary.clone()];
+    let mut writable = [&own[..], &view.write, &folders.writable].concat();
+    writable.sort();
+    writable.dedup();
+    // Folders that it may write are declared too, so that credential files in them stay hidden.
+    let declared = view.read.iter().chain(&view.write);
+    Policy {
+        writable,
+        readable: declared.chain(&folders.readable).cloned().collect(),
+        credentials: view.credentials.clone(),
+        network: true,
+        ..Policy::default()
+    }
 }
 
 /// An error with everything beneath it.

@@ -1,10 +1,10 @@
 //! [`McpTool`]: a tool of a server, as the gate knows tools.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cleveragents_domain::MicroUsd;
+use cleveragents_tools::ports::WorkspaceFolders;
 use cleveragents_tools::{
     Access, Answer, Call, Capability, Category, Failure, FailureKind, Ground, Grounds, Permit,
     Prepared, Source, Subject, Tool, ToolName, ToolSpec, Touched, Unprepared, check_schema,
@@ -185,18 +185,24 @@ impl Tool for McpTool {
             &mut arguments,
             grounds,
         )?;
-        let roots = grounds.workspace.map_or_else(Vec::new, |workspace| {
-            let parts = workspace.parts().iter();
-            parts.map(|part| part.root.path().to_owned()).collect()
-        });
+        let folders = folders_of(grounds);
         Ok(Box::new(Ready {
             tool: self,
             arguments,
             subjects: found,
             rewriter: Rewriter::new(grounds),
-            roots,
+            folders,
         }))
     }
+}
+
+/// The folders of the sandbox in which a call acts; none without one.
+pub(crate) fn folders_of(grounds: Grounds<'_>) -> WorkspaceFolders {
+    let workspace = grounds.workspace;
+    workspace.map_or_else(
+        WorkspaceFolders::default,
+        cleveragents_tools::ports::Workspace::folders,
+    )
 }
 
 /// A call that waits for permission.
@@ -205,7 +211,7 @@ struct Ready<'a> {
     arguments: Map<String, Value>,
     subjects: Vec<Subject>,
     rewriter: Rewriter,
-    roots: Vec<PathBuf>,
+    folders: WorkspaceFolders,
 }
 
 impl Prepared for Ready<'_> {
@@ -220,7 +226,7 @@ impl Prepared for Ready<'_> {
                 .with_arguments(self.arguments.clone());
             let offered = Arc::clone(&self.tool.listing);
             let raw = self.tool.raw.clone();
-            let mut asker = CallAsker::new(call, &self.tool.server.definition.name, &self.roots);
+            let mut asker = CallAsker::new(call, &self.tool.server.definition.name, &self.folders);
             self.tool
                 .server
                 .ask(&mut asker, move |server, link| async move {
@@ -243,7 +249,7 @@ impl Prepared for Ready<'_> {
 
 impl Ready<'_> {
     fn touched(&self) -> Touched {
-        if self.tool.spec.capability.is_writing() && !self.roots.is_empty() {
+        if self.tool.spec.capability.is_writing() && !self.folders.roots.is_empty() {
             Touched::Anything
         } else {
             Touched::Nothing
@@ -283,7 +289,7 @@ pub(crate) fn failure(server: &str, why: GivenUp) -> Failure {
                 _ => FailureKind::Tool,
             };
             let mut message = error.to_string();
-            if let McpError::Unreachable { log, .. } = &error
+            if let McpError::Unreachable { log, .. } | McpError::Startup { log, .. } = &error
                 && !log.is_empty()
             {
                 let start = log.ceil_char_boundary(log.len().saturating_sub(1024));
@@ -299,16 +305,20 @@ pub(crate) fn failure(server: &str, why: GivenUp) -> Failure {
 pub(crate) struct CallAsker<'c, 'a> {
     call: &'c mut Call<'a>,
     server: &'c str,
-    roots: &'c [PathBuf],
+    folders: &'c WorkspaceFolders,
     pondered: Duration,
 }
 
 impl<'c, 'a> CallAsker<'c, 'a> {
-    pub(crate) fn new(call: &'c mut Call<'a>, server: &'c str, roots: &'c [PathBuf]) -> Self {
+    pub(crate) fn new(
+        call: &'c mut Call<'a>,
+        server: &'c str,
+        folders: &'c WorkspaceFolders,
+    ) -> Self {
         Self {
             call,
             server,
-            roots,
+            folders,
             pondered: Duration::ZERO,
         }
     }
@@ -323,8 +333,8 @@ impl Asker for CallAsker<'_, '_> {
         self.call.cancel().is_cancelled()
     }
 
-    fn roots(&self) -> Vec<PathBuf> {
-        self.roots.to_vec()
+    fn folders(&self) -> WorkspaceFolders {
+        self.folders.clone()
     }
 
     fn note(&mut self, text: &str) {

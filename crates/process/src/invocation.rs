@@ -23,9 +23,6 @@ pub struct Invocation {
     pub output: Output,
     /// Its bounds.
     pub limits: Limits,
-    /// For a program without confinement: hides what [`hide`](crate::hide) names, and credential files
-    /// except those at or beneath the given paths. `None` hides nothing.
-    pub concealment: Option<Vec<PathBuf>>,
     /// How it is confined; `None` for programs that are trusted, such as our own use of `git`.
     pub confinement: Option<Policy>,
 }
@@ -44,7 +41,6 @@ impl Invocation {
             input: Input::Nothing,
             output: Output::Capture,
             limits: Limits::default(),
-            concealment: None,
             confinement: None,
         }
     }
@@ -134,6 +130,8 @@ pub struct Policy {
     /// Files and folders that it may read besides those, the system's folders and the user's
     /// toolchains. Credential files in them stay hidden.
     pub readable: Vec<PathBuf>,
+    /// Credential files and folders that it may read all the same, each by its own path.
+    pub credentials: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: bool,
     /// What to do on a machine that cannot enforce this.

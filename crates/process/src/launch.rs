@@ -211,10 +211,16 @@ fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Makes a first stage and hands it the plan and the streams.
-pub(crate) fn stage(program: &Path, plan: &Plan, streams: &Streams) -> io::Result<Stage> {
+/// Makes a first stage and hands it the plan, the streams and the way into its control group.
+pub(crate) fn stage(
+    program: &Path,
+    plan: &Plan,
+    streams: &Streams,
+    entrance: Option<&File>,
+) -> io::Result<Stage> {
     let stage = nursery::stage(program)?;
-    let files = streams.given.each_ref().map(AsFd::as_fd);
+    let given = streams.given.iter().map(AsFd::as_fd);
+    let files: Vec<_> = given.chain(entrance.map(AsFd::as_fd)).collect();
     if let Err(error) = wire::tell_with(&stage.control, plan, &files) {
         stage.kill();
         stage.wait()?;

@@ -25,6 +25,7 @@
 
 mod cancel;
 mod capabilities;
+mod control_group;
 mod direct;
 mod environment;
 mod error;
@@ -51,7 +52,9 @@ pub use outcome::{
     Captured, Ending, Enforced, EnforcedLimit, Finished, Layer, LimitMeans, LimitedResource,
     Namespace, Stream, Tree,
 };
-pub use readable::{git_settings, hide, is_clean, refusal, toolchain_environment};
+pub use readable::{
+    contains_home, hide, is_clean, is_credential, prepare_home, refusal, toolchain_environment,
+};
 pub use run::{run, run_tapped};
 pub use stage::stage_main;
 pub use start::{Errors, Pipes, Running, start};

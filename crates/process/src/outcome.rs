@@ -164,6 +164,8 @@ pub enum LimitedResource {
 /// What enforces a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LimitMeans {
+    /// The kernel, by a control group of all processes.
+    ControlGroup,
     /// The kernel, by a resource limit of each process.
     ResourceLimit,
     /// The supervisor, which looks 50 times a second and kills everything.

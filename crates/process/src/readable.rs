@@ -10,11 +10,13 @@ use crate::invocation::{Invocation, Policy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use std::{env, fs};
+use std::{env, fs, io};
 
 /// Folders of the system that every program needs.
 const SYSTEM: &[&str] = &[
@@ -234,13 +236,42 @@ fn hidden() -> Vec<PathBuf> {
 /// own home, or it is a credential file.
 pub fn refusal(path: &Path) -> Option<&'static str> {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if hidden().iter().any(|hidden| real.starts_with(hidden)) {
+    if is_own(&real) {
         return Some("the program keeps its own records and keys there");
     }
+    // A hidden folder in it is covered. Next to a hidden file, others appear later: the database's log.
+    let hidden = hidden();
+    let is_covered = |file: &Path| {
+        let mut folders = hidden.iter().filter(|folder| folder.is_dir());
+        folders.any(|folder| file.starts_with(folder))
+    };
+    if hidden
+        .iter()
+        .any(|path| path.starts_with(&real) && !is_covered(path))
+    {
+        return Some("the program's database is in it");
+    }
+    is_credential(&real).then_some("it contains credentials")
+}
+
+/// Whether a path without links is, or lies in, a folder that [`hide`] names.
+fn is_own(real: &Path) -> bool {
+    hidden().iter().any(|hidden| real.starts_with(hidden))
+}
+
+/// Whether a path is a credential file of the user, or lies in a folder of credentials.
+pub fn is_credential(path: &Path) -> bool {
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let homes = homes();
-    let is_credential = |name: &&str| homes.iter().any(|home| real.starts_with(home.join(name)));
-    let found = CREDENTIALS.iter().any(is_credential);
-    found.then_some("it contains credentials")
+    CREDENTIALS
+        .iter()
+        .any(|name| homes.iter().any(|home| real.starts_with(home.join(name))))
+}
+
+/// Whether a folder is the user's home, or contains it.
+pub fn contains_home(path: &Path) -> bool {
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    homes().iter().any(|home| home.starts_with(&real))
 }
 
 /// The home folder, and every folder in which `PATH` finds a toolchain of the kind that is installed
@@ -286,7 +317,7 @@ pub fn toolchain_environment() -> Vec<(OsString, OsString)> {
 }
 
 /// The user's git configuration files that commands may read, for a private home to include.
-pub fn git_settings() -> Vec<PathBuf> {
+fn git_settings() -> Vec<PathBuf> {
     let Some(home) = homes().into_iter().next() else {
         return Vec::new();
     };
@@ -295,6 +326,35 @@ pub fn git_settings() -> Vec<PathBuf> {
         .map(|name| home.join(name))
         .filter(|path| is_clean(path))
         .collect()
+}
+
+/// Makes the private home folder of a confined program, for its user alone. Its git configuration
+/// includes the user's, so that commits have an author.
+pub fn prepare_home(home: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(home)?;
+    // Whatever a program left there instead is not followed.
+    let settings = home.join(".gitconfig");
+    if settings.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let mut included = Vec::new();
+    for path in git_settings() {
+        included.extend_from_slice(b"[include]\n\tpath = \"");
+        let bytes = path.as_os_str().as_bytes().iter();
+        included.extend(bytes.flat_map(|byte| match byte {
+            b'"' | b'\\' => vec![b'\\', *byte],
+            _ => vec![*byte],
+        }));
+        included.extend_from_slice(b"\"\n");
+    }
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&settings)?;
+    file.write_all(&included)
 }
 
 impl Toolchain {
@@ -481,18 +541,26 @@ pub(crate) fn resolve(
     let mut readable = base.readable.clone();
     let mut declared = Vec::new();
     let hidden = hidden();
+    let unusable = |path: &Path, kind: io::ErrorKind| ProcessError::FolderMissing {
+        folder: path.to_owned(),
+        source: kind.into(),
+    };
     for path in &policy.readable {
-        let real = trace(path, &mut links, 0).ok_or_else(|| ProcessError::FolderMissing {
-            folder: path.clone(),
-            source: std::io::ErrorKind::NotFound.into(),
-        })?;
-        if hidden.contains(&real) {
-            return Err(ProcessError::FolderMissing {
-                folder: path.clone(),
-                source: std::io::ErrorKind::PermissionDenied.into(),
-            });
+        let real =
+            trace(path, &mut links, 0).ok_or_else(|| unusable(path, io::ErrorKind::NotFound))?;
+        if hidden.contains(&real) || leads_into(path, &real, &hidden) {
+            return Err(unusable(path, io::ErrorKind::PermissionDenied));
         }
         declared.push(real);
+    }
+    let mut credentials = Vec::new();
+    for path in &policy.credentials {
+        let real =
+            trace(path, &mut links, 0).ok_or_else(|| unusable(path, io::ErrorKind::NotFound))?;
+        if is_own(&real) || !is_credential(&real) {
+            return Err(unusable(path, io::ErrorKind::PermissionDenied));
+        }
+        credentials.push(real);
     }
     for path in &policy.writable {
         // The links that lead to it.
@@ -500,39 +568,27 @@ pub(crate) fn resolve(
     }
     trace(&invocation.folder, &mut links, 0);
     readable.extend(declared.iter().cloned());
+    readable.extend(credentials.iter().cloned());
     readable.extend(program(invocation, &mut links));
     let mut masked = base.masked.clone();
-    masked.extend(hidden);
     for folder in homes().into_iter().chain(declared) {
         let names = CREDENTIALS.iter().map(|name| folder.join(name));
-        masked.extend(names.filter(|path| path.symlink_metadata().is_ok()));
+        let is_masked = |path: &PathBuf| {
+            let is_declared = credentials.iter().any(|one| path.starts_with(one));
+            !is_declared && path.symlink_metadata().is_ok()
+        };
+        masked.extend(names.filter(is_masked));
     }
+    masked.extend(hidden);
     Ok(arrange(readable, links, masked, writable))
 }
 
-/// What is hidden from a program without confinement that may see `declared`: the program's own records
-/// always, credential files unless they are declared.
-pub(crate) fn concealed(declared: &[PathBuf]) -> Vec<PathBuf> {
-    let declared: Vec<PathBuf> = declared
-        .iter()
-        .filter_map(|path| fs::canonicalize(path).ok())
-        .collect();
-    let homes = homes();
-    let credentials = CREDENTIALS
-        .iter()
-        .flat_map(|name| homes.iter().map(move |home| home.join(name)))
-        .filter_map(|path| fs::canonicalize(path).ok())
-        .filter(|path| !declared.iter().any(|one| path.starts_with(one)));
-    let mut all: Vec<PathBuf> = hidden().into_iter().chain(credentials).collect();
-    all.retain(|path| path.exists());
-    all.sort();
-    all.dedup();
-    let outer: Vec<PathBuf> = all.clone();
-    all.retain(|path| {
-        let contains = |other: &PathBuf| other != path && path.starts_with(other);
-        !outer.iter().any(contains)
-    });
-    all
+/// Whether a path that names no hidden folder reaches one through a link.
+fn leads_into(path: &Path, real: &Path, hidden: &[PathBuf]) -> bool {
+    let names = |folder: &PathBuf| path.starts_with(folder);
+    let own = HIDDEN.lock().unwrap_or_else(PoisonError::into_inner);
+    hidden.iter().any(|folder| real.starts_with(folder))
+        && !hidden.iter().chain(own.iter()).any(names)
 }
 
 /// The program itself, when it is named by its path.

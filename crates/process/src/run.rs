@@ -2,6 +2,7 @@
 //! became of it.
 
 use crate::cancel::Cancel;
+use crate::control_group::ControlGroup;
 use crate::error::ProcessError;
 use crate::invocation::Invocation;
 use crate::launch::{self, Piped, Streams};
@@ -9,7 +10,7 @@ use crate::nursery::Stage;
 use crate::outcome::{Captured, Ending, Enforced, EnforcedLimit, Finished, Stream, Tree};
 use crate::pipes::{Event, Tap, Watch};
 use crate::wire::{self, Confinement, Order, Plan, Report};
-use crate::{direct, policy, readable};
+use crate::{direct, policy};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use std::cell::RefCell;
@@ -100,8 +101,12 @@ impl<'a> Attempt<'a> {
             .map(|policy| policy::resolve(self.invocation, policy))
             .transpose()?;
         loop {
-            let plan = self.plan(confinement.clone(), purpose);
-            match (self.staged(program, &plan)?, &mut confinement) {
+            let group = ControlGroup::make(&self.invocation.limits);
+            let plan = self.plan(confinement.clone(), group.as_ref(), purpose);
+            match (
+                self.staged(program, &plan, group.as_ref())?,
+                &mut confinement,
+            ) {
                 (Outcome::Finished(finished), _) => return Ok(*finished),
                 (Outcome::NotIsolated { step, errno }, Some(confinement)) => {
                     confinement.weaken(&step, errno);
@@ -113,7 +118,12 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn plan(&self, confinement: Option<Confinement>, purpose: Purpose) -> Plan {
+    fn plan(
+        &self,
+        confinement: Option<Confinement>,
+        group: Option<&ControlGroup>,
+        purpose: Purpose,
+    ) -> Plan {
         let invocation = self.invocation;
         Plan {
             program: invocation.program.clone(),
@@ -122,13 +132,7 @@ impl<'a> Attempt<'a> {
             environment: invocation.environment.clone(),
             output: invocation.output,
             limits: invocation.limits,
-            concealed: match (&confinement, &invocation.concealment) {
-                (None, Some(declared)) => readable::concealed(declared)
-                    .into_iter()
-                    .map(PathBuf::into_os_string)
-                    .collect(),
-                _ => Vec::new(),
-            },
+            grouped: group.map_or_else(Vec::new, |group| group.limits.clone()),
             confinement,
             reads_nothing: launch::reads_nothing(invocation) && self.piped.borrow().is_none(),
             asked_by: rustix::process::getpid().as_raw_nonzero().get(),
@@ -150,10 +154,18 @@ impl<'a> Attempt<'a> {
     }
 
     /// Runs the plan in stages.
-    fn staged(&self, program: &Path, plan: &Plan) -> Result<Outcome, ProcessError> {
+    fn staged(
+        &self,
+        program: &Path,
+        plan: &Plan,
+        group: Option<&ControlGroup>,
+    ) -> Result<Outcome, ProcessError> {
         let starting = |error| self.cannot("starting its supervisor", error);
         let (streams, watch) = self.streams()?;
-        let stage = launch::stage(program, plan, &streams).map_err(starting)?;
+        // Without the way in, the command has the limits that need no group.
+        let entrance = group.and_then(|group| group.entrance().ok());
+        let stage = launch::stage(program, plan, &streams, entrance.as_ref()).map_err(starting)?;
+        drop(entrance);
         // From here on only the command has its ends.
         drop(streams);
         let mut following = Following {
@@ -162,6 +174,7 @@ impl<'a> Attempt<'a> {
             watch,
             ending: None,
             enforced: None,
+            group,
         };
         let outcome = following.follow();
         following.finish(outcome)
@@ -242,6 +255,7 @@ struct Following<'a> {
     /// Why we ended it, when it was us.
     ending: Option<Ending>,
     enforced: Option<Enforced>,
+    group: Option<&'a ControlGroup>,
 }
 
 /// The last words of a stage.
@@ -344,6 +358,7 @@ impl Following<'_> {
                     .enforced
                     .unwrap_or_else(|| Enforced::nothing(Tree::Supervisor));
                 let ending = self.ending.unwrap_or(ending);
+                let exceeded = exceeded.or_else(|| self.group?.exceeded());
                 let finished = self
                     .attempt
                     .finished(self.watch, ending, leftovers, exceeded, enforced);

@@ -1,5 +1,6 @@
 //! What this process and its stages say to each other: one socket, messages of JSON with their
-//! length before them. The first message carries the plan and the three standard streams. The nursery is asked
+//! length before them. The first message carries the plan, the three standard streams, and the way into the
+//! control group. The nursery is asked
 //! in the same way.
 //!
 //! The command never has the socket, so it can neither read nor change what is said.
@@ -30,9 +31,9 @@ pub(crate) struct Plan {
     pub(crate) environment: Vec<(OsString, OsString)>,
     pub(crate) output: Output,
     pub(crate) limits: Limits,
+    /// What its control group limits, when it has one; the way into it comes with the streams.
+    pub(crate) grouped: Vec<EnforcedLimit>,
     pub(crate) confinement: Option<Confinement>,
-    /// What is hidden from a command without confinement.
-    pub(crate) concealed: Vec<OsString>,
     /// The process that asked.
     pub(crate) asked_by: i32,
     /// The command reads nothing: where it has a `/dev` of its own, its input is the null device there,
@@ -103,14 +104,14 @@ pub(crate) fn tell<T: Serialize>(socket: impl AsFd, message: &T) -> io::Result<(
     send_all(socket.as_fd(), &framed)
 }
 
-/// Sends a message together with open files, three at most.
+/// Sends a message together with open files, four at most.
 pub(crate) fn tell_with<T: Serialize>(
     socket: impl AsFd,
     message: &T,
     files: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let framed = frame(message)?;
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(3))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(files)) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -134,7 +135,7 @@ pub(crate) fn hear<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<
 pub(crate) fn hear_with<T: DeserializeOwned>(
     socket: impl AsFd,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(3))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut length = [0; 4];
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;

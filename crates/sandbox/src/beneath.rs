@@ -76,6 +76,24 @@ pub enum Existing {
     Keep,
 }
 
+/// The folder that holds a path.
+#[derive(Debug)]
+pub(crate) enum Parent<'a> {
+    /// The root itself, which is open already.
+    Root(BorrowedFd<'a>),
+    /// One beneath it.
+    Beneath(OwnedFd),
+}
+
+impl AsFd for Parent<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Root(folder) => *folder,
+            Self::Beneath(folder) => folder.as_fd(),
+        }
+    }
+}
+
 /// A folder that everything is beneath.
 #[derive(Debug)]
 pub struct Root {
@@ -179,8 +197,11 @@ impl Root {
     }
 
     /// The folder that holds a path.
-    pub(crate) fn parent(&self, path: &TreePath) -> rustix::io::Result<OwnedFd> {
-        self.folder(path.parent().as_ref())
+    pub(crate) fn parent(&self, path: &TreePath) -> rustix::io::Result<Parent<'_>> {
+        match path.parent() {
+            Some(parent) => self.folder(Some(&parent)).map(Parent::Beneath),
+            None => Ok(Parent::Root(self.folder.as_fd())),
+        }
     }
 
     /// What is at a path, `None` when nothing is. A link is not followed.
@@ -388,14 +409,24 @@ impl Root {
         content: &mut dyn Read,
     ) -> io::Result<()> {
         self.place(path, |folder, name| {
-            let flags =
-                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let mut file = File::from(fs::openat(folder, name, flags, Mode::from_raw_mode(0o600))?);
-            io::copy(content, &mut file)?;
-            file.flush()?;
-            fs::fchmod(&file, Mode::from_raw_mode(mode.permissions()))?;
-            Ok(())
+            create(folder, name.as_bytes(), mode, content)
         })
+    }
+
+    /// Writes a new file at a path where nothing is. Others see it while it is written, and half of it
+    /// stays when that fails: only for folders of ours.
+    pub(crate) fn create_file(
+        &self,
+        path: &TreePath,
+        mode: FileMode,
+        content: &mut dyn Read,
+    ) -> io::Result<()> {
+        create(self.parent(path)?.as_fd(), path.name(), mode, content)
+    }
+
+    /// Makes a link at a path where nothing is.
+    pub(crate) fn create_link(&self, path: &TreePath, target: &[u8]) -> io::Result<()> {
+        Ok(fs::symlinkat(target, self.parent(path)?, path.name())?)
     }
 
     /// Puts a link at a path in one step, in place of a file or link.
@@ -412,9 +443,12 @@ impl Root {
         make: impl FnOnce(BorrowedFd<'_>, &str) -> io::Result<()>,
     ) -> io::Result<()> {
         let parent = self.parent(path)?;
-        let folder = self.scratch.as_ref().unwrap_or(&parent);
+        let folder = self
+            .scratch
+            .as_ref()
+            .map_or_else(|| parent.as_fd(), AsFd::as_fd);
         let name = temporary_name();
-        let placed = make(folder.as_fd(), &name)
+        let placed = make(folder, &name)
             .and_then(|()| Ok(fs::renameat(folder, name.as_str(), &parent, path.name())?));
         if placed.is_err() {
             let _gone = fs::unlinkat(folder, name.as_str(), AtFlags::empty());
@@ -438,6 +472,21 @@ impl Root {
             flags,
         )
     }
+}
+
+/// Writes a file under a name that nothing has.
+fn create(
+    folder: BorrowedFd<'_>,
+    name: &[u8],
+    mode: FileMode,
+    content: &mut dyn Read,
+) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut file = File::from(fs::openat(folder, name, flags, Mode::from_raw_mode(0o600))?);
+    io::copy(content, &mut file)?;
+    file.flush()?;
+    fs::fchmod(&file, Mode::from_raw_mode(mode.permissions()))?;
+    Ok(())
 }
 
 /// Whether a name is one that the program gives its own files for a moment.

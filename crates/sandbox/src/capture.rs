@@ -16,6 +16,7 @@ use crate::manifest::{Known, Manifest, write_first};
 use crate::objects::Objects;
 use crate::scan::Extent;
 use crate::state::read_own_state;
+use crate::stop::Stop;
 
 /// One path that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,10 +68,11 @@ pub(crate) fn capture(
     mut manifest: Manifest,
     base: &dyn BaseContent,
     objects: &mut Objects,
+    stop: &Stop,
 ) -> Result<Captured, Error> {
     let moment = now();
     let found = manifest
-        .compare(root, extent)
+        .compare(root, extent, stop)
         .during("walking", root.path())?;
     let is_news = !found.pending.is_empty();
     let pending = found.pending;

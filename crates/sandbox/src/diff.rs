@@ -10,6 +10,7 @@ use crate::capture::Change;
 use crate::error::{During as _, Error};
 use crate::git::Git;
 use crate::member::Member;
+use crate::objects::Objects;
 
 /// The patch that turns the first state of every path into the last. Binary files are in it, folders
 /// and permissions other than execution are not: a patch has no words for them. With `beneath` the
@@ -24,6 +25,7 @@ pub fn patch(
     let (changes, too_long): (Vec<&Change>, Vec<&Change>) = changes
         .iter()
         .partition(|change| change.path.as_bytes().len() <= LONGEST_PATH);
+    let objects = member.open_objects()?;
     for side in ["a", "b"] {
         let place = folder.path().join(side).join(beneath.unwrap_or_default());
         std::fs::create_dir_all(&place).during("making", &place)?;
@@ -35,7 +37,7 @@ pub fn patch(
                 change.after
             };
             if let Some(state) = state.filter(|state| state.kind() != FileKind::Directory) {
-                write(member, &root, change, &state)?;
+                write(member, &objects, &root, change, &state)?;
             }
         }
     }
@@ -75,10 +77,16 @@ pub fn patch(
     }
 }
 
-fn write(member: &Member, root: &Root, change: &Change, state: &FileState) -> Result<(), Error> {
+fn write(
+    member: &Member,
+    objects: &Objects,
+    root: &Root,
+    change: &Change,
+    state: &FileState,
+) -> Result<(), Error> {
     let place = root.path().join(change.path.as_path());
     let content = member
-        .content(state)?
+        .content(objects, state)?
         .ok_or_else(|| Error::ContentLost(vec![change.path.clone()]))?;
     root.make_parents(&change.path).during("making", &place)?;
     let mode = as_git_knows(state);

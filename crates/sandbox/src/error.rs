@@ -56,6 +56,9 @@ pub enum Error {
     /// Files of the sandbox are gone.
     #[error("the sandbox is damaged: {0}")]
     Damaged(String),
+    /// A look at the files was stopped; nothing was recorded.
+    #[error("recording what changed in the sandbox was interrupted")]
+    Interrupted,
     /// Content that is needed is not kept anywhere.
     #[error("the earlier content of these paths is lost: {}", list(.0))]
     ContentLost(Vec<TreePath>),
@@ -171,6 +174,7 @@ impl Diagnose for Error {
             Self::RepositoryBusy { .. } => Code::RepositoryBusy,
             Self::CannotSandbox { .. } => Code::CannotSandbox,
             Self::Damaged(_) => Code::SandboxDamaged,
+            Self::Interrupted => Code::CaptureInterrupted,
             Self::ContentLost(_) => Code::ContentLost,
             Self::CannotApply { .. } => Code::CannotApply,
             Self::Conflicts(_) => Code::ApplyConflict,
@@ -198,7 +202,8 @@ impl Diagnose for Error {
             )),
             Self::CannotSandbox { hint, .. } => hint.clone(),
             Self::Damaged(_) => Some("save what you need from its folder, then run `agents sandbox discard NAME`".to_owned()),
-            Self::ContentLost(_) => Some("the original changed while a command ran, or kept content was removed or damaged: choose another checkpoint, or save what you need and discard the sandbox".to_owned()),
+            Self::Interrupted => Some("the next command on the sandbox records it; `agents sandbox rollback NAME` goes back to before".to_owned()),
+            Self::ContentLost(_) => Some("the original changed while a command ran, the file is too large to be kept, or kept content was removed or damaged: choose another checkpoint, or save what you need and discard the sandbox".to_owned()),
             Self::CannotApply { .. } => Some("take those changes back in the sandbox, then apply again".to_owned()),
             Self::Conflicts(_) => Some("settle your own changes (commit, stash or undo them) or take the sandbox's back, then apply again".to_owned()),
             Self::Raced(_) => Some("apply again".to_owned()),

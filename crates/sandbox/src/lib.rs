@@ -25,6 +25,7 @@ mod restore;
 mod scan;
 mod server;
 mod state;
+mod stop;
 
 pub use beneath::{Existing, Root, Stat, is_own_temporary};
 pub use by_products::is_by_product;
@@ -33,8 +34,10 @@ pub use diff::patch;
 pub use error::Error;
 pub use git::{Answer as GitAnswer, Git, GitBase, Landing, Streamed as GitStreamed};
 pub use member::{Base, Capture, Folders, Member, Source};
+pub use objects::LARGEST_KEPT;
 pub use regular::{Links, read_regular};
 pub use server::{Answer, Connection, SCRIPT, Servers, StatementRun};
+pub use stop::Stop;
 
 /// Removes a folder and all it holds, also where its folders may not be written; nothing there is fine.
 pub fn remove_folder(folder: &std::path::Path) -> std::io::Result<()> {

@@ -17,7 +17,7 @@ use std::path::Path;
 
 use cleveragents_domain::TreePath;
 
-pub(crate) use first::write_first;
+pub(crate) use first::{write_first, write_original};
 pub(crate) use known::Known;
 use table::{Folder, Table, encode, folder_of};
 
@@ -99,7 +99,8 @@ fn write_table(place: &Path, position: u64, folders: Vec<Folder>) -> io::Result<
 
 impl Manifest {
     /// A manifest of these paths, that nothing is saved of yet.
-    pub(crate) fn of(entries: impl IntoIterator<Item = (TreePath, Known)>) -> Self {
+    #[cfg(test)]
+    fn of(entries: impl IntoIterator<Item = (TreePath, Known)>) -> Self {
         let newer: HashMap<_, _> = entries
             .into_iter()
             .map(|(path, known)| (path, Some(known)))

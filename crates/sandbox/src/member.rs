@@ -15,14 +15,15 @@ use crate::database;
 use crate::error::{During as _, Error};
 use crate::git::{
     CommittedContent, GitBase, create_worktree, is_read_by_git, open_checkout, remove_worktree,
-    write_link,
+    write_link, write_list,
 };
-use crate::manifest::{Known, Manifest};
+use crate::manifest::{Known, Manifest, write_original};
 use crate::objects::Objects;
 use crate::readable::open_own;
 use crate::restore::{restore, wanted};
 use crate::scan::Extent;
 use crate::server::SCRIPT;
+use crate::stop::Stop;
 
 /// What the copy started from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,7 +192,7 @@ impl Member {
         self.state.join("base.index")
     }
 
-    fn open_objects(&self) -> Result<Objects, Error> {
+    pub(crate) fn open_objects(&self) -> Result<Objects, Error> {
         Objects::open(&self.objects).during("opening", &self.objects)
     }
 
@@ -295,6 +296,8 @@ impl Member {
         create_worktree(&checkout, &base, &self.root, &self.notes, id, &self.alias)?;
         let index = self.notes.join("index");
         std::fs::copy(&index, self.base_index()).during("copying", &index)?;
+        write_list(&self.base_index(), checkout.object_name_length())
+            .during("reading", &self.base_index())?;
         let git = Self {
             base: Base::Git(base.clone()),
             ..self.clone()
@@ -306,12 +309,15 @@ impl Member {
     fn create_directory(&self) -> Result<Base, Error> {
         std::fs::create_dir(&self.root).during("making", &self.root)?;
         let real = self.real_root()?;
-        let mut original = copy_tree(&real, &self.work_root()?, Extent::default())?;
-        original
-            .save(&self.original_place())
+        let copied = copy_tree(&real, &self.work_root()?, Extent::default())?;
+        let unsettled = write_original(&self.original_place(), &copied)
             .during("writing", &self.original_place())?;
         self.remember_first()?;
-        self.protect()?;
+        // The original shows no further change of what changed just before it was copied.
+        if !unsettled.is_empty() {
+            let mut manifest = self.load_manifest()?;
+            self.keep_pristine(&mut manifest, Some(&unsettled), &mut self.open_objects()?)?;
+        }
         Ok(Base::Directory)
     }
 
@@ -443,8 +449,17 @@ impl Member {
     }
 
     /// Finds every change since the manifest. `recent` are the entries of the history that it does
-    /// not know yet.
-    pub fn capture(&self, recent: &[Change]) -> Result<Capture, Error> {
+    /// not know yet. `stop` may end it; then nothing is known of what changed.
+    pub fn capture(&self, recent: &[Change], stop: &Stop) -> Result<Capture, Error> {
+        let found = self.look(recent, stop);
+        // What fails because it was interrupted is no fault of a file.
+        found.map_err(|error| match error {
+            Error::Files { .. } if stop.is_due() => Error::Interrupted,
+            other => other,
+        })
+    }
+
+    fn look(&self, recent: &[Change], stop: &Stop) -> Result<Capture, Error> {
         let root = self.work_root()?;
         if let Base::Sqlite { .. } = self.base {
             self.fold_database(&root)?;
@@ -456,8 +471,9 @@ impl Member {
                 .map(|state| Known::recorded(state.mode, state.size, state.hash));
             manifest.learn(change.path.clone(), fact);
         }
-        let mut objects = self.open_objects()?;
-        let captured = capture(&root, self.extent(), manifest, &First(self), &mut objects)?;
+        let mut objects = self.open_objects()?.stopping(stop);
+        let first = First(self);
+        let captured = capture(&root, self.extent(), manifest, &first, &mut objects, stop)?;
         if let Base::Git(_) = self.base {
             // Git opens such a file without a look at what it is, and a pipe would hold it up for ever.
             for path in captured
@@ -547,9 +563,13 @@ impl Member {
         Manifest::learn_at(&place, learned, position).during("writing", &place)
     }
 
-    /// The content of a state of the history. `None` when it is lost or damaged.
-    pub fn content(&self, state: &FileState) -> Result<Option<Vec<u8>>, Error> {
-        let objects = self.open_objects()?;
+    /// The content of a state of the history, from [`Self::open_objects`]. `None` when it is lost or
+    /// damaged.
+    pub(crate) fn content(
+        &self,
+        objects: &Objects,
+        state: &FileState,
+    ) -> Result<Option<Vec<u8>>, Error> {
         match objects.read(state.hash) {
             Err(_) if !objects.is_sound(state.hash) => Ok(None),
             other => other.during("reading", &self.objects),

@@ -1,8 +1,12 @@
 //! [`Objects`]: content under the name of its hash, in files beside the sandbox.
 //!
 //! What a sandbox held at any moment of its history is kept here, compressed, until the sandbox is
-//! gone. An object is complete from the moment it has its name.
+//! gone: a few contents in files of their own, many small ones together in a [`pack`]. An object is
+//! complete from the moment it can be found.
 
+mod pack;
+
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,18 +14,34 @@ use std::path::{Path, PathBuf};
 use cleveragents_domain::ContentHash;
 use sha2::{Digest as _, Sha256};
 
+use crate::stop::Stop;
+use pack::{Pack, Writer};
+
 /// Content up to this size is read once; larger content twice, never as a whole.
 const IN_MEMORY: u64 = 4 << 20;
+/// Content above this size is not kept: the history knows such a file and can remove it, but not bring it back
+/// or apply it. It keeps a file of a size that no disk has from holding up everything.
+pub const LARGEST_KEPT: u64 = 16 << 30;
 const COMPRESSION_LEVEL: i32 = 1;
 
 /// So many new objects are made durable one by one; more with one call for the whole file system.
 const SYNC_ONE_BY_ONE: usize = 64;
 
+/// When so many small contents have files of their own, the next ones go into a pack.
+const LOOSE: usize = 8;
+
 /// A store of content.
 #[derive(Debug)]
 pub(crate) struct Objects {
     folder: PathBuf,
+    /// New files that are not durable yet.
     fresh: Vec<PathBuf>,
+    /// New content that is not durable yet.
+    writer: Option<Writer>,
+    /// Opened when content is looked for that has no file of its own.
+    packs: OnceCell<Vec<Pack>>,
+    /// Ends what takes long.
+    stop: Stop,
 }
 
 impl Objects {
@@ -30,7 +50,18 @@ impl Objects {
         Ok(Self {
             folder: folder.to_owned(),
             fresh: Vec::new(),
+            writer: None,
+            packs: OnceCell::new(),
+            stop: Stop::default(),
         })
+    }
+
+    /// The same, ending when it has to.
+    pub(crate) fn stopping(self, stop: &Stop) -> Self {
+        Self {
+            stop: stop.clone(),
+            ..self
+        }
     }
 
     fn place(&self, hash: ContentHash) -> PathBuf {
@@ -38,16 +69,52 @@ impl Objects {
         self.folder.join(&hex[..2]).join(&hex[2..])
     }
 
-    pub(crate) fn holds(&self, hash: ContentHash) -> bool {
-        self.place(hash).exists()
+    /// The folder of packs. No hash begins with its name.
+    fn pack_folder(&self) -> PathBuf {
+        self.folder.join("packs")
+    }
+
+    fn packs(&self) -> io::Result<&[Pack]> {
+        if let Some(packs) = self.packs.get() {
+            return Ok(packs);
+        }
+        let packs = Pack::open_all(&self.pack_folder())?;
+        Ok(self.packs.get_or_init(|| packs))
+    }
+
+    fn holds(&self, hash: ContentHash) -> io::Result<bool> {
+        if self
+            .writer
+            .as_ref()
+            .is_some_and(|writer| writer.holds(hash))
+        {
+            return Ok(true);
+        }
+        for pack in self.packs()? {
+            if pack.find(hash)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(self.place(hash).exists())
     }
 
     /// Keeps bytes.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> io::Result<ContentHash> {
         let hash = ContentHash::of(bytes);
-        if !self.holds(hash) {
-            self.write(hash, &mut &*bytes)?;
+        if self.holds(hash)? {
+            return Ok(hash);
         }
+        if self.fresh.len() < LOOSE || bytes.len() > pack::LARGEST {
+            self.write(hash, &mut &*bytes)?;
+            return Ok(hash);
+        }
+        let writer = if let Some(writer) = &mut self.writer {
+            writer
+        } else {
+            let folder = self.folder.join("packs");
+            self.writer.insert(Writer::create(&folder)?)
+        };
+        writer.add(hash, bytes)?;
         Ok(hash)
     }
 
@@ -63,8 +130,8 @@ impl Objects {
             file.read_to_end(&mut bytes)?;
             return Ok(Some((self.put(&bytes)?, bytes.len() as u64)));
         }
-        let (hash, length) = hash_of(file)?;
-        if self.holds(hash) {
+        let (hash, length) = hash_until(file, &self.stop)?;
+        if self.holds(hash)? {
             return Ok(Some((hash, length)));
         }
         file.rewind()?;
@@ -90,6 +157,7 @@ impl Objects {
             }
             hasher.update(&buffer[..count]);
             encoder.write_all(&buffer[..count])?;
+            self.stop.check()?;
         }
         if ContentHash::from(hasher) != hash {
             return Err(io::Error::new(
@@ -114,15 +182,35 @@ impl Objects {
     /// Opens kept content. `None` when it is not kept. Reading it to the end fails when it is not what
     /// its name says.
     pub(crate) fn open_object(&self, hash: ContentHash) -> io::Result<Option<impl Read + use<>>> {
-        match File::open(self.place(hash)) {
-            Ok(file) => Ok(Some(Checked {
-                content: zstd::stream::Decoder::new(file)?,
-                hasher: Sha256::new(),
-                hash,
-            })),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+        let content: Box<dyn Read> = if let Some(bytes) = self.read_packed(hash)? {
+            Box::new(io::Cursor::new(bytes))
+        } else {
+            match File::open(self.place(hash)) {
+                Ok(file) => Box::new(zstd::stream::Decoder::new(file)?),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        };
+        Ok(Some(Checked {
+            content,
+            hasher: Sha256::new(),
+            hash,
+        }))
+    }
+
+    /// The bytes that a pack has under a hash; whether they are what it says is not looked at.
+    fn read_packed(&self, hash: ContentHash) -> io::Result<Option<Vec<u8>>> {
+        if let Some(writer) = &self.writer
+            && let Some(bytes) = writer.read(hash)?
+        {
+            return Ok(Some(bytes));
         }
+        for pack in self.packs()? {
+            if let Some(span) = pack.find(hash)? {
+                return pack.read(&span).map(Some);
+            }
+        }
+        Ok(None)
     }
 
     /// All of some kept content.
@@ -137,6 +225,12 @@ impl Objects {
 
     /// Makes what was kept since the last call survive a power cut.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
+        if let Some(writer) = self.writer.take() {
+            let pack = writer.finish()?;
+            if let Some(packs) = self.packs.get_mut() {
+                packs.push(pack);
+            }
+        }
         let fresh = std::mem::take(&mut self.fresh);
         if fresh.len() > SYNC_ONE_BY_ONE {
             rustix::fs::syncfs(File::open(&self.folder)?)?;
@@ -175,6 +269,10 @@ impl<R: Read> Read for Checked<R> {
 
 /// Hashes a stream and counts its bytes.
 pub(crate) fn hash_of(content: &mut dyn Read) -> io::Result<(ContentHash, u64)> {
+    hash_until(content, &Stop::default())
+}
+
+fn hash_until(content: &mut dyn Read, stop: &Stop) -> io::Result<(ContentHash, u64)> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 << 10];
     let mut length = 0;
@@ -185,5 +283,114 @@ pub(crate) fn hash_of(content: &mut dyn Read) -> io::Result<(ContentHash, u64)> 
         }
         hasher.update(&buffer[..count]);
         length += count as u64;
+        stop.check()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(number: usize) -> Vec<u8> {
+        format!("content {number}\n")
+            .repeat(number % 50)
+            .into_bytes()
+    }
+
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let place = entry.expect("an entry").path();
+            if place.is_dir() {
+                found.extend(files(&place));
+            } else {
+                found.push(place);
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn many_contents_share_a_file_and_are_found_before_and_after_they_are_durable() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut objects = Objects::open(folder.path()).expect("objects");
+        let hashes: Vec<ContentHash> = (0..3_000)
+            .map(|number| objects.put(&content(number)).expect("kept"))
+            .collect();
+        let check = |objects: &Objects| {
+            for (number, hash) in hashes.iter().enumerate() {
+                assert_eq!(objects.read(*hash).expect("read"), Some(content(number)));
+                assert!(objects.is_sound(*hash));
+            }
+            let absent = ContentHash::of(b"absent");
+            assert_eq!(objects.read(absent).expect("read"), None);
+            assert!(!objects.is_sound(absent));
+        };
+        check(&objects);
+        objects.sync().expect("durable");
+        check(&objects);
+        let again = Objects::open(folder.path()).expect("objects");
+        check(&again);
+        assert!(files(folder.path()).len() <= LOOSE + 2);
+    }
+
+    #[test]
+    fn content_that_a_pack_holds_is_not_kept_twice() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let keep_all = || {
+            let mut objects = Objects::open(folder.path()).expect("objects");
+            for number in 0..200 {
+                objects.put(&content(number)).expect("kept");
+            }
+            objects.sync().expect("durable");
+            files(folder.path()).len()
+        };
+        assert_eq!(keep_all(), keep_all());
+    }
+
+    /// A killed process leaves a pack without a list, or half a list.
+    #[test]
+    fn a_pack_without_its_whole_list_holds_nothing_and_is_in_nobodys_way() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut objects = Objects::open(folder.path()).expect("objects");
+        for number in 0..200 {
+            objects.put(&content(number)).expect("kept");
+        }
+        objects.sync().expect("durable");
+        let list = files(folder.path())
+            .into_iter()
+            .find(|place| place.extension().is_some_and(|end| end == "list"))
+            .expect("a list");
+        let whole = std::fs::read(&list).expect("a list");
+        let hash = ContentHash::of(&content(150));
+        for length in [0, 8, 500, 1032, whole.len() - 1] {
+            std::fs::write(&list, &whole[..length]).expect("cut");
+            let mut objects = Objects::open(folder.path()).expect("objects");
+            assert_eq!(objects.read(hash).expect("read"), None, "{length}");
+            objects.put(&content(1_000)).expect("kept");
+        }
+        std::fs::write(&list, &whole).expect("whole again");
+        let objects = Objects::open(folder.path()).expect("objects");
+        assert_eq!(objects.read(hash).expect("read"), Some(content(150)));
+    }
+
+    #[test]
+    fn damaged_content_of_a_pack_is_not_taken_for_sound() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut objects = Objects::open(folder.path()).expect("objects");
+        for number in 0..200 {
+            objects.put(&content(number)).expect("kept");
+        }
+        objects.sync().expect("durable");
+        let pack = files(folder.path())
+            .into_iter()
+            .find(|place| place.extension().is_some_and(|end| end == "pack"))
+            .expect("a pack");
+        let length = std::fs::metadata(&pack).expect("facts").len();
+        std::fs::write(&pack, vec![7; usize::try_from(length).expect("small")]).expect("damaged");
+        let objects = Objects::open(folder.path()).expect("objects");
+        let hash = ContentHash::of(&content(150));
+        assert!(!objects.is_sound(hash));
+        assert!(objects.read(hash).is_err());
     }
 }

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use crate::beneath::{Root, Stat, stat_of};
 use crate::readable::reading;
+use crate::stop::Stop;
 
 /// What a walk found.
 #[derive(Debug, Default)]
@@ -87,6 +88,16 @@ pub(crate) fn walk<V: Visitor>(
     extent: Extent<'_>,
     visitor: impl Fn() -> V + Sync,
 ) -> io::Result<Vec<V>> {
+    walk_until(root, extent, &Stop::default(), visitor)
+}
+
+/// The same, which fails when it has to end before it is done.
+pub(crate) fn walk_until<V: Visitor>(
+    root: &Root,
+    extent: Extent<'_>,
+    stop: &Stop,
+    visitor: impl Fn() -> V + Sync,
+) -> io::Result<Vec<V>> {
     let workers = std::thread::available_parallelism()
         .map_or(1, usize::from)
         .min(8);
@@ -106,6 +117,7 @@ pub(crate) fn walk<V: Visitor>(
                     let mut reader = Reader {
                         root,
                         extent,
+                        stop,
                         buffer: vec![MaybeUninit::uninit(); BUFFER],
                         known: Vec::new(),
                         names: Names::default(),
@@ -189,6 +201,7 @@ impl Queue {
     fn read_below(&self, reader: &mut Reader<'_, impl Visitor>, folder: Below) -> io::Result<()> {
         let mut own = vec![folder];
         while let Some(folder) = own.pop() {
+            reader.stop.check()?;
             let root = reader.root;
             let path = folder.0.as_ref().map(|(path, _)| path);
             let below = reading(root, path, || reader.read(&folder)).map_err(|error| {
@@ -214,6 +227,7 @@ impl Queue {
 struct Reader<'a, V> {
     root: &'a Root,
     extent: Extent<'a>,
+    stop: &'a Stop,
     buffer: Vec<MaybeUninit<u8>>,
     /// Names that need not be asked for.
     known: Vec<u8>,

@@ -5,7 +5,7 @@ use std::io;
 use cleveragents_domain::{ContentHash, FileKind, FileState, TreePath};
 
 use crate::beneath::{Root, Stat, stat_of};
-use crate::objects::{Objects, hash_of};
+use crate::objects::{LARGEST_KEPT, Objects, hash_of};
 use crate::readable::reading;
 
 /// How often a file that changes while it is read is read again.
@@ -94,10 +94,18 @@ fn read_file(
         return Ok(None);
     }
     let content = match objects {
+        Some(_) if seen.size > LARGEST_KEPT => Some((unkept(path, seen), seen.size)),
         Some(objects) => objects.put_file(&mut file, seen.size)?,
         None => Some(hash_of(&mut file)?),
     };
     Ok(if is_as_seen(&file)? { content } else { None })
+}
+
+/// What stands for the content of a file that is too large to be kept: a hash that no object answers to, and
+/// another one whenever the file changes.
+fn unkept(path: &TreePath, seen: &Stat) -> ContentHash {
+    let name = format!("too large {path} {seen:?}");
+    ContentHash::of_parts([b"cleveragents\0".as_slice(), name.as_bytes()])
 }
 
 /// Whether the path became something else between two calls.

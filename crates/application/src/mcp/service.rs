@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::plan::{Used, active_plans_using};
 use crate::resource::{Outcome, Register};
+use crate::sandbox::hide_database;
 
 /// Why a server cannot be registered, found or removed.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +122,8 @@ pub struct McpService {
 
 impl McpService {
     /// A service over a store.
-    pub const fn new(engine: Arc<Engine>) -> Self {
+    pub fn new(engine: Arc<Engine>) -> Self {
+        hide_database(&engine);
         Self { engine }
     }
 

@@ -144,7 +144,7 @@ impl Drive<'_> {
             let message = "it has no strategy";
             return self.fail(&plan, Move::FailExecute, "strategy", message, Value::Null);
         };
-        let workspace = self.service.workspace(&plan)?;
+        let workspace = self.service.workspace(&plan, self.cancel)?;
         let count = strategy.steps.len();
         for (number, step) in (1..).zip(&strategy.steps) {
             let piece = Piece {

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use cleveragents_domain::{Plan, PlanId, SandboxState};
-use cleveragents_process::WhenMissing;
+use cleveragents_domain::{InvocationOutcome, Plan, PlanId, SandboxState};
+use cleveragents_process::{Cancel, WhenMissing};
+use cleveragents_store::invocations;
 
 use super::built_in::DETERMINISTIC;
 use super::error::PlanError;
@@ -95,7 +96,12 @@ impl PlanService {
     }
 
     /// The sandbox of a plan, made when it is not there, with nobody else in it.
-    pub(super) fn workspace(&self, plan: &Plan) -> Result<SandboxWorkspace, PlanError> {
+    pub(super) fn workspace(
+        &self,
+        plan: &Plan,
+        cancel: &Cancel,
+    ) -> Result<SandboxWorkspace, PlanError> {
+        let sandboxes = self.sandboxes.interrupted_by(cancel);
         let name = sandbox_name(plan.id);
         let is_there = match self.sandboxes.find(&name) {
             Ok(found) => match found.sandbox.state {
@@ -119,13 +125,16 @@ impl PlanService {
             self.sandboxes
                 .create_for(Some(plan.id), &name, &origin, &targets)?;
         }
-        let open = self.sandboxes.open(&name)?;
-        Ok(
-            SandboxWorkspace::new(self.sandboxes.clone(), open, WhenMissing::Warn)?.marking(
-                self.policy.marks(CheckpointTrigger::ToolWrite),
-                self.policy.marks(CheckpointTrigger::ToolWriteComplete),
-            ),
-        )
+        let open = sandboxes.open(&name)?;
+        let mut interrupted = self
+            .engine
+            .read(|reader| invocations::of_plan(reader, plan.id))?;
+        interrupted.retain(|call| call.outcome == InvocationOutcome::Running);
+        let workspace = SandboxWorkspace::resume(sandboxes, open, WhenMissing::Warn, &interrupted)?;
+        Ok(workspace.marking(
+            self.policy.marks(CheckpointTrigger::ToolWrite),
+            self.policy.marks(CheckpointTrigger::ToolWriteComplete),
+        ))
     }
 }
 

@@ -322,7 +322,7 @@ impl Drive<'_> {
                 })
                 .map_err(failed));
         }
-        let workspace = self.service.workspace(plan)?;
+        let workspace = self.service.workspace(plan, self.cancel)?;
         let mut input = Map::new();
         input.insert("input".to_owned(), self.task_text(plan)?.into());
         let key = strategize_path(plan);

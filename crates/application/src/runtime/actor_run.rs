@@ -269,11 +269,12 @@ impl<'a> ActorRunner<'a> {
         run: impl FnOnce(&RunContext<'_>) -> Result<RunReport, RunServiceError>,
     ) -> Result<ActorRunReport, OperationError> {
         let place = &options.place;
-        let workspace =
-            self.runtime
-                .workspace(place.sandbox.as_deref(), place.project.as_deref(), |_| {
-                    format!("run-{id}").to_ascii_lowercase()
-                })?;
+        let workspace = self.runtime.workspace(
+            front_end.cancel,
+            place.sandbox.as_deref(),
+            place.project.as_deref(),
+            |_| format!("run-{id}").to_ascii_lowercase(),
+        )?;
         let max_cost = place.max_cost.as_deref().map(parse_usd).transpose()?;
         let names = |all: &[String]| all.iter().cloned().collect::<BTreeSet<String>>();
         let request = AgentRequest {

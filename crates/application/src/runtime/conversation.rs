@@ -247,9 +247,9 @@ impl Conversation {
         let sandbox = self.options.sandbox.as_deref();
         let sandbox = sandbox.or_else(|| own.filter(|_| project.is_none()));
         // Each session has a sandbox of its own, whatever the project.
-        let workspace = self
-            .runtime
-            .workspace(sandbox, project, |_| session_sandbox(session.id))?;
+        let workspace = self.runtime.workspace(turn.cancel, sandbox, project, |_| {
+            session_sandbox(session.id)
+        })?;
         let options = self.runtime.options();
         let approver = RememberingApprover::new(self.runtime.tools(), turn.approver);
         let request = TurnRequest {

@@ -47,7 +47,7 @@ pub use safety::{EffectiveSafety, SafetyLayer, SafetySelection, find_safety_prof
 pub use tool_call::ToolCallRequest;
 pub use toolset::{
     ConnectedTools, ToolRequirements, Toolset, ToolsetOptions, WarningHandler, agents_of,
-    for_each_node, mcp_server_options,
+    for_each_node, mcp_server_homes, mcp_server_options,
 };
 
 use models::CatalogueModels;

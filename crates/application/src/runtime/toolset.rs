@@ -4,7 +4,7 @@
 //! both into one registry. The servers run until the [`ConnectedTools`] are dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_actors::{Actor, Agent, NodeKind};
@@ -256,11 +256,17 @@ pub fn agents_of(actor: &Actor) -> Vec<&Agent> {
     found
 }
 
-/// How MCP servers are started: their folder, variables and the place of their sign-in tokens.
+/// The folder in which the programs of MCP servers have their private homes.
+pub fn mcp_server_homes(home: &Path) -> PathBuf {
+    home.join("mcp-homes")
+}
+
+/// How MCP servers are started: their folder, variables, private homes and the place of their sign-in tokens.
 pub fn mcp_server_options(folder: &Path, home: &Path, variables: Variables) -> Options {
     Options {
         variables,
         tokens: Some(Arc::new(FileTokens::new(home.join("mcp")))),
+        homes: Some(mcp_server_homes(home)),
         ..Options::new(folder)
     }
 }

@@ -1,7 +1,7 @@
 //! The sandbox that the tools of a session, a run or a single call act in.
 
 use cleveragents_domain::Code;
-use cleveragents_process::WhenMissing;
+use cleveragents_process::{Cancel, WhenMissing};
 
 use super::AgentRuntime;
 use crate::operation_error::OperationError;
@@ -10,14 +10,16 @@ use crate::tool::SandboxWorkspace;
 
 impl AgentRuntime {
     /// Opens the sandbox that is named, or a sandbox of a project's resources. The latter is created under the name
-    /// that `name_it` makes of the project's id, unless it exists; `None` when neither is given.
+    /// that `name_it` makes of the project's id, unless it exists; `None` when neither is given. `cancel` also stops
+    /// captures of its files.
     pub fn workspace(
         &self,
+        cancel: &Cancel,
         sandbox: Option<&str>,
         project: Option<&str>,
         name_it: impl FnOnce(&str) -> String,
     ) -> Result<Option<SandboxWorkspace>, OperationError> {
-        let service = self.sandboxes();
+        let service = self.sandboxes().interrupted_by(cancel);
         let name = match (sandbox, project) {
             (Some(name), _) => name.to_owned(),
             (None, Some(project)) => {

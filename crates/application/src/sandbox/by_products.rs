@@ -12,7 +12,7 @@ use super::history::{MemberChanges, change_of};
 use super::service::SandboxView;
 
 /// Tools with which a model names the files that it writes.
-const FILE_TOOLS: &[&str] = &[
+pub(crate) const FILE_TOOLS: &[&str] = &[
     "builtin/file-write",
     "builtin/file-edit",
     "builtin/file-copy",

@@ -1,16 +1,12 @@
 //! Running a command in a sandbox: confined to it, with what it changed recorded afterwards.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 use cleveragents_domain::{CheckpointNumber, CheckpointReason};
 use cleveragents_process::{
     Cancel, Finished, Input, Invocation, Limits, Output, Policy, ProcessError, WhenMissing,
-    clean_environment, git_settings, refusal, run, toolchain_environment,
+    clean_environment, refusal, run, toolchain_environment,
 };
 use cleveragents_sandbox::Folders;
 
@@ -52,17 +48,19 @@ pub struct ExecReport {
     pub finished: Finished,
     /// The state before it ran.
     pub checkpoint: CheckpointNumber,
-    /// What it changed.
-    pub changes: CaptureReport,
+    /// What it changed; `None` when recording it was interrupted. The next command on the sandbox records it.
+    pub changes: Option<CaptureReport>,
 }
 
 impl SandboxService {
-    /// Runs a command and records what it changed. The state before is a checkpoint.
+    /// Runs a command and records what it changed. The state before is a checkpoint. `ended` is told how the command
+    /// ended, before its changes are recorded.
     pub fn exec(
         &self,
         open: &mut OpenSandbox,
         request: &ExecRequest,
         cancel: &Cancel,
+        ended: impl FnOnce(&Finished),
     ) -> Result<ExecReport, SandboxError> {
         for member in &open.view.members {
             member.protect()?;
@@ -75,7 +73,12 @@ impl SandboxService {
             let _guard = open.guard(&stop);
             run(&invocation, &stop)?
         };
-        let changes = self.capture(open, Some("sandbox/exec".into()))?;
+        ended(&finished);
+        let changes = match self.capture(open, Some("sandbox/exec".into())) {
+            Ok(changes) => Some(changes),
+            Err(SandboxError::Files(cleveragents_sandbox::Error::Interrupted)) => None,
+            Err(error) => return Err(error),
+        };
         Ok(ExecReport {
             finished,
             checkpoint,
@@ -162,7 +165,6 @@ pub(crate) fn invocation(
         input: request.input.clone(),
         output: request.output,
         limits: request.limits,
-        concealment: None,
         confinement: Some(Policy {
             writable,
             readable,
@@ -173,44 +175,15 @@ pub(crate) fn invocation(
     })
 }
 
-/// Makes the home folder of what runs in a sandbox. Its git configuration includes the user's, so
-/// that commits have an author.
+/// Makes the home folder of what runs in a sandbox.
 fn prepare_home(folders: &Folders) -> Result<PathBuf, SandboxError> {
     let home = folders.home();
-    let made = (|| {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&home)?;
-        // Whatever a command left there instead is not followed.
-        let settings = home.join(".gitconfig");
-        if settings.symlink_metadata().is_ok() {
-            return Ok(());
+    cleveragents_process::prepare_home(&home).map_err(|source| {
+        cleveragents_sandbox::Error::Files {
+            action: "making",
+            path: home.clone(),
+            source,
         }
-        let mut included = Vec::new();
-        for path in git_settings() {
-            included.extend_from_slice(b"[include]\n\tpath = \"");
-            included.extend(
-                path.as_os_str()
-                    .as_bytes()
-                    .iter()
-                    .flat_map(|byte| match byte {
-                        b'"' | b'\\' => vec![b'\\', *byte],
-                        _ => vec![*byte],
-                    }),
-            );
-            included.extend_from_slice(b"\"\n");
-        }
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&settings)?;
-        file.write_all(&included)
-    })();
-    made.map_err(|source| cleveragents_sandbox::Error::Files {
-        action: "making",
-        path: home.clone(),
-        source,
     })?;
     Ok(home)
 }

@@ -110,6 +110,27 @@ impl SandboxService {
         Ok(report)
     }
 
+    /// The same, with the doer of each path asked for.
+    pub(crate) fn capture_by<'a>(
+        &self,
+        open: &mut OpenSandbox,
+        doer: impl Fn(&str, &TreePath) -> Option<Doer<'a>>,
+    ) -> Result<(), SandboxError> {
+        let (report, captures) = self.look(open)?;
+        let mut by_call: BTreeMap<Option<ToolInvocationId>, (Option<Doer<'a>>, Vec<_>)> =
+            BTreeMap::new();
+        for (alias, change) in report.changes {
+            let by = doer(&alias, &change.path);
+            let call = by.and_then(|by| by.invocation);
+            let (_, changes) = by_call.entry(call).or_insert_with(|| (by, Vec::new()));
+            changes.push((alias, change));
+        }
+        for (by, changes) in by_call.values() {
+            self.record(open, changes, *by)?;
+        }
+        remember(open, captures)
+    }
+
     /// Finds what changed in the sandbox since the last look.
     pub(super) fn look(
         &self,
@@ -127,13 +148,14 @@ impl SandboxService {
         } else {
             Vec::new()
         };
+        let stop = self.stop();
         for (member, known) in open.view.members.iter().zip(known) {
             let unknown: Vec<Change> = recent
                 .iter()
                 .filter(|entry| entry.number.0 >= known && entry.change.resource() == member.alias)
                 .filter_map(change_of)
                 .collect();
-            let capture = member.capture(&unknown)?;
+            let capture = member.capture(&unknown, &stop)?;
             report.changes.extend(
                 capture
                     .changes

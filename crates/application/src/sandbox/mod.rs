@@ -19,6 +19,7 @@ mod target;
 mod trial;
 
 pub use apply::{Applied, ApplyRequest};
+pub(crate) use by_products::FILE_TOOLS;
 pub use error::SandboxError;
 pub(crate) use exec::invocation;
 pub use exec::{ExecReport, ExecRequest};
@@ -26,5 +27,6 @@ pub use history::{CaptureReport, Doer, MemberChanges, SandboxDiff};
 pub use query::{QueryReport, QueryRequest, Recording};
 pub use recover::Recovered;
 pub use rollback::{RollbackTarget, RolledBack};
+pub(crate) use service::hide_database;
 pub use service::{OpenSandbox, SandboxService, SandboxView};
 pub use target::Target;

@@ -8,7 +8,7 @@ use cleveragents_domain::{
     SandboxName, SandboxState, TreePath, Ttl,
 };
 use cleveragents_process::Cancel;
-use cleveragents_sandbox::{Base, Folders, Member, Source};
+use cleveragents_sandbox::{Base, Folders, Member, Source, Stop};
 use cleveragents_store::sandboxes::{NewSandbox, StoredMember};
 use cleveragents_store::{Engine, UnitOfWork, changesets, leases, sandboxes};
 use serde_json::Value;
@@ -67,6 +67,8 @@ pub struct SandboxService {
     ttl: Ttl,
     /// The folder that holds all sandboxes of this home.
     home: PathBuf,
+    /// Ends looks at files that take long.
+    interrupt: Option<Cancel>,
 }
 
 /// Paths are stored as text that any path survives.
@@ -104,25 +106,47 @@ fn machine() -> String {
     }
 }
 
+/// Hides the file of a database, and those that belong to it, from all confined programs.
+pub(crate) fn hide_database(engine: &Engine) {
+    if let Some(database) = engine.url().path() {
+        for ending in ["", "-wal", "-shm", "-journal"] {
+            let mut file = database.as_os_str().to_owned();
+            file.push(ending);
+            cleveragents_process::hide(file);
+        }
+    }
+}
+
 impl SandboxService {
     /// A service whose sandboxes lie in a folder.
     pub fn new(engine: Arc<Engine>, home: impl Into<PathBuf>) -> Self {
         let home = home.into();
         // No command reads another sandbox or the database, wherever they are.
         cleveragents_process::hide(&home);
-        if let Some(database) = engine.url().path() {
-            for ending in ["", "-wal", "-shm", "-journal"] {
-                let mut file = database.as_os_str().to_owned();
-                file.push(ending);
-                cleveragents_process::hide(file);
-            }
-        }
+        hide_database(&engine);
         Self {
             leases: LeaseService::new(Arc::clone(&engine)),
             ttl: Ttl::default(),
             engine,
             home,
+            interrupt: None,
         }
+    }
+
+    /// The same, whose looks at the files of a sandbox end when `cancel` is cancelled. Then the call fails with
+    /// [`Interrupted`](cleveragents_sandbox::Error::Interrupted), nothing is recorded, and the next look finds the
+    /// same changes.
+    #[must_use]
+    pub fn interrupted_by(&self, cancel: &Cancel) -> Self {
+        Self {
+            interrupt: Some(cancel.clone()),
+            ..self.clone()
+        }
+    }
+
+    /// When a look that begins now has to end.
+    pub(super) fn stop(&self) -> Stop {
+        self.interrupt.as_ref().map_or_else(Stop::default, Stop::on)
     }
 
     /// The same with leases of another duration.

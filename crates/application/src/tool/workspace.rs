@@ -10,14 +10,14 @@ use cleveragents_process::{
 };
 use cleveragents_sandbox::{Base, Change, Git};
 use cleveragents_tools::ports::{
-    Attribution, Captured, Command, Part, PartPath, PortError, Workspace,
+    Attribution, Captured, Command, Part, PartPath, PortError, Workspace, WorkspaceFolders,
 };
-use cleveragents_tools::{Access, Slot};
+use cleveragents_tools::{Access, Grounds, Slot, Subject, builtin};
 
 use crate::resource::ResourceService;
 use crate::sandbox::{
-    CaptureReport, Doer, ExecRequest, OpenSandbox, RollbackTarget, SandboxError, SandboxService,
-    SandboxView, invocation,
+    CaptureReport, Doer, ExecRequest, FILE_TOOLS, OpenSandbox, RollbackTarget, SandboxError,
+    SandboxService, SandboxView, invocation,
 };
 
 /// An open sandbox in which tools act.
@@ -40,13 +40,23 @@ impl SandboxWorkspace {
     /// Lets tools act in a sandbox. What was changed in it by hand is recorded first.
     pub fn new(
         service: SandboxService,
-        mut open: OpenSandbox,
+        open: OpenSandbox,
         when_missing: WhenMissing,
+    ) -> Result<Self, SandboxError> {
+        Self::resume(service, open, when_missing, &[])
+    }
+
+    /// The same after calls of tools that were cut off. What such a call of a file tool changed is
+    /// recorded as its doing; everything else was changed by a command or by hand.
+    pub fn resume(
+        service: SandboxService,
+        open: OpenSandbox,
+        when_missing: WhenMissing,
+        interrupted: &[ToolInvocation],
     ) -> Result<Self, SandboxError> {
         for member in &open.view.members {
             member.protect()?;
         }
-        service.capture(&mut open, None)?;
         let parts = open
             .view
             .members
@@ -70,7 +80,7 @@ impl SandboxWorkspace {
                 )
             })
             .collect();
-        Ok(Self {
+        let mut workspace = Self {
             resources,
             service,
             view: open.view.clone(),
@@ -80,7 +90,61 @@ impl SandboxWorkspace {
             trial: Mutex::new(()),
             marks_before: true,
             marks_after: false,
-        })
+        };
+        workspace.capture_interrupted(interrupted)?;
+        let view = workspace.open().view.clone();
+        workspace.view = view;
+        Ok(workspace)
+    }
+
+    /// Records what changed since the sandbox was last used.
+    fn capture_interrupted(&self, calls: &[ToolInvocation]) -> Result<(), SandboxError> {
+        let written: Vec<(PartPath, &ToolInvocation)> = calls
+            .iter()
+            .flat_map(|call| {
+                let paths = self.paths_written_by(call).into_iter();
+                paths.map(move |path| (path, call))
+            })
+            .collect();
+        let doer = |alias: &str, path: &TreePath| {
+            let is_in = |(place, _): &&(PartPath, &ToolInvocation)| {
+                place.alias == alias && path.is_within(&place.path)
+            };
+            let (_, call) = written.iter().find(is_in)?;
+            Some(Doer {
+                tool: &call.tool,
+                invocation: Some(call.id),
+                mark: None,
+            })
+        };
+        self.service.capture_by(&mut self.open(), doer)
+    }
+
+    /// The paths that a call of a file tool names for writing; none for other tools.
+    fn paths_written_by(&self, call: &ToolInvocation) -> Vec<PartPath> {
+        if !FILE_TOOLS.contains(&call.tool.as_str()) {
+            return Vec::new();
+        }
+        let tools = builtin::all();
+        let mut tools = tools.iter();
+        let Some(tool) = tools.find(|tool| tool.spec().name.to_string() == call.tool) else {
+            return Vec::new();
+        };
+        let grounds = Grounds {
+            workspace: Some(self),
+        };
+        let subjects = match tool.prepare(call.arguments.clone(), grounds) {
+            Ok(prepared) => prepared.subjects(),
+            Err(_) => Vec::new(),
+        };
+        let written = subjects.into_iter().filter_map(|subject| match subject {
+            Subject::Path {
+                path,
+                access: Access::Writes,
+            } => Some(path),
+            _ => None,
+        });
+        written.collect()
     }
 
     /// The same with checkpoints before calls that may change something, and after those that did, or without.
@@ -257,6 +321,22 @@ fn types_of(service: &SandboxService, resource: &str) -> Vec<String> {
 impl Workspace for SandboxWorkspace {
     fn parts(&self) -> &[Part] {
         &self.parts
+    }
+
+    fn folders(&self) -> WorkspaceFolders {
+        let mut folders = WorkspaceFolders::of(&self.parts);
+        for member in &self.view.members {
+            // Without its repository a part is an ordinary folder.
+            let git = member.prepare_git().ok().flatten();
+            let git = git.map(std::path::Path::to_owned);
+            if member.is_read_only {
+                folders.readable.extend(git);
+            } else {
+                folders.writable.extend(git);
+            }
+            folders.readable.extend(member.borrowed());
+        }
+        folders
     }
 
     fn bound(&self, slot: &Slot, named: Option<&str>) -> Result<Option<&Part>, PortError> {

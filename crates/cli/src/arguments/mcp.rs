@@ -83,9 +83,13 @@ pub(crate) struct ServerReference {
 mcp` prints the JSON schema of such files. Models use its tools with --mcp NAME, or when their actor
 or skill names it.
 
+A program sees the system's folders, your toolchains, a private home, the sandbox of its calls, and the
+absolute paths among its arguments, read-only. Declare more with --read and --write.
+
 Examples:
   agents mcp add time -- uvx mcp-server-time
-  agents mcp add files --read-only -- npx -y @modelcontextprotocol/server-filesystem .
+  agents mcp add files --read-only -- npx -y @modelcontextprotocol/server-filesystem /srv/docs
+  agents mcp add files --update --read ~/notes
   agents mcp add tracker --url https://mcp.example.com/mcp --header 'Authorization=Bearer ${TRACKER_TOKEN}'
   agents mcp add --config servers.yaml"
 )]
@@ -109,6 +113,15 @@ pub(crate) struct McpAdd {
     /// A variable for the program, such as TOKEN=${MY_TOKEN}; may be repeated
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "url")]
     pub(crate) env: Vec<String>,
+    /// A file or folder that the program may read; may be repeated
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["config", "url"])]
+    pub(crate) read: Vec<PathBuf>,
+    /// A folder that the program may read and write; may be repeated
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["config", "url"])]
+    pub(crate) write: Vec<PathBuf>,
+    /// A credential file or folder, such as ~/.aws, that the program may read; may be repeated
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["config", "url"])]
+    pub(crate) credentials: Vec<PathBuf>,
     /// Offer only these of its tools, names or patterns; may be repeated
     #[arg(long, value_name = "PATTERN", conflicts_with = "config")]
     pub(crate) include: Vec<String>,
@@ -118,7 +131,7 @@ pub(crate) struct McpAdd {
     /// All of its tools only look: they may be called without asking
     #[arg(long, conflicts_with = "config")]
     pub(crate) read_only: bool,
-    /// Replace a server of the same name
+    /// Replace a server of the same name; without a program or an address, change only what is given
     #[arg(long)]
     pub(crate) update: bool,
     /// The program and its arguments

@@ -3,7 +3,7 @@
 mod add;
 mod show;
 
-use cleveragents_application::McpService;
+use cleveragents_application::{McpService, mcp_server_homes};
 use serde_json::{Value, json};
 
 use crate::arguments::Mcp;
@@ -73,10 +73,17 @@ fn remove(
         yes,
     )?;
     let removed = service.remove(name)?;
+    remove_home(&mcp_server_homes(context.home.path()).join(&removed.name));
     Ok(Report::new("mcp remove")
         .data(json!({"removed": removed.name}))
         .panel(Panel::new("Removal Summary").row("Server", removed.name))
         .ok("Server removed"))
+}
+
+/// Removes the private home of a server's program.
+fn remove_home(folder: &std::path::Path) {
+    // Most servers have none, and what cannot be removed is only a cache.
+    let _left = std::fs::remove_dir_all(folder);
 }
 
 /// Shows the address to visit, and waits until the person was there.

@@ -280,6 +280,39 @@ fn ctrl_c_leaves_a_plan_that_can_be_gone_on_with() {
     assert_eq!(written[0][0], "2", "finished steps are not done again");
 }
 
+/// One signal while the changes of a command are recorded: the call is over and is stored as what it was, and the
+/// plan can be resumed.
+#[test]
+fn ctrl_c_ends_the_recording_of_changes() {
+    let world = World::new();
+    let script = "run `echo x > small.txt; test -f go || truncate -s 3000M large; touch started`";
+    world.action("local/large", &["write `one` to `one.txt`", script]);
+    let plan = world.plan("local/large", &[]);
+    let mut first = world.start(&["plan", "execute", &plan]);
+    let folder = wait_for_work(&world, &plan);
+    World::wait_until("the end of the command", || working_in(&folder).is_empty());
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let begun = std::time::Instant::now();
+    first.signal(Signal::INT);
+    let answer = first.answer();
+    assert!(
+        begun.elapsed() < std::time::Duration::from_secs(5),
+        "{answer:?}"
+    );
+    assert_interrupted(&world, &plan, &folder, &answer);
+    let calls = world.ask(&format!(
+        "SELECT outcome, error FROM tool_invocations WHERE plan_id = '{plan}' AND tool = 'builtin/shell'"
+    ));
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    assert_eq!(calls[0][0], "failed", "{calls:?}");
+    assert!(calls[0][1].contains("interrupted"), "{calls:?}");
+    // Resumed without the large file, it is done.
+    std::fs::remove_file(folder.join("large")).expect("removed");
+    std::fs::write(folder.join("go"), "").expect("a file");
+    world.agents.data(&["plan", "execute", &plan, "--redo"]);
+    assert_eq!(world.tree(&plan)["small.txt"], "x\n");
+}
+
 #[test]
 fn a_worker_that_a_signal_stops_in_the_middle_of_a_plan_says_so() {
     let world = World::new();

@@ -8,6 +8,7 @@ mod disk;
 mod escape;
 mod exec;
 mod inside;
+mod interrupt;
 mod names;
 mod parts;
 mod paths;

@@ -5,6 +5,7 @@ mod hostile;
 mod life;
 mod network;
 mod peers;
+mod seeing;
 mod speaking;
 mod support;
 
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         life::TESTS,
         hostile::TESTS,
         network::TESTS,
+        seeing::TESTS,
         peers::TESTS,
     ]
     .concat()

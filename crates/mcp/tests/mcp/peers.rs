@@ -126,7 +126,8 @@ fn peers_are_listed_filtered_and_called() {
     assert!(status.contains("b.txt"), "{status}");
     let now = desk.ok("time/get_current_time", &json!({"timezone": "UTC"}));
     assert!(now.contains("UTC"), "{now}");
-    assert_eq!(processes(&mark).len(), 4);
+    // Those that listed the tools, without a sandbox, end.
+    crate::support::eventually("one of each", || processes(&mark).len() == 4);
     bench.servers.shutdown();
     assert!(processes(&mark).is_empty());
 }

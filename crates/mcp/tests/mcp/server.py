@@ -1,6 +1,7 @@
 """A server written by hand, one line of JSON at a time, that behaves well or badly as it is told.
 
-Usage: server.py SCENARIO. It appends its process id to the file named by PIDS.
+Usage: server.py SCENARIO. It appends to the file named by PIDS how its process is known
+outside of its namespace: the namespace, and its number there.
 """
 
 import json
@@ -92,6 +93,8 @@ def tools():
         tool("progress", "Goes on and on.", annotations=READS),
         tool("daemon", "Starts what outlives.", annotations=READS),
         tool("env", "Tells a variable.", obj(name=TEXT), annotations=READS),
+        tool("look", "Reads a file, by its path in hexadecimal.", obj(place=TEXT), annotations=READS),
+        tool("put", "Writes a file, by its path in hexadecimal.", obj(place=TEXT), annotations=READS),
         tool("picture", "Shows a picture.", annotations=READS),
         tool("mixed", "Says all kinds of things.", annotations=READS),
         tool("form", "Asks the person.", annotations=READS),
@@ -161,7 +164,14 @@ def call(identity, params):
                   "params": {"progressToken": token, "progress": number, "message": "still at it"}})
     elif name == "daemon":
         child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-        answer(identity, text(str(child.pid)))
+        answer(identity, text(process(child.pid)))
+    elif name in ("look", "put"):
+        place = bytes.fromhex(given["place"])
+        try:
+            with open(place, "r" if name == "look" else "w") as file:
+                answer(identity, text(file.read() if name == "look" else file.write("put") and "done"))
+        except OSError as error:
+            answer(identity, text(f"refused: {error}"))
     elif name == "env":
         answer(identity, text(os.environ.get(given["name"], "(none)")))
     elif name == "picture":
@@ -278,11 +288,15 @@ def handle(message):
     return refuse(identity, "unknown method")
 
 
+def process(number):
+    return f"{os.readlink('/proc/self/ns/pid')}/{number}"
+
+
 def main():
     pids = os.environ.get("PIDS")
     if pids:
         with open(pids, "a") as file:
-            file.write(f"{os.getpid()}\n")
+            file.write(process(os.getpid()) + "\n")
     if SCENARIO == "exit":
         sys.stderr.write("I do not want to\n")
         sys.exit(3)

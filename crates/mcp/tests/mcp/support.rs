@@ -34,8 +34,29 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process lives, zombies not counted.
-pub(crate) fn lives(pid: &str) -> bool {
+/// Whether a process lives, zombies not counted. It is known by its number, or by its namespace of processes
+/// and its number there.
+pub(crate) fn lives(process: &str) -> bool {
+    let Some((namespace, number)) = process.split_once('/') else {
+        return lives_here(process);
+    };
+    let entries = std::fs::read_dir("/proc").expect("processes").flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        .any(|pid| {
+            let own = std::fs::read_link(format!("/proc/{pid}/ns/pid"));
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+            own.is_ok_and(|own| own.as_os_str() == namespace)
+                && status.unwrap_or_default().lines().any(|line| {
+                    let numbers = line.strip_prefix("NSpid:");
+                    numbers.and_then(|all| all.split_whitespace().last()) == Some(number)
+                })
+                && lives_here(&pid)
+        })
+}
+
+fn lives_here(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         !stat
             .rsplit(')')
@@ -74,6 +95,7 @@ impl Bench {
     pub(crate) fn definition(&self, scenario: &str) -> ServerDefinition {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
         let mut definition = ServerDefinition::stdio(scenario, "python3", &[script, scenario]);
+        definition.write = vec![self.folder.path().display().to_string()];
         for (name, file) in [
             ("PIDS", "pids"),
             ("CALLED", "called"),
@@ -94,7 +116,7 @@ impl Bench {
             .expect("a good definition");
     }
 
-    /// The ids of all processes that were ever started as servers.
+    /// All processes that were ever started as servers.
     pub(crate) fn pids(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.path("pids")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()

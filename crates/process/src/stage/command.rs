@@ -23,15 +23,22 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The open files that a command begins with.
+pub(super) struct Files {
+    pub(super) streams: [OwnedFd; 3],
+    /// The way into its control group.
+    pub(super) entrance: Option<OwnedFd>,
+}
+
 /// Becomes the command. Returns only when that failed, after telling why, or in a rehearsal.
 pub(super) fn become_it(
     plan: &Plan,
-    streams: [OwnedFd; 3],
+    files: Files,
     supervisor: &OwnedFd,
     writable: &[PathBuf],
     held: &Supervisor,
 ) -> u8 {
-    let report = match prepare(plan, streams, writable, held) {
+    let report = match prepare(plan, files, writable, held) {
         Err(Problem { step, errno }) => Report::NotStarted { step, errno },
         Ok(enforced) if is_too_little(&enforced, plan.confinement.as_ref()) => {
             Report::Refused(enforced)
@@ -53,13 +60,14 @@ pub(super) fn become_it(
 
 fn prepare(
     plan: &Plan,
-    streams: [OwnedFd; 3],
+    files: Files,
     writable: &[PathBuf],
     held: &Supervisor,
 ) -> Result<Enforced, Problem> {
     set_dumpable_behavior(DumpableBehavior::Dumpable).at("preparing it")?;
     // The command is not to go on unsupervised.
     set_parent_process_death_signal(Some(Signal::KILL)).at("preparing it")?;
+    let Files { streams, entrance } = files;
     let [input, output, errors] = streams;
     match plan.output {
         Output::Capture => {
@@ -78,18 +86,14 @@ fn prepare(
     dup2_stderr(errors).at("giving it its output")?;
     chdir(plan.folder.as_os_str()).at("entering its folder")?;
     let mut enforced = held.enforced(plan);
-    enforced.limits = restrict::limits(&plan.limits, &held.namespaces);
-    if !plan.concealed.is_empty() {
-        // Else what is hidden could be uncovered again.
-        restrict::no_new_privileges().at("giving up new privileges")?;
-        enforced.privileges_dropped = restrict::drop_privileges();
-        if let Layer::Missing(_) = enforced.privileges_dropped {
-            return Err(Problem::new("giving up privileges", Errno::PERM));
-        }
-        // A domain of its own, which allows all files: without it, other processes of the user would show
-        // it what is hidden, through `/proc/PID/root`.
-        let _where_the_kernel_can = restrict::conceal(&[]);
-    }
+    // Where it cannot enter its group, the limits that need none hold.
+    let is_grouped = entrance.is_some_and(|entrance| rustix::io::write(entrance, b"0").is_ok());
+    let grouped = if is_grouped {
+        plan.grouped.as_slice()
+    } else {
+        &[]
+    };
+    enforced.limits = restrict::limits(&plan.limits, grouped, &held.namespaces);
     if let Some(confinement) = &plan.confinement {
         restrict::no_new_privileges().at("giving up new privileges")?;
         let layers = confinement.layers;

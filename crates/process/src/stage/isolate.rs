@@ -38,16 +38,6 @@ pub(super) fn enter(plan: &Plan) -> Result<Vec<Namespace>, Problem> {
     Ok(wanted)
 }
 
-/// Enters a namespace of mounts alone.
-pub(super) fn enter_mounts() -> Result<(), Problem> {
-    let privileged =
-        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
-    if privileged && system::unshare(UnshareFlags::NEWNS).is_ok() {
-        return Ok(());
-    }
-    enter_as_user(UnshareFlags::NEWNS)
-}
-
 fn enter_as_user(flags: UnshareFlags) -> Result<(), Problem> {
     let (user, group) = (geteuid(), getegid());
     system::unshare(flags | UnshareFlags::NEWUSER).at("making namespaces")?;

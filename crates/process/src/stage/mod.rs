@@ -89,6 +89,8 @@ struct Task {
     plan: ManuallyDrop<Plan>,
     control: OwnedFd,
     streams: [OwnedFd; 3],
+    /// The way into the command's control group.
+    entrance: Option<OwnedFd>,
     /// The process that forked us and lives as long as the one that asked.
     nursery: Pid,
 }
@@ -112,12 +114,6 @@ fn first_stage(control: OwnedFd, nursery: Pid) -> io::Result<u8> {
         Output::Terminal => Terminal::of(&task.streams[0], task.plan.asked_by),
         Output::Capture | Output::Inherit => None,
     };
-    if !task.plan.concealed.is_empty()
-        && let Err(Problem { step, errno }) = conceal(&task.plan.concealed)
-    {
-        wire::tell(&task.control, &Report::NotStarted { step, errno })?;
-        return Ok(FAILED);
-    }
     let namespaces = match isolate::enter(&task.plan) {
         Ok(namespaces) => namespaces,
         Err(problem) => return not_isolated(&task, problem),
@@ -137,31 +133,21 @@ fn first_stage(control: OwnedFd, nursery: Pid) -> io::Result<u8> {
     }
 }
 
-/// Hides files from a command without confinement: with mounts, or where they are forbidden by Landlock.
-fn conceal(paths: &[OsString]) -> Result<(), Problem> {
-    let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
-    match isolate::enter_mounts() {
-        Ok(()) => mounts::cover(&paths),
-        Err(problem) if restrict::conceal(&paths) => {
-            drop(problem);
-            Ok(())
-        }
-        Err(problem) => Err(problem),
-    }
-}
-
 /// Takes the plan and the streams from our socket.
 fn receive(control: OwnedFd, nursery: Pid) -> io::Result<Option<Task>> {
     let Some((plan, files)) = wire::hear_with::<Plan>(&control)? else {
         return Ok(None);
     };
-    let Ok(streams) = files.try_into() else {
+    let mut files = files.into_iter();
+    let streams: Vec<OwnedFd> = files.by_ref().take(3).collect();
+    let Ok(streams) = streams.try_into() else {
         return Ok(None);
     };
     Ok(Some(Task {
         plan: ManuallyDrop::new(plan),
         control,
         streams,
+        entrance: files.next(),
         nursery,
     }))
 }

@@ -127,27 +127,6 @@ pub(super) fn prepare(
     Ok(private)
 }
 
-/// Covers files and folders with nothing.
-pub(super) fn cover(paths: &[PathBuf]) -> Result<(), Problem> {
-    const STEP: &str = "hiding the program's own files";
-    mount_change(
-        "/",
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )
-    .at(STEP)?;
-    for path in paths {
-        let place = open(path, OFlags::empty()).at(STEP)?;
-        if fs::metadata(path_of(&place)).at(STEP)?.is_dir() {
-            let flags =
-                MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
-            mount("tmpfs", path_of(&place), "tmpfs", flags, Some(c"mode=0755")).at(STEP)?;
-        } else {
-            mount_bind_recursive("/dev/null", path_of(&place)).at(STEP)?;
-        }
-    }
-    Ok(())
-}
-
 /// Opens everything that belongs into the new root. What may be read and is not there is left out.
 fn placed(confinement: &Confinement) -> Result<Vec<(PathBuf, Placed)>, Problem> {
     let mut placed = Vec::new();

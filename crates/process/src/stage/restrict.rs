@@ -19,15 +19,24 @@ use rustix::thread::{
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The newest interface of Landlock that was looked at. Older kernels do what they can of it.
 const NEWEST: ABI = ABI::V9;
 
 /// Sets the limits of resources, and never leaves a memory dump. Tells which limits are in force, those
-/// of the supervisor included.
-pub(super) fn limits(limits: &Limits, namespaces: &[Namespace]) -> Layer<Vec<EnforcedLimit>> {
-    let processes = limits.processes.map(|count| {
+/// of its control group and of the supervisor included.
+pub(super) fn limits(
+    limits: &Limits,
+    grouped: &[EnforcedLimit],
+    namespaces: &[Namespace],
+) -> Layer<Vec<EnforcedLimit>> {
+    let is_grouped =
+        |resource: LimitedResource| grouped.iter().any(|limit| limit.resource == resource);
+    let single = limits
+        .processes
+        .filter(|_| !is_grouped(LimitedResource::Processes));
+    let processes = single.map(|count| {
         count.saturating_add(if namespaces.contains(&Namespace::User) {
             // The stages themselves.
             2
@@ -71,7 +80,9 @@ pub(super) fn limits(limits: &Limits, namespaces: &[Namespace]) -> Layer<Vec<Enf
             by,
         })
     });
-    let in_force: Vec<EnforcedLimit> = tree_limits(limits).into_iter().chain(rest).collect();
+    let others = tree_limits(limits).into_iter();
+    let others = others.filter(|limit| !is_grouped(limit.resource));
+    let in_force: Vec<EnforcedLimit> = grouped.iter().copied().chain(others).chain(rest).collect();
     if in_force.is_empty() {
         Layer::NotAsked
     } else {
@@ -81,7 +92,7 @@ pub(super) fn limits(limits: &Limits, namespaces: &[Namespace]) -> Layer<Vec<Enf
 
 /// The limits on all processes together. The kernel does not limit the number of root's processes, and
 /// no resource limit is about the memory of several.
-pub(super) fn tree_limits(limits: &Limits) -> Vec<EnforcedLimit> {
+fn tree_limits(limits: &Limits) -> Vec<EnforcedLimit> {
     let processes = limits.processes.map(|most| EnforcedLimit {
         resource: LimitedResource::Processes,
         most,
@@ -152,19 +163,25 @@ fn restrict(
     }
     let view = &confinement.view;
     let readable = view.readable.iter().map(PathBuf::from);
+    let paths = readable.map(|path| (path, reading));
+    let paths = paths.chain(writable.iter().map(|path| (path.clone(), everything)));
     let mut rules: Vec<(PathBuf, BitFlags<AccessFs>)> = if has_own_root {
         // Its root contains nothing else.
         let root = (PathBuf::from("/"), AccessFs::ReadDir.into());
-        readable.map(|path| (path, reading)).chain([root]).collect()
+        paths.chain([root]).collect()
     } else {
         let masked: Vec<PathBuf> = view.masked.iter().map(PathBuf::from).collect();
-        readable
-            .flat_map(|path| without_masked(&path, &masked))
-            .map(|path| (path, reading))
+        paths
+            .flat_map(|(path, access)| {
+                // What is listed itself inside a hidden folder is not hidden.
+                let within = masked.iter().filter(|mask| !path.starts_with(mask));
+                let within: Vec<PathBuf> = within.cloned().collect();
+                let parts = without_masked(&path, &within);
+                parts.into_iter().map(move |part| (part, access))
+            })
             .collect()
     };
     rules.push((PathBuf::from("/proc"), reading));
-    rules.extend(writable.iter().map(|path| (path.clone(), everything)));
     let devices = DEVICES.iter().chain(TERMINALS).map(PathBuf::from);
     rules.extend(devices.map(|device| (device, AccessFs::from_file(NEWEST))));
     let rules = rules.into_iter().filter_map(|(path, access)| {
@@ -179,24 +196,6 @@ fn restrict(
         Some(Ok::<_, RulesetError>(PathBeneath::new(handle, access)))
     });
     ruleset.create()?.add_rules(rules)?.restrict_self()
-}
-
-/// Keeps this process from the content of these paths and allows everything else. Tells whether that
-/// was possible.
-pub(super) fn conceal(paths: &[PathBuf]) -> bool {
-    let content = AccessFs::ReadFile | AccessFs::WriteFile;
-    let restricted = || -> Result<RestrictionStatus, RulesetError> {
-        let ruleset = Ruleset::default().handle_access(content)?.create()?;
-        let rules = without_masked(Path::new("/"), paths)
-            .into_iter()
-            .filter_map(|path| {
-                let handle = PathFd::new(&path).ok()?;
-                Some(Ok::<_, RulesetError>(PathBeneath::new(handle, content)))
-            });
-        ruleset.add_rules(rules)?.restrict_self()
-    };
-    no_new_privileges().is_ok()
-        && restricted().is_ok_and(|status| status.ruleset == RulesetStatus::FullyEnforced)
 }
 
 /// Gives up what makes root more than another user, for good.

@@ -2,7 +2,7 @@
 
 use super::terminal::Suspension;
 use super::tree::Tree;
-use super::{FAILED, Task, command, restrict};
+use super::{FAILED, Task, command};
 use crate::invocation::Output;
 use crate::outcome;
 use crate::outcome::{
@@ -51,20 +51,32 @@ impl Supervisor {
             plan,
             control,
             streams,
+            entrance,
             nursery: _,
         } = task;
         match system::fork()? {
             Fork::Child => {
                 drop((ours, control));
-                Ok(command::become_it(&plan, streams, &theirs, writable, self))
+                let files = command::Files { streams, entrance };
+                Ok(command::become_it(&plan, files, &theirs, writable, self))
             }
             Fork::Parent(command) => {
-                drop((theirs, streams));
+                drop((theirs, streams, entrance));
                 match preparation(&ours) {
                     Ok(enforced) => {
+                        let limits = supervised(&enforced);
                         // When nobody hears it, the orders end at once, and so does everything.
                         let _unless_gone = wire::tell(&control, &Report::Started(enforced));
-                        let seen = self.see_to_its_end(&plan, &control, command, suspension);
+                        let mut watched = Watched {
+                            command,
+                            has_group: plan.output != Output::Inherit,
+                            tree: self.tree,
+                            limits,
+                            exceeded: None,
+                            counted: Instant::now(),
+                            is_ending: false,
+                        };
+                        let seen = watched.see_to_its_end(&control, suspension);
                         if seen.is_err() {
                             self.tree.kill();
                         }
@@ -95,34 +107,16 @@ impl Supervisor {
         }
         enforced
     }
+}
 
-    fn see_to_its_end(
-        &self,
-        plan: &Plan,
-        control: &OwnedFd,
-        command: Pid,
-        suspension: &mut Suspension,
-    ) -> io::Result<u8> {
-        let mut watched = Watched {
-            command,
-            has_group: plan.output != Output::Inherit,
-            tree: self.tree,
-            limits: restrict::tree_limits(&plan.limits)
-                .into_iter()
-                .filter(|limit| limit.by == LimitMeans::Supervisor)
-                .collect(),
-            exceeded: None,
-            counted: Instant::now(),
-            is_ending: false,
-        };
-        let (ending, leftovers) = watched.reap(control, suspension)?;
-        let ended = Report::Ended {
-            ending,
-            leftovers,
-            exceeded: watched.exceeded,
-        };
-        wire::tell(control, &ended)?;
-        Ok(0)
+/// The limits that need a look at the processes from time to time.
+fn supervised(enforced: &Enforced) -> Vec<EnforcedLimit> {
+    match &enforced.limits {
+        Layer::InForce(limits) => {
+            let mine = |limit: &&EnforcedLimit| limit.by == LimitMeans::Supervisor;
+            limits.iter().filter(mine).copied().collect()
+        }
+        Layer::NotAsked | Layer::Missing(_) => Vec::new(),
     }
 }
 
@@ -164,6 +158,18 @@ struct Watched {
 }
 
 impl Watched {
+    /// Waits for the end of the command and reports it.
+    fn see_to_its_end(&mut self, control: &OwnedFd, suspension: &Suspension) -> io::Result<u8> {
+        let (ending, leftovers) = self.reap(control, suspension)?;
+        let ended = Report::Ended {
+            ending,
+            leftovers,
+            exceeded: self.exceeded,
+        };
+        wire::tell(control, &ended)?;
+        Ok(0)
+    }
+
     /// Does what the orders say until the command has ended, kills what is left, and tells how many were.
     fn reap(&mut self, orders: &OwnedFd, suspension: &Suspension) -> io::Result<(Ending, usize)> {
         let options = match suspension {

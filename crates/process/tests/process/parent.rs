@@ -33,8 +33,15 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
     if let Some(path) = std::env::var_os("HIDE") {
         cleveragents_process::hide(path);
     }
-    if std::env::var_os("CONCEAL").is_some() {
-        invocation.concealment = Some(Vec::new());
+    if let Some(policy) = &mut invocation.confinement {
+        let named = |name: &str| {
+            let path = std::env::var_os(name).filter(|path| !path.is_empty());
+            path.map(PathBuf::from)
+        };
+        policy.readable.extend(named("READABLE"));
+        policy.readable.extend(named("WRITABLE"));
+        policy.writable.extend(named("WRITABLE"));
+        policy.credentials.extend(named("CREDENTIALS"));
     }
     for (name, value) in std::env::vars_os() {
         if let Some(passed) = name.to_str().and_then(|name| name.strip_prefix("PASS_")) {

@@ -19,7 +19,8 @@ tests![
     a_sandbox_inside_a_hidden_folder_is_visible_and_its_neighbours_are_not,
     folders_reached_by_links_are_readable,
     files_of_the_system_with_secrets_are_not_readable,
-    what_is_concealed_from_a_trusted_program_cannot_be_read,
+    a_declared_home_shows_no_secrets_but_named_credentials,
+    a_declared_link_into_a_hidden_folder_is_refused,
 ];
 
 const READS: &str = include_str!("reads.py");
@@ -242,21 +243,52 @@ fn files_of_the_system_with_secrets_are_not_readable() {
     assert_eq!(unconfined.ending, Ending::Exited(0));
 }
 
-/// Such as an MCP server: it sees the home, but neither our own records nor credentials.
-fn what_is_concealed_from_a_trusted_program_cannot_be_read() {
-    let planted = planted(Held::Unconfined);
-    let home = planted.home.display().to_string();
-    let concealed = format!("{home}/.cleveragents/cleveragents.db");
-    let other = format!("{home}/.cleveragents/sandboxes/other/work/file");
-    let script = format!(
-        "cat {home}/secret; umount {home}/.cleveragents; cat {concealed} {home}/.cleveragents/* {other} \
-         {home}/.ssh/* {home}/.npmrc /proc/*/root{concealed}; unshare -Urm sh -c 'umount {home}/.cleveragents; cat {concealed}'
-echo x > {home}/written && echo wrote"
-    );
-    let conceal = [("CONCEAL", "1")];
-    let text = planted.run_with(Held::Unconfined, &["sh", "-c", &script], &conceal);
-    assert!(text.contains("wrote"), "{text}");
-    assert_eq!(text.matches("PLANTED").count(), 1, "{text}");
-    let text = planted.run(Held::Unconfined, &["sh", "-c", &format!("cat {concealed}")]);
-    assert!(text.contains("PLANTED"), "{text}");
+/// A program whose policy declares the whole home, as that of an MCP server may: what is secret in it
+/// stays hidden, and a credential file is readable only when it is named itself.
+fn a_declared_home_shows_no_secrets_but_named_credentials() {
+    for held in Held::confined() {
+        let planted = planted(held);
+        let home = planted.home.clone();
+        let show = |name: &str| home.join(name).display().to_string();
+        let script = format!(
+            "cat {} {} {} {} {} {}; echo x > {}; echo x > {}",
+            show("secret"),
+            show(".ssh/id_ed25519"),
+            show(".npmrc"),
+            show(".cargo/credentials.toml"),
+            show(".cleveragents/cleveragents.db"),
+            show(".cleveragents/sandboxes/other/work/file"),
+            show("written"),
+            show(".cleveragents/written"),
+        );
+        let declare = |name: &str, credentials: &str| {
+            let declared = home.display().to_string();
+            let variables = [(name, declared.as_str()), ("CREDENTIALS", credentials)];
+            planted.run_with(held, &["sh", "-c", &script], &variables)
+        };
+        let text = declare("READABLE", "");
+        assert_eq!(text.matches("PLANTED").count(), 1, "{held:?} {text}");
+        assert!(!home.join("written").exists(), "{held:?} {text}");
+        let text = declare("READABLE", &show(".npmrc"));
+        assert_eq!(text.matches("PLANTED").count(), 2, "{held:?} {text}");
+        let text = declare("WRITABLE", "");
+        assert_eq!(text.matches("PLANTED").count(), 1, "{held:?} {text}");
+        assert!(!home.join(".cleveragents/written").exists(), "{held:?}");
+        // Without mounts, a folder with something hidden in it can get no new entries.
+        let has_mounts = !matches!(held, Held::Landlock);
+        assert_eq!(home.join("written").exists(), has_mounts, "{held:?} {text}");
+    }
+}
+
+/// Somebody could put the link there between the check of a declared path and its use.
+fn a_declared_link_into_a_hidden_folder_is_refused() {
+    let planted = planted(Held::Whole);
+    let link = planted.sandbox.inside.join("link");
+    symlink(planted.home.join(".cleveragents/sandboxes"), &link).expect("a link");
+    let link = link.display().to_string();
+    let script = format!("cat {link}/other/work/file");
+    let variables = [("READABLE", link.as_str())];
+    let text = planted.run_with(Held::Whole, &["sh", "-c", &script], &variables);
+    assert!(!text.contains("PLANTED"), "{text}");
+    assert!(text.contains("failed"), "{text}");
 }

@@ -18,8 +18,12 @@ def fresh(name):
 
 
 def content(path):
-    with open(path, 'rb') as file:
-        return file.read(1 << 20)
+    # Pipes of other processes are not waited for.
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.read(file, 1 << 20)
+    finally:
+        os.close(file)
 
 
 def ran(*command):
@@ -180,6 +184,36 @@ def home_of_user(path):
     return ran('bash', '-c', 'cat ~root/secret ~nobody/secret ~/secret "$HOME"/.ssh/*')
 
 
+def inherited(_):
+    found = b''
+    for number in os.listdir('/proc/self/fd'):
+        if int(number) > 2:
+            try:
+                found += os.pread(int(number), 1 << 20, 0)
+            except OSError:
+                pass
+            # An open folder leads to everything in it.
+            found += anywhere('/proc/self/fd/%s/*' % number) + anywhere('/proc/self/fd/%s/../*' % number)
+    return found
+
+
+def from_script(path):
+    script = fresh('script')
+    with open(script, 'w') as file:
+        file.write('#!/bin/sh\nwhile IFS= read -r line; do echo "$line"; done < "$1"\n')
+    os.chmod(script, 0o755)
+    return ran(script, path)
+
+
+def waiting_link(path):
+    # A link that is exchanged while it is opened.
+    link = fresh('swap')
+    for target in (I, path):
+        os.symlink(target, link + '.new')
+        os.rename(link + '.new', link)
+    return content(link)
+
+
 WAYS = {
     'open': content,
     'wildcard': wildcard,
@@ -192,6 +226,11 @@ WAYS = {
     'proc-any-cwd': lambda path: anywhere('/proc/[0-9]*/cwd/' + '../' * 12 + path[1:]),
     'proc-any-handle': lambda path: anywhere('/proc/[0-9]*/fd/3*') + anywhere('/proc/[0-9]*/fd/4*'),
     'proc-environment': lambda path: anywhere('/proc/1/environ') + anywhere('/proc/%d/environ' % os.getppid()),
+    'own-environment': lambda path: repr(dict(os.environ)).encode(),
+    'inherited-handle': inherited,
+    'script': from_script,
+    'swapped-link': waiting_link,
+    'python': lambda path: ran('python3', '-c', 'import sys; print(open(sys.argv[1]).read())', path),
     'proc-mapped-files': lambda path: anywhere('/proc/1/map_files/*'),
     'link': linked,
     'linked-folder': linked_folder,

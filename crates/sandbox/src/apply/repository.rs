@@ -9,7 +9,7 @@ use cleveragents_domain::{ContentHash, FileKind, FileState, TreePath};
 use serde::{Deserialize, Serialize};
 
 use super::conflict::{Conflict, Side};
-use super::tree::{TreeChanges, conflict, in_the_way};
+use super::tree::{Obstacles, TreeChanges, conflict};
 use crate::beneath::Root;
 use crate::capture::Change;
 use crate::error::{During as _, Error};
@@ -30,6 +30,9 @@ pub(crate) struct RefChange {
     /// The new objects, in a folder of ours.
     #[serde(with = "crate::path_text")]
     objects: PathBuf,
+    /// Whether only the packs among them are carried over, since they hold all of them.
+    #[serde(default)]
+    is_packed: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,12 +59,16 @@ fn hash_file(place: &Path) -> io::Result<ContentHash> {
     Ok(crate::objects::hash_of(&mut File::open(place)?)?.0)
 }
 
+/// The folder of packs among objects.
+const PACKS: &str = "pack";
+
 /// So many objects are made durable one by one; more with one call for the whole file system.
 const SYNC_ONE_BY_ONE: usize = 64;
 
 /// Copies objects that are not there yet; each is complete from the moment it has its name. All are
 /// durable when this returns, which is before anything refers to them.
 fn carry_objects(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(to)?;
     let mut carried = Vec::new();
     carry_into(from, to, &mut carried)?;
     if carried.len() > SYNC_ONE_BY_ONE {
@@ -174,8 +181,9 @@ pub(crate) fn plan_files(
                 .map(|change| &change.path),
         )
         .collect();
+    let mut obstacles = Obstacles::new(&root, &removed);
     for (path, _, after) in &planned {
-        if let Some(reason) = in_the_way(&root, path, *after, &removed)? {
+        if let Some(reason) = obstacles.before(path, *after)? {
             let change = Change {
                 path: path.clone(),
                 before: None,
@@ -319,6 +327,7 @@ impl RefChange {
             log: log.to_owned(),
             index,
             objects: plan.objects.clone(),
+            is_packed: plan.is_packed,
         })
     }
 
@@ -328,7 +337,12 @@ impl RefChange {
         let checkout = open_checkout(&self.location)?;
         // Nothing refers to them yet; git throws them away in time if nothing ever does.
         let theirs = checkout.common_dir.join("objects");
-        carry_objects(&self.objects, &theirs).during("writing", &theirs)?;
+        let (from, to) = if self.is_packed {
+            (self.objects.join(PACKS), theirs.join(PACKS))
+        } else {
+            (self.objects.clone(), theirs.clone())
+        };
+        carry_objects(&from, &to).during("writing", &theirs)?;
         let mut is_same = true;
         if let Some(index) = &self.index {
             let lock = lock_of(&index.place);

@@ -5,7 +5,7 @@
 //! what it was expected to be: an edit that arrived in the last moment is seen and given back. The old
 //! files lie in the staging folder until all is done, so taking back needs no copy.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::beneath::Root;
+use crate::beneath::{Root, stat_of};
 use crate::error::{During as _, Error};
 use crate::fault;
 use crate::objects::Objects;
@@ -141,8 +141,10 @@ impl Steps {
         std::fs::create_dir(&self.stage).during("making", &self.stage)?;
         let (root, stage) = self.roots()?;
         self.closed = self.find_closed(&root)?;
+        let home = rustix::fs::fstat(root.handle()).during("reading", &self.root)?;
+        let mut folders = HashMap::new();
         for step in &self.all {
-            self.check_file_system(&root, step)?;
+            let folder = self.target_folder(&root, &home, step, &mut folders)?;
             let Some(after) = step
                 .after
                 .filter(|state| state.kind() != FileKind::Directory)
@@ -150,89 +152,62 @@ impl Steps {
                 continue;
             };
             let slot = slot_path(step.slot, "")?;
-            let lost = || Error::ContentLost(vec![step.path.clone()]);
             let place = self.stage.join(slot.as_path());
+            let mut content = objects
+                .open_object(after.hash)
+                .during("reading", &place)?
+                .ok_or_else(|| Error::ContentLost(vec![step.path.clone()]))?;
             if after.kind() == FileKind::Symlink {
-                let target = objects
-                    .read(after.hash)
-                    .during("reading", &place)?
-                    .ok_or_else(lost)?;
-                stage.write_link(&slot, &target).during("writing", &place)?;
+                let mut target = Vec::new();
+                io::Read::read_to_end(&mut content, &mut target).during("reading", &place)?;
+                stage.create_link(&slot, &target)
             } else {
-                let mut content = objects
-                    .open_object(after.hash)
-                    .during("reading", &place)?
-                    .ok_or_else(lost)?;
-                stage
-                    .write_file(&slot, after.mode, &mut content)
-                    .during("writing", &place)?;
+                stage.create_file(&slot, after.mode, &mut content)
             }
-            Self::keep_owner(&root, &stage, step, &slot).during("setting the owner of", &place)?;
+            .during("writing", &place)?;
+            keep_owner(&root, &stage, step, &slot, &folder)
+                .during("setting the owner of", &place)?;
         }
         rustix::fs::syncfs(stage.handle()).during("writing", &self.stage)?;
         Ok(())
     }
 
-    /// A file that is replaced keeps its owner; a new one gets its folder's, when the superuser applies.
-    fn keep_owner(root: &Root, stage: &Root, step: &Step, slot: &TreePath) -> io::Result<()> {
-        use rustix::fs::{AtFlags, Gid, Uid};
-        if !rustix::process::geteuid().is_root() {
-            return Ok(());
+    /// What the folder of a step is. Renames do not cross file systems, so a folder on another one is
+    /// refused before anything is touched.
+    fn target_folder(
+        &self,
+        root: &Root,
+        home: &rustix::fs::Stat,
+        step: &Step,
+        known: &mut HashMap<Option<TreePath>, TargetFolder>,
+    ) -> Result<TargetFolder, Error> {
+        let path = step.path.parent();
+        if let Some(folder) = known.get(&path) {
+            return Ok(*folder);
         }
-        let mut owner = None;
-        let mut near = Some(step.path.clone());
-        while let (None, Some(path)) = (owner, &near) {
-            owner = root.stat(path)?.map(|stat| stat.owner);
-            near = path.parent();
-        }
-        let owner = match owner {
-            Some(owner) => owner,
-            None => crate::beneath::stat_of(&rustix::fs::fstat(root.handle())?).owner,
-        };
-        if owner != (0, 0) {
-            let (user, group) = (Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)));
-            rustix::fs::chownat(
-                stage.handle(),
-                slot.as_path(),
-                user,
-                group,
-                AtFlags::SYMLINK_NOFOLLOW,
-            )?;
-            if let Some(after) = step.after {
-                // Giving a file away may take permissions from it.
-                stage.set_mode(slot, after.mode)?;
+        let place = self.root.join(step.path.as_path());
+        let folder = match root.parent(&step.path) {
+            Ok(parent) => {
+                let found = rustix::fs::fstat(&parent).during("reading", &place)?;
+                if found.st_dev != home.st_dev {
+                    return Err(Error::CannotApply {
+                        alias: self.root.display().to_string(),
+                        problems: vec![(
+                            step.path.clone(),
+                            "it lies on another file system".to_owned(),
+                        )],
+                    });
+                }
+                TargetFolder::There(stat_of(&found).owner)
             }
-        }
-        Ok(())
-    }
-
-    /// Renames do not cross file systems, so such a change is refused before anything is touched.
-    fn check_file_system(&self, root: &Root, step: &Step) -> Result<(), Error> {
-        let home = rustix::fs::fstat(root.handle())
-            .during("reading", &self.root)?
-            .st_dev;
-        let parent = match root.parent(&step.path) {
-            Ok(parent) => parent,
-            // Its folder is yet to be made, perhaps in the place of a file or link.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
-            Err(error) => {
-                return Err(error).during("opening", &self.root.join(step.path.as_path()));
+            // It is yet to be made, perhaps in the place of a file or link.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
+                TargetFolder::Missing(owner_above(root, path.as_ref()).during("reading", &place)?)
             }
+            Err(error) => return Err(error).during("opening", &place),
         };
-        if rustix::fs::fstat(&parent)
-            .during("reading", &self.root)?
-            .st_dev
-            == home
-        {
-            return Ok(());
-        }
-        Err(Error::CannotApply {
-            alias: self.root.display().to_string(),
-            problems: vec![(
-                step.path.clone(),
-                "it lies on another file system".to_owned(),
-            )],
-        })
+        known.insert(path, folder);
+        Ok(folder)
     }
 
     /// The folders of changed paths in which nothing can be changed as they are.
@@ -351,22 +326,27 @@ impl Steps {
         root: &Root,
         changes: &mut Vec<(TreePath, Option<FileState>, Option<FileState>)>,
     ) -> io::Result<()> {
-        let made: BTreeMap<TreePath, Option<FileState>> = changes
+        let made: HashMap<&TreePath, bool> = changes
             .iter()
-            .map(|(path, _, after)| (path.clone(), *after))
+            .map(|(path, _, after)| (path, after.is_some()))
             .collect();
         let mut missing = BTreeSet::new();
+        let mut seen = HashSet::new();
         for (path, _, after) in changes.iter() {
             let mut near = path.parent().filter(|_| after.is_some());
-            while let Some(parent) = near {
+            // Whoever saw a folder before has seen those above it.
+            while let Some(parent) = near
+                && !seen.contains(&parent)
+            {
                 let is_made = match made.get(&parent) {
-                    Some(after) => after.is_some(),
+                    Some(is_made) => *is_made,
                     None => root.stat(&parent)?.is_some(),
                 };
                 if !is_made {
                     missing.insert(parent.clone());
                 }
                 near = parent.parent();
+                seen.insert(parent);
             }
         }
         // What is taken away there makes room for the folder.
@@ -383,6 +363,62 @@ impl Steps {
         );
         Ok(())
     }
+}
+
+/// The folder in which a path is placed, with its owner; of one that is yet to be made, with the owner
+/// of what is nearest above it.
+#[derive(Debug, Clone, Copy)]
+enum TargetFolder {
+    There((u32, u32)),
+    Missing((u32, u32)),
+}
+
+/// The owner of a path, or of what is nearest above it.
+fn owner_above(root: &Root, path: Option<&TreePath>) -> io::Result<(u32, u32)> {
+    let mut near = path.cloned();
+    while let Some(path) = near {
+        if let Some(stat) = root.stat(&path)? {
+            return Ok(stat.owner);
+        }
+        near = path.parent();
+    }
+    Ok(stat_of(&rustix::fs::fstat(root.handle())?).owner)
+}
+
+/// A file that is replaced keeps its owner; a new one gets its folder's, when the superuser applies.
+fn keep_owner(
+    root: &Root,
+    stage: &Root,
+    step: &Step,
+    slot: &TreePath,
+    folder: &TargetFolder,
+) -> io::Result<()> {
+    use rustix::fs::{AtFlags, Gid, Uid};
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let owner = match *folder {
+        TargetFolder::Missing(owner) => owner,
+        TargetFolder::There(owner) => match root.stat(&step.path)? {
+            Some(stat) => stat.owner,
+            None => owner,
+        },
+    };
+    if owner != (0, 0) {
+        let (user, group) = (Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)));
+        rustix::fs::chownat(
+            stage.handle(),
+            slot.as_path(),
+            user,
+            group,
+            AtFlags::SYMLINK_NOFOLLOW,
+        )?;
+        if let Some(after) = step.after {
+            // Giving a file away may take permissions from it.
+            stage.set_mode(slot, after.mode)?;
+        }
+    }
+    Ok(())
 }
 
 /// Why a step cannot be made.
@@ -433,12 +469,24 @@ fn slots(step: &Step) -> Result<(TreePath, TreePath), StepError> {
     ))
 }
 
+/// Whether a step places a file or link where nothing was.
+fn is_new_file(step: &Step) -> bool {
+    step.before.is_none() && step.after.is_some() && !is_folder(step.after)
+}
+
 fn state(root: &Root, path: &TreePath) -> io::Result<Option<FileState>> {
     Ok(read_state(root, path, None)?.map(|(state, _)| state))
 }
 
 fn forward_one(root: &Root, stage: &Root, step: &Step) -> Result<(), StepError> {
     let (slot, old) = slots(step)?;
+    if is_new_file(step) {
+        match stage.rename_to(&slot, root, &step.path, RenameFlags::NOREPLACE) {
+            // Something is there, perhaps what this step puts there.
+            Err(Errno::EXIST | Errno::NOENT) => {}
+            other => return Ok(other?),
+        }
+    }
     let found = state(root, &step.path)?;
     if found == step.after || (step.after.is_none() && step.is_far(found)) {
         return Ok(());

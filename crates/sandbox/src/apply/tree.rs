@@ -76,8 +76,9 @@ pub(crate) fn plan_tree(
         .iter()
         .map(|change| (&change.path, *change))
         .collect();
+    let mut obstacles = Obstacles::new(root, &removed);
     for (path, _, after) in &planned {
-        let Some(reason) = in_the_way(root, path, *after, &removed)? else {
+        let Some(reason) = obstacles.before(path, *after)? else {
             continue;
         };
         if let Some(change) = by_path.get(path) {
@@ -134,54 +135,97 @@ fn decide(change: &Change, found: Option<FileState>) -> Decision {
     }
 }
 
-/// What would stop a path from being placed although nothing changed at the path itself.
-pub(crate) fn in_the_way(
-    root: &Root,
-    path: &TreePath,
-    after: Option<FileState>,
-    removed: &BTreeSet<&TreePath>,
-) -> Result<Option<String>, Error> {
-    let Some(after) = after else { return Ok(None) };
-    let mut near = path.parent();
-    while let Some(parent) = near {
-        let place = root.path().join(parent.as_path());
-        let stat = root.stat(&parent).during("reading", &place)?;
-        let is_folder = stat.is_none_or(|stat| {
-            stat.mode
-                .is_some_and(|mode| mode.kind() == FileKind::Directory)
-        });
-        if !is_folder && !removed.contains(&parent) {
-            return Ok(Some(format!(
-                "its folder `{parent}` is something else outside"
-            )));
+/// Finds what would stop paths from being placed although nothing changed at the paths themselves.
+pub(crate) struct Obstacles<'a> {
+    root: &'a Root,
+    /// What is removed, or becomes a folder.
+    removed: &'a BTreeSet<&'a TreePath>,
+    folders: HashMap<TreePath, Way>,
+}
+
+/// Whether paths in a folder can be placed.
+#[derive(Debug, Clone)]
+enum Way {
+    /// It is a folder.
+    Open,
+    /// Nothing is there, or only what is removed.
+    Absent,
+    Blocked(String),
+}
+
+impl<'a> Obstacles<'a> {
+    pub(crate) fn new(root: &'a Root, removed: &'a BTreeSet<&'a TreePath>) -> Self {
+        Self {
+            root,
+            removed,
+            folders: HashMap::new(),
         }
-        near = parent.parent();
     }
-    let is_folder_now = root
-        .stat(path)
-        .during("reading", &root.path().join(path.as_path()))?
-        .is_some_and(|stat| {
+
+    /// What stops a path from holding `after`.
+    pub(crate) fn before(
+        &mut self,
+        path: &TreePath,
+        after: Option<FileState>,
+    ) -> Result<Option<String>, Error> {
+        let Some(after) = after else { return Ok(None) };
+        match self.way_to(path.parent())? {
+            Way::Blocked(reason) => return Ok(Some(reason)),
+            Way::Absent => return Ok(None),
+            Way::Open => {}
+        }
+        let is_folder_now = self.is_folder(path)?.unwrap_or(false);
+        if after.kind() == FileKind::Directory || !is_folder_now {
+            return Ok(None);
+        }
+        // A file takes the place of a folder: everything in it must be ours to remove.
+        let name = path.names().next().unwrap_or_default();
+        let found = scan(
+            self.root,
+            Extent {
+                only: Some(name),
+                without: None,
+            },
+        )
+        .during("walking", self.root.path())?;
+        let foreign = found
+            .entries
+            .keys()
+            .find(|inner| *inner != path && inner.is_within(path) && !self.removed.contains(inner));
+        Ok(foreign.map(|inner| format!("the folder in its place holds `{inner}`")))
+    }
+
+    fn way_to(&mut self, folder: Option<TreePath>) -> Result<Way, Error> {
+        let Some(folder) = folder else {
+            return Ok(Way::Open);
+        };
+        if let Some(way) = self.folders.get(&folder) {
+            return Ok(way.clone());
+        }
+        let way = match self.way_to(folder.parent())? {
+            Way::Open => match self.is_folder(&folder)? {
+                Some(true) => Way::Open,
+                None => Way::Absent,
+                Some(false) if self.removed.contains(&folder) => Way::Absent,
+                Some(false) => {
+                    Way::Blocked(format!("its folder `{folder}` is something else outside"))
+                }
+            },
+            other => other,
+        };
+        self.folders.insert(folder, way.clone());
+        Ok(way)
+    }
+
+    /// Whether a path is a folder; `None` when nothing is there.
+    fn is_folder(&self, path: &TreePath) -> Result<Option<bool>, Error> {
+        let place = self.root.path().join(path.as_path());
+        let stat = self.root.stat(path).during("reading", &place)?;
+        Ok(stat.map(|stat| {
             stat.mode
                 .is_some_and(|mode| mode.kind() == FileKind::Directory)
-        });
-    if after.kind() == FileKind::Directory || !is_folder_now {
-        return Ok(None);
+        }))
     }
-    // A file takes the place of a folder: everything in it must be ours to remove.
-    let name = path.names().next().unwrap_or_default();
-    let found = scan(
-        root,
-        Extent {
-            only: Some(name),
-            without: None,
-        },
-    )
-    .during("walking", root.path())?;
-    let foreign = found
-        .entries
-        .keys()
-        .find(|inner| *inner != path && inner.is_within(path) && !removed.contains(inner));
-    Ok(foreign.map(|inner| format!("the folder in its place holds `{inner}`")))
 }
 
 fn yours(root: &Root, path: &TreePath, found: Option<FileState>) -> std::io::Result<Option<Side>> {

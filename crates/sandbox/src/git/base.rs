@@ -9,6 +9,7 @@ use std::path::Path;
 
 use cleveragents_domain::{FileState, TreePath};
 
+use super::base_index;
 use super::program::Git;
 use super::worktree::{Checkout, open_checkout, quoted};
 use super::{joined, records};
@@ -25,7 +26,7 @@ pub(crate) struct CommittedContent<'a> {
     pub(crate) location: &'a Path,
     /// Ours, made when it is missing.
     pub(crate) repository: &'a Path,
-    /// A copy of that index.
+    /// A copy of that index, with a list of its entries where [`super::write_list`] wrote one.
     pub(crate) index: &'a Path,
     /// Where git may write files for a moment.
     pub(crate) temporary: &'a Path,
@@ -37,9 +38,11 @@ impl BaseContent for CommittedContent<'_> {
         paths: &[(TreePath, Known)],
         objects: &mut Objects,
     ) -> Result<Vec<Option<FileState>>, Error> {
-        // An empty folder as work tree, so that attributes are those of the commit too.
         let folder =
             tempfile::tempdir_in(self.temporary).during("making a folder in", self.temporary)?;
+        // An empty folder as work tree, so that attributes are those of the commit too.
+        let files = folder.path().join("files");
+        std::fs::create_dir(&files).during("making", &files)?;
         if !self.repository.is_dir() {
             make_repository(&open_checkout(self.location)?, self.repository)?;
         } else if !self.location.is_dir() {
@@ -48,10 +51,19 @@ impl BaseContent for CommittedContent<'_> {
                 "the repository `{place}` is not there any more"
             )));
         }
-        let git = Git::at(folder.path())
+        // Git reads the whole of an index. Where ours cannot be looked into, it gets all of it.
+        let small = folder.path().join("index");
+        let index = match base_index::only(self.index, paths.iter().map(|(path, _)| path)) {
+            Ok(Some(entries)) => {
+                std::fs::write(&small, entries).during("writing", &small)?;
+                small.as_path()
+            }
+            Ok(None) | Err(_) => self.index,
+        };
+        let git = Git::at(&files)
             .with("GIT_DIR", self.repository)
-            .with("GIT_INDEX_FILE", self.index)
-            .with("GIT_WORK_TREE", folder.path())
+            .with("GIT_INDEX_FILE", index)
+            .with("GIT_WORK_TREE", &files)
             .with("GIT_CONFIG_NOSYSTEM", "1")
             .with("GIT_CONFIG_GLOBAL", "/dev/null");
         let input = joined(paths.iter().map(|(path, _)| path));
@@ -60,7 +72,7 @@ impl BaseContent for CommittedContent<'_> {
             &["checkout-index", "-z", "--stdin", "--force", "--quiet"],
             &input,
         )?;
-        let root = Root::open(folder.path()).during("opening", folder.path())?;
+        let root = Root::open(&files).during("opening", &files)?;
         paths
             .iter()
             .map(|(path, known)| {

@@ -5,17 +5,23 @@
 //! write them.
 
 mod base;
+mod base_index;
+mod import;
 mod program;
 mod result;
 mod shared_objects;
+mod staging;
+mod updates;
 mod worktree;
 
 pub(crate) use base::CommittedContent;
+pub(crate) use base_index::write_list;
 pub(crate) use program::object_folder;
 pub use program::{Answer, Git, Streamed};
 pub use result::Landing;
-pub(crate) use result::{Blob, GitPlan, GitRequest, Update, plan_result};
+pub(crate) use result::{Blob, GitPlan, GitRequest, plan_result};
 pub(crate) use shared_objects::{shared_config, shared_objects};
+pub(crate) use updates::Update;
 pub use worktree::GitBase;
 pub(crate) use worktree::{
     Checkout, create_worktree, is_read_by_git, open_checkout, remove_worktree, write_link,

@@ -1,7 +1,7 @@
 //! What a worktree's changes become in the user's repository: a commit, an index and files, all
 //! computed beforehand, without touching any of them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -9,11 +9,11 @@ use cleveragents_domain::{FileKind, FileState, TreePath};
 use serde::{Deserialize, Serialize};
 
 use super::program::Git;
+use super::staging;
+use super::updates::{Update, updates};
 use super::worktree::{Checkout, GitBase};
 use super::{joined, records};
-use crate::beneath::Root;
 use crate::capture::Change;
-use crate::diff::as_git_knows;
 use crate::error::{During as _, Error};
 use crate::objects::Objects;
 
@@ -36,7 +36,7 @@ pub(crate) struct Blob {
 }
 
 impl Blob {
-    fn new(mode: &str, oid: &str) -> Option<Self> {
+    pub(super) fn new(mode: &str, oid: &str) -> Option<Self> {
         (mode != "000000").then(|| Self {
             mode: mode.to_owned(),
             oid: oid.to_owned(),
@@ -50,22 +50,6 @@ pub(crate) struct Unmerged {
     pub(crate) path: TreePath,
     /// Base, ours (the user's) and theirs (the sandbox's).
     pub(crate) sides: [Option<Blob>; 3],
-}
-
-/// A path that the new commit changes.
-#[derive(Debug, Clone)]
-pub(crate) struct Update {
-    pub(crate) path: TreePath,
-    pub(crate) old: Option<Blob>,
-    pub(crate) new: Option<Blob>,
-    /// What the user's index holds.
-    pub(crate) index: Option<Blob>,
-    /// What the user's file would be as a blob; `None` when there is no file.
-    pub(crate) file: Option<Blob>,
-    /// The user does not want this path in the work tree.
-    pub(crate) is_sparse: bool,
-    /// Whether the new content is exactly the sandbox's.
-    pub(crate) is_sandboxed: bool,
 }
 
 /// The result for one repository.
@@ -85,6 +69,8 @@ pub(crate) struct GitPlan {
     pub(crate) result_index: PathBuf,
     /// The new objects, which the user's repository does not have yet.
     pub(crate) objects: PathBuf,
+    /// Whether all of them are in packs, so that only those are carried over.
+    pub(crate) is_packed: bool,
     pub(crate) git: Git,
 }
 
@@ -134,14 +120,13 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
         ignored,
         result_index: request.scratch.join("result.index"),
         objects,
+        is_packed: false,
         git,
     };
     if paths.is_empty() {
         return Ok(plan);
     }
-    let files = stage_files(request, &paths)?;
-    let staging = plan.git.with("GIT_WORK_TREE", &files).moved_to(&files);
-    update_index(request, &staging, &paths)?;
+    staging::stage(request, &plan.git, &paths, &plan.objects)?;
     let tree = plan.git.line(&["write-tree"])?;
     let base_tree = plan
         .git
@@ -203,42 +188,25 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
         ])?,
     };
     plan.updates = updates(&plan, request, &new, &tree)?;
-    pack_objects(&plan)?;
+    pack_objects(&mut plan)?;
     let result = plan.git.with("GIT_INDEX_FILE", &plan.result_index);
     result.run(&["read-tree", &new])?;
     plan.new = Some(new);
     Ok(plan)
 }
 
-/// More new objects than this go to the user's repository as one pack.
-const MOST_LOOSE: usize = 256;
+/// More new objects than this go to the user's repository as a pack.
+pub(super) const MOST_LOOSE: usize = 256;
 
 /// Packs the new objects when there are many: one file is carried over and made durable instead of
-/// thousands, and the user's repository stays quick.
-fn pack_objects(plan: &GitPlan) -> Result<(), Error> {
-    let folder = &plan.objects;
-    let loose = || -> std::io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(folder)? {
-            let entry = entry?;
-            let Ok(start) = entry.file_name().into_string() else {
-                continue;
-            };
-            if start.len() != 2 {
-                continue;
-            }
-            for object in std::fs::read_dir(entry.path())? {
-                let rest = object?.file_name();
-                names.push(format!("{start}{}", rest.to_string_lossy()));
-            }
-        }
-        Ok(names)
-    };
-    let names = loose().during("reading", folder)?;
+/// thousands, and the user's repository stays quick. The single objects stay where they are: some file
+/// systems make files slowly for a minute after others were removed.
+fn pack_objects(plan: &mut GitPlan) -> Result<(), Error> {
+    let names = loose_objects(&plan.objects).during("reading", &plan.objects)?;
     if names.len() <= MOST_LOOSE {
         return Ok(());
     }
-    let packs = folder.join("pack");
+    let packs = plan.objects.join("pack");
     std::fs::create_dir_all(&packs).during("making", &packs)?;
     let base = packs.join("pack");
     let arguments: [&OsStr; 4] = [
@@ -249,81 +217,31 @@ fn pack_objects(plan: &GitPlan) -> Result<(), Error> {
     ];
     plan.git
         .run_with(&arguments, (names.join("\n") + "\n").as_bytes())?;
-    for entry in std::fs::read_dir(folder).during("reading", folder)? {
-        let entry = entry.during("reading", folder)?;
-        if entry.file_name().len() == 2 {
-            crate::remove_folder(&entry.path()).during("removing", &entry.path())?;
-        }
-    }
+    plan.is_packed = true;
     Ok(())
 }
 
-/// Writes the changed files as they were captured: what is committed is what was looked at, whatever
-/// happens in the sandbox's folder meanwhile. Attributes that did not change are in the index.
-fn stage_files(request: &GitRequest<'_>, paths: &[TreePath]) -> Result<PathBuf, Error> {
-    let folder = request.scratch.join("files");
-    std::fs::create_dir_all(&folder).during("making", &folder)?;
-    let root = Root::open(&folder).during("opening", &folder)?;
-    let wanted: HashSet<&TreePath> = paths.iter().collect();
-    for change in request.changes {
-        let Some(state) = change.after.filter(is_content) else {
+/// The names of objects that have files of their own.
+fn loose_objects(folder: &Path) -> std::io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let Ok(start) = entry.file_name().into_string() else {
             continue;
         };
-        if !wanted.contains(&change.path) {
+        if start.len() != 2 {
             continue;
         }
-        let lost = || Error::ContentLost(vec![change.path.clone()]);
-        let write = || -> std::io::Result<bool> {
-            root.make_parents(&change.path)?;
-            let Some(mut content) = request.content.open_object(state.hash)? else {
-                return Ok(false);
-            };
-            if state.kind() == FileKind::Symlink {
-                let mut target = Vec::new();
-                std::io::Read::read_to_end(&mut content, &mut target)?;
-                root.write_link(&change.path, &target)?;
-            } else {
-                root.write_file(&change.path, as_git_knows(&state), &mut content)?;
-            }
-            Ok(true)
-        };
-        match write() {
-            Ok(true) => {}
-            Err(error) if request.content.is_sound(state.hash) => {
-                return Err(error).during("writing", &folder.join(change.path.as_path()));
-            }
-            Ok(false) | Err(_) => return Err(lost()),
+        for object in std::fs::read_dir(entry.path())? {
+            let rest = object?.file_name();
+            names.push(format!("{start}{}", rest.to_string_lossy()));
         }
     }
-    Ok(folder)
+    Ok(names)
 }
 
-/// Brings the index of the sandbox up to its files.
-fn update_index(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Result<(), Error> {
-    let is_there: HashSet<&TreePath> = request
-        .changes
-        .iter()
-        .filter(|change| change.after.is_some_and(|state| is_content(&state)))
-        .map(|change| &change.path)
-        .collect();
-    let (kept, gone): (Vec<&TreePath>, Vec<&TreePath>) =
-        paths.iter().partition(|path| is_there.contains(path));
-    // By name only: what took the place of its folder may lead elsewhere.
-    let arguments = ["update-index", "-z", "--force-remove", "--stdin"];
-    git.run_with(&arguments, &joined(gone))?;
-    check_paths(request, git, paths)?;
-    let arguments = ["update-index", "-z", "--add", "--replace", "--stdin"];
-    let answer = git.start_with(&arguments, &joined(kept))?;
-    // It only says so when it does not take a name.
-    let told = answer.stderr.clone();
-    succeed(answer, &arguments)?;
-    let problems: Vec<_> = told
-        .split(|byte| *byte == b'\n')
-        .filter_map(|line| line.strip_prefix(b"Ignoring path "))
-        .filter_map(|path| TreePath::from_bytes(path).ok())
-        .map(|path| (path, "git does not allow this name".to_owned()))
-        .collect();
-    refuse(request, problems)
+pub(super) fn is_content(state: &FileState) -> bool {
+    state.kind() != FileKind::Directory
 }
 
 /// The line of `--index-info` that takes a path out. Names of objects are all as long as a commit's.
@@ -334,11 +252,18 @@ fn removal(path: &TreePath, commit: &str) -> Vec<u8> {
     line
 }
 
-fn is_content(state: &FileState) -> bool {
-    state.kind() != FileKind::Directory
+/// The line of `--index-info` that puts a blob at a path.
+pub(super) fn entry(path: &TreePath, blob: &Blob) -> Vec<u8> {
+    let mut line = format!("{} {}\t", blob.mode, blob.oid).into_bytes();
+    line.extend_from_slice(path.as_bytes());
+    line.push(0);
+    line
 }
 
-fn refuse(request: &GitRequest<'_>, problems: Vec<(TreePath, String)>) -> Result<(), Error> {
+pub(super) fn refuse(
+    request: &GitRequest<'_>,
+    problems: Vec<(TreePath, String)>,
+) -> Result<(), Error> {
     if problems.is_empty() {
         Ok(())
     } else {
@@ -349,7 +274,10 @@ fn refuse(request: &GitRequest<'_>, problems: Vec<(TreePath, String)>) -> Result
     }
 }
 
-fn succeed(answer: super::program::Answer, arguments: &[&str]) -> Result<Vec<u8>, Error> {
+pub(super) fn succeed(
+    answer: super::program::Answer,
+    arguments: &[&str],
+) -> Result<Vec<u8>, Error> {
     if answer.code == Some(0) {
         Ok(answer.stdout)
     } else {
@@ -426,35 +354,6 @@ fn check_submodules(request: &GitRequest<'_>, git: &Git) -> Result<(), Error> {
     refuse(request, problems)
 }
 
-/// Refuses what git could not carry: repositories inside, filters that run commands.
-fn check_paths(request: &GitRequest<'_>, git: &Git, paths: &[TreePath]) -> Result<(), Error> {
-    let mut problems: Vec<_> = paths
-        .iter()
-        .filter(|path| path.names().any(|name| name.eq_ignore_ascii_case(b".git")))
-        .map(|path| {
-            (
-                path.clone(),
-                "it belongs to another git repository".to_owned(),
-            )
-        })
-        .collect();
-    let arguments = ["check-attr", "-z", "--stdin", "filter"];
-    let told = git.run_with(&arguments, &joined(paths))?;
-    let fields: Vec<&[u8]> = told.split(|byte| *byte == 0).collect();
-    for [path, _, value] in fields.as_chunks().0 {
-        if git.has_filter(value)
-            && let Ok(path) = TreePath::from_bytes(*path)
-        {
-            let name = String::from_utf8_lossy(value);
-            problems.push((
-                path,
-                format!("its git filter `{name}` would have to run a command"),
-            ));
-        }
-    }
-    refuse(request, problems)
-}
-
 /// Merges two commits without a work tree.
 fn merge(git: &Git, ours: &str, theirs: &str) -> Result<Result<String, Vec<Unmerged>>, Error> {
     let arguments = [
@@ -489,7 +388,7 @@ fn merge(git: &Git, ours: &str, theirs: &str) -> Result<Result<String, Vec<Unmer
 }
 
 /// Reads `MODE OID STAGE\tPATH`.
-fn staged(record: &[u8]) -> Option<(TreePath, usize, Blob)> {
+pub(super) fn staged(record: &[u8]) -> Option<(TreePath, usize, Blob)> {
     let tab = record.iter().position(|byte| *byte == b'\t')?;
     let words = std::str::from_utf8(&record[..tab]).ok()?;
     let [mode, oid, stage] = words.split(' ').collect::<Vec<_>>()[..] else {
@@ -497,187 +396,6 @@ fn staged(record: &[u8]) -> Option<(TreePath, usize, Blob)> {
     };
     let path = TreePath::from_bytes(&record[tab + 1..]).ok()?;
     Some((path, stage.parse().ok()?, Blob::new(mode, oid)?))
-}
-
-/// What the new commit changes, beside what the user has there.
-fn updates(
-    plan: &GitPlan,
-    request: &GitRequest<'_>,
-    new: &str,
-    sandbox_tree: &str,
-) -> Result<Vec<Update>, Error> {
-    let mut found = tree_differences(&plan.git, &plan.old, new)?;
-    let composed: HashSet<TreePath> = tree_differences(&plan.git, sandbox_tree, new)?
-        .into_iter()
-        .map(|update| update.path)
-        .collect();
-    for update in &mut found {
-        update.is_sandboxed = !composed.contains(&update.path);
-    }
-    if request.checkout.is_bare {
-        return Ok(found);
-    }
-    let wanted: HashMap<TreePath, usize> = found
-        .iter()
-        .enumerate()
-        .map(|(at, update)| (update.path.clone(), at))
-        .collect();
-    // The user's index, whole: asking for single paths would need them as arguments.
-    let index = plan.git.with("GIT_INDEX_FILE", &request.checkout.index);
-    for record in records(&index.run(&["ls-files", "-z", "--stage"])?) {
-        if let Some((path, stage, blob)) = staged(record)
-            && let Some(at) = wanted.get(&path)
-        {
-            // A path that is unmerged in the user's index equals nothing.
-            found[*at].index = Some(if stage == 0 {
-                blob
-            } else {
-                Blob {
-                    mode: "unmerged".to_owned(),
-                    oid: blob.oid,
-                }
-            });
-        }
-    }
-    for record in records(&index.run(&["ls-files", "-z", "-t", "--cached"])?) {
-        if let Some(path) = record.strip_prefix(b"S ")
-            && let Some(at) = TreePath::from_bytes(path)
-                .ok()
-                .and_then(|path| wanted.get(&path).copied())
-        {
-            found[at].is_sparse = true;
-        }
-    }
-    files_as_blobs(plan, request, &mut found, &wanted)?;
-    Ok(found)
-}
-
-/// Reads the user's files, every byte, as git would store them. Whether git converts line ends depends
-/// on what its index holds for the path, so the blobs of the user's index come first, without times:
-/// git cannot skip a file as unchanged.
-fn files_as_blobs(
-    plan: &GitPlan,
-    request: &GitRequest<'_>,
-    found: &mut [Update],
-    wanted: &HashMap<TreePath, usize>,
-) -> Result<(), Error> {
-    let location = &request.checkout.location;
-    let root = Root::open(location).during("opening", location)?;
-    let mut present = Vec::new();
-    for update in found.iter() {
-        let stat = root
-            .stat(&update.path)
-            .during("reading", &location.join(update.path.as_path()))?;
-        let is_content = stat
-            .and_then(|stat| stat.mode)
-            .is_some_and(|mode| mode.kind() != FileKind::Directory);
-        if is_content {
-            present.push(update.path.clone());
-        }
-    }
-    if present.is_empty() {
-        return Ok(());
-    }
-    let index = request.scratch.join("files.index");
-    let git = plan
-        .git
-        .with("GIT_INDEX_FILE", &index)
-        .with("GIT_WORK_TREE", location);
-    git.run(&["read-tree", "--empty"])?;
-    let known = present.iter().filter_map(|path| {
-        let update = &found[*wanted.get(path)?];
-        let staged = update.index.as_ref().filter(|blob| blob.mode != "unmerged");
-        Some((path, staged.or(update.old.as_ref())?))
-    });
-    let input: Vec<u8> = known.flat_map(|(path, blob)| entry(path, blob)).collect();
-    git.run_with(&["update-index", "-z", "--index-info"], &input)?;
-    let arguments = ["update-index", "-z", "--add", "--replace", "--stdin"];
-    succeed(
-        git.start_in(location, &arguments, &joined(&present))?,
-        &arguments,
-    )?;
-    for record in records(&git.run(&["ls-files", "-z", "--stage"])?) {
-        if let Some((path, _, blob)) = staged(record)
-            && let Some(at) = wanted.get(&path)
-        {
-            found[*at].file = Some(blob);
-        }
-    }
-    // Git calls a file changed for good when its attributes ask for other line ends than the commit
-    // has. Nobody changed it as long as it holds the bytes of the commit.
-    for path in &present {
-        let Some(update) = wanted.get(path).and_then(|at| found.get_mut(*at)) else {
-            continue;
-        };
-        let (Some(file), Some(old)) = (&update.file, &update.old) else {
-            continue;
-        };
-        let is_text = file.mode == old.mode && old.mode.starts_with("100");
-        if file.oid != old.oid && is_text && holds(&root, path, &plan.blob(old)?)? {
-            update.file = Some(old.clone());
-        }
-    }
-    Ok(())
-}
-
-/// Whether a file has exactly these bytes.
-fn holds(root: &Root, path: &TreePath, bytes: &[u8]) -> Result<bool, Error> {
-    use std::io::Read as _;
-    let place = root.path().join(path.as_path());
-    let Some(file) = root.open_regular(path).during("reading", &place)? else {
-        return Ok(false);
-    };
-    let mut content = Vec::new();
-    let limit = bytes.len() as u64 + 1;
-    file.take(limit)
-        .read_to_end(&mut content)
-        .during("reading", &place)?;
-    Ok(content == bytes)
-}
-
-/// The line of `--index-info` that puts a blob at a path.
-fn entry(path: &TreePath, blob: &Blob) -> Vec<u8> {
-    let mut line = format!("{} {}\t", blob.mode, blob.oid).into_bytes();
-    line.extend_from_slice(path.as_bytes());
-    line.push(0);
-    line
-}
-
-fn tree_differences(git: &Git, from: &str, to: &str) -> Result<Vec<Update>, Error> {
-    let printed = git.run(&[
-        "diff-tree",
-        "-r",
-        "-z",
-        "--no-renames",
-        "--raw",
-        "--no-abbrev",
-        from,
-        to,
-    ])?;
-    let mut fields = records(&printed);
-    let mut updates = Vec::new();
-    while let Some(facts) = fields.next() {
-        let broken = || Error::Git {
-            command: "diff-tree".to_owned(),
-            message: "the answer is not understood".to_owned(),
-        };
-        let facts = std::str::from_utf8(facts).map_err(|_| broken())?;
-        let words: Vec<&str> = facts.trim_start_matches(':').split(' ').collect();
-        let [old_mode, new_mode, old, new, _] = words[..] else {
-            return Err(broken());
-        };
-        let path = fields.next().ok_or_else(broken)?;
-        updates.push(Update {
-            path: TreePath::from_bytes(path).map_err(|_| broken())?,
-            old: Blob::new(old_mode, old),
-            new: Blob::new(new_mode, new),
-            index: None,
-            file: None,
-            is_sparse: false,
-            is_sandboxed: false,
-        });
-    }
-    Ok(updates)
 }
 
 impl GitPlan {

@@ -135,6 +135,15 @@ impl Checkout {
         })
     }
 
+    /// How many bytes the name of an object has.
+    pub(crate) fn object_name_length(&self) -> u8 {
+        if self.object_format == "sha256" {
+            32
+        } else {
+            20
+        }
+    }
+
     /// Whether the commit that a sandbox started from is still there.
     pub(crate) fn check_base(&self, base: &GitBase) -> Result<(), Error> {
         let name = format!("{}^{{commit}}", base.commit);
@@ -273,6 +282,8 @@ pub(crate) fn create_worktree(
         .disarmed()?
         .set("checkout.workers=0")
         .set("checkout.thresholdForParallelism=500")
+        // Without compressed paths: single entries are looked up in it.
+        .set("index.version=2")
         .run(&["reset", "--hard", "--quiet", "--no-recurse-submodules"])?;
     Ok(())
 }

@@ -8,7 +8,8 @@ use cleveragents_domain::TreePath;
 use super::table::folder_of;
 use super::{Known, Manifest};
 use crate::beneath::{Root, Stat};
-use crate::scan::{Extent, Names, Visitor, inside, walk};
+use crate::scan::{Extent, Names, Visitor, inside, walk_until};
+use crate::stop::Stop;
 
 /// Paths whose description changed, with what was known of them.
 #[derive(Debug, Default)]
@@ -20,9 +21,14 @@ pub(crate) struct Differences {
 
 impl Manifest {
     /// Compares a tree with what is known of it, without reading content.
-    pub(crate) fn compare(&self, root: &Root, extent: Extent<'_>) -> io::Result<Differences> {
+    pub(crate) fn compare(
+        &self,
+        root: &Root,
+        extent: Extent<'_>,
+        stop: &Stop,
+    ) -> io::Result<Differences> {
         let touched: HashSet<&[u8]> = self.newer.keys().map(folder_of).collect();
-        let visitors = walk(root, extent, || Comparison {
+        let visitors = walk_until(root, extent, stop, || Comparison {
             manifest: self,
             touched: &touched,
             found: Differences::default(),

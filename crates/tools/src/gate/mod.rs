@@ -15,7 +15,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cleveragents_domain::{CheckpointNumber, InvocationOutcome, ToolInvocationId};
+use cleveragents_domain::{
+    CheckpointNumber, Code, Diagnose as _, InvocationOutcome, ToolInvocationId,
+};
 use serde_json::Value;
 
 pub use context::{CallContext, CallRequest, Phase, PlanMode};
@@ -204,8 +206,15 @@ fn conclude(
         Ok(answer) => &answer.touched,
         Err(failure) => &failure.touched,
     };
-    let captured = capture(spec, touched, id, context)
-        .map_err(|source| after(id, spec, "recording what it changed", source))?;
+    let (captured, answer) = match capture(spec, touched, id, context) {
+        Ok(captured) => (captured, answer),
+        // The call is over, and its outcome is stored. What it changed is recorded when the sandbox is used next.
+        Err(source) if source.code() == Code::CaptureInterrupted => {
+            let failure = unrecorded(&answer);
+            (Captured::default(), Err(failure))
+        }
+        Err(source) => return Err(after(id, spec, "recording what it changed", source)),
+    };
     let answer = answer.map_err(|failure| Failure {
         message: context.redactor.redact(&failure.message).into_owned(),
         ..failure
@@ -257,6 +266,19 @@ fn conclude(
             elapsed,
         }),
     })
+}
+
+/// The outcome of a call that ended and whose changes were not recorded, because that was interrupted.
+fn unrecorded(answer: &Result<Answer, Failure>) -> Failure {
+    let ended = match answer {
+        Ok(_) => "it succeeded".to_owned(),
+        Err(failure) => failure.message.clone(),
+    };
+    let message = format!(
+        "{ended}, and recording what it changed was interrupted; the changes are still in the sandbox, and the next \
+         command on it records them"
+    );
+    Failure::of(FailureKind::Cancelled, message)
 }
 
 /// What was written, as the picture that it is.

@@ -10,7 +10,7 @@ pub use approver::{Approval, ApprovalRequest, Approver, Question, Reply};
 pub use budget::{Budget, BudgetRefusal, Reservation, Spending, SpendingLimits};
 pub use ledger::{Begun, Ended, Ledger, OutputPage, RefusedCall, Scope, Window};
 pub use redact::{MASK, Redact, is_secret_name, redact_value, shortened};
-pub use workspace::{Attribution, Captured, Command, Part, PartPath, Workspace};
+pub use workspace::{Attribution, Captured, Command, Part, PartPath, Workspace, WorkspaceFolders};
 
 use std::fmt;
 

@@ -84,12 +84,45 @@ pub struct Command {
     pub readable: Vec<PathBuf>,
 }
 
+/// The folders of a sandbox that a confined program may use for a call, such as an MCP server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkspaceFolders {
+    /// The folder of each part.
+    pub roots: Vec<PathBuf>,
+    /// What it may read and write.
+    pub writable: Vec<PathBuf>,
+    /// What it may read besides.
+    pub readable: Vec<PathBuf>,
+}
+
+impl WorkspaceFolders {
+    /// The folders of these parts and nothing else.
+    pub fn of(parts: &[Part]) -> Self {
+        let mut folders = Self::default();
+        for part in parts {
+            let root = part.root.path().to_owned();
+            folders.roots.push(root.clone());
+            if part.is_read_only {
+                folders.readable.push(root);
+            } else {
+                folders.writable.push(root);
+            }
+        }
+        folders
+    }
+}
+
 /// The sandbox that tools act in.
 ///
 /// Calls may come from several threads at a time.
 pub trait Workspace: Send + Sync {
     /// Its parts; at least one.
     fn parts(&self) -> &[Part];
+
+    /// The folders that a program may use for calls in this sandbox, those of its repositories included.
+    fn folders(&self) -> WorkspaceFolders {
+        WorkspaceFolders::of(self.parts())
+    }
 
     /// The part that fills a slot of a tool: the one named, or the one whose resource has the type of
     /// the slot or a type that inherits from it. `None` when there is none.

@@ -1,7 +1,7 @@
 //! `mcp add` and `mcp import`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use cleveragents_application::{McpService, Outcome, Register, hide_secrets};
 use cleveragents_domain::Code;
@@ -24,7 +24,10 @@ pub(super) fn add(
             let (text, path) = text(context, config)?;
             (cleveragents_mcp::read(&text, Path::new(&path))?, path)
         }
-        None => (vec![from_flags(arguments)?], "command line".to_owned()),
+        None => (
+            vec![from_flags(context, service, arguments)?],
+            "command line".to_owned(),
+        ),
     };
     let new = New {
         command: "mcp add",
@@ -73,9 +76,14 @@ fn text(context: &Context, file: &Path) -> Result<(String, String), CommandError
     Ok((text, path.display().to_string()))
 }
 
-fn from_flags(arguments: &McpAdd) -> Result<ServerDefinition, CommandError> {
+fn from_flags(
+    context: &Context,
+    service: &McpService,
+    arguments: &McpAdd,
+) -> Result<ServerDefinition, CommandError> {
     let name = arguments.name.clone().unwrap_or_default();
     let mut definition = match (&arguments.url, arguments.command.split_first()) {
+        (None, None) if arguments.update => show::definition(service, &name)?,
         (Some(url), _) => ServerDefinition::http(&name, url),
         (None, Some((program, rest))) => {
             let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
@@ -89,12 +97,19 @@ fn from_flags(arguments: &McpAdd) -> Result<ServerDefinition, CommandError> {
             );
         }
     };
-    definition.env = pairs(&arguments.env, "--env")?;
-    definition.headers = pairs(&arguments.header, "--header")?;
-    definition.tool_filter = ToolFilter {
-        include: arguments.include.clone(),
-        exclude: arguments.exclude.clone(),
+    definition.env.extend(pairs(&arguments.env, "--env")?);
+    definition
+        .headers
+        .extend(pairs(&arguments.header, "--header")?);
+    let filter: &mut ToolFilter = &mut definition.tool_filter;
+    extend(&mut filter.include, arguments.include.iter().cloned());
+    extend(&mut filter.exclude, arguments.exclude.iter().cloned());
+    let paths = |given: &[PathBuf]| -> Vec<String> {
+        given.iter().map(|path| whole(context, path)).collect()
     };
+    extend(&mut definition.read, paths(&arguments.read));
+    extend(&mut definition.write, paths(&arguments.write));
+    extend(&mut definition.credentials, paths(&arguments.credentials));
     if arguments.read_only {
         let looks = ToolOverride {
             read_only: Some(true),
@@ -110,6 +125,34 @@ fn from_flags(arguments: &McpAdd) -> Result<ServerDefinition, CommandError> {
         };
         error.into()
     })
+}
+
+/// Adds what a list does not have yet.
+fn extend(list: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
+    for one in more {
+        if !list.contains(&one) {
+            list.push(one);
+        }
+    }
+}
+
+/// A path from the working folder on, unless it begins at the home or has a variable in front.
+fn whole(context: &Context, path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.starts_with('~') || text.starts_with("${") {
+        return text;
+    }
+    let base = context.environment.working_folder();
+    let path = base.unwrap_or_else(|| Path::new("/")).join(path);
+    let parts = path.components().fold(PathBuf::new(), |mut whole, part| {
+        match part {
+            Component::ParentDir => drop(whole.pop()),
+            Component::CurDir => {}
+            part => whole.push(part),
+        }
+        whole
+    });
+    parts.display().to_string()
 }
 
 fn pairs(given: &[String], option: &str) -> Result<BTreeMap<String, Hidden>, CommandError> {
@@ -140,33 +183,50 @@ impl New<'_> {
         } else {
             Register::New
         };
+        let options = context.mcp_server_options();
+        let mut views = Vec::new();
+        for server in self.servers {
+            let view = server.view(&*options.variables, &options.folder);
+            views.push(view.map_err(|broken| McpError::Invalid {
+                server: server.name.clone(),
+                message: broken.message,
+                fix: broken.fix,
+            })?);
+        }
         let redactor = context.models(None)?.redactor();
         let added = service.add(self.servers, self.source, register, &redactor)?;
         let entries: Vec<Value> = added
             .iter()
-            .map(|added| {
+            .zip(&views)
+            .map(|(added, view)| {
                 let mut entry = show::summary(&added.definition, &added.stored);
                 entry["outcome"] = json!(added.outcome);
+                entry["sees"] = show::sees(view);
                 entry
             })
             .collect();
         let data = json!({"mcp_servers": entries, "warnings": self.warnings});
         let mut report = Report::new(self.command).data(data);
-        for added in &added {
-            report = report.panel(
-                Panel::new("MCP Server")
-                    .row("Name", added.definition.name.clone())
-                    .row("Transport", show::transport(&added.definition))
-                    .row("Where", show::place(&added.definition))
-                    .row(
-                        "Outcome",
-                        if added.outcome == Outcome::Updated {
-                            "replaced"
-                        } else {
-                            "new"
-                        },
-                    ),
-            );
+        for (added, view) in added.iter().zip(&views) {
+            let panel = Panel::new("MCP Server")
+                .row("Name", added.definition.name.clone())
+                .row("Transport", show::transport(&added.definition))
+                .row("Where", show::place(&added.definition));
+            report = report.panel(show::seen(panel, &added.definition, view).row(
+                "Outcome",
+                if added.outcome == Outcome::Updated {
+                    "replaced"
+                } else {
+                    "new"
+                },
+            ));
+            for (path, reason) in &view.hidden {
+                report = report.warn(format!(
+                    "`{}` does not see {}, which its arguments name: it {reason}",
+                    added.definition.name,
+                    path.display()
+                ));
+            }
         }
         for warning in self.warnings {
             report = report.warn(warning.clone());

@@ -1,12 +1,11 @@
 //! `mcp show` and `mcp test`.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Instant;
 
-use cleveragents_application::{McpService, mcp_server_options};
+use cleveragents_application::McpService;
 use cleveragents_domain::Code;
-use cleveragents_mcp::{Listing, ServerDefinition, Servers, Transport};
+use cleveragents_mcp::{Listing, ServerDefinition, ServerView, Servers, Transport};
 use cleveragents_store::definitions::StoredDefinition;
 use serde_json::{Value, json};
 
@@ -24,6 +23,10 @@ pub(super) fn summary(definition: &ServerDefinition, stored: &StoredDefinition) 
         "command": definition.command,
         "args": definition.args,
         "env": definition.env.keys().collect::<Vec<_>>(),
+        "cwd": definition.cwd,
+        "read": definition.read,
+        "write": definition.write,
+        "credentials": definition.credentials,
         "url": definition.url,
         "headers": definition.headers.keys().collect::<Vec<_>>(),
         "tool_filter": definition.tool_filter,
@@ -37,6 +40,36 @@ pub(super) fn summary(definition: &ServerDefinition, stored: &StoredDefinition) 
         "updated": stored.updated_at,
         "version": stored.version,
     })
+}
+
+/// What the program of a server sees, for programs.
+pub(super) fn sees(view: &ServerView) -> Value {
+    let hidden = view.hidden.iter();
+    json!({
+        "read": view.read,
+        "write": view.write,
+        "credentials": view.credentials,
+        "hidden": hidden.map(|(path, why)| json!({"path": path, "why": why})).collect::<Vec<_>>(),
+    })
+}
+
+/// Adds rows about what the program of a server sees.
+pub(super) fn seen(panel: Panel, definition: &ServerDefinition, view: &ServerView) -> Panel {
+    if definition.transport() != Transport::Stdio {
+        return panel;
+    }
+    let paths = |paths: &[PathBuf]| -> Option<String> {
+        let paths: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        (!paths.is_empty()).then(|| paths.join(", "))
+    };
+    let reads = paths(&view.read).unwrap_or_else(|| "no declared folder".to_owned());
+    panel
+        .row("Reads", reads)
+        .row("Writes", paths(&view.write))
+        .row("Credentials", paths(&view.credentials))
 }
 
 pub(super) fn transport(definition: &ServerDefinition) -> &'static str {
@@ -78,13 +111,8 @@ pub(super) fn servers_of(
     context: &Context,
     definition: &ServerDefinition,
 ) -> Result<Servers, CommandError> {
-    let folder = context.environment.working_folder();
-    let servers = Servers::new(mcp_server_options(
-        folder.unwrap_or_else(|| Path::new("/")),
-        context.home.path(),
-        Arc::new(context.variables()),
-    ))
-    .map_err(|error| CommandError::internal("servers cannot be talked to").caused_by(&error))?;
+    let servers = Servers::new(context.mcp_server_options())
+        .map_err(|error| CommandError::internal("servers cannot be talked to").caused_by(&error))?;
     servers.add(definition.clone(), None)?;
     Ok(servers)
 }
@@ -97,8 +125,19 @@ pub(super) fn show(
 ) -> Result<Report, CommandError> {
     let found = service.get(name)?;
     let definition = definition(service, name)?;
-    let report = Report::new("mcp show").panel(panel(&definition));
-    let server = summary(&definition, &found.stored);
+    let options = context.mcp_server_options();
+    let mut server = summary(&definition, &found.stored);
+    let mut report = Report::new("mcp show");
+    match definition.view(&*options.variables, &options.folder) {
+        Ok(view) => {
+            server["sees"] = sees(&view);
+            report = report.panel(seen(panel(&definition), &definition, &view));
+        }
+        Err(broken) => {
+            server["problem"] = json!(broken.message);
+            report = report.panel(panel(&definition)).warn(broken.message);
+        }
+    }
     if is_offline {
         return Ok(report
             .data(json!({"mcp_server": server, "tools": Value::Null}))

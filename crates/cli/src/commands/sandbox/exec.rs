@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use cleveragents_application::{ExecReport, ExecRequest, SandboxService};
+use cleveragents_application::{CaptureReport, ExecReport, ExecRequest, SandboxService};
 use cleveragents_process::{Cancel, Ending, Input, Limits, Output, WhenMissing};
+use cleveragents_sandbox::{Change, LARGEST_KEPT};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,6 +20,9 @@ use crate::output::{CommandError, Format, Report};
 
 /// So much of each stream is kept when the answer is one document.
 const KEPT: u64 = 8 << 20;
+
+/// The exit code when recording the changes of a command was interrupted.
+const INTERRUPTED: u8 = 130;
 
 pub(super) fn run(
     context: &Context,
@@ -42,11 +47,16 @@ pub(super) fn run(
                 .with_hint("leave out --tty"),
         );
     }
+    let recording = Cancel::new();
+    let service = &service.interrupted_by(&recording);
     let mut sandbox = open(service, &arguments.sandbox.reference)?;
     let request = request(context, arguments, output)?;
     let cancel = Cancel::new();
-    let forwarding = forward_signals(&cancel)?;
-    let done = service.exec(&mut sandbox, &request, &cancel);
+    let signals = Arc::new(SignalState::default());
+    let forwarding = forward_signals(&cancel, &recording, &signals)?;
+    let done = service.exec(&mut sandbox, &request, &cancel, |finished| {
+        signals.command_ended(finished.ending);
+    });
     forwarding.close();
     let done = done?;
     let name = &sandbox.view.sandbox.name;
@@ -114,29 +124,72 @@ fn variable(context: &Context, given: &OsString) -> Result<(OsString, OsString),
     Ok((given.clone(), value.to_owned()))
 }
 
-/// Passes signals on to the command, so that we live to record what it did.
-fn forward_signals(cancel: &Cancel) -> Result<signal_hook::iterator::Handle, CommandError> {
+/// How long after the end of a command the signal that ended it may reach us: a terminal sends it to both.
+const LATE: Duration = Duration::from_secs(2);
+
+/// What is known about signals, by the thread that hears them and the one that runs the command.
+#[derive(Debug, Default)]
+struct SignalState {
+    known: Mutex<KnownSignals>,
+}
+
+#[derive(Debug, Default)]
+struct KnownSignals {
+    /// Those that came while the command ran.
+    seen: Vec<i32>,
+    /// The one that ended the command and has not reached us yet, and when it did.
+    late: Option<(i32, Instant)>,
+}
+
+impl SignalState {
+    fn known(&self) -> MutexGuard<'_, KnownSignals> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes how the command ended: a signal that ended it is meant for it alone, also when we hear of it later.
+    fn command_ended(&self, ending: Ending) {
+        let signal = match ending {
+            Ending::Signalled(signal) => signal,
+            // As shells and many programs tell that a signal ended them.
+            Ending::Exited(code) => code - 128,
+            Ending::TimedOut | Ending::Cancelled => return,
+        };
+        let mut known = self.known();
+        if !known.seen.contains(&signal) {
+            known.late = Some((signal, Instant::now()));
+        }
+    }
+
+    /// Whether a signal is the one that ended the command. It is so once.
+    fn is_late(&self, signal: i32) -> bool {
+        let mut known = self.known();
+        let is_it = |(late, ended): (i32, Instant)| late == signal && ended.elapsed() < LATE;
+        known.late.take_if(|late| is_it(*late)).is_some()
+    }
+}
+
+/// Passes signals on to the command, so that we live to record what it did. While nothing runs, one ends a look at
+/// the files of the sandbox, which may take long: nothing is lost by that, and the next command looks again.
+fn forward_signals(
+    cancel: &Cancel,
+    recording: &Cancel,
+    state: &Arc<SignalState>,
+) -> Result<signal_hook::iterator::Handle, CommandError> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])
         .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
     let handle = signals.handle();
-    let cancel = cancel.clone();
+    let (cancel, recording, state) = (cancel.clone(), recording.clone(), Arc::clone(state));
     // The keys of a terminal reach the command by themselves.
     let has_keys = std::io::stdin().is_terminal();
     std::thread::spawn(move || {
-        let mut is_second = false;
         for signal in signals.forever() {
-            if !cancel.reaches_command() {
-                // Before or after the command, in a capture that may take long: nothing is lost by
-                // ending here, and the next command on the sandbox captures again. The first signal
-                // may be the one that ended the command, which reached both.
-                if is_second {
-                    let _unless_it_ends_us =
-                        signal_hook::low_level::emulate_default_handler(signal);
+            if cancel.reaches_command() {
+                state.known().seen.push(signal);
+                if !(has_keys && matches!(signal, SIGINT | SIGQUIT)) {
+                    cancel.signal(signal);
                 }
-                is_second = true;
-            }
-            if !(has_keys && matches!(signal, SIGINT | SIGQUIT)) {
-                cancel.signal(signal);
+            } else if !state.is_late(signal) {
+                recording.cancel();
             }
         }
     });
@@ -145,8 +198,12 @@ fn forward_signals(cancel: &Cancel) -> Result<signal_hook::iterator::Handle, Com
 
 fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
     let finished = &done.finished;
-    let changes = &done.changes.changes;
-    let mut report = Report::new("sandbox exec").exit_with(finished.ending.exit_code());
+    let recorded = done.changes.as_ref();
+    let exit_code = match recorded {
+        Some(_) => finished.ending.exit_code(),
+        None => INTERRUPTED,
+    };
+    let mut report = Report::new("sandbox exec").exit_with(exit_code);
     if is_document {
         report = report.data(json!({
             "sandbox": name,
@@ -161,8 +218,12 @@ fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
             "exceeded": finished.exceeded,
             "confinement": finished.enforced,
             "checkpoint": done.checkpoint,
-            "changes": changes.iter().map(|(alias, change)| change_json(alias, change)).collect::<Vec<_>>(),
-            "not_captured": done.changes.special,
+            "changes": recorded.map(|recorded| {
+                let changes = recorded.changes.iter();
+                changes.map(|(alias, change)| change_json(alias, change)).collect::<Vec<_>>()
+            }),
+            "not_captured": recorded.map(|recorded| &recorded.special),
+            "is_recorded": recorded.is_some(),
         }));
     }
     if let Some(limit) = finished.exceeded {
@@ -191,10 +252,29 @@ fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
     for missing in finished.enforced.missing() {
         report = report.warn(format!("not confined by {missing}"));
     }
-    if !done.changes.special.is_empty() {
+    let Some(CaptureReport { changes, special }) = recorded else {
+        return report
+            .warn("recording what the command changed was interrupted")
+            .info(format!(
+                "the next command on the sandbox records it; undo it with `agents sandbox rollback {name} --to {}`",
+                done.checkpoint
+            ));
+    };
+    if !special.is_empty() {
         report = report.warn(format!(
             "not captured, being devices, sockets or pipes: {}",
-            done.changes.special.join(", ")
+            special.join(", ")
+        ));
+    }
+    let too_large = |(_, change): &&(String, Change)| {
+        let size = change.after.map_or(0, |after| after.size);
+        size > LARGEST_KEPT
+    };
+    for (alias, change) in changes.iter().filter(too_large) {
+        report = report.warn(format!(
+            "`{alias}/{}` is larger than {} GiB and is not kept: a rollback removes it, and it cannot be applied",
+            change.path,
+            LARGEST_KEPT >> 30
         ));
     }
     if changes.is_empty() {

@@ -23,8 +23,8 @@ const CALL_ID: &str = "tool-run";
 pub(super) fn run(context: &Context, arguments: &ToolRun) -> Result<Report, CommandError> {
     let runtime = context.runtime(&(&arguments.safety).into(), None)?;
     let (sandbox, project) = (arguments.sandbox.as_deref(), arguments.project.as_deref());
-    let workspace = runtime.workspace(sandbox, project, |id| format!("project-{id}"))?;
     let cancel = Cancel::new();
+    let workspace = runtime.workspace(&cancel, sandbox, project, |id| format!("project-{id}"))?;
     let terminal = Terminal::new(context, &cancel);
     let signals = signals::stop_on_signals(context, &cancel, &CancellationToken::new())?;
     let called = runtime.call_tool(

@@ -42,11 +42,11 @@ pub(super) fn run(
             )),
         );
     }
+    let cancel = Cancel::new();
     let runtime = context.runtime(&SafetySelection::default(), None)?;
     let workspace = runtime
-        .workspace(Some(&arguments.sandbox), None, |_| String::new())?
+        .workspace(&cancel, Some(&arguments.sandbox), None, |_| String::new())?
         .ok_or_else(|| CommandError::usage("a sandbox is needed"))?;
-    let cancel = Cancel::new();
     let signals = signals::stop_on_signals(context, &cancel, &CancellationToken::new())?;
     let terminal = Terminal::new(context, &cancel);
     // What keeps a tool from being called at all is not its failure.

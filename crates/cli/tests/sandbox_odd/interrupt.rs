@@ -1,0 +1,124 @@
+//! Recording what a command changed: one signal ends it, nothing is lost, and files of any size are bounded.
+
+use std::io::Read as _;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Bench;
+use cleveragents_testkit::Answer;
+
+fn ready() -> Bench {
+    let bench = Bench::new();
+    let repository = bench.repository("r");
+    bench.create(&repository);
+    bench
+}
+
+/// Runs a script that makes a file whose content takes long to record, and sends one signal while that is done.
+fn interrupted(bench: &Bench, signal: Signal, options: &[&str]) -> (Answer, Duration) {
+    let arguments = [
+        options,
+        &["sandbox", "exec", "s", "--", "sh", "-c"],
+        &["echo x > small; truncate -s 3000M large; echo made >&2"],
+    ];
+    let mut child = bench
+        .agents
+        .command(arguments.concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let large = bench.sandbox().join("large");
+    let begun = Instant::now();
+    while !large.exists() {
+        assert!(begun.elapsed() < Duration::from_mins(1), "it never began");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    if options.is_empty() {
+        let mut made = [0; 5];
+        let errors = child.stderr.as_mut().expect("a pipe");
+        errors.read_exact(&mut made).expect("what the command says");
+    }
+    // The command has ended by then, and its end was noticed.
+    std::thread::sleep(Duration::from_millis(700));
+    let number = i32::try_from(child.id()).expect("a number");
+    let process = Pid::from_raw(number).expect("a process");
+    kill_process(process, signal).expect("it is still at work");
+    let begun = Instant::now();
+    let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+    (answer, begun.elapsed())
+}
+
+#[test]
+fn one_signal_ends_the_recording_and_rollback_works() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let bench = ready();
+        let (answer, took) = interrupted(&bench, signal, &[]);
+        assert_eq!(answer.code, Some(130), "{answer:?}");
+        assert!(answer.err.contains("interrupted"), "{answer:?}");
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        // Nothing was recorded, and nothing is lost.
+        let work = bench.sandbox();
+        assert!(work.join("large").exists() && work.join("small").exists());
+        bench.done(["sandbox", "rollback", "s"]);
+        assert!(!work.join("large").exists() && !work.join("small").exists());
+        bench.done(["sandbox", "redo", "s"]);
+        assert_eq!(std::fs::read(work.join("small")).expect("again"), b"x\n");
+    }
+}
+
+#[test]
+fn a_program_is_told_that_nothing_was_recorded() {
+    let bench = ready();
+    let (answer, _) = interrupted(&bench, Signal::INT, &["--format", "json"]);
+    assert_eq!(answer.code, Some(130), "{answer:?}");
+    let data = answer.json()["data"].clone();
+    assert_eq!(data["is_recorded"], false, "{data}");
+    assert_eq!(data["ending"], serde_json::json!({"Exited": 0}), "{data}");
+    assert!(data["changes"].is_null(), "{data}");
+}
+
+/// The signal that ends the command does not end the recording of what it did before.
+#[test]
+fn the_signal_that_ends_a_command_leaves_its_changes_recorded() {
+    let bench = ready();
+    for round in 0..5 {
+        let arguments = [
+            "--format",
+            "plain",
+            "sandbox",
+            "exec",
+            "s",
+            "--",
+            "sh",
+            "-c",
+            &format!("echo x > file-{round}; echo begun; exec sleep 100"),
+        ]
+        .map(str::to_owned);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let (code, seen) = bench.agents.play(&[("begun", "\x03")], &arguments);
+        assert_eq!(code, Some(130), "{seen}");
+        assert!(!seen.contains("interrupted"), "{seen}");
+        assert!(
+            bench.diff().contains_key(&format!("file-{round}")),
+            "{seen}"
+        );
+    }
+}
+
+#[test]
+fn a_file_larger_than_any_disk_is_recorded_at_once_and_rolled_back() {
+    let bench = ready();
+    let begun = Instant::now();
+    let command = ["sandbox", "exec", "s", "--max-file", "4194304", "--"];
+    let made = bench.done([&command[..], &["truncate", "-s", "2T", "large"]].concat());
+    assert!(made.err.contains("is not kept"), "{made:?}");
+    assert!(begun.elapsed() < Duration::from_mins(1));
+    assert_eq!(bench.diff()["large"], "create");
+    bench.refused(&["sandbox", "apply", "s"], 1, "CA-0652");
+    bench.done(["sandbox", "rollback", "s"]);
+    assert!(!bench.sandbox().join("large").exists());
+    assert!(bench.diff().is_empty());
+}

@@ -1,0 +1,45 @@
+//! One signal while the changes of a call are recorded ends the turn; the call is stored as what it was, and the
+//! sandbox can be rolled back.
+
+use std::time::{Duration, Instant};
+
+use cleveragents_testkit::Answer;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::world::{Talk, agents};
+
+#[test]
+fn one_signal_ends_the_recording_of_changes_in_a_turn() {
+    let command = "echo x > small.txt; truncate -s 3000M large; touch made";
+    let script = json!({"answers": [
+        {"calls": [{"name": "builtin/shell", "arguments": {"command": command}}]},
+        {"text": "Done."},
+    ]});
+    let talk = Talk::scripted(agents(), &script.to_string());
+    let child = talk.start(&["make it"]);
+    let begun = Instant::now();
+    while talk.file("made").is_none() {
+        assert!(begun.elapsed() < Duration::from_mins(1), "it never began");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The command has ended by then, and its end was noticed.
+    std::thread::sleep(Duration::from_millis(700));
+    let number = i32::try_from(child.id()).expect("a number");
+    let process = Pid::from_raw(number).expect("a process");
+    kill_process(process, Signal::INT).expect("it is still at work");
+    let begun = Instant::now();
+    let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{answer:?}");
+    assert_eq!(answer.code, Some(130), "{answer:?}");
+    let calls = talk.ask("SELECT outcome, error FROM tool_invocations");
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    assert_eq!(calls[0][0], "failed", "{calls:?}");
+    assert!(
+        calls[0][1].contains("it succeeded, and recording"),
+        "{calls:?}"
+    );
+    assert!(talk.copy.join("large").exists(), "nothing is lost");
+    talk.agents.data(&["sandbox", "rollback", "box"]);
+    assert!(!talk.copy.join("large").exists() && !talk.copy.join("small.txt").exists());
+}

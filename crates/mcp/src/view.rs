@@ -1,0 +1,280 @@
+//! [`ServerView`]: what the program of a server sees of this machine besides the system's folders, the
+//! user's toolchains, its private home and the sandbox of its calls.
+//!
+//! A definition declares it: by `read`, `write` and `credentials`, by `cwd`, and by absolute paths among
+//! its command and arguments, which it may read. So servers that other programs describe without such
+//! fields see the folders that they are started with.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use cleveragents_process::{contains_home, is_credential, refusal};
+use fs_err as fs;
+
+use crate::check::Broken;
+use crate::definition::ServerDefinition;
+use crate::expand::in_home;
+
+/// Files that mark the folder of a package.
+const PACKAGES: &[&str] = &["package.json", "pyproject.toml", "pyvenv.cfg"];
+/// Endings of programs that another program interprets.
+const SCRIPTS: &[&str] = &["cjs", "js", "mjs", "php", "pl", "py", "rb", "sh", "ts"];
+/// Parts of the machine that no definition declares.
+const SYSTEM: &[&str] = &["/", "/dev", "/proc", "/sys"];
+
+/// What the program of a server sees. All paths are without links.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerView {
+    /// Files and folders that it may read.
+    pub read: Vec<PathBuf>,
+    /// Folders that it may read and write.
+    pub write: Vec<PathBuf>,
+    /// Credential files and folders that it may read.
+    pub credentials: Vec<PathBuf>,
+    /// Paths among its arguments that stay hidden, and why.
+    pub hidden: Vec<(PathBuf, &'static str)>,
+}
+
+/// The texts of a definition that name paths, with the values of variables put in.
+#[derive(Debug, Default)]
+pub(crate) struct Declared {
+    pub(crate) command: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) read: Vec<String>,
+    pub(crate) write: Vec<String>,
+    pub(crate) credentials: Vec<String>,
+}
+
+impl fmt::Display for ServerView {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = [
+            ("reads", &self.read),
+            ("writes", &self.write),
+            ("credentials", &self.credentials),
+        ];
+        let mut is_first = true;
+        for (kind, paths) in kinds.into_iter().filter(|(_, paths)| !paths.is_empty()) {
+            let separator = if is_first { "" } else { "; " };
+            let paths: Vec<String> = paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            write!(formatter, "{separator}{kind} {}", paths.join(", "))?;
+            is_first = false;
+        }
+        if is_first {
+            formatter.write_str("none")?;
+        }
+        Ok(())
+    }
+}
+
+impl ServerDefinition {
+    /// What its program sees, as far as the values of variables are known. `folder` is where the program
+    /// would be started from.
+    pub fn view(
+        &self,
+        variables: &dyn Fn(&str) -> Option<String>,
+        folder: &Path,
+    ) -> Result<ServerView, Broken> {
+        let known = |text: &String| {
+            let mut text = text.clone();
+            let expand = cleveragents_domain::yaml::Expand {
+                text: "",
+                variables,
+            };
+            expand.text(&mut text).ok().map(|()| text)
+        };
+        let all = |texts: &[String]| texts.iter().filter_map(known).collect();
+        let declared = Declared {
+            command: self.command.as_ref().and_then(known).unwrap_or_default(),
+            arguments: all(&self.args),
+            cwd: self
+                .cwd
+                .as_ref()
+                .and_then(known)
+                .map(|cwd| folder.join(in_home(&cwd))),
+            read: all(&self.read),
+            write: all(&self.write),
+            credentials: all(&self.credentials),
+        };
+        declared.view()
+    }
+}
+
+impl Declared {
+    /// Finds what is declared, and refuses what cannot be given.
+    pub(crate) fn view(&self) -> Result<ServerView, Broken> {
+        let mut view = ServerView::default();
+        for path in &self.write {
+            let real = existing("write", path)?;
+            if !real.is_dir() {
+                return Err(broken(
+                    "write",
+                    path,
+                    "is not a folder",
+                    "declare the folder that contains it",
+                ));
+            }
+            if let Some(reason) = unsuitable(&real) {
+                return Err(broken("write", path, reason, "declare folders in it"));
+            }
+            view.write.push(allowed("write", path, real)?);
+        }
+        let cwd = self.cwd.iter().map(|path| path.display().to_string());
+        let cwd: Vec<String> = cwd.collect();
+        let fields = [("read", &self.read), ("cwd", &cwd)];
+        for (field, paths) in fields {
+            for path in paths {
+                let real = existing(field, path)?;
+                // The home itself may be declared: what is secret in it stays hidden.
+                if let Some(reason) = unsuitable(&real).filter(|_| !is_home(&real)) {
+                    return Err(broken(field, path, reason, "declare folders in it"));
+                }
+                view.read.push(allowed(field, path, real)?);
+            }
+        }
+        for path in &self.credentials {
+            let real = existing("credentials", path)?;
+            if !is_credential(&real) {
+                let fix = format!("declare it with `read: [{path}]`");
+                return Err(broken("credentials", path, "is no credential file", &fix));
+            }
+            view.credentials.push(real);
+        }
+        self.add_arguments(&mut view);
+        for paths in [&mut view.read, &mut view.write, &mut view.credentials] {
+            paths.sort();
+            paths.dedup();
+        }
+        Ok(view)
+    }
+
+    /// Adds absolute paths among command and arguments; a script comes with its package.
+    fn add_arguments(&self, view: &mut ServerView) {
+        let command = program_of(&self.command);
+        let named = self.arguments.iter().filter_map(|argument| {
+            let value = match argument.split_once('=') {
+                Some((option, value)) if option.starts_with('-') => value,
+                _ => argument,
+            };
+            value.starts_with('/').then(|| PathBuf::from(value))
+        });
+        for path in command.into_iter().chain(named) {
+            let Ok(real) = fs::canonicalize(&path) else {
+                continue;
+            };
+            if let Some(reason) = refusal(&real).or_else(|| unsuitable(&real)) {
+                view.hidden.push((path, reason));
+                continue;
+            }
+            // The program that a link leads to, and the package that the link is in.
+            view.read.extend(package_of(&path));
+            view.read.extend(package_of(&real));
+            view.read.push(real);
+        }
+    }
+}
+
+/// The file of a program, when it is given by its path or found in `PATH`.
+fn program_of(command: &str) -> Option<PathBuf> {
+    if command.contains('/') {
+        return Some(PathBuf::from(command)).filter(|path| path.is_absolute());
+    }
+    let path = std::env::var_os("PATH")?;
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join(command));
+    places.find(|place| place.is_file())
+}
+
+/// The folder that a script needs besides itself: all packages installed next to it, its package, or
+/// the folder it is in. `None` for what is no script, and where that folder holds more than the script.
+fn package_of(path: &Path) -> Option<PathBuf> {
+    let is_in_modules = |folder: &&Path| folder.file_name() == Some(OsStr::new("node_modules"));
+    let folder = path.parent()?;
+    let modules = folder.ancestors().filter(is_in_modules).last();
+    let is_suitable = |folder: &Path| {
+        let is_shared =
+            fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o1000 != 0);
+        !is_shared && unsuitable(folder).is_none() && refusal(folder).is_none()
+    };
+    let is_package = |folder: &&Path| PACKAGES.iter().any(|name| folder.join(name).is_file());
+    let package = folder
+        .ancestors()
+        .take_while(|folder| is_suitable(folder))
+        .find(is_package);
+    let own = || Some(folder).filter(|folder| is_script(path) && is_suitable(folder));
+    let found = modules
+        .or_else(|| package.filter(|_| is_code(path)))
+        .or_else(own)?;
+    fs::canonicalize(found).ok()
+}
+
+/// Whether a file is executable or a script, so that it belongs to a package.
+fn is_code(path: &Path) -> bool {
+    let found = fs::metadata(path);
+    found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        || is_script(path)
+}
+
+fn is_script(path: &Path) -> bool {
+    if !path.is_file() {
+        return false;
+    }
+    let ending = path.extension().and_then(OsStr::to_str);
+    let names_interpreter = |mut file: fs::File| {
+        let mut begin = [0; 2];
+        file.read_exact(&mut begin).is_ok() && begin == *b"#!"
+    };
+    ending.is_some_and(|ending| SCRIPTS.contains(&ending))
+        || fs::File::open(path).is_ok_and(names_interpreter)
+}
+
+/// Why a folder is too much for any server.
+fn unsuitable(real: &Path) -> Option<&'static str> {
+    if SYSTEM.iter().any(|path| real == Path::new(path)) {
+        return Some("is too much of the machine");
+    }
+    contains_home(real).then_some("contains your home folder")
+}
+
+fn is_home(real: &Path) -> bool {
+    contains_home(real)
+        && std::env::var_os("HOME")
+            .is_some_and(|home| fs::canonicalize(home).is_ok_and(|home| home == real))
+}
+
+fn existing(field: &'static str, path: &str) -> Result<PathBuf, Broken> {
+    fs::canonicalize(in_home(path)).map_err(|_| {
+        let fix = format!("create it, or take it out of `{field}`");
+        broken(field, path, "does not exist", &fix)
+    })
+}
+
+fn allowed(field: &'static str, path: &str, real: PathBuf) -> Result<PathBuf, Broken> {
+    let Some(reason) = refusal(&real) else {
+        return Ok(real);
+    };
+    let fix = if is_credential(&real) {
+        "name it in `credentials` if the server has to read it"
+    } else {
+        "no server is shown the program's own files; declare another folder"
+    };
+    Err(broken(
+        field,
+        path,
+        &format!("is never shown: {reason}"),
+        fix,
+    ))
+}
+
+fn broken(field: &'static str, path: &str, problem: &str, fix: &str) -> Broken {
+    Broken {
+        field,
+        message: format!("`{path}` of `{field}` {problem}"),
+        fix: fix.to_owned(),
+    }
+}

@@ -1,0 +1,355 @@
+//! [`ControlGroup`]: limits that the kernel enforces on a command and everything it starts together, where this
+//! process may make groups beneath its own in the hierarchy of version 2.
+//!
+//! One group is made for each command, in the nearest folder above our own group in which we may make groups and
+//! whose groups have the controllers. The command enters it before it becomes the program; the group is removed
+//! after the command. Groups of a process that was killed are removed by the next one that needs a group.
+
+use crate::invocation::Limits;
+use crate::outcome::{EnforcedLimit, LimitMeans, LimitedResource};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The beginning of the names of our groups; behind it the process that made one, when that process began, and a
+/// number.
+const PREFIX: &str = "cleveragents-";
+
+/// How long to wait for the kernel to let go of a group whose processes have ended.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Where groups are made, found once.
+static PLACE: OnceLock<Option<Place>> = OnceLock::new();
+
+/// A folder in which we may make groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    folder: PathBuf,
+    limits_processes: bool,
+    limits_memory: bool,
+}
+
+/// The group of one command. Dropping it kills what is left in it and removes it.
+#[derive(Debug)]
+pub(crate) struct ControlGroup {
+    folder: PathBuf,
+    /// What it enforces.
+    pub(crate) limits: Vec<EnforcedLimit>,
+}
+
+impl ControlGroup {
+    /// Makes a group with these limits; `None` where that is not possible, or nothing is to be limited.
+    pub(crate) fn make(limits: &Limits) -> Option<Self> {
+        if limits.processes.is_none() && limits.total_memory_bytes.is_none() {
+            return None;
+        }
+        let place = PLACE.get_or_init(|| {
+            let place = find(Path::new("/proc/self"))?;
+            remove_abandoned(&place.folder);
+            Some(place)
+        });
+        Self::make_in(place.as_ref()?, limits).ok()
+    }
+
+    fn make_in(place: &Place, limits: &Limits) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let process = std::process::id();
+        let began = began(process).unwrap_or(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = place
+            .folder
+            .join(format!("{PREFIX}{process}-{began}-{number}"));
+        fs::create_dir(&folder)?;
+        // From here on it is removed when something fails.
+        let mut group = Self {
+            folder,
+            limits: Vec::new(),
+        };
+        let processes = limits.processes.filter(|_| place.limits_processes);
+        let memory = limits.total_memory_bytes.filter(|_| place.limits_memory);
+        if let Some(most) = processes
+            && group.set("pids.max", most).is_ok()
+        {
+            group.in_force(LimitedResource::Processes, most);
+        }
+        if let Some(most) = memory
+            && group.set("memory.max", most).is_ok()
+        {
+            // Else memory would only move to where it is not counted. Not every kernel has swap, or the second.
+            let _where_it_exists = group.set("memory.swap.max", 0);
+            let _where_it_exists = group.set("memory.oom.group", 1);
+            group.in_force(LimitedResource::TotalMemory, most);
+        }
+        if group.limits.is_empty() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        Ok(group)
+    }
+
+    fn in_force(&mut self, resource: LimitedResource, most: u64) {
+        self.limits.push(EnforcedLimit {
+            resource,
+            most,
+            by: LimitMeans::ControlGroup,
+        });
+    }
+
+    fn set(&self, file: &str, value: u64) -> io::Result<()> {
+        // Never created: what is not there the kernel does not know.
+        write(&self.folder.join(file), &value.to_string())
+    }
+
+    /// The file by which a process enters the group: it writes `0` to it.
+    pub(crate) fn entrance(&self) -> io::Result<File> {
+        OpenOptions::new()
+            .write(true)
+            .open(self.folder.join("cgroup.procs"))
+    }
+
+    /// The limit for which the kernel killed processes of the group.
+    pub(crate) fn exceeded(&self) -> Option<EnforcedLimit> {
+        let events = fs::read_to_string(self.folder.join("memory.events")).ok()?;
+        let killed = events
+            .lines()
+            .find_map(|line| line.strip_prefix("oom_kill "));
+        let killed: u64 = killed?.trim().parse().ok()?;
+        let mut limits = self.limits.iter().filter(|_| killed > 0);
+        limits
+            .find(|limit| limit.resource == LimitedResource::TotalMemory)
+            .copied()
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        remove(&self.folder);
+    }
+}
+
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    use std::io::Write as _;
+    OpenOptions::new()
+        .write(true)
+        .open(file)?
+        .write_all(text.as_bytes())
+}
+
+/// Kills what is in a group and removes it, as soon as the kernel lets go of it.
+fn remove(folder: &Path) {
+    // Kernels before 5.14 do not have it; a command is dead by now in any case.
+    let _where_it_exists = write(&folder.join("cgroup.kill"), "1");
+    let begun = std::time::Instant::now();
+    while let Err(error) = fs::remove_dir(folder) {
+        let is_busy = Errno::from_io_error(&error) == Some(Errno::BUSY);
+        if !is_busy || begun.elapsed() > PATIENCE {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Removes groups whose process is gone.
+fn remove_abandoned(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
+            continue;
+        };
+        let mut numbers = rest.split('-').map(str::parse::<u64>);
+        let (Some(Ok(process)), Some(Ok(then))) = (numbers.next(), numbers.next()) else {
+            continue;
+        };
+        let now = u32::try_from(process).ok().and_then(began);
+        if now != Some(then) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// When a process began, in ticks of the clock since the machine did; `None` when it is gone.
+fn began(process: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name may hold anything, so the fields are counted after its last parenthesis.
+    stat.rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .nth(19)?
+        .parse()
+        .ok()
+}
+
+/// Finds the nearest group above that of a process in which groups can be made that have controllers.
+fn find(process: &Path) -> Option<Place> {
+    let groups = fs::read_to_string(process.join("cgroup")).ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let mounts = fs::read(process.join("mountinfo")).ok()?;
+    let mounts = mounts.split(|byte| *byte == b'\n');
+    let (root, at) = mounts.into_iter().find_map(mounted_hierarchy)?;
+    let inside = Path::new(own).strip_prefix(&root).ok()?;
+    let own = at.join(inside);
+    let above: Vec<&Path> = own
+        .ancestors()
+        .take_while(|folder| folder.starts_with(&at))
+        .filter(|folder| is_writable(folder))
+        .collect();
+    let both = |place: &Place| place.limits_processes && place.limits_memory;
+    let mut places = above.iter().filter_map(|folder| enabled(folder));
+    let ready = places.find(both);
+    let made = || {
+        let mut folders = above
+            .iter()
+            .filter(|folder| enable(folder, "+pids +memory"));
+        folders.find_map(|folder| enabled(folder).filter(both))
+    };
+    // Memory cannot be divided between a group and processes next to it; the number of processes can.
+    let some = || above.iter().find_map(|folder| enabled(folder));
+    let one = || {
+        let mut folders = above.iter().filter(|folder| enable(folder, "+pids"));
+        folders.find_map(|folder| enabled(folder))
+    };
+    ready.or_else(made).or_else(some).or_else(one)
+}
+
+/// The root and the mount point of the hierarchy of version 2, in a line of `mountinfo`.
+fn mounted_hierarchy(line: &[u8]) -> Option<(PathBuf, PathBuf)> {
+    let line = std::str::from_utf8(line).ok()?;
+    let (mount, system) = line.split_once(" - ")?;
+    let mut fields = mount.split(' ').skip(3);
+    let (root, at) = (fields.next()?, fields.next()?);
+    (system.split(' ').next()? == "cgroup2").then(|| (root.into(), at.into()))
+}
+
+/// Whether groups can be made in a folder, and processes moved into them: both ends of a move, and what they have
+/// in common, must be ours.
+fn is_writable(folder: &Path) -> bool {
+    let may = |path: &Path| access(path, Access::WRITE_OK).is_ok();
+    may(folder) && may(&folder.join("cgroup.procs"))
+}
+
+/// The limits that groups made in a folder can have.
+fn enabled(folder: &Path) -> Option<Place> {
+    let text = fs::read_to_string(folder.join("cgroup.subtree_control")).ok()?;
+    let has = |name: &str| text.split_whitespace().any(|one| one == name);
+    let place = Place {
+        folder: folder.to_owned(),
+        limits_processes: has("pids"),
+        limits_memory: has("memory"),
+    };
+    (place.limits_processes || place.limits_memory).then_some(place)
+}
+
+/// Switches controllers on for the groups in a folder, all of them or none, where only ours are in it. Tells whether
+/// that worked.
+fn enable(folder: &Path, controllers: &str) -> bool {
+    is_ours_alone(folder) && write(&folder.join("cgroup.subtree_control"), controllers).is_ok()
+}
+
+/// Whether no group but ours and the one we come from is in a folder, so that nobody else is affected by what is
+/// switched on for its groups.
+fn is_ours_alone(folder: &Path) -> bool {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::"));
+    let Ok(entries) = fs::read_dir(folder) else {
+        return false;
+    };
+    entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .all(|entry| {
+            let name = entry.file_name();
+            let is_origin =
+                own.is_some_and(|own| Path::new(own).iter().any(|part| part == name.as_os_str()));
+            is_origin || name.as_bytes().starts_with(PREFIX.as_bytes())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{began, find, mounted_hierarchy, remove_abandoned};
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    /// A folder with the files of a hierarchy, and what `/proc` says of a process in it.
+    fn machine(name: &str, own: &str) -> (PathBuf, PathBuf) {
+        let top = std::env::temp_dir().join(format!("control-{name}-{}", std::process::id()));
+        let _left_over = fs::remove_dir_all(&top);
+        let (hierarchy, process) = (top.join("hierarchy"), top.join("process"));
+        fs::create_dir_all(hierarchy.join(own.trim_start_matches('/'))).expect("groups");
+        fs::create_dir_all(&process).expect("a process");
+        let mount = format!(
+            "30 23 0:26 / /sys rw - sysfs s rw\n31 23 0:27 / {} rw,nosuid - cgroup2 c rw\n",
+            hierarchy.display()
+        );
+        fs::write(process.join("mountinfo"), mount).expect("mounts");
+        fs::write(process.join("cgroup"), format!("4:memory:/x\n0::{own}\n")).expect("groups");
+        (hierarchy, process)
+    }
+
+    fn describe(folder: &Path, controllers: &str, enabled: &str) {
+        fs::write(folder.join("cgroup.controllers"), controllers).expect("a file");
+        fs::write(folder.join("cgroup.subtree_control"), enabled).expect("a file");
+        fs::write(folder.join("cgroup.procs"), "").expect("a file");
+    }
+
+    #[test]
+    fn the_nearest_group_with_controllers_is_found() {
+        let (hierarchy, process) = machine("nearest", "/service/main");
+        describe(&hierarchy, "cpu memory pids", "cpu memory pids");
+        describe(&hierarchy.join("service"), "memory pids", "memory pids");
+        describe(&hierarchy.join("service/main"), "memory pids", "pids");
+        let place = find(&process).expect("a place");
+        assert_eq!(place.folder, hierarchy.join("service"));
+        assert!(place.limits_memory && place.limits_processes);
+        fs::remove_dir_all(hierarchy.parent().expect("a folder")).expect("tidied");
+    }
+
+    #[test]
+    fn without_a_hierarchy_or_the_right_to_write_there_is_no_place() {
+        let (hierarchy, process) = machine("none", "/others");
+        describe(&hierarchy, "memory pids", "memory pids");
+        fs::remove_file(hierarchy.join("cgroup.procs")).expect("removed");
+        assert_eq!(find(&process), None);
+        fs::write(process.join("mountinfo"), "").expect("no mounts");
+        assert_eq!(find(&process), None);
+        fs::remove_dir_all(hierarchy.parent().expect("a folder")).expect("tidied");
+    }
+
+    #[test]
+    fn groups_of_processes_that_are_gone_are_removed() {
+        let (hierarchy, _) = machine("abandoned", "/");
+        let own = std::process::id();
+        let now = began(own).expect("we live");
+        let names = [
+            (format!("cleveragents-{own}-{now}-0"), true),
+            (format!("cleveragents-{own}-{}-0", now + 1), false),
+            ("cleveragents-4194305-1-7".to_owned(), false),
+            ("others".to_owned(), true),
+        ];
+        for (name, _) in &names {
+            fs::create_dir(hierarchy.join(name)).expect("a group");
+        }
+        remove_abandoned(&hierarchy);
+        for (name, stays) in &names {
+            assert_eq!(hierarchy.join(name).exists(), *stays, "{name}");
+        }
+        fs::remove_dir_all(hierarchy.parent().expect("a folder")).expect("tidied");
+    }
+
+    #[test]
+    fn only_the_second_version_counts() {
+        let old = b"33 23 0:29 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids";
+        assert_eq!(mounted_hierarchy(old), None);
+        let new = b"34 23 0:30 /a /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw";
+        let expected = (PathBuf::from("/a"), PathBuf::from("/sys/fs/cgroup"));
+        assert_eq!(mounted_hierarchy(new), Some(expected));
+    }
+}

@@ -1,0 +1,200 @@
+//! What a new commit changes in the user's checkout, next to what the user has there.
+
+use std::collections::{HashMap, HashSet};
+
+use cleveragents_domain::{FileKind, TreePath};
+
+use super::program::Git;
+use super::result::{Blob, GitPlan, GitRequest, entry, staged, succeed};
+use super::{joined, records};
+use crate::beneath::Root;
+use crate::error::{During as _, Error};
+
+/// A path that the new commit changes.
+#[derive(Debug, Clone)]
+pub(crate) struct Update {
+    pub(crate) path: TreePath,
+    pub(crate) old: Option<Blob>,
+    pub(crate) new: Option<Blob>,
+    /// What the user's index holds.
+    pub(crate) index: Option<Blob>,
+    /// What the user's file would be as a blob; `None` when there is no file.
+    pub(crate) file: Option<Blob>,
+    /// The user does not want this path in the work tree.
+    pub(crate) is_sparse: bool,
+    /// Whether the new content is exactly the sandbox's.
+    pub(crate) is_sandboxed: bool,
+}
+
+/// What the new commit changes, beside what the user has there.
+pub(super) fn updates(
+    plan: &GitPlan,
+    request: &GitRequest<'_>,
+    new: &str,
+    sandbox_tree: &str,
+) -> Result<Vec<Update>, Error> {
+    let mut found = tree_differences(&plan.git, &plan.old, new)?;
+    let composed: HashSet<TreePath> = tree_differences(&plan.git, sandbox_tree, new)?
+        .into_iter()
+        .map(|update| update.path)
+        .collect();
+    for update in &mut found {
+        update.is_sandboxed = !composed.contains(&update.path);
+    }
+    if request.checkout.is_bare {
+        return Ok(found);
+    }
+    let wanted: HashMap<TreePath, usize> = found
+        .iter()
+        .enumerate()
+        .map(|(at, update)| (update.path.clone(), at))
+        .collect();
+    // The user's index, whole: asking for single paths would need them as arguments.
+    let index = plan.git.with("GIT_INDEX_FILE", &request.checkout.index);
+    for record in records(&index.run(&["ls-files", "-z", "--stage"])?) {
+        if let Some((path, stage, blob)) = staged(record)
+            && let Some(at) = wanted.get(&path)
+        {
+            // A path that is unmerged in the user's index equals nothing.
+            found[*at].index = Some(if stage == 0 {
+                blob
+            } else {
+                Blob {
+                    mode: "unmerged".to_owned(),
+                    oid: blob.oid,
+                }
+            });
+        }
+    }
+    for record in records(&index.run(&["ls-files", "-z", "-t", "--cached"])?) {
+        if let Some(path) = record.strip_prefix(b"S ")
+            && let Some(at) = TreePath::from_bytes(path)
+                .ok()
+                .and_then(|path| wanted.get(&path).copied())
+        {
+            found[at].is_sparse = true;
+        }
+    }
+    files_as_blobs(plan, request, &mut found, &wanted)?;
+    Ok(found)
+}
+
+/// Reads the user's files, every byte, as git would store them. Whether git converts line ends depends
+/// on what its index holds for the path, so the blobs of the user's index come first, without times:
+/// git cannot skip a file as unchanged.
+fn files_as_blobs(
+    plan: &GitPlan,
+    request: &GitRequest<'_>,
+    found: &mut [Update],
+    wanted: &HashMap<TreePath, usize>,
+) -> Result<(), Error> {
+    let location = &request.checkout.location;
+    let root = Root::open(location).during("opening", location)?;
+    let mut present = Vec::new();
+    for update in found.iter() {
+        let stat = root
+            .stat(&update.path)
+            .during("reading", &location.join(update.path.as_path()))?;
+        let is_content = stat
+            .and_then(|stat| stat.mode)
+            .is_some_and(|mode| mode.kind() != FileKind::Directory);
+        if is_content {
+            present.push(update.path.clone());
+        }
+    }
+    if present.is_empty() {
+        return Ok(());
+    }
+    let index = request.scratch.join("files.index");
+    let git = plan
+        .git
+        .with("GIT_INDEX_FILE", &index)
+        .with("GIT_WORK_TREE", location);
+    git.run(&["read-tree", "--empty"])?;
+    let known = present.iter().filter_map(|path| {
+        let update = &found[*wanted.get(path)?];
+        let staged = update.index.as_ref().filter(|blob| blob.mode != "unmerged");
+        Some((path, staged.or(update.old.as_ref())?))
+    });
+    let input: Vec<u8> = known.flat_map(|(path, blob)| entry(path, blob)).collect();
+    git.run_with(&["update-index", "-z", "--index-info"], &input)?;
+    let arguments = ["update-index", "-z", "--add", "--replace", "--stdin"];
+    succeed(
+        git.start_in(location, &arguments, &joined(&present))?,
+        &arguments,
+    )?;
+    for record in records(&git.run(&["ls-files", "-z", "--stage"])?) {
+        if let Some((path, _, blob)) = staged(record)
+            && let Some(at) = wanted.get(&path)
+        {
+            found[*at].file = Some(blob);
+        }
+    }
+    // Git calls a file changed for good when its attributes ask for other line ends than the commit
+    // has. Nobody changed it as long as it holds the bytes of the commit.
+    for path in &present {
+        let Some(update) = wanted.get(path).and_then(|at| found.get_mut(*at)) else {
+            continue;
+        };
+        let (Some(file), Some(old)) = (&update.file, &update.old) else {
+            continue;
+        };
+        let is_text = file.mode == old.mode && old.mode.starts_with("100");
+        if file.oid != old.oid && is_text && holds(&root, path, &plan.blob(old)?)? {
+            update.file = Some(old.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file has exactly these bytes.
+fn holds(root: &Root, path: &TreePath, bytes: &[u8]) -> Result<bool, Error> {
+    use std::io::Read as _;
+    let place = root.path().join(path.as_path());
+    let Some(file) = root.open_regular(path).during("reading", &place)? else {
+        return Ok(false);
+    };
+    let mut content = Vec::new();
+    let limit = bytes.len() as u64 + 1;
+    file.take(limit)
+        .read_to_end(&mut content)
+        .during("reading", &place)?;
+    Ok(content == bytes)
+}
+
+fn tree_differences(git: &Git, from: &str, to: &str) -> Result<Vec<Update>, Error> {
+    let printed = git.run(&[
+        "diff-tree",
+        "-r",
+        "-z",
+        "--no-renames",
+        "--raw",
+        "--no-abbrev",
+        from,
+        to,
+    ])?;
+    let mut fields = records(&printed);
+    let mut updates = Vec::new();
+    while let Some(facts) = fields.next() {
+        let broken = || Error::Git {
+            command: "diff-tree".to_owned(),
+            message: "the answer is not understood".to_owned(),
+        };
+        let facts = std::str::from_utf8(facts).map_err(|_| broken())?;
+        let words: Vec<&str> = facts.trim_start_matches(':').split(' ').collect();
+        let [old_mode, new_mode, old, new, _] = words[..] else {
+            return Err(broken());
+        };
+        let path = fields.next().ok_or_else(broken)?;
+        updates.push(Update {
+            path: TreePath::from_bytes(path).map_err(|_| broken())?,
+            old: Blob::new(old_mode, old),
+            new: Blob::new(new_mode, new),
+            index: None,
+            file: None,
+            is_sparse: false,
+            is_sandboxed: false,
+        });
+    }
+    Ok(updates)
+}
