@@ -1,13 +1,11 @@
 //! Cutting a byte stream into frames: server-sent events, or JSON lines.
-//!
-//! Bytes are collected and only whole frames are decoded, so a character split between two
-//! chunks comes out whole.
+
+use bytes::Bytes;
+use cleveragents_outbound::sse::EventDecoder;
 
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Frame {
-    /// The name of the event, empty when it has none.
-    pub(crate) name: String,
     /// Its data.
     pub(crate) data: String,
 }
@@ -21,35 +19,65 @@ pub(crate) enum Framing {
     Lines,
 }
 
-/// Collects bytes and gives frames.
-pub(crate) struct Frames {
-    framing: Framing,
+/// Collects bytes and gives frames. The size of a response is limited by whoever reads it, so that of a frame is not.
+pub(crate) enum Frames {
+    Events(EventDecoder),
+    Lines(LineDecoder),
+}
+
+impl Frames {
+    pub(crate) fn new(framing: Framing) -> Self {
+        match framing {
+            Framing::Events => Self::Events(EventDecoder::new(usize::MAX)),
+            Framing::Lines => Self::Lines(LineDecoder::default()),
+        }
+    }
+
+    /// Adds bytes as they came.
+    pub(crate) fn add(&mut self, bytes: Bytes) {
+        match self {
+            Self::Events(decoder) => decoder.add(bytes),
+            Self::Lines(decoder) => decoder.add(&bytes),
+        }
+    }
+
+    /// The next whole frame.
+    pub(crate) fn next(&mut self) -> Option<Frame> {
+        match self {
+            // Nothing is larger than the largest number.
+            Self::Events(decoder) => decoder.next_event()?.ok().map(|event| Frame {
+                data: event.data,
+            }),
+            Self::Lines(decoder) => decoder.next(),
+        }
+    }
+
+    /// What is left when the stream ended: the last frame may lack the blank line behind it.
+    pub(crate) fn end(&mut self) -> Option<Frame> {
+        match self {
+            Self::Events(decoder) => decoder.finish()?.ok().map(|event| Frame {
+                data: event.data,
+            }),
+            Self::Lines(decoder) => {
+                decoder.add(b"\n");
+                decoder.next()
+            }
+        }
+    }
+}
+
+/// Cuts bytes into lines. Only whole lines are decoded, so a character that is split between two chunks comes out whole.
+#[derive(Default)]
+pub(crate) struct LineDecoder {
     buffer: Vec<u8>,
     /// How much of the buffer was given out already.
     taken: usize,
     /// How much of the buffer holds no end of a line.
     searched: usize,
-    current: Frame,
-    has_data: bool,
 }
 
-impl Frames {
-    pub(crate) const fn new(framing: Framing) -> Self {
-        Self {
-            framing,
-            buffer: Vec::new(),
-            taken: 0,
-            searched: 0,
-            current: Frame {
-                name: String::new(),
-                data: String::new(),
-            },
-            has_data: false,
-        }
-    }
-
-    /// Adds bytes as they came.
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
+impl LineDecoder {
+    fn add(&mut self, bytes: &[u8]) {
         if self.taken > 0 {
             self.buffer.drain(..self.taken);
             self.searched -= self.taken;
@@ -58,69 +86,32 @@ impl Frames {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame.
-    pub(crate) fn next(&mut self) -> Option<Frame> {
-        while let Some(line) = self.line() {
-            if let Some(frame) = self.read(&line) {
-                return Some(frame);
+    /// The next line that is not blank.
+    fn next(&mut self) -> Option<Frame> {
+        loop {
+            let end = self.buffer[self.searched..]
+                .iter()
+                .position(|byte| *byte == b'\n');
+            let Some(end) = end.map(|end| end + self.searched) else {
+                self.searched = self.buffer.len();
+                return None;
+            };
+            let line = String::from_utf8_lossy(&self.buffer[self.taken..end]);
+            let line = line.strip_suffix('\r').unwrap_or(&line);
+            let data = (!line.trim().is_empty()).then(|| line.to_owned());
+            self.taken = end + 1;
+            self.searched = end + 1;
+            if let Some(data) = data {
+                return Some(Frame { data });
             }
         }
-        None
-    }
-
-    /// What is left when the stream ended: the last frame may lack the blank line behind it.
-    pub(crate) fn end(&mut self) -> Option<Frame> {
-        self.add(b"\n\n");
-        self.next()
-    }
-
-    fn line(&mut self) -> Option<String> {
-        let end = self.buffer[self.searched..]
-            .iter()
-            .position(|byte| *byte == b'\n');
-        let Some(end) = end.map(|end| end + self.searched) else {
-            self.searched = self.buffer.len();
-            return None;
-        };
-        let line = String::from_utf8_lossy(&self.buffer[self.taken..end]).into_owned();
-        self.taken = end + 1;
-        self.searched = end + 1;
-        Some(line)
-    }
-
-    fn read(&mut self, line: &str) -> Option<Frame> {
-        let line = line.strip_suffix('\r').unwrap_or(line);
-        if self.framing == Framing::Lines {
-            return (!line.trim().is_empty()).then(|| Frame {
-                name: String::new(),
-                data: line.to_owned(),
-            });
-        }
-        if line.is_empty() {
-            let frame = std::mem::take(&mut self.current);
-            return std::mem::take(&mut self.has_data).then_some(frame);
-        }
-        let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        let value = value.strip_prefix(' ').unwrap_or(value);
-        match field {
-            "event" => value.clone_into(&mut self.current.name),
-            "data" => {
-                if self.has_data {
-                    self.current.data.push('\n');
-                }
-                self.current.data.push_str(value);
-                self.has_data = true;
-            }
-            // Comments, ids and retry times say nothing to us.
-            _ => {}
-        }
-        None
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Frame, Frames, Framing};
+    use bytes::Bytes;
     use proptest::prelude::*;
 
     fn cut(framing: Framing, text: &[u8], sizes: &[usize]) -> Vec<Frame> {
@@ -130,7 +121,7 @@ mod tests {
         let mut sizes = sizes.iter().cycle();
         while !rest.is_empty() {
             let size = sizes.next().map_or(1, |size| *size).clamp(1, rest.len());
-            frames.add(&rest[..size]);
+            frames.add(Bytes::copy_from_slice(&rest[..size]));
             rest = &rest[size..];
             found.extend(std::iter::from_fn(|| frames.next()));
         }
@@ -143,11 +134,8 @@ mod tests {
         let text =
             ": hello\r\nevent: a\r\ndata: {\"x\":\r\ndata: 1}\r\n\r\nid: 7\n\ndata:é\n\ndata: rest";
         let found = cut(Framing::Events, text.as_bytes(), &[1000]);
-        let pairs: Vec<_> = found
-            .iter()
-            .map(|frame| (frame.name.as_str(), frame.data.as_str()))
-            .collect();
-        assert_eq!(pairs, [("a", "{\"x\":\n1}"), ("", "é"), ("", "rest")]);
+        let data: Vec<_> = found.iter().map(|frame| frame.data.as_str()).collect();
+        assert_eq!(data, ["{\"x\":\n1}", "é", "rest"]);
         let lines = cut(Framing::Lines, b"{}\n\n{\"a\":1}\r\n[]", &[3]);
         assert_eq!(
             lines

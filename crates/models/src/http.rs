@@ -124,7 +124,7 @@ pub(crate) async fn next_chunk(
     model: &ModelName,
     response: &mut Response,
     wait: Duration,
-) -> Result<Option<impl AsRef<[u8]> + use<>>, ModelError> {
+) -> Result<Option<bytes::Bytes>, ModelError> {
     match timeout(wait, response.chunk()).await {
         Ok(Ok(chunk)) => Ok(chunk),
         Ok(Err(error)) => Err(ModelError::new(

@@ -179,7 +179,6 @@ impl Inner {
         let mut wait = self.limits.first_byte;
         while let Some(chunk) = next_chunk(&self.target.name, response, wait).await? {
             wait = self.limits.idle;
-            let chunk = chunk.as_ref();
             size += chunk.len();
             self.check_size(size)?;
             frames.add(chunk);

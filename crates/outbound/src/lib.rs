@@ -3,6 +3,8 @@
 //! A name that somebody else chose is looked up once, each of its addresses is checked, and the connection goes to those addresses and no
 //! others, so that a name cannot mean another machine a moment later. Redirects are not followed.
 
+pub mod sse;
+
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};

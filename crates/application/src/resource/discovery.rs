@@ -12,8 +12,8 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::arguments::{Checked, is_a, repository};
+use super::devcontainer;
 use super::error::ResourceError;
-use super::jsonc::plain_json;
 use super::registry::TypeRegistry;
 
 /// How many folders a search looks into before it stops.
@@ -158,24 +158,13 @@ fn segment(name: &TypeName, inside: &Path) -> String {
     }
 }
 
-/// Reads what a development container is called. Comments are allowed there.
+/// Reads the name and the image of a development container.
 fn read_devcontainer(path: &Path) -> Result<Properties, String> {
     let bytes =
         read_regular(path, Links::Refuse, FILE_MAXIMUM).map_err(|error| error.to_string())?;
     let bytes = bytes.ok_or("it is gone")?;
     let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
-    let described: Value = serde_json::from_str(&plain_json(&text))
-        .map_err(|error| format!("it is not JSON: {error}"))?;
-    let Some(described) = described.as_object() else {
-        return Err("it is not a JSON object".to_owned());
-    };
-    let mut properties = Properties::new();
-    for key in ["name", "image"] {
-        if let Some(text) = described.get(key).and_then(Value::as_str) {
-            properties.insert(key.to_owned(), json!(text));
-        }
-    }
-    Ok(properties)
+    devcontainer::properties(&text)
 }
 
 /// Which folders to look into.

@@ -6,12 +6,12 @@
 
 mod add;
 mod arguments;
+mod devcontainer;
 mod discovery;
 mod ensure;
 mod error;
 mod git;
 mod inspect;
-mod jsonc;
 mod links;
 mod registry;
 mod service;

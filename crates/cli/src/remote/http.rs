@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_domain::Code;
+use cleveragents_outbound::sse::EventDecoder;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -164,11 +165,16 @@ impl Connection {
                 let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
                 return Err(self.problem(status, &answer));
             }
-            let mut events = Events::default();
+            // A report is one event, however long it is.
+            let mut events = EventDecoder::new(usize::MAX);
             while let Ok(Some(chunk)) = response.chunk().await {
-                events.add(&chunk);
-                while let Some((event, data)) = events.next() {
-                    if hear(&event, data)? == Next::Stop {
+                events.add(chunk);
+                while let Some(Ok(event)) = events.next_event() {
+                    // Events without JSON only keep the connection alive.
+                    let Ok(data) = serde_json::from_str(&event.data) else {
+                        continue;
+                    };
+                    if hear(&event.name, data)? == Next::Stop {
                         return Ok(());
                     }
                 }
@@ -247,35 +253,6 @@ pub(crate) enum Next {
     More,
     /// It was the last.
     Stop,
-}
-
-/// Cuts bytes into server-sent events.
-#[derive(Debug, Default)]
-struct Events(Vec<u8>);
-
-impl Events {
-    fn add(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    /// The next whole event that holds JSON: its name and what it holds.
-    fn next(&mut self) -> Option<(String, Value)> {
-        loop {
-            let end = self.0.windows(2).position(|two| two == b"\n\n")?;
-            let block: Vec<u8> = self.0.drain(..end + 2).collect();
-            let block = String::from_utf8_lossy(&block);
-            let field = |name: &str| {
-                let mut lines = block.lines();
-                lines
-                    .find_map(|line| line.strip_prefix(name))
-                    .map(str::trim)
-            };
-            let data = field("data:").and_then(|data| serde_json::from_str(data).ok());
-            if let Some(data) = data {
-                return Some((field("event:").unwrap_or("message").to_owned(), data));
-            }
-        }
-    }
 }
 
 /// Takes any certificate, for who said so. Signatures are checked all the same.

@@ -223,10 +223,8 @@ impl EventReader {
     /// The next event; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Value>, CallError> {
         loop {
-            while let Some(frame) = self.frames.next() {
-                if !frame.data.is_empty() {
-                    return self.read(&frame.data).map(Some);
-                }
+            if let Some(frame) = self.frames.next() {
+                return self.read(&frame.data).map(Some);
             }
             let chunk = match timeout(self.idle, self.response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
@@ -238,7 +236,7 @@ impl EventReader {
             if self.size > MAX_ANSWER_BYTES {
                 return Err(CallError::Large(MAX_ANSWER_BYTES));
             }
-            self.frames.add(&chunk);
+            self.frames.add(chunk);
         }
     }
 

@@ -412,7 +412,77 @@ mod tests {
         }
     }
 
+    /// The commands that bash runs for a text, each as its words. None of them exists, so bash hands each to a function
+    /// that records it.
+    fn run_by_bash(text: &str) -> Vec<Vec<String>> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let record = folder.path().join("record");
+        let script = r#"command_not_found_handle() { printf '%s\x1f' "$@" >&9; printf '\x1e' >&9; }
+            exec 9>>"$2"; eval "$1"; wait"#;
+        let status = std::process::Command::new("/bin/bash")
+            .args(["--norc", "--noprofile", "-c", script, "bash", text])
+            .arg(&record)
+            .env_clear()
+            .env("PATH", "/nonexistent")
+            .current_dir(folder.path())
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status();
+        status.expect("bash runs");
+        let record = std::fs::read_to_string(record).unwrap_or_default();
+        let commands = record.split_terminator('\x1e');
+        let words = |command: &str| {
+            let words = command.split_terminator('\x1f');
+            words.map(str::to_owned).collect()
+        };
+        commands.map(words).collect()
+    }
+
+    #[test]
+    fn bash_runs_the_words_that_are_understood() {
+        for text in [
+            "aa bb",
+            "  aa   bb\n",
+            "aa; bb && cc | dd",
+            "aa\nbb &",
+            "aa 'a;b' \"c|d\" e\\;f ''",
+            "'a'a -rf x",
+            "\\aa x",
+            "aa 2>&1 | bb -5",
+            "aa >/dev/null 2> /dev/null",
+            "aa \"\\a\\\\\" b\\ c",
+            "aa b#c d!e =f g=h",
+        ] {
+            let mut understood = simple_commands(text).expect("understood");
+            let mut run = run_by_bash(text);
+            // Both ends of a pipe run at once.
+            (understood.sort(), run.sort());
+            assert_eq!(run, understood, "{text:?}");
+        }
+    }
+
     proptest! {
+        /// A rule that allows must not be shown other words than bash runs.
+        #[test]
+        fn bash_runs_nothing_but_what_is_understood(tokens in prop::collection::vec(
+            prop::sample::select(vec![
+                "a", "ab", "b", " ", " ", "\t", "\n", ";", "&", "&&", "|", "||", "|&", "'", "\"",
+                "\\", "\\\n", "$", "`", "(", ")", "{", "}", "<", ">", "2>&1", ">/dev/null", "2>",
+                ">&", "&>", "#", "!", "=", "1", ",", "é", "if", "then", "fi", "time", "coproc", "$IFS",
+            ]),
+            1..14,
+        )) {
+            let text: String = tokens.concat();
+            if let Some(mut understood) = simple_commands(&text) {
+                for command in run_by_bash(&text) {
+                    let place = understood.iter().position(|known| *known == command);
+                    prop_assert!(place.is_some(), "{text:?} runs {command:?}, not {understood:?}");
+                    place.map(|place| understood.remove(place));
+                }
+            }
+        }
+
         #[test]
         fn reading_never_panics(text in "[a-z;&|$(){}'\"\\\\<>` \n#!=]{0,30}") {
             let _simple = simple_commands(&text);
