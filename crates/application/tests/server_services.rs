@@ -202,8 +202,11 @@ fn a_token_is_valid_until_it_is_revoked_and_its_use_is_stored_once_a_minute() {
             .audit()
             .authentication_failed(from, "/api/v1/plans")
             .expect("recorded");
-        let entries = services.audit().list(&AuditFilter::default());
-        let entries = entries.expect("read");
+        let filter = AuditFilter {
+            limit: 100,
+            ..AuditFilter::default()
+        };
+        let entries = services.audit().list(&filter).expect("read");
         let of = |kind: &str| {
             let mut found = entries.iter().filter(|entry| entry.kind == kind);
             found.next().expect("recorded").clone()

@@ -302,6 +302,10 @@ fn one_server_takes_over_what_a_dead_one_left() {
         let mut new = new_task("served");
         new.runner = "server alive".to_owned();
         let served = tasks.create(new).expect("created").record.id;
+        let running: Vec<_> = (0..4)
+            .map(|number| LeaseSubject::new(SERVER_LEASE, format!("server {number}")))
+            .map(|server| leases.acquire(server, Ttl::default()).expect("a lease"))
+            .collect();
         let taken = at_once(4, |number| {
             let taken = tasks.take_over_orphans(&format!("server {number}"));
             let taken = taken.expect("answered").into_iter();
@@ -321,6 +325,7 @@ fn one_server_takes_over_what_a_dead_one_left() {
             tasks.take_over_orphans("server late").expect("answered")[0].id,
             served
         );
+        drop(running);
     }
 }
 
