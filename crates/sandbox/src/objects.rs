@@ -362,7 +362,7 @@ mod tests {
             .find(|place| place.extension().is_some_and(|end| end == "list"))
             .expect("a list");
         let whole = std::fs::read(&list).expect("a list");
-        let hash = ContentHash::of(&content(150));
+        let hash = ContentHash::of(&content(151));
         for length in [0, 8, 500, 1032, whole.len() - 1] {
             std::fs::write(&list, &whole[..length]).expect("cut");
             let mut objects = Objects::open(folder.path()).expect("objects");
@@ -371,7 +371,7 @@ mod tests {
         }
         std::fs::write(&list, &whole).expect("whole again");
         let objects = Objects::open(folder.path()).expect("objects");
-        assert_eq!(objects.read(hash).expect("read"), Some(content(150)));
+        assert_eq!(objects.read(hash).expect("read"), Some(content(151)));
     }
 
     #[test]
@@ -389,7 +389,7 @@ mod tests {
         let length = std::fs::metadata(&pack).expect("facts").len();
         std::fs::write(&pack, vec![7; usize::try_from(length).expect("small")]).expect("damaged");
         let objects = Objects::open(folder.path()).expect("objects");
-        let hash = ContentHash::of(&content(150));
+        let hash = ContentHash::of(&content(151));
         assert!(!objects.is_sound(hash));
         assert!(objects.read(hash).is_err());
     }

@@ -17,12 +17,20 @@ const ATTEMPTS: usize = 5;
 struct SpecialFile(TreePath);
 
 /// What [`read_state`] finds in a copy of ours. A device, socket or pipe counts as nothing there: no
-/// history holds it, and restoring the path replaces it.
+/// history holds it, and restoring the path replaces it. A file that is too large to be kept is not read.
 pub(crate) fn read_own_state(
     root: &Root,
     path: &TreePath,
     objects: Option<&mut Objects>,
 ) -> io::Result<Option<(FileState, Stat)>> {
+    if let Some(stat) = root.stat(path)?
+        && let Some(mode) = stat.mode
+        && mode.kind() == FileKind::File
+        && stat.size > LARGEST_KEPT
+    {
+        let (hash, size) = (unkept(path, &stat), stat.size);
+        return Ok(Some((FileState { hash, size, mode }, stat)));
+    }
     match read_state(root, path, objects) {
         Err(error)
             if error

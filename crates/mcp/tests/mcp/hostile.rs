@@ -118,7 +118,7 @@ fn garbage_and_chatter_are_ignored() {
 fn a_server_that_exits_at_once_is_told_with_its_words() {
     let bench = Bench::with("exit");
     let error = bench.servers.connect("exit").expect_err("it exits");
-    let cleveragents_mcp::McpError::Unreachable { why, log, .. } = error else {
+    let cleveragents_mcp::McpError::Startup { why, log, .. } = error else {
         panic!("{error}");
     };
     assert!(why.contains("exit code 3"), "{why}");

@@ -94,7 +94,7 @@ def tools():
         tool("daemon", "Starts what outlives.", annotations=READS),
         tool("env", "Tells a variable.", obj(name=TEXT), annotations=READS),
         tool("look", "Reads a file, by its path in hexadecimal.", obj(place=TEXT), annotations=READS),
-        tool("put", "Writes a file, by its path in hexadecimal.", obj(place=TEXT), annotations=READS),
+        tool("put", "Puts a text where a path in hexadecimal leads.", obj(place=TEXT), annotations=READS),
         tool("picture", "Shows a picture.", annotations=READS),
         tool("mixed", "Says all kinds of things.", annotations=READS),
         tool("form", "Asks the person.", annotations=READS),
