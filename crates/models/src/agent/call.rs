@@ -161,7 +161,7 @@ impl<'a> AgentCall<'a> {
     }
 
     /// Reads a stream to its end. A stream that is cut is no failure once the task is known: the task can be polled.
-    async fn receive_all(&mut self, mut events: EventReader) -> Result<(), CallError> {
+    async fn receive_all(&mut self, mut events: Box<EventReader>) -> Result<(), CallError> {
         loop {
             match events.next().await {
                 Ok(Some(value)) => self.receive(read(&value)?).await?,

@@ -29,7 +29,7 @@ pub(super) struct Connection {
 
 /// The response to a request that may be answered with a stream.
 pub(super) enum Reply {
-    Events(EventReader),
+    Events(Box<EventReader>),
     Whole(Value),
 }
 
@@ -89,13 +89,13 @@ impl Connection {
             .and_then(|kind| kind.to_str().ok())
             .is_some_and(|kind| kind.starts_with("text/event-stream"));
         if response.status().is_success() && is_stream {
-            return Ok(Reply::Events(EventReader {
+            return Ok(Reply::Events(Box::new(EventReader {
                 response,
                 frames: Frames::new(Framing::Events),
                 is_json_rpc: self.endpoint.interface.protocol_binding == Binding::JsonRpc,
                 size: 0,
                 idle: caller.limits.idle,
-            }));
+            })));
         }
         self.whole(caller, response).await.map(Reply::Whole)
     }
