@@ -18,7 +18,7 @@ mod event;
 mod invariant;
 mod lease;
 mod mcp;
-mod operation_error;
+mod operation;
 mod plan;
 mod process;
 mod project;
@@ -36,6 +36,7 @@ mod task;
 mod text_file;
 mod tool;
 mod turn;
+mod usage;
 mod validation;
 mod watch;
 
@@ -70,7 +71,11 @@ pub use invariant::{
 };
 pub use lease::{Fence, HeldLease, LeaseError, LeaseService, WorkGuard};
 pub use mcp::{AddedServer, McpService, McpServiceError, RegisteredServer, hide_secrets};
-pub use operation_error::OperationError;
+pub use operation::{
+    Application, NamedKind, Operation, OperationContext, OperationEntry, OperationError,
+    OperationSettings, Prepared, PreparedCall, ProgressStarter, Requirement, Resolver, Touched,
+    authorize, check_sendable, find_operation, namespace_of, operations,
+};
 pub use plan::draw as draw_decisions;
 pub use plan::{
     Alternative, BookError, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
@@ -120,6 +125,7 @@ pub use server::{
     Secret as TokenSecret, TokenError, TokenService, UsageService,
 };
 pub use services::Services;
+pub use session::operations as session_operations;
 pub use session::{
     Answer, AppendOutcome, AppendRequest, AppendResponder, BatchAppender, EXPORT_SCHEMA,
     ExportSummary, Failure, ImportCheck, ImportSummary, Question, SessionError, SessionService,

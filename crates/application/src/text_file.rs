@@ -7,7 +7,7 @@ use std::path::Path;
 use cleveragents_domain::Code;
 use serde_json::json;
 
-use crate::operation_error::OperationError;
+use crate::operation::OperationError;
 
 /// Maximum size of a text file that a user names, in bytes.
 pub const MAX_TEXT_FILE_BYTES: u64 = 1 << 20;

@@ -14,7 +14,7 @@ use crate::commands;
 use crate::config::{Configuration, Environment, Flags, Home, keys};
 use crate::context::Context;
 use crate::output::{CommandError, Format, Printer, Report, Surface, Timing, choose};
-use crate::remote::Outcome;
+use crate::remote::{Connection, Outcome};
 
 /// Runs the program and gives its exit code.
 pub fn run(arguments: &[OsString]) -> u8 {
@@ -127,7 +127,7 @@ fn execute(
     }
     let is_markdown = parsed.asks_for_markdown();
     let engines = EngineCache::new(Context::store_options(&settings, *printer));
-    let context = Context {
+    let mut context = Context {
         environment,
         home,
         configuration,
@@ -136,13 +136,17 @@ fn execute(
         engines: Arc::new(engines),
         served: None,
         live: crate::output::Live::default(),
+        connection: None,
     };
     if parsed.local {
         return commands::run(&context, parsed.command, is_markdown);
     }
+    context.connection = Connection::configured(&context)?;
     match crate::remote::run(&context, arguments, commands::name(&parsed.command))? {
         Outcome::Sent(report) => Ok(Some(*report)),
+        Outcome::Operations => commands::run(&context, parsed.command, is_markdown),
         Outcome::Here(note) => {
+            context.connection = None;
             let report = commands::run(&context, parsed.command, is_markdown)?;
             Ok(match note {
                 Some(note) => report.map(|report| report.info(note)),
@@ -178,6 +182,7 @@ fn as_it_is(environment: &Environment, home: &Home, printer: Printer) -> Option<
         engines: Arc::new(engines),
         served: None,
         live: crate::output::Live::default(),
+        connection: None,
     })
 }
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_application::{
-    AgentRuntime, Conversation, PlanBook, ProjectService, ResourceService, RunService,
-    RuntimeOptions, SafetySelection, SandboxService, SessionService, Toolset, ToolsetOptions,
-    WarningHandler, mcp_server_options,
+    AgentRuntime, Application, Conversation, Operation, OperationSettings, PlanBook,
+    ProjectService, ResourceService, RunService, RuntimeOptions, SafetySelection, SandboxService,
+    SessionService, Toolset, ToolsetOptions, WarningHandler, check_sendable, mcp_server_options,
 };
 use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces, Permission, Scope};
 use cleveragents_mcp::{Options as McpOptions, Variables};
@@ -19,6 +19,7 @@ use crate::arguments::TurnOptions;
 use crate::commands::safety_in_force;
 use crate::config::{Configuration, Environment, Home, Level, Settings, keys};
 use crate::output::{CommandError, Live, Printer, Progress, visible_lines};
+use crate::remote::Connection;
 
 /// One invocation of the program.
 pub(crate) struct Context {
@@ -33,6 +34,8 @@ pub(crate) struct Context {
     pub(crate) served: Option<Served>,
     /// Where is told what happens while it happens.
     pub(crate) live: Live,
+    /// The server that operations are sent to; `None` runs them here.
+    pub(crate) connection: Option<Connection>,
 }
 
 /// For whom a server runs a command.
@@ -152,6 +155,35 @@ impl Context {
     /// Opens the database as it is, to look at it.
     pub(crate) fn inspect(&self) -> Result<Engine, CommandError> {
         Ok(self.engines.inspect(&self.database_url()?)?)
+    }
+
+    /// Runs an operation, here or on the server that is configured.
+    pub(crate) fn call<O: Operation>(&self, mut request: O) -> Result<O::Response, CommandError> {
+        if let Some(connection) = &self.connection {
+            check_sendable(&mut request)?;
+            return connection.call(&request, self.server_namespace()?.as_deref());
+        }
+        let printer = self.printer;
+        let operations = Application::new(self.engine()?, self.operation_settings())
+            .for_caller(self.caller())
+            .showing_progress(Arc::new(move |label| progress(printer, label)));
+        Ok(operations.call(request)?)
+    }
+
+    /// The configured values that operations use.
+    pub(crate) fn operation_settings(&self) -> OperationSettings {
+        OperationSettings {
+            max_message_bytes: self.settings.max_message_bytes(),
+            automation_profile: self.settings.automation_profile().to_owned(),
+            sandboxes: self.home.sandboxes(),
+        }
+    }
+
+    /// The namespace on the server of names without one.
+    pub(crate) fn server_namespace(&self) -> Result<Option<String>, CommandError> {
+        let configured = self.configuration.resolve_key(&keys::SERVER_NAMESPACE)?;
+        let value = configured.value;
+        Ok(value.and_then(|value| value.as_text().map(str::to_owned)))
     }
 
     pub(crate) fn sessions(&self) -> Result<SessionService, CommandError> {

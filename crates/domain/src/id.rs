@@ -3,10 +3,12 @@
 //! Ids sort by creation. Two ids made by one process never compare in the wrong order, even within
 //! a millisecond. People may type any unambiguous prefix of at least [`PREFIX_MINIMUM`] characters.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use ulid::{Generator, Ulid};
@@ -89,8 +91,22 @@ macro_rules! ids {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                let text = Cow::<'de, str>::deserialize(deserializer)?;
                 text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"type": "string", "pattern": "^[0-9A-HJKMNP-TV-Z]{26}$"})
             }
         }
     )+};

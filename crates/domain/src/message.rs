@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -18,7 +19,9 @@ pub const DEFAULT_MAX_CONTENT_BYTES: usize = 1024 * 1024;
 const METADATA_DEPTH: usize = 64;
 
 /// The number of a message in its session, from 0, without gap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct Sequence(pub u64);
 
@@ -29,8 +32,9 @@ impl fmt::Display for Sequence {
 }
 
 /// Who said it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "MessageRole")]
 pub enum Role {
     /// A person or the calling program.
     User,
@@ -81,7 +85,7 @@ impl FromStr for Role {
 }
 
 /// Whether a message belongs to a turn that came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageState {
     /// An ordinary message, or half of a whole turn.

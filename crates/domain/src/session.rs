@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{ActorName, Sequence, SessionId, Timestamp, TokenUsage};
@@ -11,7 +12,9 @@ const NAME_MAXIMUM: usize = 200;
 
 /// The version of a mutable row: it grows by one with every update, and an update names the
 /// version it read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct Version(pub u64);
 

@@ -1,9 +1,12 @@
 //! Tokens and money: exact integers that only grow.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A number of model tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct Tokens(pub u64);
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cleveragents_application::{EventScope, Services, SessionService};
+use cleveragents_application::{Application, EventScope, Services, SessionService};
 use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, SessionId};
 use cleveragents_process::Cancel;
@@ -26,6 +26,7 @@ const REMEMBERED: usize = 10_000;
 
 /// What every request works with.
 pub(crate) struct App {
+    pub(crate) application: Application,
     pub(crate) services: Services,
     pub(crate) program: Arc<dyn Program>,
     pub(crate) options: Options,
@@ -47,12 +48,14 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(
-        services: Services,
+        application: Application,
         program: Arc<dyn Program>,
         options: Options,
         url: String,
     ) -> Self {
+        let services = application.services();
         Self {
+            application,
             callers: Callers::new(services.clone(), &options),
             places: FairQueue::new(options.max_running, options.max_waiting),
             feed: Feed::start(services.events()),

@@ -27,7 +27,7 @@ mod usage_metrics;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use cleveragents_application::{Engine, Services};
+use cleveragents_application::Application;
 use cleveragents_domain::Code;
 
 pub use a2a::ECHO;
@@ -41,7 +41,7 @@ pub use program::{
 /// Serves until `stop` resolves, and then until what was begun is done. `listening` is told where, as soon as
 /// callers are taken.
 pub async fn serve(
-    engine: Arc<Engine>,
+    application: Application,
     program: Arc<dyn Program>,
     options: Options,
     listening: impl FnOnce(SocketAddr),
@@ -64,8 +64,7 @@ pub async fn serve(
         .clone()
         .unwrap_or_else(|| advertised(scheme, address));
     let url = url.trim_end_matches('/').to_owned();
-    let services = Services::new(engine);
-    let app = Arc::new(app::App::new(services, program, options, url));
+    let app = Arc::new(app::App::new(application, program, options, url));
     a2a::begin(&app).await?;
     driving::take_over(&app).await?;
     let router = routes::Router::new()

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::safety::SafetySelection;
 use super::{AgentRequest, AgentRuntime, ToolRequirements, session_mode};
 use crate::actor::{Bundle, ContextService, ExportedMessage, FoundActor};
-use crate::operation_error::OperationError;
+use crate::operation::OperationError;
 use crate::plan::calling_actor;
 use crate::run::{
     GivenAnswer, RunContext, RunReport, RunService, RunServiceError, RunStart, RunWatcher,

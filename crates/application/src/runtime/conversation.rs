@@ -13,7 +13,7 @@ use cleveragents_tools::ports::Approver;
 
 use super::toolset::{ConnectedTools, ToolRequirements, agents_of};
 use super::{AgentRuntime, RememberingApprover, session_mode};
-use crate::operation_error::OperationError;
+use crate::operation::OperationError;
 use crate::session::SessionService;
 use crate::tool::{SandboxWorkspace, SpendScope};
 use crate::turn::{

@@ -28,7 +28,7 @@ use cleveragents_tools::ports::Approver;
 use cleveragents_tools::{Effect, PermissionRules, Phase, PlanMode};
 
 use crate::actor::{ActorService, ActorWorld, Bundle, FoundActor};
-use crate::operation_error::OperationError;
+use crate::operation::OperationError;
 use crate::project::ProjectService;
 use crate::resource::ResourceService;
 use crate::run::{RunContext, RunWatcher, ToolSources as _, UnknownOutcome};

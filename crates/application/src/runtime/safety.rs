@@ -12,7 +12,7 @@ use cleveragents_tools::{Guards, STANDARD, Safety, SafetyProfile};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::operation_error::OperationError;
+use crate::operation::OperationError;
 use crate::text_file::read_text_file;
 
 /// What one request demands, as the user wrote it.

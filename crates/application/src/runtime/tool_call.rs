@@ -7,7 +7,7 @@ use cleveragents_tools::ports::{Approver, Scope, Workspace};
 use cleveragents_tools::{CallContext, CallOutcome, CallRequest, Gate, PlanMode, Registry};
 
 use super::{AgentRuntime, RememberingApprover, ToolRequirements};
-use crate::operation_error::OperationError;
+use crate::operation::OperationError;
 use crate::tool::{RegisteredTool, SandboxWorkspace, StoreBudget, StoreLedger, ToolError};
 use crate::turn::Secrets;
 

@@ -17,7 +17,7 @@ use cleveragents_tools::{Registry, ToolName, ToolPattern};
 use super::AgentRequest;
 use crate::actor::{ActorWorld, Supplies};
 use crate::mcp::McpService;
-use crate::operation_error::OperationError;
+use crate::operation::OperationError;
 use crate::plan::built_in_actors;
 use crate::run::ToolSources;
 use crate::skill::{Equipped, SkillService};

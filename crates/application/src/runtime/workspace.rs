@@ -4,7 +4,7 @@ use cleveragents_domain::Code;
 use cleveragents_process::{Cancel, WhenMissing};
 
 use super::AgentRuntime;
-use crate::operation_error::OperationError;
+use crate::operation::OperationError;
 use crate::sandbox::{SandboxError, Target};
 use crate::tool::SandboxWorkspace;
 

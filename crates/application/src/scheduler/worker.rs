@@ -10,7 +10,7 @@ use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, R
 
 use super::{Scheduler, pause, phase_to_execute};
 use crate::lease::LeaseService;
-use crate::operation_error::OperationError;
+use crate::operation::OperationError;
 use crate::plan::{DriveOptions, PlanFrontEnd, PlanQueue, PlanService, Queued};
 use crate::run::Unheard;
 use crate::runtime::AgentRuntime;

@@ -5,6 +5,7 @@ mod error;
 mod export;
 mod import;
 mod markdown;
+pub mod operations;
 mod service;
 
 pub use append::{AppendOutcome, AppendRequest, AppendResponder, BatchAppender};

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cleveragents_application::Operation;
 use cleveragents_domain::Code;
 use cleveragents_outbound::sse::EventDecoder;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -73,6 +75,30 @@ impl Connection {
     /// Sends something, and gives the answer.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, CommandError> {
         self.send(Method::POST, path, Some(body))
+    }
+
+    /// Calls an operation. Names without a namespace are in `namespace`.
+    pub(crate) fn call<O: Operation>(
+        &self,
+        request: &O,
+        namespace: Option<&str>,
+    ) -> Result<O::Response, CommandError> {
+        let unreadable = |error: &serde_json::Error| {
+            let message = "the server sent a response that cannot be read";
+            CommandError::new(Code::ServerProtocol, message)
+                .caused_by(error)
+                .with_hint("`agents server status` compares the versions")
+        };
+        let body = serde_json::to_value(request).map_err(|error| {
+            CommandError::internal("the request cannot be written as JSON").caused_by(&error)
+        })?;
+        let mut path = format!("/api/v1/operations/{}", O::NAME);
+        if let Some(namespace) = namespace {
+            path.push_str("?namespace=");
+            path.extend(utf8_percent_encode(namespace, NON_ALPHANUMERIC));
+        }
+        let mut answer = self.post(&path, &body)?;
+        serde_json::from_value(answer["data"].take()).map_err(|error| unreadable(&error))
     }
 
     fn send(

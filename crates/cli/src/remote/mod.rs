@@ -17,9 +17,8 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::Arguments;
 use crate::commands::chat::{Away, run_away};
-use crate::commands::session::{read_export, read_text};
+use crate::commands::session::{self, read_text};
 use crate::commands::{in_editor, read_definition};
-use crate::config::keys;
 use crate::context::Context;
 use crate::output::{
     Care, Cell, CommandError, Panel, Report, Target, WireError, WireReport, visible_lines,
@@ -73,10 +72,15 @@ const HERE_NOTED: &[&str] = &[
     "worker",
 ];
 
+/// Commands that consist of typed operations, by group.
+const OPERATIONS: &[&[&str]] = &[session::OPERATIONS];
+
 /// What becomes of a command when a server is configured.
 pub(crate) enum Outcome {
     /// The server ran it.
     Sent(Box<Report>),
+    /// Its operations are sent to the server one by one, and it is shown here.
+    Operations,
     /// It is run on this machine. The note says that the server is not asked, where that could be expected.
     Here(Option<String>),
 }
@@ -87,7 +91,7 @@ pub(crate) fn run(
     arguments: &[OsString],
     command: &'static str,
 ) -> Result<Outcome, CommandError> {
-    let Some(connection) = Connection::configured(context)? else {
+    let Some(connection) = &context.connection else {
         return Ok(Outcome::Here(None));
     };
     let matches = Arguments::command()
@@ -103,8 +107,11 @@ pub(crate) fn run(
             connection.url
         ))));
     }
-    send(context, &connection, (&path.join(" "), leaf), command)
-        .map(|report| Outcome::Sent(Box::new(report)))
+    let path = path.join(" ");
+    if OPERATIONS.concat().contains(&path.as_str()) {
+        return Ok(Outcome::Operations);
+    }
+    send(context, connection, (&path, leaf), command).map(|report| Outcome::Sent(Box::new(report)))
 }
 
 fn send(
@@ -136,7 +143,7 @@ fn send(
     let mut body = json!({
         "operation": offered.row.name,
         "parameters": {},
-        "namespace": namespace(context)?,
+        "namespace": context.server_namespace()?,
         "format": context.printer.format().as_str(),
         "output": is_file.then(|| output(leaf)).flatten(),
         "force": is_file && is_said(leaf, FORCE),
@@ -194,15 +201,6 @@ fn left(connection: &Connection, body: &Value, leaf: &ArgMatches) -> Result<Repo
         .ok("Plan left to the server"))
 }
 
-/// The namespace of names without one.
-fn namespace(context: &Context) -> Result<Option<String>, CommandError> {
-    let found = context
-        .configuration
-        .resolve_key(&keys::SERVER_NAMESPACE)?
-        .value;
-    Ok(found.and_then(|value| value.as_text().map(str::to_owned)))
-}
-
 /// Talks with the server. What a turn may be given is what `session tell` may be given there.
 fn chat(
     context: &Context,
@@ -221,7 +219,7 @@ fn chat(
     let server = Talk {
         context,
         connection,
-        namespace: namespace(context)?,
+        namespace: context.server_namespace()?,
     };
     run_away(context, &server, session, options)
 }
@@ -410,7 +408,6 @@ fn parameters(
                 let path = values.first().map_or("", String::as_str);
                 let path = Path::new(path);
                 let text = match part {
-                    Part::Exported(_) => String::from_utf8_lossy(&read_export(path)?).into_owned(),
                     Part::Document(_) => {
                         read_definition(path, "the file of a strategy", Code::InvalidStrategy)?
                     }
@@ -419,7 +416,7 @@ fn parameters(
                 parameters.insert(TEXT.to_owned(), json!(text));
                 continue;
             }
-            Some(Part::Name(_) | Part::Read(_) | Part::Made(_)) => {
+            Some(Part::Name(_) | Part::Read(_)) => {
                 if let Some(local) = values.iter().find(|value| is_local(value)) {
                     let message = format!("`{local}` is only on this machine");
                     return Err(CommandError::new(Code::LocalOnly, message).with_hint(

@@ -20,6 +20,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cleveragents_application::Application;
 use cleveragents_domain::{Code, Timestamp};
 use cleveragents_server::Options;
 use cleveragents_store::{Engine, tokens};
@@ -79,8 +80,9 @@ pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, Comman
     let commands = Arc::new(Commands::new(context));
     let told = Announcement::new(context.printer, &options);
     let stop = stop_on_signals()?;
+    let application = Application::new(engine, context.operation_settings());
     let served = runtime.block_on(cleveragents_server::serve(
-        engine,
+        application,
         commands,
         options,
         |address| told.print(address),

@@ -105,6 +105,7 @@ impl Commands {
                 is_replaced: false,
             }),
             live: Live::Nowhere,
+            connection: None,
         }
     }
 

@@ -9,10 +9,8 @@ use std::sync::Arc;
 use cleveragents_application::{NewResource, Register, ResourceService};
 use cleveragents_domain::identity::{Caller, Permission, Role, Scope};
 use cleveragents_domain::{
-    Attachment, AttachmentId, Code, InvariantId, InvariantScope, RunId, Timestamp,
+    Attachment, AttachmentId, Code, Diagnose as _, InvariantId, InvariantScope, RunId, Timestamp,
 };
-use cleveragents_process::Cancel;
-use cleveragents_server::{Line, Program as _};
 use cleveragents_store::invariants::NewInvariant;
 use cleveragents_store::runs::NewRun;
 use cleveragents_store::tools::ToolKind;
@@ -21,8 +19,151 @@ use cleveragents_testkit::plans;
 use serde_json::{Value, json};
 
 use super::operations;
-use super::table::{Part, Row};
+use super::table;
 use super::tests::{Served, caller, least, served};
+
+/// What a parameter of an operation names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Something by its name, in whose namespace the operation takes place.
+    Name(&'static str),
+    /// Something by its name that is only read or run.
+    Read(&'static str),
+    Session(&'static str),
+    Plan(&'static str),
+    Decision(&'static str),
+    Run(&'static str),
+    ResumedRun(&'static str),
+    Invariant(&'static str),
+    Attachment(&'static str),
+    /// The text of a definition.
+    Definition(&'static str),
+    /// A text that names nothing.
+    Document(&'static str),
+    /// The text of an exported session.
+    ExportedSession(&'static str),
+    /// The namespace of something new.
+    NewIn(&'static str),
+}
+
+impl Part {
+    const fn parameter(self) -> &'static str {
+        match self {
+            Self::Name(parameter)
+            | Self::Read(parameter)
+            | Self::Session(parameter)
+            | Self::Plan(parameter)
+            | Self::Decision(parameter)
+            | Self::Run(parameter)
+            | Self::ResumedRun(parameter)
+            | Self::Invariant(parameter)
+            | Self::Attachment(parameter)
+            | Self::Definition(parameter)
+            | Self::Document(parameter)
+            | Self::ExportedSession(parameter)
+            | Self::NewIn(parameter) => parameter,
+        }
+    }
+
+    const fn has_id(self) -> bool {
+        matches!(
+            self,
+            Self::Session(_)
+                | Self::Plan(_)
+                | Self::Decision(_)
+                | Self::Run(_)
+                | Self::ResumedRun(_)
+                | Self::Invariant(_)
+                | Self::Attachment(_)
+        )
+    }
+}
+
+impl From<table::Part> for Part {
+    fn from(part: table::Part) -> Self {
+        match part {
+            table::Part::Name(parameter) => Self::Name(parameter),
+            table::Part::Read(parameter) => Self::Read(parameter),
+            table::Part::Session(parameter) => Self::Session(parameter),
+            table::Part::Plan(parameter) => Self::Plan(parameter),
+            table::Part::Decision(parameter) => Self::Decision(parameter),
+            table::Part::Run(parameter) => Self::Run(parameter),
+            table::Part::Resumed(parameter) => Self::ResumedRun(parameter),
+            table::Part::Invariant(parameter) => Self::Invariant(parameter),
+            table::Part::Attachment(parameter) => Self::Attachment(parameter),
+            table::Part::Definition(_) => Self::Definition(operations::TEXT),
+            table::Part::Document(_) => Self::Document(operations::TEXT),
+        }
+    }
+}
+
+/// The commands of typed operations, and what their requests name.
+const TYPED: &[(&str, &str, &[Part])] = {
+    use Part::{ExportedSession, NewIn, Read, Session};
+    &[
+        (
+            "session/create",
+            "session create",
+            &[NewIn("namespace"), Read("actor")],
+        ),
+        ("session/list", "session list", &[]),
+        ("session/show", "session show", &[Session("reference")]),
+        ("session/append", "session append", &[Session("reference")]),
+        (
+            "session/messages",
+            "session messages",
+            &[Session("reference")],
+        ),
+        ("session/rename", "session rename", &[Session("reference")]),
+        ("session/delete", "session delete", &[Session("reference")]),
+        ("session/fork", "session fork", &[Session("reference")]),
+        ("session/search", "session search", &[Session("session")]),
+        ("session/export", "session export", &[Session("reference")]),
+        (
+            "session/import",
+            "session import",
+            &[NewIn("namespace"), ExportedSession("text")],
+        ),
+    ]
+};
+
+/// One operation, typed or a command.
+struct Row {
+    name: String,
+    command: &'static str,
+    scope: Scope,
+    permission: Permission,
+    parts: Vec<Part>,
+    is_everywhere: bool,
+    /// The JSON schema of its parameters.
+    schema: Value,
+}
+
+fn rows() -> Vec<Row> {
+    let typed = cleveragents_application::operations().map(|entry| {
+        let known = TYPED.iter().find(|(name, _, _)| *name == entry.name);
+        let (_, command, parts) = known.unwrap_or_else(|| panic!("add {} to TYPED", entry.name));
+        Row {
+            name: entry.name.to_owned(),
+            command,
+            scope: entry.requirement.scope,
+            permission: entry.requirement.permission,
+            parts: parts.to_vec(),
+            is_everywhere: entry.requirement.is_global,
+            schema: (entry.request)().to_value(),
+        }
+    });
+    let commands = operations::all().into_iter().map(|offered| Row {
+        name: offered.row.name.to_owned(),
+        command: offered.row.command,
+        scope: offered.row.scope,
+        permission: offered.row.permission,
+        parts: offered.row.parts.iter().copied().map(Part::from).collect(),
+        is_everywhere: offered.row.is_everywhere,
+        schema: offered.operation.parameters,
+    });
+    typed.chain(commands).collect()
+}
 
 /// Where the part of the document begins that this test writes.
 const COMMANDS: &str = "\n## Commands of other machines\n";
@@ -64,10 +205,10 @@ fn plan(served: &Served, namespace: &str) -> cleveragents_domain::PlanId {
 fn thing(served: &Served, part: Part, namespace: &str) -> String {
     match part {
         Part::Name(_) | Part::Read(_) => format!("{namespace}/thing"),
-        Part::Made(_) => namespace.to_owned(),
+        Part::NewIn(_) => namespace.to_owned(),
         Part::Definition(_) => format!("name: {namespace}/thing\n"),
         Part::Document(_) => "# Strategy\n".to_owned(),
-        Part::Exported(_) => json!({"actor_name": format!("{namespace}/thing")}).to_string(),
+        Part::ExportedSession(_) => json!({"actor_name": format!("{namespace}/thing")}).to_string(),
         Part::Session(_) => {
             let person = Caller::local("ada");
             let made = served.run(&person, "session/create", &json!({"namespace": namespace}));
@@ -119,7 +260,7 @@ fn thing(served: &Served, part: Part, namespace: &str) -> String {
             });
             id.to_string()
         }
-        Part::Run(_) | Part::Resumed(_) => {
+        Part::Run(_) | Part::ResumedRun(_) => {
             let new = NewRun {
                 id: RunId::generate(),
                 namespace: namespace.to_owned(),
@@ -138,23 +279,18 @@ fn thing(served: &Served, part: Part, namespace: &str) -> String {
 
 /// Parameters of a call in a namespace: all that must be given, and what says where it acts.
 fn parameters(served: &Served, row: &Row, namespace: &str) -> Value {
-    let operation = served.operation(row.name);
-    let mut all = least(operation);
+    let mut all = least(&row.name, &row.schema);
     let given = all.as_object().expect("an object").clone();
     let mut is_said = false;
-    for part in row.parts {
-        let name = match part {
-            part if part.is_file() => operations::TEXT,
-            other => other.parameter(),
-        };
+    for part in &row.parts {
+        let name = part.parameter();
         let decides = !matches!(part, Part::Read(_)) && !is_said;
         if !given.contains_key(name) && !decides {
             continue;
         }
         is_said |= decides;
         let value = thing(served, *part, namespace);
-        let schema = &operation.parameters["properties"][name];
-        all[name] = if schema["type"] == "array" {
+        all[name] = if row.schema["properties"][name]["type"] == "array" {
             json!([value])
         } else {
             json!(value)
@@ -176,35 +312,12 @@ fn ask(served: &Served, row: &Row, caller: &Caller, parameters: &Value) -> Seen 
         found.expect("entries").len()
     };
     let before = denials();
-    let operation = served.operation(row.name);
-    let answer = served
-        .commands
-        .run_line(&Line {
-            caller,
-            operation,
-            parameters,
-            namespace: None,
-            format: "json",
-            output: None,
-            is_replaced: false,
-            visible: caller.reach(operation.scope, Permission::Read),
-            cancel: &Cancel::new(),
-            screen: None,
-        })
-        .unwrap_or_else(|failure| panic!("{}: {failure}", row.name));
-    let code = answer["error"]["code"].as_str().unwrap_or_default();
-    let has_id = row.parts.iter().any(|part| {
-        matches!(
-            part,
-            Part::Session(_)
-                | Part::Plan(_)
-                | Part::Decision(_)
-                | Part::Run(_)
-                | Part::Resumed(_)
-                | Part::Invariant(_)
-                | Part::Attachment(_)
-        )
-    });
+    let ran = served.run(caller, &row.name, parameters);
+    let code = ran
+        .as_ref()
+        .err()
+        .map_or("", |failure| failure.code().as_str());
+    let has_id = row.parts.iter().any(|part| part.has_id());
     let absent = [
         Code::SessionNotFound,
         Code::PlanNotFound,
@@ -221,7 +334,7 @@ fn ask(served: &Served, row: &Row, caller: &Caller, parameters: &Value) -> Seen 
     } else if has_id && absent.iter().any(|known| known.as_str() == code) {
         Seen::Absent
     } else if code == Code::MalformedRequest.as_str() {
-        Seen::Malformed(answer.to_string())
+        Seen::Malformed(format!("{ran:?}"))
     } else {
         Seen::Ran
     }
@@ -310,10 +423,7 @@ fn cells(served: &Served, row: &Row) -> Vec<&'static str> {
 /// Whether a call of an operation says nothing of where it acts: it shows what may be seen, or what everybody may.
 fn names_nothing(served: &Served, row: &Row) -> bool {
     let parameters = parameters(served, row, "acme");
-    let mut names = row.parts.iter().map(|part| match part {
-        part if part.is_file() => operations::TEXT,
-        other => other.parameter(),
-    });
+    let mut names = row.parts.iter().map(|part| part.parameter());
     row.permission == Permission::Read && names.all(|name| parameters.get(name).is_none())
 }
 
@@ -321,8 +431,7 @@ fn names_nothing(served: &Served, row: &Row) -> bool {
 fn every_role_may_run_what_the_table_says_and_nothing_else() {
     let served = served();
     let mut rows = String::new();
-    for offered in operations::all() {
-        let row = offered.row;
+    for row in &self::rows() {
         // A token that is good for other things only is good for nothing here.
         let others = Scope::ALL
             .iter()
@@ -337,7 +446,7 @@ fn every_role_may_run_what_the_table_says_and_nothing_else() {
             row.name
         );
         let cells = cells(&served, row).join(" | ");
-        let (name, command, least) = (row.name, row.command, row.permission.least_role());
+        let (name, command, least) = (&row.name, row.command, row.permission.least_role());
         let place = if row.is_everywhere {
             "every namespace (`*`)"
         } else if names_nothing(&served, row) {
@@ -356,8 +465,8 @@ fn every_role_may_run_what_the_table_says_and_nothing_else() {
 fn same_as_documented(rows: &str) {
     let text = format!(
         "{COMMANDS}\n\
-         What `POST /api/v1/cli` runs for connected command lines, what `/api/v1/operations/…` does and the methods \
-         `_cleveragents/…` are one table. A role counts in the namespace of each thing that a command names.\n\n\
+         Connected command lines, `/api/v1/operations/…` and the methods `_cleveragents/…` run the same operations. A \
+         role counts in the namespace of each thing that a request names.\n\n\
          | Operation | Command | Where the role is needed | Least role | no role there | viewer | editor | admin | owner \
          | owner elsewhere | in `local` |\n|---|---|---|---|---|---|---|---|---|---|---|\n{rows}"
     );

@@ -48,13 +48,6 @@ pub(super) fn settle(
     for part in offered.row.parts {
         let parameter = part.parameter();
         let values = given.of(parameter).to_vec();
-        if matches!(part, Part::Made(_)) && values.is_empty() {
-            if let Some(home) = home {
-                given.set(parameter, vec![home.to_owned()]);
-                touched.push(here(offered, home));
-            }
-            continue;
-        }
         let mut whole = Vec::new();
         for value in values {
             let (text, touch) = one(context, offered, *part, value, home)?;
@@ -164,8 +157,7 @@ fn one(
             (found.attachment.id.to_string(), namespace, absent)
         }
         Part::Document(_) => return Ok((value, Vec::new())),
-        Part::Exported(_) => return exported(offered, value),
-        Part::Name(_) | Part::Read(_) | Part::Made(_) | Part::Definition(_) => {
+        Part::Name(_) | Part::Read(_) | Part::Definition(_) => {
             return by_name(context, offered, part, value, home);
         }
     };
@@ -174,17 +166,6 @@ fn one(
         ..here(offered, &namespace)
     };
     Ok((id, vec![touch]))
-}
-
-/// A session that was exported elsewhere. It goes on with its actor, which is as if that had been named.
-fn exported(offered: &Offered, text: String) -> Result<(String, Vec<Touched>), CommandError> {
-    let tree: Value = serde_json::from_str(&text).unwrap_or_default();
-    let touched = match tree["actor_name"].as_str() {
-        Some(actor) if actor.contains('/') => vec![looked_at(offered, actor)],
-        Some(actor) => return Err(no_home(actor)),
-        None => Vec::new(),
-    };
-    Ok((text, touched))
 }
 
 /// Something by its whole name that is only looked at, or run.
@@ -311,13 +292,6 @@ fn by_name(
     home: Option<&str>,
 ) -> Result<(String, Vec<Touched>), CommandError> {
     match part {
-        Part::Made(_) => {
-            let namespace = value.to_lowercase();
-            let name = format!("{namespace}/x").parse::<Name>();
-            name.map_err(|error| CommandError::new(Code::InvalidName, error.to_string()))?;
-            let touch = here(offered, &namespace);
-            Ok((namespace, vec![touch]))
-        }
         Part::Definition(_) => {
             let (text, name) = definition(context, value, home)?;
             let touch = here(offered, namespace_of(&name));
@@ -463,12 +437,6 @@ pub(super) fn check(
         });
         if let Some(bare) = bare {
             return Err(no_home(bare));
-        }
-        if matches!(part, Part::Made(_)) && given.of(part.parameter()).is_empty() {
-            return Err(
-                CommandError::usage("it is not said in which namespace this is made")
-                    .with_hint("name one with the parameter `namespace`"),
-            );
         }
     }
     if offered.row.is_everywhere

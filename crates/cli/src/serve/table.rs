@@ -5,8 +5,7 @@
 use cleveragents_domain::identity::{Permission, Scope};
 
 use Part::{
-    Attachment, Decision, Definition, Document, Exported, Invariant, Made, Name, Plan, Read,
-    Resumed, Run, Session,
+    Attachment, Decision, Definition, Document, Invariant, Name, Plan, Read, Resumed, Run, Session,
 };
 use Permission::{Manage, Read as Look, Write};
 use Scope::{Plans, Registry, Server, Sessions};
@@ -36,10 +35,6 @@ pub(crate) enum Part {
     Definition(&'static str),
     /// A file of the caller, which is given as a text and names nothing.
     Document(&'static str),
-    /// The file of an exported session, which is given as a text; it may name an actor.
-    Exported(&'static str),
-    /// Something new, in the namespace that this parameter names.
-    Made(&'static str),
 }
 
 impl Part {
@@ -56,15 +51,13 @@ impl Part {
             | Invariant(parameter)
             | Attachment(parameter)
             | Definition(parameter)
-            | Document(parameter)
-            | Exported(parameter)
-            | Made(parameter) => parameter,
+            | Document(parameter) => parameter,
         }
     }
 
     /// Whether it is a file of the caller, which is given as a text.
     pub(crate) const fn is_file(self) -> bool {
-        matches!(self, Definition(_) | Document(_) | Exported(_))
+        matches!(self, Definition(_) | Document(_))
     }
 }
 
@@ -150,80 +143,6 @@ const UNBOUND: &[&str] = &[
 
 /// Every operation.
 pub(crate) static ROWS: &[Row] = &[
-    row(
-        "session/create",
-        "session create",
-        Sessions,
-        Write,
-        &[Made("namespace"), Read("actor")],
-    ),
-    row("session/list", "session list", Sessions, Look, &[]),
-    row(
-        "session/show",
-        "session show",
-        Sessions,
-        Look,
-        &[Session("reference")],
-    ),
-    row(
-        "session/append",
-        "session append",
-        Sessions,
-        Write,
-        &[Session("reference")],
-    )
-    .without(&["jsonl"])
-    .require(&["text"]),
-    row(
-        "session/messages",
-        "session messages",
-        Sessions,
-        Look,
-        &[Session("reference")],
-    ),
-    row(
-        "session/rename",
-        "session rename",
-        Sessions,
-        Write,
-        &[Session("reference")],
-    ),
-    row(
-        "session/delete",
-        "session delete",
-        Sessions,
-        Manage,
-        &[Session("reference")],
-    ),
-    row(
-        "session/fork",
-        "session fork",
-        Sessions,
-        Write,
-        &[Session("reference")],
-    ),
-    row(
-        "session/search",
-        "session search",
-        Sessions,
-        Look,
-        &[Session("session")],
-    ),
-    row(
-        "session/export",
-        "session export",
-        Sessions,
-        Look,
-        &[Session("reference")],
-    )
-    .document(),
-    row(
-        "session/import",
-        "session import",
-        Sessions,
-        Write,
-        &[Made("namespace"), Exported("input")],
-    ),
     row(
         "session/tell",
         "session tell",

@@ -5,6 +5,7 @@ mod document;
 mod stage;
 mod strategy;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -21,7 +22,7 @@ pub use strategy::{PlanStep, PlanStrategy, StepCall, StrategyFault, criteria, li
 pub const REVERSION_LIMIT: u64 = 3;
 
 /// A plan that a session refers to, with the phase and state last known.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkedPlan {
     /// The plan.

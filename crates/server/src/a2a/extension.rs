@@ -1,5 +1,4 @@
-//! The methods `_cleveragents/*`: the operations of the program over JSON-RPC. What is advertised and what is
-//! dispatched are the same table, [`crate::Program::operations`].
+//! The methods `_cleveragents/*`: operations over JSON-RPC.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ pub(super) async fn call(
     name: &str,
     params: Map<String, Value>,
 ) -> Result<Value, RequestError> {
-    let done = operations::perform(app, permit, name, params).await?;
+    let done = operations::perform(app, permit, name, params, None).await?;
     Ok(json!({"data": done.data, "exitCode": done.exit_code}))
 }
 
@@ -40,15 +39,7 @@ pub(super) fn advertised() -> AgentExtension {
 /// The extension on the card of a caller: with the methods that the caller may use in some namespace.
 pub(super) fn advertised_to(app: &App, permit: &Permit) -> AgentExtension {
     let caller = permit.caller();
-    let methods: Vec<Value> = app
-        .program
-        .operations()
-        .iter()
-        .filter(|operation| {
-            !caller
-                .reach(operation.scope, operation.permission)
-                .is_empty()
-        })
+    let methods: Vec<Value> = operations::documents(app, caller)
         .map(|operation| {
             json!({
                 "method": format!("{PREFIX}{}", operation.name), "summary": operation.summary,

@@ -1,11 +1,13 @@
-//! Operations: everything the command line can do that makes sense from afar, from the one table of the front end.
+//! Operations over HTTP: the typed ones of the application, and commands of the front end that are none yet.
 
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
+use cleveragents_application::{find_operation, operations};
 use cleveragents_domain::Code;
-use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_domain::identity::{Caller, Permission, Scope};
+use cleveragents_process::Cancel;
 use serde_json::{Map, Value};
 
 use super::request;
@@ -13,8 +15,8 @@ use super::types::{DoneDocument, OperationDocument, Page};
 use crate::app::App;
 use crate::gate::Permit;
 use crate::problem::Problem;
-use crate::program::{Call, Done, Operation, Touches};
-use crate::routes::{Place, Route, Verb, permitted, schema_of};
+use crate::program::{Call, Done, Failure, Touches};
+use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
 
 pub(crate) static ROUTES: &[Route] = &[
     Route {
@@ -35,8 +37,13 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Registry,
         permission: Permission::Read,
         place: Place::Body,
-        summary: "Does an operation; what it needs is in the list of operations",
-        parameters: &[],
+        summary: "Run an operation; the list of operations has its schemas",
+        parameters: &[Parameter {
+            name: "namespace",
+            place: "query",
+            about: "The namespace of names without one; the caller's only writable namespace by default",
+            schema: schema_of::<Option<String>>,
+        }],
         body: Some(schema_of::<Map<String, Value>>),
         answer: (200, Some(schema_of::<DoneDocument>)),
         handler: permitted!(run),
@@ -45,23 +52,41 @@ pub(crate) static ROUTES: &[Route] = &[
 
 async fn list(app: Arc<App>, permit: Permit, _request: Request) -> Result<Response, Problem> {
     let caller = permit.caller();
-    let may = |operation: &&Operation| {
-        !caller
-            .reach(operation.scope, operation.permission)
-            .is_empty()
-    };
-    let operations = app.program.operations().iter().filter(may);
     Ok(axum::Json(Page {
-        items: operations.map(OperationDocument::from).collect(),
+        items: documents(&app, caller).collect(),
         next_cursor: None,
     })
     .into_response())
 }
 
+/// The operations that a caller may run in some namespace.
+pub(crate) fn documents<'a>(
+    app: &'a App,
+    caller: &'a Caller,
+) -> impl Iterator<Item = OperationDocument> + 'a {
+    let may = |scope, permission| !caller.reach(scope, permission).is_empty();
+    let typed = operations()
+        .filter(move |entry| may(entry.requirement.scope, entry.requirement.permission))
+        .map(OperationDocument::from);
+    let others = app.program.operations().iter();
+    let others = others.filter(move |operation| may(operation.scope, operation.permission));
+    typed.chain(others.map(OperationDocument::from))
+}
+
+/// A parameter of the query string.
+fn query(request: &Request, name: &str) -> Option<String> {
+    let query = request.uri().query()?;
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.find(|(known, _)| *known == name)?;
+    let decoded = percent_encoding::percent_decode_str(value).decode_utf8();
+    Some(decoded.ok()?.into_owned())
+}
+
 async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let name = permit.parameter("name").to_owned();
+    let namespace = query(&request, "namespace");
     let parameters = parameters(&app, request).await?;
-    let done = perform(&app, &permit, &name, parameters).await?;
+    let done = perform(&app, &permit, &name, parameters, namespace).await?;
     Ok(axum::Json(DoneDocument::from(done)).into_response())
 }
 
@@ -113,13 +138,30 @@ pub(crate) async fn permitted(
     Ok(place)
 }
 
-/// Does an operation for a caller who may.
+/// Runs an operation for a caller. Names without a namespace are in `namespace`.
 pub(crate) async fn perform(
     app: &Arc<App>,
     permit: &Permit,
     name: &str,
     parameters: Map<String, Value>,
+    namespace: Option<String>,
 ) -> Result<Done, Problem> {
+    if let Ok(entry) = find_operation(name) {
+        let caller = Caller::clone(permit.caller());
+        let context = app.application.for_caller(caller).in_namespace(namespace);
+        let prepared =
+            crate::blocking(move || entry.prepare(context, Value::Object(parameters))).await;
+        let prepared = prepared.map_err(|error| Failure::of(&error))?;
+        let run = move |cancel: &Cancel| {
+            let data = prepared(cancel).map_err(|error| Failure::of(&error))?;
+            Ok(Done {
+                data,
+                report: Value::Null,
+                exit_code: 0,
+            })
+        };
+        return app.run(permit.caller(), run).await;
+    }
     let parameters = Arc::new(Value::Object(parameters));
     let place = permitted(app, permit, name, &parameters).await?;
     let (program, caller) = (Arc::clone(&app.program), Arc::clone(permit.caller()));

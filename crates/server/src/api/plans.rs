@@ -156,7 +156,7 @@ async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
 
 async fn make(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let parameters = parameters(&app, request).await?;
-    let done = perform(&app, &permit, "plan/use", parameters).await?;
+    let done = perform(&app, &permit, "plan/use", parameters, None).await?;
     let id = done.data.get("plan_id").and_then(Value::as_str);
     let place = id.map(|id| [(LOCATION, format!("/api/v1/plans/{id}"))]);
     let body = axum::Json(DoneDocument::from(done));
@@ -182,7 +182,7 @@ async fn as_operation(
     };
     // Whatever else names a plan does not count: the one of the path was checked.
     given.insert("reference".to_owned(), json!(plan));
-    let done = perform(&app, &permit, operation, given).await?;
+    let done = perform(&app, &permit, operation, given, None).await?;
     Ok(axum::Json(DoneDocument::from(done)).into_response())
 }
 

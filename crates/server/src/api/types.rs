@@ -1,6 +1,6 @@
 //! What the API takes and gives, from which the OpenAPI document is made.
 
-use cleveragents_application::{ListedPlan, SearchHit};
+use cleveragents_application::{ListedPlan, OperationEntry, SearchHit};
 use cleveragents_domain::{Event, Message, Session};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -256,6 +256,22 @@ pub(crate) struct OperationDocument {
     pub(crate) role: String,
     /// The JSON schema of its parameters.
     pub(crate) parameters: Value,
+    /// The JSON schema of its data, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<Value>,
+}
+
+impl From<&OperationEntry> for OperationDocument {
+    fn from(entry: &OperationEntry) -> Self {
+        Self {
+            name: entry.name.to_owned(),
+            summary: entry.summary.to_owned(),
+            scope: entry.requirement.scope.to_string(),
+            role: entry.requirement.permission.least_role().to_string(),
+            parameters: (entry.request)().to_value(),
+            data: Some((entry.response)().to_value()),
+        }
+    }
 }
 
 impl From<&Operation> for OperationDocument {
@@ -266,6 +282,7 @@ impl From<&Operation> for OperationDocument {
             scope: operation.scope.to_string(),
             role: operation.permission.least_role().to_string(),
             parameters: operation.parameters.clone(),
+            data: None,
         }
     }
 }

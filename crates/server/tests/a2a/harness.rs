@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use cleveragents_application::{Application, OperationSettings};
 use cleveragents_domain::identity::{Caller, Grant, Permission, Scope};
 use cleveragents_domain::{Code, PlanId, Timestamp, TokenId};
 use cleveragents_process::Cancel;
@@ -279,7 +280,7 @@ impl Server {
                 .expect("a runtime");
             runtime
                 .block_on(serve(
-                    lent,
+                    application(lent),
                     program,
                     options,
                     |address| told.send(address).expect("somebody listens"),
@@ -677,4 +678,16 @@ pub(crate) fn message(id: &str, text: &str) -> Value {
 
 pub(crate) fn state(task: &Value) -> &str {
     task["status"]["state"].as_str().expect("a state")
+}
+
+/// The operations of a test's database.
+fn application(engine: Arc<Engine>) -> Application {
+    Application::new(
+        engine,
+        OperationSettings {
+            max_message_bytes: 1 << 20,
+            automation_profile: "manual".to_owned(),
+            sandboxes: std::env::temp_dir(),
+        },
+    )
 }

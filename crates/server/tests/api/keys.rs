@@ -9,7 +9,7 @@ use cleveragents_store::{DatabaseUrl, EngineCache};
 use cleveragents_testkit::{Child, TestDatabase, child_input, proof_size, say};
 use serde_json::{Value, json};
 
-use crate::harness::{Client, Double, Server, options, wait_until};
+use crate::harness::{Client, Double, Server, application, options, wait_until};
 
 #[test]
 fn a_request_with_a_key_has_its_effect_once() {
@@ -116,7 +116,7 @@ fn serve_until_killed(url: &str) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime
         .block_on(cleveragents_server::serve(
-            engine,
+            application(engine),
             double,
             options(),
             say,

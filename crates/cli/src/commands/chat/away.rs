@@ -3,6 +3,9 @@
 
 use std::io::{IsTerminal as _, stderr, stdin, stdout};
 
+use cleveragents_application::session_operations::{
+    CreateSession, ListSessions, SessionDetails, ShowSession,
+};
 use cleveragents_domain::Code;
 use serde_json::{Map, Value, json};
 
@@ -11,6 +14,7 @@ use super::command::{self, Command, Heard};
 use super::editor::Editor;
 use super::input::{Piped, Reading, Said};
 use super::{Flow, LONGEST_NAME, RECENT, Source};
+use crate::commands::session::{list_report, show_report};
 use crate::commands::turn_view::short;
 use crate::context::Context;
 use crate::output::{CommandError, Report, Timing};
@@ -149,16 +153,21 @@ impl Chat<'_> {
                 self.print(&ok("The next question begins a new session"));
             }
             Command::Session(Some(name)) if name == "list" => {
-                self.carry_out("session/list", json!({"limit": 20}))?;
+                let request = ListSessions {
+                    limit: Some(20),
+                    ..ListSessions::default()
+                };
+                let report = list_report(self.context, request)?;
+                self.print(&report);
             }
             Command::Session(Some(name)) => self.switch(&name)?,
             Command::Session(None) | Command::Cost => {
-                let parameters = json!({"reference": self.begun()?, "recent": 0});
-                self.carry_out("session/show", parameters)?;
+                let details = self.show(self.begun()?, 0)?;
+                self.print(&show_report(details));
             }
             Command::History(count) => {
-                let parameters = json!({"reference": self.begun()?, "recent": count});
-                self.carry_out("session/show", parameters)?;
+                let details = self.show(self.begun()?, count)?;
+                self.print(&show_report(details));
             }
             Command::Model(Some(name)) => {
                 self.print(&ok(&format!("From now on {name} answers")));
@@ -229,21 +238,20 @@ impl Chat<'_> {
         let named = line
             .filter(|_| is_open)
             .map(|line| short(line, LONGEST_NAME));
-        let mut parameters = Map::new();
-        if let Some(name) = self.name.take().or(named) {
-            parameters.insert("name".to_owned(), name.into());
-        }
-        let made = match self.server.run("session/create", &parameters) {
-            // It is a name that somebody else has, or none that a session can have.
-            Err(error) if parameters.contains_key("name") && error.code() != Code::Forbidden => {
-                self.server.run("session/create", &Map::new())?
+        let name = self.name.take().or(named);
+        let has_name = name.is_some();
+        let created = self.context.call(CreateSession {
+            name,
+            ..CreateSession::default()
+        });
+        let created = match created {
+            // The line cannot be the name of a session.
+            Err(error) if has_name && error.code() != Code::Forbidden => {
+                self.context.call(CreateSession::default())?
             }
-            made => made?,
+            created => created?,
         };
-        let id = made.data.to_tree()["session"]["id"]
-            .as_str()
-            .map(str::to_owned);
-        self.session = id;
+        self.session = Some(created.session.id.to_string());
         self.begun()
     }
 
@@ -256,16 +264,17 @@ impl Chat<'_> {
 
     /// Goes on with another session, and shows what was said in it last.
     fn switch(&mut self, reference: &str) -> Result<(), CommandError> {
-        let parameters = object(json!({"reference": reference, "recent": RECENT}));
-        let report = self.server.run("session/show", &parameters)?;
-        let data = report.data.to_tree();
-        let id = data["session_summary"]["id"].as_str();
-        self.session = Some(id.unwrap_or(reference).to_owned());
+        let details = self.show(reference.to_owned(), RECENT)?;
+        self.session = Some(details.session_summary.id.to_string());
         (self.name, self.question, self.answer) = (None, None, None);
         if self.is_talk || !self.context.printer.format().is_human() {
-            self.print(&report);
+            self.print(&show_report(details));
         }
         Ok(())
+    }
+
+    fn show(&self, reference: String, recent: u64) -> Result<SessionDetails, CommandError> {
+        self.context.call(ShowSession { reference, recent })
     }
 
     fn carry_out(&mut self, operation: &str, parameters: Value) -> Result<(), CommandError> {

@@ -9,12 +9,12 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write, stdin, stdout};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 
+use cleveragents_application::session_operations::{AppendMessage, MetadataParameter, ShowSession};
 use cleveragents_application::{SessionError, SessionService};
-use cleveragents_domain::{Code, ContentError, Metadata, NewMessage, Role, SessionId};
+use cleveragents_domain::{Code, ContentError, MessageId, Metadata, Role, Sequence, SessionId};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::parse_role;
 use crate::arguments::SessionAppend;
 use crate::commands::unwritable;
 use crate::context::Context;
@@ -30,29 +30,33 @@ pub(super) fn run(
     context: &Context,
     arguments: SessionAppend,
 ) -> Result<Option<Report>, CommandError> {
-    let role = parse_role(&arguments.role)?;
-    match (arguments.jsonl, arguments.text) {
-        (Some(path), _) => {
-            stream(context, &arguments.session.reference, &path, role).map(|()| None)
-        }
-        (None, text) => {
-            let metadata = parse_metadata(arguments.metadata.as_deref())?;
-            let text = match text.as_deref() {
-                Some("-") => read_text(context)?,
-                other => other.unwrap_or_default().to_owned(),
-            };
-            one(context, &arguments.session.reference, role, text, metadata).map(Some)
-        }
+    let reference = arguments.session.reference;
+    if let Some(path) = arguments.jsonl {
+        return stream(context, &reference, &path, &arguments.role).map(|()| None);
     }
-}
-
-fn parse_metadata(text: Option<&str>) -> Result<Metadata, SessionError> {
-    text.map_or_else(
-        || Ok(Metadata::new()),
-        |text| {
-            serde_json::from_str(text).map_err(|error| SessionError::Metadata(error.to_string()))
-        },
-    )
+    let text = match arguments.text.as_deref() {
+        Some("-") => read_text(context)?,
+        other => other.unwrap_or_default().to_owned(),
+    };
+    let metadata = arguments.metadata;
+    let appended = context.call(AppendMessage {
+        reference,
+        role: arguments.role,
+        text,
+        metadata: metadata.map_or(MetadataParameter::Missing, MetadataParameter::Text),
+    })?;
+    let number = appended.sequence;
+    let report = Report::new("session append")
+        .panel(
+            Panel::new("Message")
+                .row("Session", Cell::Id(appended.session_id.to_string()))
+                .row("Number", number.0)
+                .row("Role", appended.role.as_str())
+                .row("Id", Cell::Id(appended.message_id.to_string())),
+        )
+        .data(appended)
+        .ok(format!("Message {number} appended"));
+    Ok(Some(report))
 }
 
 /// Reads all of standard input as one text, without the line break that ends it.
@@ -98,28 +102,6 @@ fn invalid_utf8(place: &str, at: usize) -> CommandError {
     .with_details(json!({"byte": at}))
 }
 
-fn one(
-    context: &Context,
-    reference: &str,
-    role: Role,
-    text: String,
-    metadata: Metadata,
-) -> Result<Report, CommandError> {
-    let sessions = context.sessions()?;
-    let id = sessions.resolve(reference)?;
-    let stored = sessions.append_message(id, role, text, metadata)?;
-    Ok(Report::new("session append")
-        .data(json!({"session_id": id, "sequence": stored.sequence, "message_id": stored.id, "role": role}))
-        .panel(
-            Panel::new("Message")
-                .row("Session", Cell::Id(id.to_string()))
-                .row("Number", stored.sequence.0)
-                .row("Role", role.as_str())
-                .row("Id", Cell::Id(stored.id.to_string())),
-        )
-        .ok(format!("Message {} appended", stored.sequence)))
-}
-
 /// A line of the input, with its number from 1.
 struct Line {
     number: u64,
@@ -135,9 +117,11 @@ struct InputLine {
     metadata: Option<Metadata>,
 }
 
-fn stream(context: &Context, reference: &str, path: &Path, role: Role) -> Result<(), CommandError> {
-    let sessions = context.sessions()?;
-    let id = sessions.resolve(reference)?;
+/// Stores messages from JSON lines. Lines that arrive during one commit share the next; a server
+/// receives them one by one.
+fn stream(context: &Context, reference: &str, path: &Path, role: &str) -> Result<(), CommandError> {
+    let role = parse_role(role)?;
+    let sink = Sink::open(context, reference)?;
     let input: Box<dyn Read + Send> = if path == Path::new("-") {
         Box::new(stdin())
     } else {
@@ -156,7 +140,7 @@ fn stream(context: &Context, reference: &str, path: &Path, role: Role) -> Result
         let mut failure = None;
         let waiting = std::iter::from_fn(|| lines.try_recv().ok());
         for line in std::iter::once(first).chain(waiting).take(BATCH) {
-            match parse_line(&sessions, line, role) {
+            match parse_line(line, role) {
                 Ok(message) => batch.extend(message),
                 Err(error) => {
                     failure = Some(error);
@@ -164,7 +148,7 @@ fn stream(context: &Context, reference: &str, path: &Path, role: Role) -> Result
                 }
             }
         }
-        store(&sessions, id, batch, &mut out)?;
+        sink.store(batch, &mut out)?;
         if let Some(failure) = failure {
             return Err(failure);
         }
@@ -172,21 +156,81 @@ fn stream(context: &Context, reference: &str, path: &Path, role: Role) -> Result
     Ok(())
 }
 
-/// Stores what came before a wrong line too, and acknowledges each message once it is durable.
-fn store(
+/// Where the messages of a stream are stored.
+enum Sink<'a> {
+    Here(SessionService, SessionId),
+    Server(&'a Context, String),
+}
+
+impl<'a> Sink<'a> {
+    fn open(context: &'a Context, reference: &str) -> Result<Self, CommandError> {
+        if context.connection.is_some() {
+            let shown = context.call(ShowSession {
+                reference: reference.to_owned(),
+                recent: 0,
+            })?;
+            return Ok(Self::Server(context, shown.session_summary.id.to_string()));
+        }
+        let sessions = context.sessions()?;
+        let id = sessions.resolve(reference)?;
+        Ok(Self::Here(sessions, id))
+    }
+
+    /// Stores messages and acknowledges each once it is durable.
+    fn store(&self, batch: Vec<ParsedLine>, out: &mut impl Write) -> Result<(), CommandError> {
+        match self {
+            Self::Here(sessions, id) => store_batch(sessions, *id, batch, out),
+            Self::Server(context, reference) => {
+                for line in batch {
+                    let appended = context.call(AppendMessage {
+                        reference: reference.clone(),
+                        role: line.role.as_str().to_owned(),
+                        text: line.content,
+                        metadata: MetadataParameter::Object(line.metadata),
+                    });
+                    let appended = appended.map_err(|error| in_line(line.number, &error))?;
+                    acknowledge(out, appended.sequence, appended.message_id)?;
+                }
+                out.flush().map_err(|error| unwritable(&error))
+            }
+        }
+    }
+}
+
+/// Stores the messages before a wrong one, too.
+fn store_batch(
     sessions: &SessionService,
     id: SessionId,
-    batch: Vec<NewMessage>,
+    batch: Vec<ParsedLine>,
     out: &mut impl Write,
 ) -> Result<(), CommandError> {
-    if batch.is_empty() {
-        return Ok(());
+    let mut messages = Vec::new();
+    let mut failure = None;
+    for line in batch {
+        match sessions.message(line.role, line.content, line.metadata) {
+            Ok(message) => messages.push(message),
+            Err(error) => {
+                failure = Some(in_line(line.number, &CommandError::from(error)));
+                break;
+            }
+        }
     }
-    for stored in sessions.append_messages(id, batch)? {
-        let line = json!({"sequence": stored.sequence, "message_id": stored.id});
-        writeln!(out, "{line}").map_err(|error| unwritable(&error))?;
+    if !messages.is_empty() {
+        for stored in sessions.append_messages(id, messages)? {
+            acknowledge(out, stored.sequence, stored.id)?;
+        }
+        out.flush().map_err(|error| unwritable(&error))?;
     }
-    out.flush().map_err(|error| unwritable(&error))
+    failure.map_or(Ok(()), Err)
+}
+
+fn acknowledge(
+    out: &mut impl Write,
+    sequence: Sequence,
+    id: MessageId,
+) -> Result<(), CommandError> {
+    let line = json!({"sequence": sequence, "message_id": id});
+    writeln!(out, "{line}").map_err(|error| unwritable(&error))
 }
 
 /// Reads lines on a thread of their own, a few commits ahead at most.
@@ -214,12 +258,16 @@ fn read_lines(input: Box<dyn Read + Send>, longest: usize) -> Receiver<Line> {
     receiver
 }
 
-/// Reads a message from a line, `None` from an empty one.
-fn parse_line(
-    sessions: &SessionService,
-    line: Line,
+/// A message from a line of the input.
+struct ParsedLine {
+    number: u64,
     role: Role,
-) -> Result<Option<NewMessage>, CommandError> {
+    content: String,
+    metadata: Metadata,
+}
+
+/// Reads a message from a line, `None` from an empty one.
+fn parse_line(line: Line, role: Role) -> Result<Option<ParsedLine>, CommandError> {
     let number = line.number;
     let place = format!("line {number}");
     let bytes = line.bytes.map_err(|error| unreadable(&place, &error))?;
@@ -235,11 +283,17 @@ fn parse_line(
             .with_hint("each line is a JSON object like {\"content\": \"…\", \"role\": \"user\"}; the lines before it are stored")
             .with_details(json!({"line": number}))
     })?;
-    let made = match input.role.as_deref().map_or(Ok(role), parse_role) {
-        Ok(role) => sessions.message(role, input.content, input.metadata.unwrap_or_default()),
-        Err(error) => Err(error),
-    };
-    made.map(Some).map_err(|error| wrong_line(number, error))
+    let role = input.role.as_deref().map_or(Ok(role), parse_role);
+    Ok(Some(ParsedLine {
+        number,
+        role: role.map_err(|error| in_line(number, &CommandError::from(error)))?,
+        content: input.content,
+        metadata: input.metadata.unwrap_or_default(),
+    }))
+}
+
+fn parse_role(text: &str) -> Result<Role, SessionError> {
+    Ok(text.parse::<Role>()?)
 }
 
 /// What is wrong with a line, with the column alone: the line is ours to count.
@@ -251,9 +305,8 @@ fn without_position(error: &serde_json::Error) -> String {
     format!("{reason} (column {})", error.column())
 }
 
-/// The error of a message, told with the number of its line.
-fn wrong_line(number: u64, error: SessionError) -> CommandError {
-    let inner = CommandError::from(error);
+/// The error of a message, with the number of its line.
+fn in_line(number: u64, inner: &CommandError) -> CommandError {
     let failure = CommandError::new(inner.code(), format!("line {number}: {}", inner.message()))
         .with_details(json!({"line": number}));
     match inner.hint() {

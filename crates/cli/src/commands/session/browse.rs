@@ -1,291 +1,205 @@
 //! Listing sessions and reading their messages.
 
-use cleveragents_application::{SessionError, SessionView};
-use cleveragents_domain::{
-    ActorName, Message, MessageId, MessageState, Metadata, Role, Sequence, SessionId, SessionName,
-    Timestamp,
+use cleveragents_application::session_operations::{
+    ListMessages, ListSessions, ListedMessage, RecentMessage, SessionDetails, SessionList,
+    SessionOrder, ShowSession,
 };
-use cleveragents_store::sessions::{Direction, ListedSession, SessionFilter, SortKey};
-use serde::Serialize;
-use serde_json::json;
+use cleveragents_domain::{MessageState, Role, Sequence, Timestamp};
 
-use super::{message_entry, usage_json};
-use crate::arguments::{SessionList, SessionMessages, SessionSort};
+use crate::arguments::{SessionList as SessionListArguments, SessionMessages, SessionSort};
 use crate::commands::{cost_cell, counted};
 use crate::context::Context;
-use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
+use crate::output::{Align, Cell, CommandError, Entry, Panel, Report, Table};
 
-fn filter(context: &Context, arguments: &SessionList) -> Result<SessionFilter, CommandError> {
-    let since = arguments
-        .since
-        .as_deref()
-        .map(str::parse::<Timestamp>)
-        .transpose()
-        .map_err(|error| {
-            CommandError::usage(error.to_string())
-                .with_hint("write the time like 2026-01-31T12:00:00Z")
-        })?;
-    let actor = arguments
-        .actor
-        .as_deref()
-        .map(str::parse)
-        .transpose()
-        .map_err(SessionError::Actor)?;
-    Ok(SessionFilter {
-        actor,
-        namespace: arguments.namespace.clone(),
-        visible: context.visible(),
-        name_contains: arguments.name.clone(),
-        updated_since: since,
-        sort: match arguments.sort {
-            SessionSort::Updated => SortKey::Updated,
-            SessionSort::Created => SortKey::Created,
-            SessionSort::Name => SortKey::Name,
-            SessionSort::Messages => SortKey::Messages,
-        },
-        direction: if arguments.reverse {
-            Direction::Reversed
-        } else {
-            Direction::Natural
-        },
-        offset: arguments.offset,
-        limit: arguments.limit,
-    })
-}
-
-/// `data` of `session list`.
-#[derive(Serialize)]
-struct SessionListing {
-    sessions: Vec<SessionRecord>,
-    summary: ListSummary,
-}
-
-#[derive(Serialize)]
-struct SessionRecord {
-    id: SessionId,
-    name: Option<String>,
-    actor: Option<ActorName>,
-    messages: u64,
-    created: Timestamp,
-    updated: Timestamp,
-}
-
-impl From<ListedSession> for SessionRecord {
-    fn from(session: ListedSession) -> Self {
-        Self {
-            id: session.id,
-            name: session.name.map(SessionName::into_string),
-            actor: session.actor,
-            messages: session.message_count,
-            created: session.created_at,
-            updated: session.updated_at,
+impl From<SessionSort> for SessionOrder {
+    fn from(sort: SessionSort) -> Self {
+        match sort {
+            SessionSort::Updated => Self::Updated,
+            SessionSort::Created => Self::Created,
+            SessionSort::Name => Self::Name,
+            SessionSort::Messages => Self::Messages,
         }
     }
 }
 
-#[derive(Serialize)]
-struct ListSummary {
-    total: u64,
-    matching: u64,
-    most_recent: Option<String>,
-    oldest: Option<String>,
-    total_messages: u64,
-    storage: u64,
+pub(super) fn list(
+    context: &Context,
+    arguments: SessionListArguments,
+) -> Result<Report, CommandError> {
+    list_report(
+        context,
+        ListSessions {
+            name: arguments.name,
+            actor: arguments.actor,
+            namespace: arguments.namespace,
+            since: arguments.since,
+            sort: arguments.sort.into(),
+            reverse: arguments.reverse,
+            limit: arguments.limit,
+            offset: arguments.offset,
+            short_ids: false,
+        },
+    )
 }
 
-/// `data` of `session messages`.
-#[derive(Serialize)]
-struct MessageListing {
-    session_id: SessionId,
-    messages: Vec<ListedMessage>,
-    total: u64,
-    next_after: Option<Sequence>,
-}
-
-#[derive(Serialize)]
-struct ListedMessage {
-    sequence: Sequence,
-    message_id: MessageId,
-    role: Role,
-    content: String,
-    timestamp: Timestamp,
-    metadata: Metadata,
-    state: MessageState,
-}
-
-impl From<Message> for ListedMessage {
-    fn from(message: Message) -> Self {
-        Self {
-            sequence: message.sequence,
-            message_id: message.id,
-            role: message.role,
-            content: message.content,
-            timestamp: message.created_at,
-            metadata: message.metadata,
-            state: message.state,
-        }
-    }
-}
-
-pub(super) fn list(context: &Context, arguments: &SessionList) -> Result<Report, CommandError> {
-    let filter = filter(context, arguments)?;
-    let service = context.sessions()?;
-    let (page, totals) = service.list(&filter)?;
-    let sessions = page.sessions;
-    let newest = sessions.iter().max_by_key(|session| session.updated_at);
-    let oldest = sessions.iter().min_by_key(|session| session.created_at);
-    let label = |session: &ListedSession| {
-        session
-            .name
-            .as_ref()
-            .map_or_else(|| session.id.to_string(), ToString::to_string)
-    };
-    let count = sessions.len();
-    let report = if context.printer.format().is_human() {
-        let mut table = Table::new("Sessions")
-            .column("Id", Align::Left)
-            .column("Name", Align::Left)
-            .column("Actor", Align::Left)
-            .column("Messages", Align::Right)
-            .column("Updated", Align::Left)
-            .empty(if totals.sessions == 0 {
-                "No sessions. Start one with `agents session create`"
-            } else {
-                "No session matches"
-            });
-        let ids: Vec<_> = sessions.iter().map(|session| session.id).collect();
-        for (session, id) in sessions.iter().zip(service.shown_ids(&ids)?) {
-            table = table.row(vec![
-                Cell::Id(id),
-                session.name.as_ref().map(ToString::to_string).into(),
-                session.actor.as_ref().map(ToString::to_string).into(),
-                session.message_count.into(),
-                session.updated_at.into(),
-            ]);
-        }
-        Report::new("session list").table(table).panel(
-            Panel::new("Summary")
-                .row("Sessions", totals.sessions)
-                .row("Matching", page.matching)
-                .row("Messages", totals.messages)
-                .row("Message text", Cell::Bytes(totals.content_bytes)),
-        )
+/// Lists sessions. Short ids are requested only where they are shown.
+pub(crate) fn list_report(
+    context: &Context,
+    mut request: ListSessions,
+) -> Result<Report, CommandError> {
+    let is_human = context.printer.format().is_human();
+    request.short_ids = is_human;
+    let response = context.call(request)?;
+    let count = response.sessions.len();
+    let report = Report::new("session list");
+    let report = if is_human {
+        list_view(report, response)
     } else {
-        let summary = ListSummary {
-            total: totals.sessions,
-            matching: page.matching,
-            most_recent: newest.map(label),
-            oldest: oldest.map(label),
-            total_messages: totals.messages,
-            storage: totals.content_bytes,
-        };
-        let sessions = sessions.into_iter().map(SessionRecord::from).collect();
-        Report::new("session list").records(SessionListing { sessions, summary })
+        report.records(response)
     };
     Ok(report.ok(format!("{} listed", counted(count, "session"))))
 }
 
+fn list_view(report: Report, response: SessionList) -> Report {
+    let SessionList { sessions, summary } = response;
+    let mut table = Table::new("Sessions")
+        .column("Id", Align::Left)
+        .column("Name", Align::Left)
+        .column("Actor", Align::Left)
+        .column("Messages", Align::Right)
+        .column("Updated", Align::Left)
+        .empty(if summary.total == 0 {
+            "No sessions. Start one with `agents session create`"
+        } else {
+            "No session matches"
+        });
+    for session in sessions {
+        let id = session.short_id.unwrap_or_else(|| session.id.to_string());
+        table = table.row(vec![
+            Cell::Id(id),
+            session.name.into(),
+            session.actor.into(),
+            session.messages.into(),
+            session.updated.into(),
+        ]);
+    }
+    report.table(table).panel(
+        Panel::new("Summary")
+            .row("Sessions", summary.total)
+            .row("Matching", summary.matching)
+            .row("Messages", summary.total_messages)
+            .row("Message text", Cell::Bytes(summary.storage)),
+    )
+}
+
 pub(super) fn show(
     context: &Context,
-    reference: &str,
+    reference: String,
     recent: u64,
 ) -> Result<Report, CommandError> {
-    let sessions = context.sessions()?;
-    let SessionView {
-        session,
-        recent,
-        plans,
-    } = sessions.view(sessions.resolve(reference)?, recent)?;
-    let is_cost_known = sessions.is_cost_known(session.id)?;
-    let last: Vec<_> = recent.iter().map(|message| json!({"sequence": message.sequence, "role": message.role, "text": message.content})).collect();
+    let details = context.call(ShowSession { reference, recent })?;
+    Ok(show_report(details))
+}
+
+/// The report of a session.
+pub(crate) fn show_report(details: SessionDetails) -> Report {
+    let session = &details.session_summary;
+    let usage = &details.token_usage;
+    let (cost, is_cost_known) = usage.cost.known();
     let mut report = Report::new("session show")
-        .data(json!({
-            "session_summary": {
-                "id": session.id,
-                "name": session.name.as_ref().map(SessionName::as_str),
-                "actor": session.actor,
-                "namespace": session.namespace,
-                "messages": session.message_count,
-                "created": session.created_at,
-                "updated": session.updated_at,
-                "automation": session.automation,
-                "version": session.version,
-                "forked_from": session.forked_from.map(|(id, sequence)| json!({"session_id": id, "sequence": sequence})),
-            },
-            "recent_messages": last,
-            "linked_plans": plans,
-            "token_usage": usage_json(&session, is_cost_known),
-        }))
         .panel(
             Panel::new("Session")
                 .row("Id", Cell::Id(session.id.to_string()))
-                .row("Name", session.name.as_ref().map(ToString::to_string))
-                .row("Actor", session.actor.as_ref().map(ToString::to_string))
-                .row("Messages", session.message_count)
-                .row("Created", session.created_at)
-                .row("Updated", session.updated_at)
+                .row("Name", session.name.clone())
+                .row("Actor", session.actor.clone())
+                .row("Messages", session.messages)
+                .row("Created", session.created)
+                .row("Updated", session.updated)
                 .row("Automation", session.automation.clone()),
         )
         .panel(
             Panel::new("Usage")
-                .row("Input tokens", session.usage.input_tokens.0)
-                .row("Output tokens", session.usage.output_tokens.0)
-                .row(
-                    "Estimated cost",
-                    cost_cell(session.usage.cost_micro_usd, is_cost_known),
-                ),
+                .row("Input tokens", usage.input_tokens)
+                .row("Output tokens", usage.output_tokens)
+                .row("Estimated cost", cost_cell(cost, is_cost_known)),
         );
-    if !plans.is_empty() {
+    if !details.linked_plans.is_empty() {
         let mut table = Table::new("Linked Plans")
             .column("Plan ID", Align::Left)
             .column("Phase", Align::Left)
             .column("State", Align::Left);
-        for plan in plans {
+        for plan in &details.linked_plans {
             table = table.row(vec![
                 Cell::Id(plan.plan_id.to_string()),
-                plan.phase.into(),
-                plan.state.into(),
+                plan.phase.clone().into(),
+                plan.state.clone().into(),
             ]);
         }
         report = report.table(table);
     }
-    if !recent.is_empty() {
-        report = report.transcript(recent.into_iter().map(message_entry).collect());
+    if !details.recent_messages.is_empty() {
+        let entries = details.recent_messages.iter().map(recent_entry);
+        report = report.transcript(entries.collect());
     }
-    Ok(report.ok("Session shown"))
+    report.data(details).ok("Session shown")
+}
+
+fn recent_entry(message: &RecentMessage) -> Entry {
+    entry(
+        message.sequence,
+        message.role,
+        message.state,
+        message.text.clone(),
+        message.timestamp,
+    )
+}
+
+fn listed_entry(message: ListedMessage) -> Entry {
+    entry(
+        message.sequence,
+        message.role,
+        message.state,
+        message.content,
+        message.timestamp,
+    )
+}
+
+fn entry(
+    sequence: Sequence,
+    role: Role,
+    state: MessageState,
+    text: String,
+    time: Timestamp,
+) -> Entry {
+    let failed = match state {
+        MessageState::Complete => "",
+        MessageState::Failed => " (failed)",
+    };
+    Entry::new(format!("{sequence} {role}{failed}"), text).fact(time)
 }
 
 pub(super) fn messages(
     context: &Context,
-    arguments: &SessionMessages,
+    arguments: SessionMessages,
 ) -> Result<Report, CommandError> {
-    let sessions = context.sessions()?;
-    let id = sessions.resolve(&arguments.session.reference)?;
-    let from = Sequence(arguments.after.map_or(0, |after| after.saturating_add(1)));
-    let limit = arguments.limit.unwrap_or(i64::MAX.unsigned_abs());
-    let total = sessions.get(id)?.message_count;
-    let messages = sessions.messages(id, from, limit)?;
-    let last = messages.last().map(|message| message.sequence);
-    let has_more = last.map_or(from.0 < total && limit == 0, |last| last.0 + 1 < total);
-    let count = messages.len();
-    let report = if context.printer.format().is_human() {
-        let report = Report::new("session messages");
-        if messages.is_empty() {
-            report
-        } else {
-            report.transcript(messages.into_iter().map(message_entry).collect())
-        }
+    let response = context.call(ListMessages {
+        reference: arguments.session.reference,
+        after: arguments.after,
+        limit: arguments.limit,
+    })?;
+    let (count, total) = (response.messages.len(), response.total);
+    let next_after = response.next_after;
+    let report = Report::new("session messages");
+    let report = if !context.printer.format().is_human() {
+        report.records(response)
+    } else if response.messages.is_empty() {
+        report
     } else {
-        Report::new("session messages").records(MessageListing {
-            session_id: id,
-            messages: messages.into_iter().map(ListedMessage::from).collect(),
-            total,
-            next_after: has_more.then_some(last).flatten(),
-        })
+        report.transcript(response.messages.into_iter().map(listed_entry).collect())
     };
     let report = report.ok(format!("{count} of {} shown", counted(total, "message")));
-    Ok(match last {
-        Some(last) if has_more => report.info(format!("Go on with --after {last}")),
-        _ => report,
+    Ok(match next_after {
+        Some(last) => report.info(format!("Go on with --after {last}")),
+        None => report,
     })
 }

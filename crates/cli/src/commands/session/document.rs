@@ -4,166 +4,123 @@ use std::fs;
 use std::io::{BufWriter, ErrorKind, Read, Write, stdin, stdout};
 use std::path::Path;
 
-use cleveragents_application::{
-    EXPORT_SCHEMA, ExportSummary, ImportCheck, SessionError, SessionService,
+use cleveragents_application::SessionError;
+use cleveragents_application::session_operations::{
+    ExportFormat, ExportReport, ExportSession, ImportSession,
 };
-use cleveragents_domain::{Code, ContentHash, SessionId};
-use serde_json::json;
+use cleveragents_domain::Code;
 
-use super::manage::parse_namespace;
 use crate::arguments::{ExportDocument, SessionExport, SessionImport};
-use crate::commands::output_of;
 use crate::context::Context;
 use crate::output::{Care, Cell, CommandError, Panel, Report, Target, path_text};
 
 pub(super) fn export(
     context: &Context,
-    arguments: &SessionExport,
+    arguments: SessionExport,
     is_markdown: bool,
 ) -> Result<Option<Report>, CommandError> {
-    let document = match (arguments.document, is_markdown) {
-        (Some(document), _) => document,
-        (None, true) => ExportDocument::Markdown,
-        (None, false) => ExportDocument::Json,
+    let format = match (arguments.document, is_markdown) {
+        (Some(ExportDocument::Markdown), _) | (None, true) => ExportFormat::Markdown,
+        (Some(ExportDocument::Json), _) | (None, false) => ExportFormat::Json,
     };
-    let sessions = context.sessions()?;
-    let id = sessions.resolve(&arguments.session.reference)?;
-    let path = output_of(context, arguments.output.as_deref());
-    let is_replaced = match &context.served {
-        Some(served) => served.is_replaced,
-        None => arguments.force,
-    };
-    let path = path.filter(|path| *path != Path::new("-"));
+    let reference = arguments.session.reference;
+    let path = arguments.output.filter(|path| path != Path::new("-"));
     let target = path.map(|path| Target {
-        path: path.to_owned(),
-        care: if is_replaced {
+        path,
+        care: if arguments.force {
             Care::Replaced
         } else {
             Care::New
         },
     });
-    if context.served.is_some() {
-        return sent(context, &sessions, id, document, target).map(Some);
-    }
     let Some(target) = target else {
         let mut out = BufWriter::new(stdout().lock());
-        return match write(context, &sessions, id, document, &mut out) {
-            // Whoever read the beginning has seen enough.
-            Err(SessionError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(None),
+        return match write(context, reference, format, &mut out) {
+            // The reader has closed the pipe and wants no more.
+            Err(WriteError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(None),
             outcome => outcome.map(|_| None).map_err(Into::into),
         };
     };
-    let summary = target.fill(|out| Ok(write(context, &sessions, id, document, out)?))?;
-    Ok(Some(report(&summary, document, &target.path)))
+    let mut report = target.fill(|out| Ok(write(context, reference, format, out)?))?;
+    report.session_export.output = Some(path_text(&target.path));
+    Ok(Some(export_report(report, &target.path)))
 }
 
-/// So much of an export is sent to another machine at most: it is held in memory on both sides.
-const LARGEST_SENT: usize = 64 << 20;
-
-/// The export for a caller on another machine, who writes it there.
-fn sent(
-    context: &Context,
-    sessions: &SessionService,
-    id: SessionId,
-    document: ExportDocument,
-    target: Option<Target>,
-) -> Result<Report, CommandError> {
-    let mut out = Limited(Vec::new());
-    let summary =
-        write(context, sessions, id, document, &mut out).map_err(|error| match error {
-            SessionError::Write(error) if error.kind() == ErrorKind::FileTooLarge => {
-                let most = LARGEST_SENT >> 20;
-                let message =
-                    format!("the export is larger than the {most} MiB that a server sends");
-                CommandError::new(Code::LocalOnly, message)
-                    .with_hint("export it on the machine of the server, with --local")
-            }
-            error => error.into(),
-        })?;
-    Ok(match target {
-        None => Report::printed("session export", out.0),
-        Some(target) => report(&summary, document, &target.path).with_file(out.0, target),
-    })
+/// Why an export was not written.
+enum WriteError {
+    Output(std::io::Error),
+    Command(CommandError),
 }
 
-/// Bytes, up to [`LARGEST_SENT`].
-struct Limited(Vec<u8>);
-
-impl Write for Limited {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.0.len() + bytes.len() > LARGEST_SENT {
-            return Err(ErrorKind::FileTooLarge.into());
+impl From<WriteError> for CommandError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Output(error) => SessionError::Write(error).into(),
+            WriteError::Command(error) => error,
         }
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 
+/// Writes an export: as it is read from the database here, or as the server sent it.
 fn write(
     context: &Context,
-    sessions: &SessionService,
-    id: SessionId,
-    document: ExportDocument,
+    reference: String,
+    format: ExportFormat,
     out: &mut dyn Write,
-) -> Result<ExportSummary, SessionError> {
-    let progress = context.progress("Exporting");
-    match document {
-        ExportDocument::Json => sessions.export_json(id, out, Some(&progress)),
-        ExportDocument::Markdown => sessions.export_markdown(id, out, Some(&progress)),
+) -> Result<ExportReport, WriteError> {
+    if context.connection.is_some() {
+        let exported = context
+            .call(ExportSession {
+                reference,
+                document: format,
+            })
+            .map_err(WriteError::Command)?;
+        let written = out
+            .write_all(exported.document.as_bytes())
+            .and_then(|()| out.flush());
+        written.map_err(WriteError::Output)?;
+        return Ok(exported.report);
     }
+    let sessions = context.sessions().map_err(WriteError::Command)?;
+    let command = |error: SessionError| match error {
+        SessionError::Write(error) => WriteError::Output(error),
+        error => WriteError::Command(error.into()),
+    };
+    let id = sessions.resolve(&reference).map_err(command)?;
+    let progress = context.progress("Exporting");
+    let summary = sessions.export(id, format, out, Some(&progress));
+    Ok(ExportReport::new(&summary.map_err(command)?, format))
 }
 
-fn report(summary: &ExportSummary, document: ExportDocument, path: &Path) -> Report {
-    let format = match document {
-        ExportDocument::Json => "json",
-        ExportDocument::Markdown => "markdown",
-    };
-    let checksum = summary.checksum.as_ref().map(ContentHash::to_string);
+fn export_report(report: ExportReport, path: &Path) -> Report {
+    let (file, contents) = (&report.session_export, &report.contents);
     Report::new("session export")
-        .data(json!({
-            "session_export": {
-                "session": summary.session_id,
-                "output": path_text(path),
-                "messages": summary.messages,
-                "size": summary.size_bytes,
-                "format": format,
-            },
-            "contents": {
-                "messages": summary.messages,
-                "plan_references": summary.plan_references,
-                "metadata_keys": summary.metadata_keys,
-                "schema_version": EXPORT_SCHEMA,
-            },
-            "integrity": {"checksum": checksum, "encrypted": false},
-        }))
         .panel(
             Panel::new("Session Export")
-                .row("Session", Cell::Id(summary.session_id.to_string()))
+                .row("Session", Cell::Id(file.session.to_string()))
                 .row("Output", path.display().to_string())
-                .row("Messages", summary.messages)
-                .row("Size", Cell::Bytes(summary.size_bytes))
-                .row("Format", format),
+                .row("Messages", file.messages)
+                .row("Size", Cell::Bytes(file.size))
+                .row("Format", file.format.as_str()),
         )
         .panel(
             Panel::new("Contents")
-                .row("Messages", summary.messages)
-                .row("Plan References", summary.plan_references)
-                .row("Metadata Keys", summary.metadata_keys)
-                .row("Schema Version", EXPORT_SCHEMA),
+                .row("Messages", contents.messages)
+                .row("Plan References", contents.plan_references)
+                .row("Metadata Keys", contents.metadata_keys)
+                .row("Schema Version", contents.schema_version.clone()),
         )
         .panel(
             Panel::new("Integrity")
-                .row("Checksum", checksum)
+                .row("Checksum", report.integrity.checksum.clone())
                 .row("Encrypted", "no"),
         )
+        .data(report)
         .ok("Export completed")
 }
 
 /// The bytes of a file that is to be imported.
-pub(crate) fn read_export(path: &Path) -> Result<Vec<u8>, CommandError> {
+fn read_export(path: &Path) -> Result<Vec<u8>, CommandError> {
     let failure = |error: &std::io::Error| {
         CommandError::new(Code::FileAccess, format!("cannot read {}", path.display()))
             .caused_by(error)
@@ -178,59 +135,38 @@ pub(crate) fn read_export(path: &Path) -> Result<Vec<u8>, CommandError> {
     Ok(bytes)
 }
 
-pub(super) fn import(context: &Context, arguments: &SessionImport) -> Result<Report, CommandError> {
+pub(super) fn import(context: &Context, arguments: SessionImport) -> Result<Report, CommandError> {
     let path = &arguments.input;
-    let file = read_export(path)?;
-    let check = if arguments.unverified {
-        ImportCheck::Unverified
-    } else {
-        ImportCheck::Verified
-    };
-    // Where a text was kept meanwhile that came from elsewhere is nobody's business.
-    let shown = match &context.served {
-        Some(_) => context.source_of(path),
-        None => path.clone(),
-    };
-    let namespace = arguments.namespace.as_deref().map(parse_namespace);
-    let namespace = namespace.transpose()?;
-    let imported = context.sessions()?.import(
-        &file,
-        check,
-        namespace.as_deref(),
-        Some(context.progress("Importing")),
-    )?;
-    let checksum = if arguments.unverified {
-        "not checked"
-    } else {
-        "verified"
-    };
+    let text = String::from_utf8(read_export(path)?)
+        .map_err(|error| SessionError::ImportMalformed(error.to_string()))?;
+    let mut imported = context.call(ImportSession {
+        text,
+        unverified: arguments.unverified,
+        namespace: arguments.namespace,
+    })?;
+    imported.session_import.input = Some(path_text(path));
+    let report = &imported.session_import;
     Ok(Report::new("session import")
-        .data(json!({
-            "session_import": {
-                "input": path_text(&shown),
-                "session_id": imported.session.id,
-                "messages": imported.session.message_count,
-                "schema": imported.schema,
-            },
-            "validation": {"checksum": checksum, "schema": "compatible"},
-            "merge": {"existing": imported.original, "strategy": "create new"},
-        }))
         .panel(
             Panel::new("Session Import")
-                .row("Input", shown.display().to_string())
-                .row("Session", Cell::Id(imported.session.id.to_string()))
-                .row("Messages", imported.session.message_count)
-                .row("Schema", imported.schema),
+                .row("Input", path.display().to_string())
+                .row("Session", Cell::Id(report.session_id.to_string()))
+                .row("Messages", report.messages)
+                .row("Schema", report.schema.clone()),
         )
         .panel(
             Panel::new("Validation")
-                .row("Checksum", checksum)
-                .row("Schema", "compatible"),
+                .row("Checksum", imported.validation.checksum.clone())
+                .row("Schema", imported.validation.schema.clone()),
         )
         .panel(
             Panel::new("Merge")
-                .row("Exported from", Cell::Id(imported.original.to_string()))
-                .row("Strategy", "create new"),
+                .row(
+                    "Exported from",
+                    Cell::Id(imported.merge.existing.to_string()),
+                )
+                .row("Strategy", imported.merge.strategy.clone()),
         )
+        .data(imported)
         .ok("Import completed"))
 }

@@ -1,161 +1,105 @@
 //! Creating, renaming, forking and deleting sessions.
 
-use cleveragents_application::SessionError;
-use cleveragents_domain::{ActorName, Code, Name, Sequence, Session, SessionName, Version};
-use cleveragents_store::sessions::Expect;
-use serde_json::{Value, json};
+use cleveragents_application::session_operations::{
+    CreateSession, DeleteSession, ForkSession, RenameSession, SessionInfo, ShowSession,
+};
 
 use crate::arguments::SessionCreate;
 use crate::commands::confirm;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
-fn parse_name(text: &str) -> Result<SessionName, SessionError> {
-    Ok(text.parse::<SessionName>()?)
-}
-
-fn parse_actor(text: &str) -> Result<ActorName, SessionError> {
-    Ok(text.parse::<ActorName>()?)
-}
-
-fn session_json(session: &Session) -> Value {
-    json!({
-        "id": session.id,
-        "name": session.name.as_ref().map(SessionName::as_str),
-        "actor": session.actor,
-        "namespace": session.namespace,
-        "messages": session.message_count,
-        "version": session.version,
-        "created": session.created_at,
-        "updated": session.updated_at,
-    })
-}
-
-fn session_panel(title: &'static str, session: &Session) -> Panel {
-    Panel::new(title)
+fn session_panel(session: &SessionInfo) -> Panel {
+    Panel::new("Session")
         .row("Id", Cell::Id(session.id.to_string()))
-        .row("Name", session.name.as_ref().map(ToString::to_string))
-        .row("Actor", session.actor.as_ref().map(ToString::to_string))
+        .row("Name", session.name.clone())
+        .row("Actor", session.actor.clone())
         .row("Namespace", session.namespace.clone())
-        .row("Messages", session.message_count)
-        .row("Created", session.created_at)
+        .row("Messages", session.messages)
+        .row("Created", session.created)
 }
 
-/// A namespace as a person wrote it.
-pub(super) fn parse_namespace(text: &str) -> Result<String, CommandError> {
-    let whole = format!("{text}/session").parse::<Name>();
-    let whole = whole.map_err(|error| CommandError::new(Code::InvalidName, error.to_string()))?;
-    Ok(whole.namespace().to_owned())
-}
-
-pub(super) fn create(context: &Context, arguments: &SessionCreate) -> Result<Report, CommandError> {
-    let name = arguments.name.as_deref().map(parse_name).transpose()?;
-    let actor = arguments.actor.as_deref().map(parse_actor).transpose()?;
-    let sessions = context.sessions()?;
-    let automation = context.settings.automation_profile();
-    let session = match arguments.namespace.as_deref() {
-        None => sessions.create(name, actor, automation)?,
-        Some(namespace) => {
-            let namespace = parse_namespace(namespace)?;
-            sessions.create_in(&namespace, name, actor, automation)?
-        }
-    };
+pub(super) fn create(context: &Context, arguments: SessionCreate) -> Result<Report, CommandError> {
+    let created = context.call(CreateSession {
+        name: arguments.name,
+        actor: arguments.actor,
+        namespace: arguments.namespace,
+    })?;
+    let panel = session_panel(&created.session);
     Ok(Report::new("session create")
-        .data(json!({
-            "session": session_json(&session),
-            "settings": {
-                "automation": session.automation,
-                "max_message_bytes": context.settings.max_message_bytes(),
-            },
-        }))
-        .panel(session_panel("Session", &session).row("Automation", session.automation.clone()))
+        .panel(panel.row("Automation", created.settings.automation.clone()))
+        .data(created)
         .ok("Session created"))
 }
 
 pub(super) fn rename(
     context: &Context,
-    reference: &str,
-    name: &str,
+    reference: String,
+    name: String,
     if_version: Option<u64>,
 ) -> Result<Report, CommandError> {
-    let name = parse_name(name)?;
-    let sessions = context.sessions()?;
-    let id = sessions.resolve(reference)?;
-    let expect = if_version.map_or(Expect::Any, |version| Expect::Exactly(Version(version)));
-    let session = sessions.rename(id, name, expect)?;
+    let renamed = context.call(RenameSession {
+        reference,
+        name,
+        if_version,
+    })?;
     Ok(Report::new("session rename")
-        .data(json!({"session": session_json(&session)}))
-        .panel(session_panel("Session", &session))
+        .panel(session_panel(&renamed.session))
+        .data(renamed)
         .ok("Session renamed"))
 }
 
 pub(super) fn fork(
     context: &Context,
-    reference: &str,
+    reference: String,
     at: Option<u64>,
-    name: Option<&str>,
+    name: Option<String>,
 ) -> Result<Report, CommandError> {
-    let name = name.map(parse_name).transpose()?;
-    let sessions = context.sessions()?;
-    let source = sessions.resolve(reference)?;
-    let session = sessions.fork(
-        source,
-        at.map(Sequence),
+    let forked = context.call(ForkSession {
+        reference,
+        at,
         name,
-        Some(context.progress("Copying messages")),
-    )?;
-    let last = session.forked_from.map(|(_, sequence)| sequence);
+    })?;
+    let origin = &forked.forked_from;
     Ok(Report::new("session fork")
-        .data(json!({
-            "session": session_json(&session),
-            "forked_from": {"session_id": source, "sequence": last},
-        }))
         .panel(
-            session_panel("Session", &session)
-                .row("Forked from", Cell::Id(source.to_string()))
-                .row("Last message taken", last.map(|sequence| sequence.0)),
+            session_panel(&forked.session)
+                .row("Forked from", Cell::Id(origin.session_id.to_string()))
+                .row(
+                    "Last message taken",
+                    origin.sequence.map(|sequence| sequence.0),
+                ),
         )
+        .data(forked)
         .ok("Session forked"))
 }
 
 pub(super) fn delete(
     context: &Context,
-    reference: &str,
+    reference: String,
     yes: bool,
 ) -> Result<Report, CommandError> {
-    let sessions = context.sessions()?;
-    let id = sessions.resolve(reference)?;
-    let present = sessions.view(id, 0)?;
-    let called = present
-        .session
-        .name
-        .as_ref()
-        .map_or_else(|| id.to_string(), ToString::to_string);
-    confirm(
-        context,
-        &format!(
-            "Delete session {called} with {} messages?",
-            present.session.message_count
-        ),
-        yes,
-    )?;
-    let session = sessions.delete(id)?;
+    let shown = context.call(ShowSession {
+        reference,
+        recent: 0,
+    })?;
+    let session = shown.session_summary;
+    let name = session.name.unwrap_or_else(|| session.id.to_string());
+    let question = format!("Delete session {name} with {} messages?", session.messages);
+    confirm(context, &question, yes)?;
+    let deleted = context.call(DeleteSession {
+        reference: session.id.to_string(),
+        yes: true,
+    })?;
+    let summary = &deleted.deletion_summary;
     Ok(Report::new("session delete")
-        .data(json!({
-            "deletion_summary": {
-                "session": session.name.as_ref().map(SessionName::as_str),
-                "id": session.id,
-                "messages_removed": session.message_count,
-                "storage_freed": session.content_bytes,
-                "plans_orphaned": present.plans.len(),
-            },
-        }))
         .panel(
             Panel::new("Deletion Summary")
-                .row("Session", session.name.as_ref().map(ToString::to_string))
-                .row("Id", Cell::Id(session.id.to_string()))
-                .row("Messages removed", session.message_count)
-                .row("Message text removed", Cell::Bytes(session.content_bytes)),
+                .row("Session", summary.session.clone())
+                .row("Id", Cell::Id(summary.id.to_string()))
+                .row("Messages removed", summary.messages_removed)
+                .row("Message text removed", Cell::Bytes(summary.storage_freed)),
         )
+        .data(deleted)
         .ok("Session deleted"))
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use cleveragents_application::{Application, OperationSettings};
 use cleveragents_domain::identity::{Caller, Permission, Scope};
 use cleveragents_domain::{Code, PlanId};
 use cleveragents_process::Cancel;
@@ -148,4 +149,16 @@ impl Program for Double {
     fn version(&self) -> &'static str {
         "0.0.0-test"
     }
+}
+
+/// The operations of a test's database.
+pub(crate) fn application(engine: Arc<Engine>) -> Application {
+    Application::new(
+        engine,
+        OperationSettings {
+            max_message_bytes: 1 << 20,
+            automation_profile: "manual".to_owned(),
+            sandboxes: std::env::temp_dir(),
+        },
+    )
 }

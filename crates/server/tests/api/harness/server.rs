@@ -14,7 +14,7 @@ use cleveragents_testkit::TestDatabase;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::{Client, Double};
+use super::{Client, Double, application};
 
 /// A running server. Ends when it is dropped.
 pub(crate) struct Server {
@@ -64,7 +64,7 @@ impl Server {
                 .build()
                 .expect("a runtime");
             let serving = cleveragents_server::serve(
-                served,
+                application(served),
                 lent,
                 options,
                 |address| tell.send(address).expect("somebody waits"),

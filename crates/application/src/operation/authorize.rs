@@ -1,0 +1,100 @@
+//! The one authorizer: whether a caller may do what a request names. Denials are recorded in the audit log.
+
+use std::sync::Arc;
+
+use cleveragents_domain::identity::{Caller, EVERY_NAMESPACE, Permission, Scope};
+use cleveragents_domain::{Code, Name};
+use cleveragents_store::Engine;
+
+use super::{OperationError, Requirement};
+use crate::server::AuditService;
+
+/// One thing that a request names: where it is, and what the caller needs there.
+#[derive(Debug)]
+pub struct Touched {
+    /// The namespace of the thing.
+    pub namespace: String,
+    /// The part of the server it belongs to.
+    pub scope: Scope,
+    /// What the caller needs in the namespace.
+    pub permission: Permission,
+    /// The error for callers who may not read the thing: the same as for one that does not exist.
+    pub absent: Option<OperationError>,
+}
+
+impl Touched {
+    /// Whether it is a definition that comes with the program, which every caller may read. Stored
+    /// things (those with `absent`) belong to their namespace only, whatever it is called.
+    pub fn is_built_in(&self) -> bool {
+        self.absent.is_none()
+            && self.permission == Permission::Read
+            && is_built_in_namespace(&self.namespace)
+    }
+}
+
+/// Checks that a caller may do everything that a request touches. The first refusal is recorded and returned.
+pub fn authorize(
+    caller: &Caller,
+    engine: &Arc<Engine>,
+    operation: &'static str,
+    requirement: Requirement,
+    touched: Vec<Touched>,
+) -> Result<(), OperationError> {
+    if caller.is_local() {
+        return Ok(());
+    }
+    let Requirement {
+        scope,
+        permission,
+        is_global,
+    } = requirement;
+    let denied = |permission: Permission, namespace: &str| {
+        let audit = AuditService::new(Arc::clone(engine));
+        audit.access_denied(caller.identity(), operation, permission, namespace)?;
+        let role = permission.least_role();
+        let message = format!("this needs the role {role} on `{namespace}`");
+        Err(OperationError::new(Code::Forbidden, message)
+            .with_hint("ask an owner of the namespace for a token with that role"))
+    };
+    if is_global && !caller.may_everywhere(scope, permission) {
+        return denied(permission, EVERY_NAMESPACE);
+    }
+    let names_a_place = touched.iter().any(|touch| {
+        touch.scope == scope && touch.permission == permission && !touch.is_built_in()
+    });
+    // A caller without the permission anywhere does not have it on unnamed things either.
+    if !names_a_place && caller.reach(scope, permission).is_empty() {
+        return denied(permission, EVERY_NAMESPACE);
+    }
+    for touch in touched {
+        if holds_model_files(&touch.namespace) {
+            let message = format!("models of `{}` are files of the server", touch.namespace);
+            return Err(OperationError::new(Code::LocalOnly, message));
+        }
+        if touch.is_built_in() || caller.may(touch.scope, touch.permission, &touch.namespace) {
+            continue;
+        }
+        let can_read = caller.may(touch.scope, Permission::Read, &touch.namespace);
+        if let Some(absent) = touch.absent
+            && !can_read
+        {
+            return Err(absent);
+        }
+        return denied(touch.permission, &touch.namespace);
+    }
+    Ok(())
+}
+
+/// Whether the models of a provider are files, which only a local caller may name.
+pub(super) fn holds_model_files(provider: &str) -> bool {
+    matches!(
+        provider.trim().to_lowercase().as_str(),
+        "scripted" | "replay"
+    )
+}
+
+/// Whether a namespace is the program's own, or holds models.
+fn is_built_in_namespace(namespace: &str) -> bool {
+    let name = format!("{namespace}/x").parse::<Name>();
+    namespace == "builtin" || name.is_ok_and(|name| name.require_free_namespace().is_err())
+}

@@ -1,0 +1,103 @@
+//! The table of operations, for front ends that receive requests as JSON.
+
+use cleveragents_domain::Code;
+use cleveragents_process::Cancel;
+use schemars::{Schema, generate::SchemaSettings};
+use serde_json::{Map, Value};
+
+use super::{Operation, OperationContext, OperationError, Requirement};
+
+/// One operation as protocols see it.
+#[derive(Debug, Clone, Copy)]
+pub struct OperationEntry {
+    /// The name in paths and methods, such as `session/create`.
+    pub name: &'static str,
+    /// One sentence about it.
+    pub summary: &'static str,
+    /// What the caller must be allowed to do.
+    pub requirement: Requirement,
+    /// The JSON schema of the request.
+    pub request: fn() -> Schema,
+    /// The JSON schema of the response.
+    pub response: fn() -> Schema,
+    prepare: fn(OperationContext, Value) -> Result<PreparedCall, OperationError>,
+}
+
+/// An operation that is resolved and authorized, to be run once.
+pub type PreparedCall = Box<dyn FnOnce(&Cancel) -> Result<Value, OperationError> + Send>;
+
+impl OperationEntry {
+    /// The entry of an operation.
+    pub(crate) const fn of<O: Operation>() -> Self {
+        Self {
+            name: O::NAME,
+            summary: O::SUMMARY,
+            requirement: O::REQUIREMENT,
+            request: schema_of::<O>,
+            response: schema_of::<O::Response>,
+            prepare: prepare::<O>,
+        }
+    }
+
+    /// Reads a request, resolves and authorizes it. `Null` is a request without parameters.
+    pub fn prepare(
+        &self,
+        context: OperationContext,
+        request: Value,
+    ) -> Result<PreparedCall, OperationError> {
+        (self.prepare)(context, request)
+    }
+}
+
+fn schema_of<T: schemars::JsonSchema>() -> Schema {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    settings.into_generator().into_root_schema_for::<T>()
+}
+
+fn prepare<O: Operation>(
+    context: OperationContext,
+    request: Value,
+) -> Result<PreparedCall, OperationError> {
+    let malformed = |reason: &str| {
+        let message = format!("parameters of `{}`: {reason}", O::NAME);
+        OperationError::new(Code::MalformedRequest, message)
+    };
+    let request = match request {
+        Value::Null => Value::Object(Map::new()),
+        // serde would read a list as the fields in their order.
+        request if request.is_object() => request,
+        _ => return Err(malformed("they are not an object")),
+    };
+    let request: O =
+        serde_json::from_value(request).map_err(|error| malformed(&error.to_string()))?;
+    let prepared = context.prepare(request)?;
+    Ok(Box::new(move |cancel| {
+        let response = prepared.cancelled_by(cancel).run()?;
+        serde_json::to_value(response).map_err(|error| {
+            OperationError::internal("the response cannot be written as JSON").caused_by(error)
+        })
+    }))
+}
+
+/// Every operation, by area.
+static AREAS: &[&[OperationEntry]] = &[crate::session::operations::ENTRIES];
+
+/// Every operation.
+pub fn operations() -> impl Iterator<Item = &'static OperationEntry> {
+    AREAS.iter().copied().flatten()
+}
+
+/// The operation with a name.
+pub fn find_operation(name: &str) -> Result<&'static OperationEntry, OperationError> {
+    operations()
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| {
+            OperationError::new(
+                Code::UnknownOperation,
+                format!("there is no operation `{name}`"),
+            )
+        })
+}

@@ -1,0 +1,494 @@
+//! [`Resolver`]: turns the references of a request into ids and complete names, and collects where they are.
+
+use cleveragents_domain::identity::{LOCAL_NAMESPACE, Permission};
+use cleveragents_domain::{
+    AutomationProfile, Code, Diagnose, InvariantScope, Kind, Name, PlanId, SessionId,
+};
+use cleveragents_store::plans;
+use serde_json::Value;
+
+use super::authorize::{Touched, holds_model_files};
+use super::{Operation, OperationContext, OperationError, Requirement};
+use crate::invariant::{InvariantError, InvariantService};
+use crate::plan::BookError;
+use crate::run::RunServiceError;
+use crate::session::SessionError;
+use crate::validation::{ValidationError, ValidationService};
+
+/// Resolves the references of one request. References of local callers become ids too, names stay as they are.
+pub struct Resolver<'a> {
+    /// Missing while a request is only checked before it is sent to a server.
+    context: Option<&'a OperationContext>,
+    requirement: Requirement,
+    home: Option<String>,
+    touched: Vec<Touched>,
+    /// The first name without a namespace, when the caller has no namespace to put it in.
+    unplaced: Option<OperationError>,
+}
+
+impl<'a> Resolver<'a> {
+    pub(super) fn new(context: &'a OperationContext, requirement: Requirement) -> Self {
+        Self {
+            context: Some(context),
+            requirement,
+            home: context.home(requirement.scope),
+            touched: Vec::new(),
+            unplaced: None,
+        }
+    }
+
+    /// What the request touches.
+    pub(super) fn finish(self) -> Result<Vec<Touched>, OperationError> {
+        match self.unplaced {
+            Some(error) => Err(error),
+            None => Ok(self.touched),
+        }
+    }
+
+    fn is_local(&self) -> bool {
+        self.context
+            .is_some_and(|context| context.caller().is_local())
+    }
+
+    /// Refuses names of this machine in a request for a server.
+    fn check_sendable(&self, name: &str) -> Result<(), OperationError> {
+        let name = name.trim();
+        let lower = name.to_lowercase();
+        if self.context.is_some()
+            || (lower != LOCAL_NAMESPACE && !lower.starts_with(&format!("{LOCAL_NAMESPACE}/")))
+        {
+            return Ok(());
+        }
+        let message = format!("`{name}` is only on this machine");
+        Err(OperationError::new(Code::LocalOnly, message)
+            .with_hint("name something on the server, or run the command here with --local"))
+    }
+
+    /// Adds something in a namespace, with the permission of the operation.
+    fn touch(&mut self, namespace: &str, absent: Option<OperationError>) {
+        self.touched.push(Touched {
+            namespace: namespace.to_owned(),
+            scope: self.requirement.scope,
+            permission: self.requirement.permission,
+            absent,
+        });
+    }
+
+    /// Adds something that is only read or run.
+    fn touch_read(&mut self, namespace: &str) {
+        self.touched.push(Touched {
+            namespace: namespace.to_owned(),
+            scope: self.requirement.scope,
+            permission: Permission::Read,
+            absent: None,
+        });
+    }
+
+    /// A session, by id, prefix or name.
+    pub fn session(&mut self, reference: &mut String) -> Result<(), OperationError> {
+        let Some(context) = self.context else {
+            return Ok(());
+        };
+        let sessions = context.sessions();
+        let given = reference.clone();
+        let absent = || OperationError::from(SessionError::NotFound(given.clone()));
+        let id = match sessions.resolve(reference) {
+            Err(SessionError::Ambiguous {
+                reference,
+                candidates,
+            }) if !self.is_local() => self.visible_session(context, reference, candidates)?,
+            found => found.map_err(|error| self.hide_unless_local(error.into(), absent))?,
+        };
+        let session = sessions
+            .get(id)
+            .map_err(|error| self.hide_unless_local(error.into(), absent))?;
+        *reference = session.id.to_string();
+        self.touch(&session.namespace, Some(absent()));
+        Ok(())
+    }
+
+    /// The one session of several with a name that the caller may read.
+    fn visible_session(
+        &self,
+        context: &OperationContext,
+        reference: String,
+        candidates: Vec<(SessionId, Option<String>)>,
+    ) -> Result<SessionId, OperationError> {
+        let namespaces = context.visible(self.requirement.scope);
+        let sessions = context.sessions();
+        let mut visible = Vec::new();
+        for (id, name) in candidates {
+            if namespaces.contains(&sessions.get(id)?.namespace) {
+                visible.push((id, name));
+            }
+        }
+        match visible.as_slice() {
+            [] => Err(SessionError::NotFound(reference).into()),
+            [(only, _)] => Ok(*only),
+            _ => Err(SessionError::Ambiguous {
+                reference,
+                candidates: visible,
+            }
+            .into()),
+        }
+    }
+
+    /// A plan, by id, prefix or name.
+    pub fn plan(&mut self, reference: &mut String) -> Result<(), OperationError> {
+        let Some(context) = self.context else {
+            return Ok(());
+        };
+        let given = reference.clone();
+        let absent = || {
+            OperationError::from(BookError::NotFound {
+                reference: given.clone(),
+                nearest: Vec::new(),
+            })
+        };
+        let plan = context.plans().resolve(reference);
+        let plan = plan.map_err(|error| self.hide_unless_local(error.into(), absent))?;
+        *reference = plan.id.to_string();
+        let namespace = namespace_of_plan(context, plan.id)?;
+        self.touch(&namespace, Some(absent()));
+        Ok(())
+    }
+
+    /// A decision of a plan, by id or prefix.
+    pub fn decision(&mut self, reference: &mut String) -> Result<(), OperationError> {
+        let Some(context) = self.context else {
+            return Ok(());
+        };
+        let given = reference.clone();
+        let absent = || {
+            OperationError::from(BookError::DecisionNotFound {
+                reference: given.clone(),
+                candidates: Vec::new(),
+            })
+        };
+        let decision = context.plans().resolve_decision(reference);
+        let decision = decision.map_err(|error| self.hide_unless_local(error.into(), absent))?;
+        *reference = decision.said.id.to_string();
+        let namespace = namespace_of_plan(context, decision.plan)?;
+        self.touch(&namespace, Some(absent()));
+        Ok(())
+    }
+
+    /// A run of an actor, by id or prefix.
+    pub fn run(&mut self, reference: &mut String) -> Result<(), OperationError> {
+        let Some(context) = self.context else {
+            return Ok(());
+        };
+        let given = reference.clone();
+        let absent = || {
+            OperationError::from(RunServiceError::NotFound {
+                reference: given.clone(),
+                candidates: Vec::new(),
+            })
+        };
+        let run = context.runs().resolve(reference);
+        let run = run.map_err(|error| self.hide_unless_local(error.into(), absent))?;
+        *reference = run.id.to_string();
+        self.touch(&run.namespace, Some(absent()));
+        Ok(())
+    }
+
+    /// A run that is resumed: resuming needs everything that starting it needed.
+    pub fn resumed_run(&mut self, reference: &mut String) -> Result<(), OperationError> {
+        self.run(reference)?;
+        let Some(context) = self.context else {
+            return Ok(());
+        };
+        let run = context.runs().resolve(reference)?;
+        let options = run.options;
+        self.touch(namespace_of(&run.actor), None);
+        let ground = &options["ground"];
+        let is_plain = |(name, value): (&String, &Value)| {
+            ["project", "read_only", "max_cost"].contains(&name.as_str()) || is_unset(value)
+        };
+        let has_local_rights = !ground
+            .as_object()
+            .is_none_or(|ground| ground.iter().all(is_plain));
+        if !self.is_local() && (has_local_rights || !is_unset(&options["context"])) {
+            let message = format!(
+                "the run {reference} has rights that were given to it on the machine of the server"
+            );
+            return Err(OperationError::new(Code::LocalOnly, message)
+                .with_hint("resume it there, with --local"));
+        }
+        if let Some(project) = ground["project"].as_str() {
+            self.touch(namespace_of(project), None);
+        }
+        for list in ["skills", "servers", "tools"] {
+            let names = options[list].as_array().into_iter().flatten();
+            for name in names.filter_map(Value::as_str) {
+                self.touch_read(namespace_of(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// An invariant, by id or prefix, in the namespace where it holds.
+    pub fn invariant(&mut self, reference: &mut String) -> Result<(), OperationError> {
+        let Some(context) = self.context else {
+            return Ok(());
+        };
+        let given = reference.clone();
+        let absent = || OperationError::from(InvariantError::NotFound(given.clone()));
+        let found = InvariantService::new(context.engine()).get(reference);
+        let found = found.map_err(|error| self.hide_unless_local(error.into(), absent))?;
+        *reference = found.id.to_string();
+        let namespace = match (found.scope, &found.source_name) {
+            (InvariantScope::Project | InvariantScope::Action, Some(name)) => {
+                namespace_of(name).to_owned()
+            }
+            (InvariantScope::Plan, Some(plan)) => match plan.parse() {
+                Ok(plan) => namespace_of_plan(context, plan)?,
+                Err(_) => LOCAL_NAMESPACE.to_owned(),
+            },
+            // Global invariants belong to the machine.
+            _ => LOCAL_NAMESPACE.to_owned(),
+        };
+        self.touch(&namespace, Some(absent()));
+        Ok(())
+    }
+
+    /// An attachment of a validation, in the namespace of its resource.
+    pub fn attachment(&mut self, reference: &mut String) -> Result<(), OperationError> {
+        let Some(context) = self.context else {
+            return Ok(());
+        };
+        let given = reference.clone();
+        let absent = || {
+            OperationError::from(ValidationError::AttachmentNotFound {
+                reference: given.clone(),
+                candidates: Vec::new(),
+            })
+        };
+        let found = ValidationService::new(context.engine()).attachment(reference);
+        let found = found.map_err(|error| self.hide_unless_local(error.into(), absent))?;
+        *reference = found.attachment.id.to_string();
+        self.touch(namespace_of(&found.resource), Some(absent()));
+        Ok(())
+    }
+
+    /// The namespace of something new.
+    pub fn new_in(&mut self, namespace: &mut Option<String>) -> Result<(), OperationError> {
+        match namespace {
+            Some(given) => {
+                self.check_sendable(given)?;
+                *given = given.to_lowercase();
+                let name = format!("{given}/x").parse::<Name>();
+                name.map_err(|error| OperationError::new(Code::InvalidName, error.to_string()))?;
+            }
+            None if self.is_local() || self.context.is_none() => return Ok(()),
+            None => *namespace = self.home.clone(),
+        }
+        match namespace.clone() {
+            Some(namespace) => self.touch(&namespace, None),
+            None => {
+                let error = OperationError::usage("the namespace of the new object is not given")
+                    .with_hint("name one with the parameter `namespace`");
+                self.unplaced.get_or_insert(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Something by its name, which the operation is about.
+    pub fn name(&mut self, name: &mut String, kind: NamedKind) -> Result<(), OperationError> {
+        self.complete(name, kind)?;
+        if name.contains('/') {
+            self.touch(&namespace_of(name).to_owned(), None);
+        }
+        Ok(())
+    }
+
+    /// Something by its name that is only read or run.
+    pub fn read_name(&mut self, name: &mut String, kind: NamedKind) -> Result<(), OperationError> {
+        self.complete(name, kind)?;
+        if name.contains('/') {
+            self.touch_read(&namespace_of(name).to_owned());
+        }
+        Ok(())
+    }
+
+    /// Puts a name without a namespace into the caller's.
+    fn complete(&mut self, name: &mut String, kind: NamedKind) -> Result<(), OperationError> {
+        self.check_sendable(name)?;
+        let Some(context) = self.context else {
+            return Ok(());
+        };
+        if self.is_local() || name.contains('/') || AutomationProfile::find_built_in(name).is_some()
+        {
+            return Ok(());
+        }
+        let is_id = name.len() == 26 && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if is_id
+            && matches!(kind, NamedKind::Project | NamedKind::ProjectOrResource)
+            && let Ok((project, _)) = context.projects().view(name)
+        {
+            *name = project.name.to_string();
+        } else if is_id
+            && matches!(kind, NamedKind::Resource | NamedKind::ProjectOrResource)
+            && let Ok(details) = context.resources().show(name)
+        {
+            *name = details.resource.name.to_string();
+        } else if let Some(home) = &self.home {
+            *name = format!("{home}/{name}");
+        } else {
+            self.unplaced.get_or_insert(no_namespace(name));
+        }
+        Ok(())
+    }
+
+    /// An exported session: importing it uses the actor that it names.
+    pub fn exported_session(&mut self, document: &str) -> Result<(), OperationError> {
+        if self.is_local() || self.context.is_none() {
+            return Ok(());
+        }
+        let tree: Value = serde_json::from_str(document).unwrap_or_default();
+        match tree["actor_name"].as_str() {
+            Some(actor) if actor.contains('/') => self.touch_read(namespace_of(actor)),
+            Some(actor) => return Err(no_namespace(actor)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The text of a definition: its `name` says where it belongs. Definitions from other machines
+    /// cannot use variables of the server, nor things that exist only on its machine.
+    pub fn definition(&mut self, text: &mut String) -> Result<(), OperationError> {
+        let malformed = |message: &str| OperationError::new(Code::MalformedRequest, message);
+        if self.is_local() || self.context.is_none() {
+            return Ok(());
+        }
+        let tree: Value = serde_saphyr::from_str(text)
+            .map_err(|error| malformed("the definition is not valid YAML").caused_by(error))?;
+        let name = tree["name"]
+            .as_str()
+            .ok_or_else(|| malformed("the definition has no `name`"))?
+            .to_owned();
+        if text.contains("${") {
+            return Err(malformed(
+                "a definition from another machine cannot use variables (`${…}`) of the server",
+            ));
+        }
+        if names_local_things(&tree) {
+            return Err(OperationError::new(
+                Code::LocalOnly,
+                "the definition names something in `local/`, or a model that is a file, which never leave their machine",
+            ));
+        }
+        if !name.contains('/') {
+            let home = self.home.clone().ok_or_else(|| no_namespace(&name))?;
+            *text = placed(text, &name, &home)?;
+            self.touch(&home, None);
+            return Ok(());
+        }
+        self.touch(&namespace_of(&name).to_owned(), None);
+        Ok(())
+    }
+
+    /// Callers from elsewhere learn nothing about things that they did not name exactly.
+    fn hide_unless_local(
+        &self,
+        error: OperationError,
+        absent: impl FnOnce() -> OperationError,
+    ) -> OperationError {
+        if self.is_local() {
+            return error;
+        }
+        hide(error, absent)
+    }
+}
+
+/// What a name without a namespace may also be the id of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedKind {
+    /// A project.
+    Project,
+    /// A resource.
+    Resource,
+    /// Either.
+    ProjectOrResource,
+    /// Anything else, which has no id.
+    Definition,
+}
+
+/// The error for a reference that cannot be resolved, without what it says about other callers' things.
+fn hide(error: OperationError, absent: impl FnOnce() -> OperationError) -> OperationError {
+    match error.code().kind() {
+        Kind::NotFound | Kind::Usage => absent(),
+        _ => error,
+    }
+}
+
+fn namespace_of_plan(context: &OperationContext, plan: PlanId) -> Result<String, OperationError> {
+    let engine = context.engine();
+    let namespace = engine.read(|reader| plans::namespace(reader, plan))?;
+    Ok(namespace.unwrap_or_else(|| LOCAL_NAMESPACE.to_owned()))
+}
+
+/// Checks a request before it is sent to a server: it must not name things of this machine.
+pub fn check_sendable<O: Operation>(request: &mut O) -> Result<(), OperationError> {
+    request.resolve(&mut Resolver {
+        context: None,
+        requirement: O::REQUIREMENT,
+        home: None,
+        touched: Vec::new(),
+        unplaced: None,
+    })
+}
+
+/// The namespace of a name.
+pub fn namespace_of(name: &str) -> &str {
+    let (prefix, _) = name.split_once('/').unwrap_or((LOCAL_NAMESPACE, name));
+    prefix
+        .split_once(':')
+        .map_or(prefix, |(_, namespace)| namespace)
+}
+
+/// Whether a stored option was not given.
+fn is_unset(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(is_set) => !is_set,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.values().all(is_unset),
+        Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+/// A definition with its name in a namespace. Everything else in the text stays as it is.
+fn placed(text: &str, name: &str, home: &str) -> Result<String, OperationError> {
+    let line = regex::Regex::new(&format!(
+        r#"(?m)^name:[ \t]*["']?{}["']?[ \t]*(#.*)?$"#,
+        regex::escape(name)
+    ))
+    .map_err(|error| {
+        OperationError::internal("the name cannot be searched for").caused_by(error)
+    })?;
+    let placed = line.replace(text, format!("name: {home}/{name}").as_str());
+    if placed == text {
+        return Err(no_namespace(name));
+    }
+    Ok(placed.into_owned())
+}
+
+fn names_local_things(tree: &Value) -> bool {
+    match tree {
+        Value::String(text) => {
+            let text = text.trim().to_lowercase();
+            let (first, _) = text.split_once('/').unwrap_or((&text, ""));
+            holds_model_files(first) || text.starts_with("local/")
+        }
+        Value::Array(items) => items.iter().any(names_local_things),
+        Value::Object(fields) => fields.values().any(names_local_things),
+        _ => false,
+    }
+}
+
+fn no_namespace(name: &str) -> OperationError {
+    OperationError::usage(format!("`{name}` is in no namespace"))
+        .with_hint(format!("write it with one: NAMESPACE/{name}"))
+}
