@@ -125,7 +125,7 @@ pub(crate) async fn answered(
     let span = tracing::error_span!(
         "request", otel.kind = "server", otel.parent = parent.and_then(|header| header.to_str().ok()),
         request = %request.id, method = received.method.as_str(), route = Empty, caller = Empty, status = Empty,
-        code = Empty,
+        code = Empty, otel.end = Empty,
     );
     let answer = CURRENT.scope(Arc::clone(&request), answer);
     let mut response = answer.instrument(span.clone()).await;
@@ -137,6 +137,8 @@ pub(crate) async fn answered(
     if let Some(code) = code {
         span.record("code", &*code.0);
     }
+    // Work that goes on for the request, such as a stream, keeps the span but is not part of the answer.
+    span.record("otel.end", true);
     span.in_scope(|| log(&received, &request, &response, begun));
     response
 }

@@ -7,6 +7,10 @@ pub const KIND_FIELD: &str = "otel.kind";
 /// The header `traceparent` of the request that a span answers.
 pub const PARENT_FIELD: &str = "otel.parent";
 
+/// Recording this field ends a span for traces, though work that belongs to it goes on, as after the head of a
+/// streamed answer.
+pub const END_FIELD: &str = "otel.end";
+
 /// The field that marks a span as failed: a stable code such as `CA-0801`.
 pub(crate) const ERROR: &str = "error.type";
 

@@ -10,7 +10,9 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
-use crate::attribute::{self, Attribute, ERROR, KIND_FIELD, OPERATION, PARENT_FIELD, TOOL_TYPE};
+use crate::attribute::{
+    self, Attribute, END_FIELD, ERROR, KIND_FIELD, OPERATION, PARENT_FIELD, TOOL_TYPE,
+};
 use crate::context::TraceContext;
 
 /// The role of a span in a call between services.
@@ -63,7 +65,8 @@ struct OpenSpan {
     parent: Option<u64>,
     start: SystemTime,
     clock: Instant,
-    fields: SpanFields,
+    /// `None` once the span was handed over.
+    fields: Option<SpanFields>,
 }
 
 /// The context of a span that is exported, or would be if its trace were sampled.
@@ -95,16 +98,22 @@ where
             parent: parent.map(|parent| parent.span),
             start: SystemTime::now(),
             clock: Instant::now(),
-            fields,
+            fields: Some(fields),
         };
         span.extensions_mut().insert(open);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        if let Some(span) = context.span(id)
-            && let Some(open) = span.extensions_mut().get_mut::<OpenSpan>()
-        {
-            values.record(&mut open.fields);
+        let Some(span) = context.span(id) else {
+            return;
+        };
+        let finished = span.extensions_mut().get_mut::<OpenSpan>().and_then(|open| {
+            let fields = open.fields.as_mut()?;
+            values.record(fields);
+            fields.is_ended.then(|| open.finish(span.name()))?
+        });
+        if let Some(finished) = finished {
+            (self.sink)(finished);
         }
     }
 
@@ -113,21 +122,26 @@ where
             return;
         };
         let open = span.extensions_mut().remove::<OpenSpan>();
-        if let Some(open) = open.filter(|open| open.context.is_sampled) {
-            (self.sink)(open.finish(span.name()));
+        if let Some(finished) = open.and_then(|mut open| open.finish(span.name())) {
+            (self.sink)(finished);
         }
     }
 }
 
 impl OpenSpan {
-    fn finish(self, name: &str) -> FinishedSpan {
+    /// The finished span, once, unless its trace is not sampled.
+    fn finish(&mut self, name: &str) -> Option<FinishedSpan> {
+        let fields = self.fields.take()?;
+        if !self.context.is_sampled {
+            return None;
+        }
         let (named_by, is_operation) = attribute::naming(name);
         let SpanFields {
             kind,
             texts,
             mut attributes,
             ..
-        } = self.fields;
+        } = fields;
         let is_failed = attributes.iter().any(|(name, _)| *name == ERROR);
         let mut words: Vec<&str> = named_by
             .iter()
@@ -143,7 +157,7 @@ impl OpenSpan {
         if name == "execute_tool" {
             attributes.push((TOOL_TYPE, Attribute::Text("function".to_owned())));
         }
-        FinishedSpan {
+        Some(FinishedSpan {
             context: self.context,
             parent: self.parent,
             name: words.join(" "),
@@ -153,7 +167,7 @@ impl OpenSpan {
             end: self.start + self.clock.elapsed(),
             attributes,
             is_failed,
-        }
+        })
     }
 }
 
@@ -162,6 +176,7 @@ impl OpenSpan {
 struct SpanFields {
     kind: Kind,
     parent: Option<TraceContext>,
+    is_ended: bool,
     /// Texts as they were recorded, for the name of the span.
     texts: Vec<(&'static str, String)>,
     attributes: Vec<(&'static str, Attribute)>,
@@ -177,6 +192,12 @@ impl SpanFields {
 }
 
 impl Visit for SpanFields {
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        if field.name() == END_FIELD {
+            self.is_ended = value;
+        }
+    }
+
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             KIND_FIELD => {
@@ -317,6 +338,19 @@ mod tests {
             assert!(sent.starts_with(&format!("00-{TRACE}-")) && sent.ends_with("-00"), "{sent}");
         });
         assert_eq!(spans, Vec::<Value>::new());
+    }
+
+    #[test]
+    fn a_span_that_is_ended_early_is_exported_then_and_stays_a_parent() {
+        let spans = exported(|| {
+            let outer = tracing::info_span!("request", otel.kind = "server", otel.end = Empty);
+            outer.record("otel.end", true);
+            let _outer = outer.enter();
+            drop(tracing::info_span!("chat", otel.kind = "client", model = "m"));
+        });
+        assert_eq!(spans.len(), 2, "{spans:?}");
+        assert_eq!(spans[0]["name"], "request");
+        assert_eq!(spans[1]["parentSpanId"], spans[0]["spanId"]);
     }
 
     #[test]

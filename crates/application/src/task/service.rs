@@ -215,6 +215,11 @@ impl TaskService {
             };
             tasks::change_state(unit, id, &change)
         })
+        .inspect(|changed| {
+            if changed.is_some() {
+                tracing::debug!(task = %id, state = ?to, "task state changed");
+            }
+        })
     }
 
     /// Adds a chunk of an artifact to a task that `runner` works on, and may end the task with it. `None` when the

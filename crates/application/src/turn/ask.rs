@@ -22,6 +22,7 @@ use super::history;
 use super::request::{TurnReport, TurnRequest};
 use super::secrets;
 use super::service::{Running, StepCost, TurnService, chat_text};
+use crate::log_fields::milliseconds;
 use crate::tool::{Held, Shortage};
 
 /// So often somebody who listens to a model looks whether the turn is to end.
@@ -475,11 +476,6 @@ fn log_end(span: &Span, answer: &Result<Completion, TurnError>, begun: Instant) 
         attempts = completion.attempts, calls = completion.message.calls.len(),
         cost_micro_usd = completion.cost_micro_usd.map(|cost| cost.0), duration_ms, "model call finished"
     );
-}
-
-/// Milliseconds since an instant, for logs.
-pub(crate) fn milliseconds(begun: Instant) -> u64 {
-    u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The longest answer that is asked for.

@@ -11,10 +11,10 @@ use cleveragents_tools::{CallContext, CallOutcome, CallRequest, ToolName};
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::ask::milliseconds;
 use super::error::TurnError;
 use super::request::TurnRequest;
 use super::secrets::Secrets;
+use crate::log_fields::milliseconds;
 use crate::tool::{StoreBudget, StoreLedger};
 
 /// So many calls that only look run at the same time.

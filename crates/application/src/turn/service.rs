@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tracing::field::Empty;
 
-use super::ask::{Standing, milliseconds};
+use super::ask::Standing;
 use super::calls::CallRunner;
 use super::error::TurnError;
 use super::history;
@@ -25,6 +25,7 @@ use super::request::{Ending, TurnReport, TurnRequest};
 use super::take::TakenSession;
 use super::tool_limit::LimitedTools;
 use crate::lease::LeaseService;
+use crate::log_fields::milliseconds;
 use crate::session::{SessionError, SessionService};
 use crate::tool::{Ahead, Settlement, StoreBudget, StoreLedger};
 

@@ -9,7 +9,6 @@ use std::fmt::{self, Write as _};
 use std::sync::{Mutex, PoisonError};
 
 use cleveragents_domain::Timestamp;
-use cleveragents_models::Redactor;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -19,6 +18,7 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::file::LogFile;
+use super::redaction::LogRedactor;
 use crate::output::console;
 
 /// How lines are written.
@@ -33,7 +33,7 @@ pub(super) enum LogFormat {
 /// Writes events to standard error and to a file.
 pub(super) struct LogLayer {
     pub(super) format: LogFormat,
-    pub(super) redactor: Redactor,
+    pub(super) redactor: LogRedactor,
     /// Whether lines go to standard error.
     pub(super) prints: bool,
     pub(super) file: Option<Mutex<LogFile>>,
@@ -165,7 +165,7 @@ fn json_line(time: &str, level: &str, target: &str, fields: Fields) -> String {
 
 /// Reads fields, and masks secrets in them.
 struct FieldVisitor<'a> {
-    redactor: &'a Redactor,
+    redactor: &'a LogRedactor,
     fields: &'a mut Fields,
 }
 
@@ -179,7 +179,7 @@ impl FieldVisitor<'_> {
 
 impl Visit for FieldVisitor<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        let value = self.redactor.text(value).into_owned();
+        let value = self.redactor.text(value);
         self.set(field, value);
     }
 
@@ -224,7 +224,7 @@ mod tests {
     use tracing_subscriber::Layer as _;
     use tracing_subscriber::layer::SubscriberExt as _;
 
-    use super::{LogFile, LogFormat, LogLayer};
+    use super::{LogFile, LogFormat, LogLayer, LogRedactor};
     use crate::logging::parse_filter;
 
     const SECRET: &str = "hunter2-hunter2\n\"and-more\"";
@@ -234,7 +234,7 @@ mod tests {
         let path = folder.path().join("log");
         let layer = LogLayer {
             format,
-            redactor: Redactor::new([Secret::new(SECRET)]),
+            redactor: LogRedactor::new(Redactor::new([Secret::new(SECRET)])),
             prints: false,
             file: Some(Mutex::new(LogFile::open(&path).expect("a file"))),
         };

@@ -23,6 +23,7 @@ use crate::output::{CommandError, console};
 
 use file::LogFile;
 use layer::{LogFormat, LogLayer};
+use redaction::LogRedactor;
 use traces::Traces;
 
 /// The filter of `-v`: what an operator wants to know.
@@ -94,7 +95,7 @@ pub(crate) fn start(context: &Context, logs: Logs) -> Result<Option<Logging>, Co
     let file = path.map(PathBuf::from).as_deref().map(open).transpose()?;
     let log = LogLayer {
         format,
-        redactor: redaction::redactor(context),
+        redactor: LogRedactor::of(context),
         prints,
         file: file.map(Mutex::new),
     };
