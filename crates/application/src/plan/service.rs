@@ -209,7 +209,7 @@ impl PlanService {
         }
         let driven = drive.go(plan, options.consent);
         match &driven {
-            Ok(plan) => tracing::info!(stage = plan.stage.as_str(), "plan paused or finished"),
+            Ok(plan) => tracing::info!(stage = %plan.stage, "plan paused or finished"),
             Err(error) => tracing::info!(%error, "plan stopped"),
         }
         if matches!(driven, Err(PlanError::Stopped { is_over: true, .. })) {

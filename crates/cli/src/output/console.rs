@@ -35,8 +35,28 @@ struct Console {
 }
 
 impl Console {
-    const fn is_held(&self) -> bool {
-        self.holders > 0 || self.is_mid_line
+    /// Whether a line can be printed now. One that cannot is kept.
+    fn admit(&mut self, line: &str) -> bool {
+        let is_held = self.holders > 0 || self.is_mid_line;
+        if is_held && self.kept.len() + line.len() <= MAX_KEPT {
+            self.kept.push_str(line);
+        }
+        !is_held
+    }
+
+    /// Notes that text was written, and returns the lines that are to be printed after it.
+    fn wrote(&mut self, text: &str) -> String {
+        let was_mid_line = std::mem::replace(&mut self.is_mid_line, !text.ends_with('\n'));
+        // Only the end of such a line can release something; a whole line may be written inside a suspension.
+        if was_mid_line { self.release() } else { String::new() }
+    }
+
+    /// The kept lines, if nothing holds them any more.
+    fn release(&mut self) -> String {
+        if self.holders > 0 || self.is_mid_line {
+            return String::new();
+        }
+        std::mem::take(&mut self.kept)
     }
 }
 
@@ -60,24 +80,22 @@ pub(crate) fn show(display: &ProgressBar) {
 pub(crate) fn write_log(line: &str) {
     let display = {
         let mut console = console();
-        if console.is_held() {
-            if console.kept.len() + line.len() <= MAX_KEPT {
-                console.kept.push_str(line);
-            }
+        if !console.admit(line) {
             return;
         }
         console.display.as_ref().and_then(WeakProgressBar::upgrade)
     };
-    // Without the lock: whoever asks a question takes the display off first, and then holds the console.
-    write_above(display.as_ref(), line);
+    // Without the lock: a question is asked inside a suspension of the display, and then holds the console.
+    match display {
+        Some(display) if !display.is_finished() => display.suspend(|| print(line)),
+        _ => print(line),
+    }
 }
 
-fn write_above(display: Option<&ProgressBar>, text: &str) {
-    // A log that nobody reads stops nothing.
-    let write = || drop(std::io::stderr().lock().write_all(text.as_bytes()));
-    match display {
-        Some(display) if !display.is_finished() => display.suspend(write),
-        _ => write(),
+/// Prints to standard error. A log that nobody reads stops nothing.
+fn print(text: &str) {
+    if !text.is_empty() {
+        let _closed = std::io::stderr().lock().write_all(text.as_bytes());
     }
 }
 
@@ -93,41 +111,85 @@ pub(crate) struct Hold;
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let mut console = console();
-        console.holders = console.holders.saturating_sub(1);
-        print_kept(console);
+        let kept = {
+            let mut console = console();
+            console.holders = console.holders.saturating_sub(1);
+            console.release()
+        };
+        // The display is off already where a question is asked.
+        print(&kept);
     }
 }
 
 /// Notes that text was written to the screen, which may end inside a line.
 pub(crate) fn wrote(text: &str) {
-    if !EXPECTS_LOG.load(Ordering::Relaxed) || text.is_empty() || !*IS_SCREEN {
-        return;
-    }
-    let mut console = console();
-    let was_mid_line = std::mem::replace(&mut console.is_mid_line, !text.ends_with('\n'));
-    // Only then something can have been kept; and a whole line may be written while the display is off.
-    if was_mid_line {
-        print_kept(console);
+    if EXPECTS_LOG.load(Ordering::Relaxed) && !text.is_empty() && *IS_SCREEN {
+        let kept = console().wrote(text);
+        print(&kept);
     }
 }
 
 /// Prints everything that was kept: the program ends.
 pub(crate) fn release_all() {
-    let mut console = console();
-    console.holders = 0;
-    if std::mem::take(&mut console.is_mid_line) && !console.kept.is_empty() {
-        console.kept.insert(0, '\n');
-    }
-    print_kept(console);
+    let kept = {
+        let mut console = console();
+        let is_mid_line = console.is_mid_line;
+        console.holders = 0;
+        console.is_mid_line = false;
+        let kept = console.release();
+        if is_mid_line && !kept.is_empty() {
+            format!("\n{kept}")
+        } else {
+            kept
+        }
+    };
+    print(&kept);
 }
 
-fn print_kept(mut console: MutexGuard<'_, Console>) {
-    if console.is_held() || console.kept.is_empty() {
-        return;
+#[cfg(test)]
+mod tests {
+    use super::{Console, MAX_KEPT};
+
+    fn console() -> Console {
+        Console {
+            holders: 0,
+            is_mid_line: false,
+            kept: String::new(),
+            display: None,
+        }
     }
-    let kept = std::mem::take(&mut console.kept);
-    drop(console);
-    // Questions and answers are never written below a display.
-    write_above(None, &kept);
+
+    #[test]
+    fn lines_wait_for_the_answer_to_a_question() {
+        let mut console = console();
+        assert!(console.admit("before\n"));
+        console.holders += 2;
+        assert!(!console.admit("one\n") && !console.admit("two\n"));
+        console.holders -= 1;
+        assert_eq!(console.release(), "", "another question is open");
+        console.holders -= 1;
+        assert_eq!(console.release(), "one\ntwo\n");
+        assert!(console.admit("after\n"));
+    }
+
+    #[test]
+    fn lines_wait_for_the_end_of_a_line_that_is_streamed() {
+        let mut console = console();
+        assert_eq!(console.wrote("An ans"), "");
+        assert!(!console.admit("one\n"));
+        assert_eq!(console.wrote("wer,"), "");
+        assert_eq!(console.wrote(" whole.\n"), "one\n");
+        assert!(console.admit("two\n"));
+    }
+
+    #[test]
+    fn a_question_that_is_never_answered_keeps_no_more_than_the_limit() {
+        let mut console = console();
+        console.holders = 1;
+        let line = "x".repeat(1 << 10);
+        for _ in 0..2 << 10 {
+            assert!(!console.admit(&line));
+        }
+        assert_eq!(console.kept.len(), MAX_KEPT);
+    }
 }
