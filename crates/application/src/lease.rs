@@ -114,7 +114,9 @@ impl LeaseService {
                     Displaceable::Nobody => {
                         tracing::debug!(lease = %lease.subject, token = lease.token.0, "lease acquired");
                     }
-                    _ => tracing::info!(lease = %lease.subject, token = lease.token.0, "lease taken over"),
+                    _ => {
+                        tracing::info!(lease = %lease.subject, token = lease.token.0, "lease taken over")
+                    }
                 }
                 return Ok(HeldLease::keep_alive(self, lease, ttl));
             }
@@ -415,7 +417,9 @@ impl Heartbeat {
                     tracing::warn!(lease = %lease.subject, %error, "lease expired without renewal");
                     self.lose();
                 }
-                Err(error) => tracing::warn!(lease = %lease.subject, %error, "lease not renewed; trying again"),
+                Err(error) => {
+                    tracing::warn!(lease = %lease.subject, %error, "lease not renewed; trying again")
+                }
             }
             stop = lock(&self.stop);
         }

@@ -166,7 +166,12 @@ fn execute(
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &outcome {
         Ok(_) => tracing::info!(command, duration_ms, "command finished"),
-        Err(error) => tracing::info!(command, code = error.code().as_str(), duration_ms, "command failed"),
+        Err(error) => tracing::info!(
+            command,
+            code = error.code().as_str(),
+            duration_ms,
+            "command failed"
+        ),
     }
     outcome
 }

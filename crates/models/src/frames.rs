@@ -45,9 +45,10 @@ impl Frames {
     pub(crate) fn next(&mut self) -> Option<Frame> {
         match self {
             // Nothing is larger than the largest number.
-            Self::Events(decoder) => decoder.next_event()?.ok().map(|event| Frame {
-                data: event.data,
-            }),
+            Self::Events(decoder) => decoder
+                .next_event()?
+                .ok()
+                .map(|event| Frame { data: event.data }),
             Self::Lines(decoder) => decoder.next(),
         }
     }
@@ -55,9 +56,10 @@ impl Frames {
     /// What is left when the stream ended: the last frame may lack the blank line behind it.
     pub(crate) fn end(&mut self) -> Option<Frame> {
         match self {
-            Self::Events(decoder) => decoder.finish()?.ok().map(|event| Frame {
-                data: event.data,
-            }),
+            Self::Events(decoder) => decoder
+                .finish()?
+                .ok()
+                .map(|event| Frame { data: event.data }),
             Self::Lines(decoder) => {
                 decoder.add(b"\n");
                 decoder.next()

@@ -15,8 +15,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-pub use self::given::secrets_given_out;
 pub(crate) use self::given::remember;
+pub use self::given::secrets_given_out;
 pub use self::known::environment_secrets;
 pub use self::veil::Veil;
 use crate::secret::Secret;

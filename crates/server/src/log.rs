@@ -3,14 +3,18 @@
 //! The id does not come from the subscriber of `tracing`: answers name it whether or not anything is logged.
 
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::response::Response;
-use cleveragents_domain::RequestId;
+use axum::response::{IntoResponse as _, Response};
+use cleveragents_domain::{Code, RequestId};
+use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
+
+use crate::problem::Problem;
 
 /// The target of the events that report requests, for filters.
 const ACCESS: &str = "cleveragents_server::access";
@@ -127,7 +131,7 @@ pub(crate) async fn answered(
         request = %request.id, method = received.method.as_str(), route = Empty, caller = Empty, status = Empty,
         code = Empty, otel.end = Empty,
     );
-    let answer = CURRENT.scope(Arc::clone(&request), answer);
+    let answer = CURRENT.scope(Arc::clone(&request), unless_it_panics(answer));
     let mut response = answer.instrument(span.clone()).await;
     if let Ok(id) = HeaderValue::try_from(request.id.to_string()) {
         response.headers_mut().insert(REQUEST_ID, id);
@@ -141,6 +145,19 @@ pub(crate) async fn answered(
     span.record("otel.end", true);
     span.in_scope(|| log(&received, &request, &response, begun));
     response
+}
+
+/// An answer, or that of an internal error if making it panics.
+async fn unless_it_panics(answer: impl Future<Output = Response>) -> Response {
+    match AssertUnwindSafe(answer).catch_unwind().await {
+        Ok(response) => response,
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            let cause = format!("panicked: {}", text.unwrap_or("without a message"));
+            Problem::new(Code::Internal, cause).into_response()
+        }
+    }
 }
 
 fn log(received: &Received, request: &CurrentRequest, response: &Response, begun: Instant) {
@@ -202,4 +219,107 @@ fn admit() -> Option<u64> {
         return None;
     }
     Some(std::mem::take(&mut second.left_out))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fmt::Debug;
+    use std::net::SocketAddr;
+    use std::sync::{Arc, Mutex};
+
+    use axum::response::{IntoResponse as _, Response};
+    use cleveragents_application::StoreError;
+    use serde_json::Value;
+    use tracing::field::{Field, Visit};
+    use tracing_subscriber::layer::{Context, SubscriberExt as _};
+    use tracing_subscriber::{Layer, Registry};
+
+    use super::{Received, answered};
+    use crate::problem::Problem;
+
+    type Fields = BTreeMap<&'static str, String>;
+
+    #[derive(Clone, Default)]
+    struct Captured(Arc<Mutex<Vec<Fields>>>);
+
+    struct Collect<'a>(&'a mut Fields);
+
+    impl Visit for Collect<'_> {
+        fn record_str(&mut self, field: &Field, value: &str) {
+            self.0.insert(field.name(), value.to_owned());
+        }
+
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            self.0.insert(field.name(), format!("{value:?}"));
+        }
+    }
+
+    impl Layer<Registry> for Captured {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, Registry>) {
+            let mut fields = Fields::new();
+            event.record(&mut Collect(&mut fields));
+            self.0.lock().expect("no panic").push(fields);
+        }
+    }
+
+    /// The answer to a request, and the events of its log.
+    fn answer(work: impl Future<Output = Response>) -> (u16, Value, Vec<Fields>) {
+        let captured = Captured::default();
+        let subscriber = tracing_subscriber::registry().with(captured.clone());
+        let _default = tracing::subscriber::set_default(subscriber);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        let received = Received {
+            method: http::Method::GET,
+            path: "/x".to_owned(),
+            peer: SocketAddr::from(([127, 0, 0, 1], 1)),
+            traceparent: None,
+        };
+        let (status, body) = runtime.block_on(async {
+            let response = answered(received, work).await;
+            let status = response.status().as_u16();
+            let body = axum::body::to_bytes(response.into_body(), usize::MAX).await;
+            (status, body.expect("a body"))
+        });
+        let events = captured.0.lock().expect("no panic").clone();
+        (status, serde_json::from_slice(&body).expect("JSON"), events)
+    }
+
+    #[track_caller]
+    fn assert_named(work: impl Future<Output = Response>, cause: &str) {
+        let (status, body, events) = answer(work);
+        assert_eq!(status, 500);
+        assert!(!body.to_string().contains(cause), "{body}");
+        let id = body["details"]["request_id"].as_str().expect("an id");
+        let logged = events
+            .iter()
+            .find(|event| event["message"] == "internal error");
+        let logged = logged.unwrap_or_else(|| panic!("{events:?}"));
+        assert_eq!(logged["request"], id);
+        assert!(logged["cause"].contains(cause), "{logged:?}");
+        let access = events.last().expect("an event");
+        assert_eq!(
+            (&*access["message"], &*access["request"]),
+            ("request failed", id)
+        );
+        assert_eq!(access["status"], "500");
+    }
+
+    #[test]
+    fn the_log_names_the_cause_of_an_internal_error_under_the_id_of_the_answer() {
+        assert_named(
+            async {
+                Problem::of(&StoreError::Statement("no such table: secrets".to_owned()))
+                    .into_response()
+            },
+            "no such table: secrets",
+        );
+    }
+
+    #[test]
+    fn a_handler_that_panics_answers_500_and_its_message_is_logged() {
+        assert_named(async { panic!("a broken handler") }, "a broken handler");
+    }
 }

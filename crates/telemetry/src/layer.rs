@@ -107,11 +107,14 @@ where
         let Some(span) = context.span(id) else {
             return;
         };
-        let finished = span.extensions_mut().get_mut::<OpenSpan>().and_then(|open| {
-            let fields = open.fields.as_mut()?;
-            values.record(fields);
-            fields.is_ended.then(|| open.finish(span.name()))?
-        });
+        let finished = span
+            .extensions_mut()
+            .get_mut::<OpenSpan>()
+            .and_then(|open| {
+                let fields = open.fields.as_mut()?;
+                values.record(fields);
+                fields.is_ended.then(|| open.finish(span.name()))?
+            });
         if let Some(finished) = finished {
             (self.sink)(finished);
         }
@@ -184,7 +187,11 @@ struct SpanFields {
 
 impl SpanFields {
     fn set(&mut self, attribute: &'static str, value: Attribute) {
-        match self.attributes.iter_mut().find(|(name, _)| *name == attribute) {
+        match self
+            .attributes
+            .iter_mut()
+            .find(|(name, _)| *name == attribute)
+        {
             Some((_, present)) => *present = value,
             None => self.attributes.push((attribute, value)),
         }
@@ -279,7 +286,11 @@ mod tests {
 
     fn answer(parent: &str) {
         let outer = tracing::info_span!(
-            "request", otel.kind = "server", otel.parent = parent, method = "POST", route = Empty
+            "request",
+            otel.kind = "server",
+            otel.parent = parent,
+            method = "POST",
+            route = Empty
         );
         outer.record("route", "/x");
         let _outer = outer.enter();
@@ -287,8 +298,15 @@ mod tests {
         let between = tracing::info_span!("phase", phase = "execute");
         let _between = between.enter();
         let inner = tracing::info_span!(
-            "chat", otel.kind = "client", provider = "gemini", model = "m", prompt = "a-secret",
-            input_tokens = Empty, temperature = Empty, finish_reason = Empty, code = Empty,
+            "chat",
+            otel.kind = "client",
+            provider = "gemini",
+            model = "m",
+            prompt = "a-secret",
+            input_tokens = Empty,
+            temperature = Empty,
+            finish_reason = Empty,
+            code = Empty,
         );
         inner.record("input_tokens", 3_u64);
         inner.record("temperature", 0.5);
@@ -301,8 +319,14 @@ mod tests {
         let spans = exported(|| answer(&format!("00-{TRACE}-{CALLER}-01")));
         assert_eq!(spans.len(), 2, "{spans:?}");
         let (inner, outer) = (&spans[0], &spans[1]);
-        assert_eq!((&inner["name"], &inner["kind"]), (&json!("chat m"), &json!(3)));
-        assert_eq!((&outer["name"], &outer["kind"]), (&json!("POST /x"), &json!(2)));
+        assert_eq!(
+            (&inner["name"], &inner["kind"]),
+            (&json!("chat m"), &json!(3))
+        );
+        assert_eq!(
+            (&outer["name"], &outer["kind"]),
+            (&json!("POST /x"), &json!(2))
+        );
         assert_eq!(inner["traceId"], TRACE);
         assert_eq!(inner["parentSpanId"], outer["spanId"]);
         assert_eq!(outer["parentSpanId"], CALLER);
@@ -335,7 +359,10 @@ mod tests {
             let span = tracing::info_span!("request", otel.kind = "server", otel.parent = parent);
             let _entered = span.enter();
             let sent = current().expect("a context").to_string();
-            assert!(sent.starts_with(&format!("00-{TRACE}-")) && sent.ends_with("-00"), "{sent}");
+            assert!(
+                sent.starts_with(&format!("00-{TRACE}-")) && sent.ends_with("-00"),
+                "{sent}"
+            );
         });
         assert_eq!(spans, Vec::<Value>::new());
     }
@@ -346,7 +373,11 @@ mod tests {
             let outer = tracing::info_span!("request", otel.kind = "server", otel.end = Empty);
             outer.record("otel.end", true);
             let _outer = outer.enter();
-            drop(tracing::info_span!("chat", otel.kind = "client", model = "m"));
+            drop(tracing::info_span!(
+                "chat",
+                otel.kind = "client",
+                model = "m"
+            ));
         });
         assert_eq!(spans.len(), 2, "{spans:?}");
         assert_eq!(spans[0]["name"], "request");

@@ -473,8 +473,11 @@ fn log_end(span: &Span, answer: &Result<Completion, TurnError>, begun: Instant) 
         span.record("output_tokens", completion.usage.output_tokens);
     }
     tracing::info!(
-        attempts = completion.attempts, calls = completion.message.calls.len(),
-        cost_micro_usd = completion.cost_micro_usd.map(|cost| cost.0), duration_ms, "model call finished"
+        attempts = completion.attempts,
+        calls = completion.message.calls.len(),
+        cost_micro_usd = completion.cost_micro_usd.map(|cost| cost.0),
+        duration_ms,
+        "model call finished"
     );
 }
 

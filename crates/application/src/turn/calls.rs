@@ -176,11 +176,7 @@ impl CallRunner<'_> {
                 let span = &Span::current();
                 let threads: Vec<_> = calls
                     .iter()
-                    .map(|call| {
-                        scope.spawn(move || {
-                            span.in_scope(|| self.run_one(call, written))
-                        })
-                    })
+                    .map(|call| scope.spawn(move || span.in_scope(|| self.run_one(call, written))))
                     .collect();
                 threads
                     .into_iter()
@@ -247,7 +243,13 @@ fn tool_name(call: &ToolCall) -> String {
 
 /// The span of a call of a tool.
 pub(crate) fn tool_span(tool: &str, call: &str) -> Span {
-    tracing::info_span!("execute_tool", otel.kind = "internal", tool, call, code = Empty)
+    tracing::info_span!(
+        "execute_tool",
+        otel.kind = "internal",
+        tool,
+        call,
+        code = Empty
+    )
 }
 
 /// Records how a call of a tool ended, never what it was given or returned.

@@ -171,7 +171,10 @@ impl Behind {
                 "--log-file" => &mut behind.log_file,
                 "--log-format" => &mut behind.log_format,
                 "-v" | "-vv" => {
-                    behind.verbosity = behind.verbosity.saturating_add(if name == "-v" { 1 } else { 2 });
+                    behind.verbosity =
+                        behind
+                            .verbosity
+                            .saturating_add(if name == "-v" { 1 } else { 2 });
                     continue;
                 }
                 _ => {

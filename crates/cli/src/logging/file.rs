@@ -118,7 +118,13 @@ mod tests {
     fn names(folder: &std::path::Path) -> Vec<String> {
         let entries = std::fs::read_dir(folder).expect("a folder");
         let mut names: Vec<String> = entries
-            .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+            .map(|entry| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .into_string()
+                    .expect("text")
+            })
             .collect();
         names.sort();
         names
@@ -168,7 +174,10 @@ mod tests {
         other.write(second, "other\n").expect("written");
         let kept = std::fs::read_to_string(folder.path().join("server.log.2031-05-01"));
         assert_eq!(kept.expect("rotated"), "one\nother\n");
-        assert_eq!(std::fs::read_to_string(&path).expect("a file"), "one\nother\n");
+        assert_eq!(
+            std::fs::read_to_string(&path).expect("a file"),
+            "one\nother\n"
+        );
         assert_eq!(names(folder.path()).len(), 2);
     }
 }

@@ -86,11 +86,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
                 fields.add_outer(outer);
             }
         }
-        let metadata = event.metadata();
+        let (level, target) = (event.metadata().level().as_str(), event.metadata().target());
         let time = Timestamp::now().to_string();
         let line = match self.format {
-            LogFormat::Text => text_line(&time, metadata.level().as_str(), metadata.target(), fields),
-            LogFormat::Json => json_line(&time, metadata.level().as_str(), metadata.target(), fields),
+            LogFormat::Text => text_line(&time, level, target, &fields),
+            LogFormat::Json => json_line(&time, level, target, fields),
         };
         if self.prints {
             console::write_log(&line);
@@ -114,12 +114,16 @@ impl LogLayer {
 
 const MESSAGE: &str = "message";
 
-fn text_line(time: &str, level: &str, target: &str, fields: Fields) -> String {
+fn text_line(time: &str, level: &str, target: &str, fields: &Fields) -> String {
     let mut line = format!("{time} {level:<5} {target}:");
-    // Writing to a text never fails.
-    let mut word = |text: fmt::Arguments<'_>| drop(line.write_fmt(text));
+    let mut word = |text: fmt::Arguments<'_>| {
+        let _never_fails = line.write_fmt(text);
+    };
     if let Some((_, message)) = fields.0.iter().find(|(name, _)| *name == MESSAGE) {
-        word(format_args!(" {}", one_line(message.as_str().unwrap_or_default())));
+        word(format_args!(
+            " {}",
+            one_line(message.as_str().unwrap_or_default())
+        ));
     }
     for (name, value) in fields.0.iter().filter(|(name, _)| *name != MESSAGE) {
         match value {
@@ -142,13 +146,14 @@ fn is_word(text: &str) -> bool {
 
 /// A text without control characters: one event is one line, whatever callers write.
 fn one_line(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut line, letter| {
-        match letter {
-            letter if letter.is_control() => line.extend(letter.escape_default()),
-            letter => line.push(letter),
-        }
-        line
-    })
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut line, letter| {
+            match letter {
+                letter if letter.is_control() => line.extend(letter.escape_default()),
+                letter => line.push(letter),
+            }
+            line
+        })
 }
 
 fn json_line(time: &str, level: &str, target: &str, fields: Fields) -> String {
@@ -246,11 +251,20 @@ mod tests {
     }
 
     fn work() {
-        let request = tracing::error_span!("request", otel.kind = "server", request = "R1", caller = Empty);
+        let request = tracing::error_span!(
+            "request",
+            otel.kind = "server",
+            request = "R1",
+            caller = Empty
+        );
         request.record("caller", "ada");
         let _request = request.enter();
         let _turn = tracing::info_span!("invoke_agent", session = "S1", attempt = 1).entered();
-        tracing::info!(attempt = 2, cause = format!("x {SECRET} y"), "one\ntwo {SECRET}\u{1b}[31m");
+        tracing::info!(
+            attempt = 2,
+            cause = format!("x {SECRET} y"),
+            "one\ntwo {SECRET}\u{1b}[31m"
+        );
         tracing::debug!("not this one");
         tracing::warn!(took = 1.5, is_last = true, empty = "", "bad");
     }
@@ -260,7 +274,10 @@ mod tests {
         let lines = logged(LogFormat::Text, "info", work);
         assert_eq!(lines.len(), 2, "{lines:?}");
         let (time, rest) = lines[0].split_once(' ').expect("a time");
-        assert!(time.parse::<cleveragents_domain::Timestamp>().is_ok(), "{time}");
+        assert!(
+            time.parse::<cleveragents_domain::Timestamp>().is_ok(),
+            "{time}"
+        );
         let target = module_path!();
         assert_eq!(
             rest,
@@ -269,7 +286,9 @@ mod tests {
                  request=R1 caller=ada"
             )
         );
-        assert!(lines[1].ends_with("bad took=1.5 is_last=true empty=\"\" session=S1 attempt=1 request=R1 caller=ada"));
+        assert!(lines[1].ends_with(
+            "bad took=1.5 is_last=true empty=\"\" session=S1 attempt=1 request=R1 caller=ada"
+        ));
     }
 
     #[test]
@@ -283,7 +302,10 @@ mod tests {
         assert_eq!(lines[0]["level"], "INFO");
         assert_eq!(lines[0]["message"], "one\ntwo [REDACTED]\u{1b}[31m");
         assert_eq!(lines[0]["cause"], "x [REDACTED] y");
-        assert_eq!((&lines[0]["attempt"], &lines[1]["attempt"]), (&2.into(), &1.into()));
+        assert_eq!(
+            (&lines[0]["attempt"], &lines[1]["attempt"]),
+            (&2.into(), &1.into())
+        );
         assert_eq!(lines[1]["request"], "R1");
         assert_eq!(lines[1]["took"], 1.5);
         assert_eq!(lines[1].get("otel.kind"), None);

@@ -41,6 +41,7 @@ const FILE: &str = VERBOSE;
 
 /// Reads a filter in the syntax of `EnvFilter`, such as `info,cleveragents_store=debug`. `None` when it is malformed.
 pub(crate) fn parse_filter(text: &str) -> Option<EnvFilter> {
+    let text = Some(text).filter(|text| !text.trim().is_empty())?;
     EnvFilter::builder().parse(text).ok()
 }
 
@@ -70,15 +71,12 @@ pub(crate) fn start(context: &Context, logs: Logs) -> Result<Option<Logging>, Co
         Ok::<_, CommandError>(value.and_then(|value| value.as_text().map(str::to_owned)))
     };
     let wanted = text(&keys::LOG_FILTER)?;
-    let path = match is_server {
-        true => text(&keys::SERVE_LOG_FILE)?.or(text(&keys::LOG_FILE)?),
-        false => text(&keys::LOG_FILE)?,
-    };
-    let collector = match is_server {
-        true => text(&keys::TELEMETRY_OTLP_ENDPOINT)?,
-        false => None,
-    };
-    if wanted.is_none() && path.is_none() && !is_server {
+    let mut path = text(&keys::LOG_FILE)?;
+    let mut collector = None;
+    if is_server {
+        path = text(&keys::SERVE_LOG_FILE)?.or(path);
+        collector = text(&keys::TELEMETRY_OTLP_ENDPOINT)?;
+    } else if wanted.is_none() && path.is_none() {
         return Ok(None);
     }
     let prints = is_server || wanted.is_some();
@@ -99,7 +97,8 @@ pub(crate) fn start(context: &Context, logs: Logs) -> Result<Option<Logging>, Co
         prints,
         file: file.map(Mutex::new),
     };
-    let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![log.with_filter(filter).boxed()];
+    let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> =
+        vec![log.with_filter(filter).boxed()];
     let traces = match collector {
         None => None,
         Some(endpoint) => {

@@ -48,7 +48,11 @@ impl Console {
     fn wrote(&mut self, text: &str) -> String {
         let was_mid_line = std::mem::replace(&mut self.is_mid_line, !text.ends_with('\n'));
         // Only the end of such a line can release something; a whole line may be written inside a suspension.
-        if was_mid_line { self.release() } else { String::new() }
+        if was_mid_line {
+            self.release()
+        } else {
+            String::new()
+        }
     }
 
     /// The kept lines, if nothing holds them any more.

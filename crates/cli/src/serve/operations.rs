@@ -55,7 +55,14 @@ fn is_offered(row: &Row, argument: &Arg) -> bool {
     // What is said about the whole program is not said by a caller.
     let is_everybodys = matches!(
         id,
-        "format" | "database_url" | "local" | "help" | "version" | "verbosity" | "log_file" | "log_format"
+        "format"
+            | "database_url"
+            | "local"
+            | "help"
+            | "version"
+            | "verbosity"
+            | "log_file"
+            | "log_format"
     );
     !is_everybodys && !row.without.contains(&id)
 }

@@ -17,17 +17,36 @@ fn verbose_commands_log_to_standard_error_only() {
         assert_eq!(verbose.code, Some(0), "{verbose:?}");
         assert_eq!(verbose.json()["data"], quiet.json()["data"]);
         let lines: Vec<&str> = verbose.err.lines().collect();
-        assert!(!lines.is_empty() && lines.iter().all(|line| line.contains(" cleveragents_")), "{verbose:?}");
+        assert!(
+            !lines.is_empty() && lines.iter().all(|line| line.contains(" cleveragents_")),
+            "{verbose:?}"
+        );
         let logs = |message: &str| verbose.err.contains(message);
-        assert!(logs("command finished command=\"session list\""), "{verbose:?}");
+        assert!(
+            logs("command finished command=\"session list\""),
+            "{verbose:?}"
+        );
         assert_eq!(logs("command started"), has_details, "{verbose:?}");
     }
     // Behind the command, and as behind the flags of a type, too.
     let behind = agents.run(&["--format", "plain", "session", "list", "-v"]);
     assert!(behind.err.contains("command finished"), "{behind:?}");
-    let resource = ["resource", "add", "fs-directory", "local/x", "--path", ".", "-v", "--log-format", "json"];
+    let resource = [
+        "resource",
+        "add",
+        "fs-directory",
+        "local/x",
+        "--path",
+        ".",
+        "-v",
+        "--log-format",
+        "json",
+    ];
     let resource = agents.run(&resource);
-    assert!(resource.err.contains("\"message\":\"command "), "{resource:?}");
+    assert!(
+        resource.err.contains("\"message\":\"command "),
+        "{resource:?}"
+    );
 }
 
 #[test]
@@ -39,7 +58,10 @@ fn a_malformed_filter_is_refused_with_a_hint() {
         let error = &refused.json()["data"]["error"];
         assert_eq!(error["code"], "CA-0111", "{error}");
         let text = error.to_string();
-        assert!(text.contains("CLEVERAGENTS_LOG") && text.contains("info,cleveragents_store=debug"), "{text}");
+        assert!(
+            text.contains("CLEVERAGENTS_LOG") && text.contains("info,cleveragents_store=debug"),
+            "{text}"
+        );
         // The command line decides against the environment.
         assert_eq!(agents.run(&["-v", "config", "list"]).code, Some(2));
     }
@@ -63,25 +85,49 @@ fn a_log_file_has_json_lines_without_texts_and_secrets() {
     let log = agents.home().join("agents.log");
     let path = log.to_str().expect("a path");
     let told = agents.run(&[
-        "--log-file", path, "--log-format", "json", "--format", "json", "session", "tell", &session, "the-question",
+        "--log-file",
+        path,
+        "--log-format",
+        "json",
+        "--format",
+        "json",
+        "session",
+        "tell",
+        &session,
+        "the-question",
     ]);
     assert_eq!((told.code, told.err.as_str()), (Some(0), ""), "{told:?}");
     // A command that fails on a name that is a key.
-    agents.run(&["--log-file", path, "--log-format", "json", "-vv", "session", "show", key]);
+    agents.run(&[
+        "--log-file",
+        path,
+        "--log-format",
+        "json",
+        "-vv",
+        "session",
+        "show",
+        key,
+    ]);
     let text = std::fs::read_to_string(&log).expect("a log");
     let lines: Vec<Value> = text
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
     let find = |message: &str| -> Vec<&Value> {
-        lines.iter().filter(|line| line["message"] == message).collect()
+        lines
+            .iter()
+            .filter(|line| line["message"] == message)
+            .collect()
     };
     let calls = find("model call finished");
     assert_eq!(calls.len(), 2, "{text}");
     assert_eq!(calls[0]["provider"], "scripted");
     assert_eq!(calls[0]["model"], "look.yaml");
     assert_eq!(calls[0]["session"], session.as_str());
-    assert_eq!((&calls[0]["input_tokens"], &calls[0]["attempts"]), (&11.into(), &1.into()));
+    assert_eq!(
+        (&calls[0]["input_tokens"], &calls[0]["attempts"]),
+        (&11.into(), &1.into())
+    );
     assert!(calls[0]["duration_ms"].is_u64(), "{}", calls[0]);
     let tools = find("tool call failed");
     assert_eq!(tools.len(), 1, "{text}");
@@ -95,8 +141,18 @@ fn a_log_file_has_json_lines_without_texts_and_secrets() {
 #[test]
 fn a_log_file_that_cannot_be_written_is_an_error() {
     let agents = agents();
-    let refused = agents.run(&["--format", "json", "--log-file", "/nowhere/at/all.log", "info"]);
+    let refused = agents.run(&[
+        "--format",
+        "json",
+        "--log-file",
+        "/nowhere/at/all.log",
+        "info",
+    ]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     let hint = refused.json()["data"]["error"]["hint"].clone();
-    assert!(hint.as_str().is_some_and(|hint| hint.contains("--log-file")), "{hint}");
+    assert!(
+        hint.as_str()
+            .is_some_and(|hint| hint.contains("--log-file")),
+        "{hint}"
+    );
 }

@@ -196,7 +196,11 @@ fn issue_16_12_the_log_has_the_cause_of_internal_errors() {
         "{text}"
     );
     let access = "method=POST path=/api/v1/operations/tool/calls route=/api/v1/operations/tool/calls status=500 ";
-    assert_eq!(of(&format!("request failed request={id} {access}")), 1, "{text}");
+    assert_eq!(
+        of(&format!("request failed request={id} {access}")),
+        1,
+        "{text}"
+    );
     let missing = "path=/api/v1/sessions/01J00000000000000000000000 route=/api/v1/sessions/{session} status=404 ";
     assert_eq!(of(missing), 1, "{text}");
     assert_eq!(of("/healthz"), 0, "{text}");
@@ -209,7 +213,14 @@ fn a_server_logs_json_lines_without_secrets() {
     let agents = agents().with("MY_SERVICE_TOKEN", secret);
     let log = agents.home().join("server.log");
     let path = log.to_str().expect("a path");
-    let arguments = ["--insecure-local", "--log-file", path, "--log-format", "json", "-v"];
+    let arguments = [
+        "--insecure-local",
+        "--log-file",
+        path,
+        "--log-format",
+        "json",
+        "-v",
+    ];
     let server = Server::start(&agents, &arguments);
     TestDatabase::write_file(&agents.database(), "DROP TABLE tool_invocations");
     let ask = |line: &str| {
@@ -236,15 +247,27 @@ fn a_server_logs_json_lines_without_secrets() {
             .unwrap_or_else(|| panic!("{message}: {text}"))
     };
     let cause = find("internal error", None);
-    assert_eq!((&cause["request"], &cause["level"]), (&id.into(), &"ERROR".into()));
+    assert_eq!(
+        (&cause["request"], &cause["level"]),
+        (&id.into(), &"ERROR".into())
+    );
     let told = cause["cause"].as_str().expect("a text");
     assert!(told.contains("no such table: tool_invocations"), "{told}");
     let access = find("request failed", Some("/api/v1/operations/tool/calls"));
     assert_eq!(access["request"], id);
-    assert_eq!((&access["status"], &access["caller"]), (&500.into(), &cause["caller"]));
-    assert!(access["duration_ms"].is_u64() && access["peer"].is_string(), "{access}");
+    assert_eq!(
+        (&access["status"], &access["caller"]),
+        (&500.into(), &cause["caller"])
+    );
+    assert!(
+        access["duration_ms"].is_u64() && access["peer"].is_string(),
+        "{access}"
+    );
     assert_eq!(find("request answered", Some("/healthz"))["status"], 200);
-    assert_eq!(find("request failed", Some("/api/v1/sessions/[REDACTED]"))["status"], 400);
+    assert_eq!(
+        find("request failed", Some("/api/v1/sessions/[REDACTED]"))["status"],
+        400
+    );
     find("listening", None);
     find("stopped", None);
 }

@@ -155,7 +155,10 @@ impl SqliteWriter {
                 }
                 return Ok(());
             }
-            tracing::debug!(units = units.len(), "transaction retried: one of its units failed");
+            tracing::debug!(
+                units = units.len(),
+                "transaction retried: one of its units failed"
+            );
             self.begin()?;
             self.run_apart(units)?;
         }
