@@ -173,10 +173,13 @@ impl CallRunner<'_> {
         match calls {
             [only] => Ok(vec![self.run_one(only, written)?]),
             _ => std::thread::scope(|scope| {
-                let span = &Span::current();
+                let span = Span::current();
                 let threads: Vec<_> = calls
                     .iter()
-                    .map(|call| scope.spawn(move || span.in_scope(|| self.run_one(call, written))))
+                    .map(|call| {
+                        let span = span.clone();
+                        scope.spawn(move || span.in_scope(|| self.run_one(call, written)))
+                    })
                     .collect();
                 threads
                     .into_iter()

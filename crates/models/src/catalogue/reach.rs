@@ -151,7 +151,7 @@ impl Catalogue {
         }
         let found = keyring(name).filter(|key| !key.is_empty()).map(Secret::new);
         if let Some(key) = &found {
-            remember(key);
+            crate::redact::remember(key);
         }
         let mut given = self.given_by_keyring();
         given.insert(name.to_owned(), found.clone());
