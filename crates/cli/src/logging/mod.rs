@@ -90,7 +90,12 @@ pub(crate) fn start(context: &Context, logs: Logs) -> Result<Option<Logging>, Co
         Some("json") => LogFormat::Json,
         _ => LogFormat::Text,
     };
-    let file = path.map(PathBuf::from).as_deref().map(open).transpose()?;
+    let path = path.map(PathBuf::from);
+    if path.as_deref().and_then(Path::parent) == Some(context.home.path()) {
+        // The first command of all logs too.
+        context.home.create()?;
+    }
+    let file = path.as_deref().map(open).transpose()?;
     let log = LogLayer {
         format,
         redactor: LogRedactor::of(context),

@@ -93,6 +93,7 @@ fn a_log_file_has_json_lines_without_texts_and_secrets() {
         "json",
         "session",
         "tell",
+        "--session",
         &session,
         "the-question",
     ]);
