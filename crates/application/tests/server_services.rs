@@ -181,7 +181,10 @@ fn a_token_is_valid_until_it_is_revoked_and_its_use_is_stored_once_a_minute() {
         let used = || database.ask("SELECT last_used_at FROM tokens");
         let first = used();
         assert_ne!(first[0][0], "", "the use is stored");
-        tokens.authenticate(&hash).expect("answered").expect("valid");
+        tokens
+            .authenticate(&hash)
+            .expect("answered")
+            .expect("valid");
         assert_eq!(used(), first);
         let caller = tokens.caller("ci").expect("answered").expect("valid");
         assert!(caller.may(Scope::Tasks, Permission::Write, "acme"));
@@ -236,8 +239,18 @@ fn the_namespace_of_an_event_is_found_even_when_its_subject_is_gone() {
         let engine = database.open();
         let services = Services::new(Arc::clone(&engine));
         let session = session(&services);
-        emit(&engine, EventKind::SessionRenamed, session.to_string(), json!({}));
-        emit(&engine, EventKind::CleanupRan, "store".to_owned(), json!({}));
+        emit(
+            &engine,
+            EventKind::SessionRenamed,
+            session.to_string(),
+            json!({}),
+        );
+        emit(
+            &engine,
+            EventKind::CleanupRan,
+            "store".to_owned(),
+            json!({}),
+        );
         let events = services.events().after(Position(0), 10).expect("read");
         let of = |kind| {
             let mut found = events.iter().filter(|event| event.kind == kind);

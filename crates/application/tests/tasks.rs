@@ -76,10 +76,8 @@ fn a_task_has_its_message_and_its_caller() {
         assert_eq!(created.record.identity, "ada");
         assert_eq!(created.record.runner, RUNNER);
         let id = created.record.id;
-        let expected = message("hello").in_task(
-            Some(&created.record.context),
-            Some(&id.to_string()),
-        );
+        let expected =
+            message("hello").in_task(Some(&created.record.context), Some(&id.to_string()));
         assert_eq!(snapshot.history, [expected]);
         assert_eq!(view(&tasks, id), snapshot);
         let without = TaskView {
@@ -137,7 +135,10 @@ fn an_immediate_answer_completes_the_task_that_it_is_created_with() {
         let updates = tasks.updates(id, 0, 10).expect("updates");
         assert!(matches!(
             updates.as_slice(),
-            [StreamResponse::ArtifactUpdate(_), StreamResponse::StatusUpdate(_)]
+            [
+                StreamResponse::ArtifactUpdate(_),
+                StreamResponse::StatusUpdate(_)
+            ]
         ));
         assert_eq!(states(&tasks, id), [TaskState::Completed]);
     }
@@ -148,9 +149,11 @@ fn chunks_of_an_artifact_become_one_text() {
     for database in TestDatabase::each() {
         let tasks = tasks(&database.open());
         let id = create(&tasks, "hello").record.id;
-        for (text, is_appended, is_last) in
-            [("lost", false, false), ("a", false, false), ("b", true, true)]
-        {
+        for (text, is_appended, is_last) in [
+            ("lost", false, false),
+            ("a", false, false),
+            ("b", true, true),
+        ] {
             let chunk = ArtifactChunk {
                 is_appended,
                 is_last,
@@ -177,7 +180,11 @@ fn only_its_own_server_changes_a_task_and_nobody_after_its_end() {
         let tasks = tasks(&database.open());
         let id = create(&tasks, "hello").record.id;
         let working = TaskState::Working;
-        let change = |runner| tasks.change_state(id, runner, working, None).expect("answered");
+        let change = |runner| {
+            tasks
+                .change_state(id, runner, working, None)
+                .expect("answered")
+        };
         assert!(change("server two").is_none());
         assert!(change(RUNNER).is_some());
         let cancelled = tasks.cancel(id).expect("answered").expect("cancelled");
@@ -231,7 +238,10 @@ fn a_reply_goes_to_a_task_that_waits_for_one() {
         let refused = tasks.reply(id, reply("late"));
         assert!(matches!(refused, Err(TaskError::Over)), "{refused:?}");
         let refused = tasks.reply(TaskId::generate(), reply("lost"));
-        assert!(matches!(refused, Err(TaskError::NotFound(_))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(TaskError::NotFound(_))),
+            "{refused:?}"
+        );
     }
 }
 
@@ -371,7 +381,9 @@ fn a_plan_is_assigned_to_its_task_by_its_own_server() {
         assert_eq!(plan_of_task(&record), None);
         let plan = PlanId::generate();
         let read = || tasks.get(record.id).expect("read").expect("there");
-        tasks.assign_plan(&record, "server two", plan).expect("answered");
+        tasks
+            .assign_plan(&record, "server two", plan)
+            .expect("answered");
         assert_eq!(plan_of_task(&read()), None);
         tasks.assign_plan(&record, RUNNER, plan).expect("answered");
         assert_eq!(plan_of_task(&read()), Some(plan.to_string().as_str()));

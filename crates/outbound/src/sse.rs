@@ -103,11 +103,7 @@ mod tests {
     #[test]
     fn events_are_read_whatever_ends_their_lines() {
         let text = "\u{feff}: hello\nevent: a\ndata: {\"x\":\ndata: 1}\n\nid: 7\nretry: 5\n\ndata\n\ndata:\n\nodd: 1\ndata:é\n\ndata: rest";
-        let expected = pairs(&[
-            ("a", "{\"x\":\n1}"),
-            ("message", "é"),
-            ("message", "rest"),
-        ]);
+        let expected = pairs(&[("a", "{\"x\":\n1}"), ("message", "é"), ("message", "rest")]);
         for end in ["\n", "\r\n", "\r"] {
             let text = text.replace('\n', end);
             let bytes = text.as_bytes();

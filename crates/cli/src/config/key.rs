@@ -208,7 +208,9 @@ pub(crate) fn nearest(name: &str) -> Option<&'static str> {
         let last = key.name.rsplit('.').next().unwrap_or(key.name);
         whole.max(strsim::normalized_damerau_levenshtein(&name, last))
     };
+    // Of those that are alike the first one wins.
     KEYS.into_iter()
+        .rev()
         .map(|key| (likeness(key), key.name))
         .filter(|(likeness, _)| *likeness >= 0.5)
         .max_by(|left, right| left.0.total_cmp(&right.0))

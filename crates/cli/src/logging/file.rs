@@ -168,6 +168,9 @@ mod tests {
         let mut one = LogFile::open(&path).expect("a log");
         let mut other = LogFile::open(&path).expect("a log");
         let (first, second) = ("2031-05-01T23:59:59Z", "2031-05-02T00:00:00Z");
+        for log in [&mut one, &mut other] {
+            "2031-05-01".clone_into(&mut log.day);
+        }
         one.write(first, "one\n").expect("written");
         other.write(first, "other\n").expect("written");
         one.write(second, "one\n").expect("written");

@@ -195,7 +195,7 @@ fn issue_16_12_the_log_has_the_cause_of_internal_errors() {
         cause.is_some_and(|line| line.contains("no such table: tool_invocations")),
         "{text}"
     );
-    let access = "method=POST path=/api/v1/operations/tool/calls route=/api/v1/operations/tool/calls status=500 ";
+    let access = "method=POST path=/api/v1/operations/tool/calls route=/api/v1/operations/{*name} status=500 ";
     assert_eq!(
         of(&format!("request failed request={id} {access}")),
         1,
