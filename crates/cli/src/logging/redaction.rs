@@ -58,3 +58,25 @@ impl LogRedactor {
         known.redactor.text(text).into_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cleveragents_models::{Catalogue, CatalogueOptions, Redactor};
+
+    use super::LogRedactor;
+
+    #[test]
+    fn keys_that_a_keyring_gives_out_later_are_masked() {
+        let key = "zq81-from-the-keyring-55";
+        let redactor = LogRedactor::new(Redactor::default());
+        assert_eq!(redactor.text(key), key);
+        let mut options = CatalogueOptions::new(Arc::new(|_: &str| None), "/");
+        options.keyring = Some(Arc::new(move |_: &str| Some(key.to_owned())));
+        let models = Catalogue::new(options).expect("a catalogue");
+        let name = "openai/gpt-5.1".parse().expect("a name");
+        assert!(models.open(&name).is_ok());
+        assert_eq!(redactor.text(&format!("<{key}>")), "<[REDACTED]>");
+    }
+}
