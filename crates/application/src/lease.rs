@@ -110,6 +110,14 @@ impl LeaseService {
         loop {
             if let Some(lease) = self.try_acquire(&subject, ttl, displaceable)? {
                 self.forget_left(&subject);
+                match displaceable {
+                    Displaceable::Nobody => {
+                        tracing::debug!(lease = %lease.subject, token = lease.token.0, "lease acquired");
+                    }
+                    _ => {
+                        tracing::info!(lease = %lease.subject, token = lease.token.0, "lease taken over")
+                    }
+                }
                 return Ok(HeldLease::keep_alive(self, lease, ttl));
             }
             // Released since the attempt: the next one finds it free.
@@ -357,7 +365,8 @@ impl HeldLease {
         let released = self
             .engine
             .write(move |unit| leases::release(unit, &subject, token));
-        if released.is_err() {
+        if let Err(error) = &released {
+            tracing::warn!(lease = %self.lease.subject, %error, "lease not released");
             let mut left = lock(&self.left);
             left.insert((self.lease.subject.clone(), self.lease.token));
         }
@@ -399,10 +408,18 @@ impl Heartbeat {
             let outcome = engine.write(move |unit| leases::renew(unit, &subject, token, ttl));
             match outcome {
                 Ok(_) => renewed = now,
-                Err(cleveragents_store::Error::LeaseLost { .. }) => return self.lose(),
+                Err(error @ cleveragents_store::Error::LeaseLost { .. }) => {
+                    tracing::warn!(lease = %lease.subject, %error, "lease lost");
+                    return self.lose();
+                }
                 // The store cannot be reached: by now another owner may have the lease.
-                Err(_) if now.saturating_sub(renewed) >= duration => self.lose(),
-                Err(_) => {}
+                Err(error) if now.saturating_sub(renewed) >= duration => {
+                    tracing::warn!(lease = %lease.subject, %error, "lease expired without renewal");
+                    self.lose();
+                }
+                Err(error) => {
+                    tracing::warn!(lease = %lease.subject, %error, "lease not renewed; trying again")
+                }
             }
             stop = lock(&self.stop);
         }

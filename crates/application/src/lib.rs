@@ -17,6 +17,7 @@ mod doubt;
 mod event;
 mod invariant;
 mod lease;
+mod log_fields;
 mod mcp;
 mod operation;
 mod plan;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{Write, stderr, stdout};
 use std::sync::Arc;
+use std::time::Instant;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -13,6 +14,7 @@ use crate::arguments::{Arguments, Command, Session};
 use crate::commands;
 use crate::config::{Configuration, Environment, Flags, Home, keys};
 use crate::context::Context;
+use crate::logging::{self, Logs};
 use crate::output::{CommandError, Format, Printer, Report, Surface, Timing, choose};
 use crate::remote::{Connection, Outcome};
 
@@ -90,6 +92,20 @@ fn execute(
             "--database-url",
             parsed.database_url.as_deref(),
         )?;
+    let is_server = matches!(parsed.command, Command::Serve(_));
+    let log_file = if is_server {
+        &keys::SERVE_LOG_FILE
+    } else {
+        &keys::LOG_FILE
+    };
+    let flags = flags
+        .with(&keys::LOG_FILTER, "-v", parsed.log_filter())?
+        .with(log_file, "--log-file", parsed.log_file.as_deref())?
+        .with(
+            &keys::LOG_FORMAT,
+            "--log-format",
+            parsed.log_format.as_deref(),
+        )?;
     let flags = match &parsed.command {
         Command::Serve(serve) => serve.flags(flags)?,
         _ => flags,
@@ -138,16 +154,46 @@ fn execute(
         live: crate::output::Live::default(),
         connection: None,
     };
-    if parsed.local {
-        return commands::run(&context, parsed.command, is_markdown);
+    let logs = if is_server {
+        Logs::Server
+    } else {
+        Logs::Command
+    };
+    // Until the report is made; what is printed then follows the last line of the log.
+    let _logging = logging::start(&context, logs)?;
+    let (command, begun) = (commands::name(&parsed.command), Instant::now());
+    tracing::debug!(command, version = env!("CARGO_PKG_VERSION"), home = %context.home.path().display(), "command started");
+    let outcome = dispatch(&mut context, parsed, arguments, is_markdown);
+    let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    match &outcome {
+        Ok(_) => tracing::info!(command, duration_ms, "command finished"),
+        Err(error) => tracing::info!(
+            command,
+            code = error.code().as_str(),
+            duration_ms,
+            "command failed"
+        ),
     }
-    context.connection = Connection::configured(&context)?;
-    match crate::remote::run(&context, arguments, commands::name(&parsed.command))? {
+    outcome
+}
+
+/// Runs a command on this machine, or on the server that is connected.
+fn dispatch(
+    context: &mut Context,
+    parsed: Arguments,
+    arguments: &[OsString],
+    is_markdown: bool,
+) -> Result<Option<Report>, CommandError> {
+    if parsed.local {
+        return commands::run(context, parsed.command, is_markdown);
+    }
+    context.connection = Connection::configured(context)?;
+    match crate::remote::run(context, arguments, commands::name(&parsed.command))? {
         Outcome::Sent(report) => Ok(Some(*report)),
-        Outcome::Operations => commands::run(&context, parsed.command, is_markdown),
+        Outcome::Operations => commands::run(context, parsed.command, is_markdown),
         Outcome::Here(note) => {
             context.connection = None;
-            let report = commands::run(&context, parsed.command, is_markdown)?;
+            let report = commands::run(context, parsed.command, is_markdown)?;
             Ok(match note {
                 Some(note) => report.map(|report| report.info(note)),
                 None => report,

@@ -89,6 +89,8 @@ fn formats() -> PossibleValuesParser {
   agents sandbox create fix --path .           work in a copy, apply it whole or not at all
   agents actor run --config review.yaml Hello  run a graph of models and tools, step by step
   agents --format json session list            one JSON document for programs
+  agents -v do 'fix the failing test'          log model calls, tool calls and steps to standard error
+  CLEVERAGENTS_LOG=info,cleveragents_store=debug agents info   choose what is logged (docs/logs.md)
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 a person is needed,
 130 interrupted"
@@ -107,6 +109,18 @@ pub(crate) struct Arguments {
     #[arg(long, global = true)]
     pub(crate) local: bool,
 
+    /// Log to standard error what is done; -vv also logs details for maintainers
+    #[arg(short = 'v', global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbosity: u8,
+
+    /// Add the log to this file, which is rotated daily
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) log_file: Option<String>,
+
+    /// Write the log as text or as JSON lines: text or json
+    #[arg(long, global = true, value_name = "FORMAT")]
+    pub(crate) log_format: Option<String>,
+
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -120,8 +134,20 @@ impl Arguments {
             add.rest = behind.rest;
             self.format = behind.format.or(self.format);
             self.database_url = behind.database_url.or(self.database_url);
+            self.log_file = behind.log_file.or(self.log_file);
+            self.log_format = behind.log_format.or(self.log_format);
+            self.verbosity = behind.verbosity.max(self.verbosity);
         }
         Ok(self)
+    }
+
+    /// The filter of the log that `-v` stands for.
+    pub(crate) const fn log_filter(&self) -> Option<&'static str> {
+        match self.verbosity {
+            0 => None,
+            1 => Some(crate::logging::VERBOSE),
+            _ => Some(crate::logging::VERY_VERBOSE),
+        }
     }
 
     /// The format of the report. `markdown` names the document of an export instead.

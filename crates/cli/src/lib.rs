@@ -12,6 +12,7 @@ mod app;
 mod arguments;
 mod commands;
 mod context;
+mod logging;
 mod remote;
 mod serve;
 

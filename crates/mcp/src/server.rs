@@ -261,6 +261,12 @@ impl Server {
                 () = this.closing.cancelled() => Err(this.closed()),
                 opened = this.open(folders) => opened,
             };
+            let server = this.definition.name.as_str();
+            match &opened {
+                Ok(_) if number == 0 => tracing::info!(server, "MCP server started"),
+                Ok(_) => tracing::info!(server, starts = number + 1, "MCP server restarted"),
+                Err(error) => tracing::warn!(server, %error, "MCP server not started"),
+            }
             let link = opened.as_ref().ok().cloned();
             // Nobody may wait for it any more.
             let _unless_gone = tell.send(Some(opened));
@@ -362,6 +368,12 @@ impl Server {
             return false;
         }
         state.has_crashed |= is_dead;
+        let server = self.definition.name.as_str();
+        if is_dead {
+            tracing::warn!(server, "MCP server exited");
+        } else {
+            tracing::debug!(server, "idle MCP server stopped");
+        }
         let is_other = |connection: &Connection| connection.attempt.number != number;
         state.connections.retain(is_other);
         true

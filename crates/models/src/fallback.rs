@@ -126,6 +126,12 @@ async fn try_link(
         )));
     }
     if let Some(failure) = failures.last() {
+        tracing::warn!(
+            provider = name.provider(),
+            model = name.model(),
+            reason = failure.message(),
+            "fallback model called"
+        );
         let retry = Retry {
             failed: failure.model_name().unwrap_or_else(|| name.clone()),
             next: name.clone(),

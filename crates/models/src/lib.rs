@@ -55,7 +55,7 @@ pub use message::{
 pub use model::{Capabilities, EventStream, Model, complete};
 pub use name::{ModelName, ModelNameError};
 pub use price::{Price, Rates};
-pub use redact::{MASK, Redactor, Veil, environment_secrets, looks_secret};
+pub use redact::{MASK, Redactor, Veil, environment_secrets, looks_secret, secrets_given_out};
 pub use replay::Recorder;
 pub use request::{ChatRequest, ReasoningEffort, ResponseSchema};
 pub use secret::{KEY_VARIABLES, Secret};

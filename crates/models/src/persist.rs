@@ -124,6 +124,14 @@ async fn attempts(
             return outlet.give(Err(error.with_attempts(number + 1))).await;
         };
         number += 1;
+        tracing::warn!(
+            provider = backend.name().provider(),
+            model = backend.name().model(),
+            attempt = number,
+            pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+            reason = error.message(),
+            "model call retried"
+        );
         let retry = Retry {
             failed: backend.name().clone(),
             next: backend.name().clone(),

@@ -5,6 +5,7 @@
 //! text, since models read and rewrite code: a masked `password="changeme"` would falsify the file.
 //! [`looks_secret`] guesses, and its answer only decides whether a text is kept at all.
 
+mod given;
 mod known;
 mod veil;
 
@@ -14,6 +15,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
+pub(crate) use self::given::remember;
+pub use self::given::secrets_given_out;
 pub use self::known::environment_secrets;
 pub use self::veil::Veil;
 use crate::secret::Secret;
@@ -111,7 +114,7 @@ impl Redactor {
 
     /// The same redactor, which knows one more key.
     #[must_use]
-    pub(crate) fn and(self, key: Option<Secret>) -> Self {
+    pub fn and(self, key: Option<Secret>) -> Self {
         let Some(key) = key else {
             return self;
         };

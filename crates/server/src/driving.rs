@@ -44,7 +44,7 @@ pub(crate) async fn take_on(
         plan,
         how,
     };
-    tokio::spawn(drive.run(placed));
+    crate::beside(drive.run(placed));
     Ok(())
 }
 
@@ -99,6 +99,7 @@ fn taken_over(app: &App) -> Result<Vec<(PlanId, Arc<Caller>, Queued)>, Failure> 
         // Who may not ask any more has nothing driven; the plan stays as it is.
         let is_ours = queue.pass_on(plan.id, &was, now.as_ref()).map_err(failed)?;
         if let (true, Some(caller), Some(now)) = (is_ours, caller, now) {
+            tracing::info!(plan = %plan.id, from = served.server, "plan of a dead server taken over");
             taken.push((plan.id, caller, now));
         }
     }

@@ -10,11 +10,11 @@ use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use cleveragents_domain::identity::{Caller, Namespaces, Permission, Scope};
 use cleveragents_domain::{Code, PlanId, SessionId};
-use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
 use http::{HeaderMap, Method};
 
 use crate::api::keys;
 use crate::app::App;
+use crate::log;
 use crate::problem::Problem;
 use crate::routes::{Handler, Place, Route, Verb};
 
@@ -123,36 +123,12 @@ pub(crate) async fn enter(app: &Arc<App>, way: Way, request: Request) -> Respons
     let begun = Instant::now();
     let route = way.route;
     let is_head = request.method() == Method::HEAD;
-    let response = if telemetry::is_on() {
-        traced(app, way, request).await
-    } else {
-        let outcome = admit(app, way, request).await;
-        outcome.unwrap_or_else(Problem::into_response)
-    };
+    log::routed(route.path);
+    let outcome = admit(app, way, request).await;
+    let response = outcome.unwrap_or_else(Problem::into_response);
     let method = if is_head { "HEAD" } else { route.verb.as_str() };
     app.metrics
         .answered(method, route.path, response.status(), begun.elapsed());
-    response
-}
-
-/// Answers a request, and tells of it. It belongs to the trace that the caller names.
-async fn traced(app: &Arc<App>, way: Way, request: Request) -> Response {
-    let route = way.route;
-    let from = request.headers().get("traceparent");
-    let from = from.and_then(|from| from.to_str().ok());
-    let from = from.and_then(telemetry::Context::parse);
-    let method = request.method().to_string();
-    let mut span = Span::below(from, Kind::Server, || format!("{method} {}", route.path));
-    span.set(name::METHOD, method);
-    span.set(name::ROUTE, route.path);
-    // What belongs to a trace that is not told is not told either.
-    let context = span.context().or(from);
-    let outcome = telemetry::within(context, admit(app, way, request)).await;
-    if let Err(problem) = &outcome {
-        span.fail(&problem.code);
-    }
-    let response = outcome.unwrap_or_else(Problem::into_response);
-    span.set(name::STATUS, u64::from(response.status().as_u16()));
     response
 }
 
@@ -193,7 +169,7 @@ async fn permit(app: &Arc<App>, way: Way, headers: &HeaderMap) -> Result<Permit,
             return Err(problem);
         }
     };
-    crate::log::identified(caller.identity());
+    log::identified(caller.identity());
     let mut permit = Permit {
         caller,
         scope: route.scope,

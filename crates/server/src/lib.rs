@@ -29,9 +29,9 @@ use std::sync::Arc;
 
 use cleveragents_application::Application;
 use cleveragents_domain::Code;
+use tracing::Instrument as _;
 
 pub use a2a::ECHO;
-pub use log::{LogEntry, LogLevel, log_to};
 pub use options::{Conformance, Options, Tls};
 pub use problem::Problem;
 pub use program::{
@@ -70,8 +70,10 @@ pub async fn serve(
     let router = routes::Router::new()
         .map_err(|error| Failure::new(Code::Internal, format!("the table of routes: {error}")))?;
     listening(address);
+    tracing::info!(%address, url = app.url, "listening");
     listen::serve(Arc::clone(&app), listener, tls, Arc::new(router), stop).await;
     a2a::end(&app).await;
+    tracing::info!("stopped");
     Ok(())
 }
 
@@ -93,20 +95,13 @@ pub(crate) fn beside<F>(work: F) -> tokio::task::JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    let (span, request) = (cleveragents_telemetry::current(), log::current());
-    tokio::spawn(log::within(
-        request,
-        cleveragents_telemetry::within(span, work),
-    ))
+    tokio::spawn(log::within(log::current(), work.in_current_span()))
 }
 
 /// Runs what waits for the database or for something else on a thread where that hurts nobody.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (span, request) = (cleveragents_telemetry::current(), log::current());
-    let work = move || {
-        let _in = cleveragents_telemetry::attach(span);
-        log::attached(request, work)
-    };
+    let (span, request) = (tracing::Span::current(), log::current());
+    let work = move || span.in_scope(|| log::attached(request, work));
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,
         Err(error) => match error.try_into_panic() {

@@ -97,12 +97,17 @@ pub(crate) async fn serve(
         };
     }
     drop(listener);
+    tracing::info!("stopping: no new requests are accepted");
     app.ending.announce();
     let drain = app.options.drain;
     if tokio::time::timeout(drain, app.ending.idle())
         .await
         .is_err()
     {
+        tracing::warn!(
+            drain_seconds = drain.as_secs(),
+            "work that did not finish in time is stopped"
+        );
         // What is stopped now is stored as far as it came, and can be gone on with.
         app.ending.stop();
         let _stopped = tokio::time::timeout(drain, app.ending.idle()).await;

@@ -1,94 +1,39 @@
-//! The log of the server: one line for each failed request, and the cause of each internal error under the id that
-//! the answer names. The front end says where the lines go ([`log_to`]).
+//! The log of requests: one event for each, and the cause of each internal error, under the id that the answer names.
+//!
+//! The id does not come from the subscriber of `tracing`: answers name it whether or not anything is logged.
 
-use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::response::Response;
-use cleveragents_domain::{RequestId, Timestamp};
-use http::{HeaderName, HeaderValue, Method};
+use axum::response::{IntoResponse as _, Response};
+use cleveragents_domain::{Code, RequestId};
+use futures_util::FutureExt as _;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
+
+use crate::problem::Problem;
+
+/// The target of the events that report requests, for filters.
+const ACCESS: &str = "cleveragents_server::access";
 
 /// The header of each answer that names the request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The most lines about failed requests in a second. A caller that is refused again and again does not fill the disk.
-const LINES_PER_SECOND: u64 = 100;
+/// Maximum number of events about failed requests per second. A caller that is refused again and again does not fill
+/// the disk.
+const FAILURES_PER_SECOND: u64 = 100;
 
-/// The most characters of a path in a line.
+/// Maximum number of characters of a path in an event.
 const LONGEST_PATH: usize = 200;
-
-/// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogLevel {
-    /// A request was refused or failed.
-    Warning,
-    /// Something went wrong inside the server.
-    Error,
-}
-
-/// One line of the log.
-#[derive(Debug, Clone)]
-pub struct LogEntry {
-    /// When it happened.
-    pub at: Timestamp,
-    /// How bad it is.
-    pub level: LogLevel,
-    /// The request that it belongs to; none for work that no request waits for.
-    pub request: Option<RequestId>,
-    /// What happened.
-    pub message: String,
-}
-
-impl fmt::Display for LogEntry {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let level = match self.level {
-            LogLevel::Warning => "WARN",
-            LogLevel::Error => "ERROR",
-        };
-        write!(formatter, "{} {level}", self.at)?;
-        if let Some(request) = self.request {
-            write!(formatter, " request={request}")?;
-        }
-        formatter.write_str(" ")?;
-        // One entry is one line, whatever callers write.
-        for letter in self.message.chars() {
-            if letter.is_control() {
-                write!(formatter, "{}", letter.escape_default())?;
-            } else {
-                write!(formatter, "{letter}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-type Sink = Arc<dyn Fn(&LogEntry) + Send + Sync>;
-
-static SINK: RwLock<Option<Sink>> = RwLock::new(None);
-
-/// Sends the lines of every server of this process to `sink`, in the place of the one before it.
-pub fn log_to(sink: impl Fn(&LogEntry) + Send + Sync + 'static) {
-    *SINK.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(sink));
-}
-
-fn write(level: LogLevel, request: Option<RequestId>, message: String) {
-    let sink = SINK.read().unwrap_or_else(PoisonError::into_inner).clone();
-    if let Some(sink) = sink {
-        sink(&LogEntry {
-            at: Timestamp::now(),
-            level,
-            request,
-            message,
-        });
-    }
-}
 
 /// Logs the cause of an internal error, and gives the request under which it is found.
 pub(crate) fn internal_error(code: &str, cause: &str) -> Option<RequestId> {
     let request = current().map(|current| current.id);
-    write(LogLevel::Error, request, format!("{code} {cause}"));
+    let id = request.map(tracing::field::display);
+    tracing::error!(request = id, code, cause, "internal error");
     request
 }
 
@@ -97,6 +42,7 @@ pub(crate) fn internal_error(code: &str, cause: &str) -> Option<RequestId> {
 pub(crate) struct CurrentRequest {
     pub(crate) id: RequestId,
     caller: OnceLock<String>,
+    route: OnceLock<&'static str>,
 }
 
 tokio::task_local! {
@@ -108,8 +54,18 @@ pub(crate) fn current() -> Option<Arc<CurrentRequest>> {
     CURRENT.try_with(Arc::clone).ok()
 }
 
+/// Notes the route of the request, once it is known.
+pub(crate) fn routed(route: &'static str) {
+    Span::current().record("route", route);
+    if let Some(current) = current() {
+        // A request has one route.
+        let _known = current.route.set(route);
+    }
+}
+
 /// Notes the identity of the caller, once it is known.
 pub(crate) fn identified(identity: &str) {
+    Span::current().record("caller", identity);
     if let Some(current) = current() {
         // A request has one caller.
         let _known = current.caller.set(identity.to_owned());
@@ -132,67 +88,133 @@ pub(crate) async fn within<F: Future>(request: Option<Arc<CurrentRequest>>, work
     }
 }
 
-/// The code of the problem that an answer tells, kept with the answer for the log.
+/// The code of the problem that an answer reports, kept with the answer for the log.
 #[derive(Debug, Clone)]
 pub(crate) struct FailureCode(pub(crate) String);
 
-/// Answers a request under a new id, and logs it if it fails.
+/// What is logged of a request before it is answered.
+pub(crate) struct Received {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) peer: SocketAddr,
+    /// The header `traceparent`.
+    pub(crate) traceparent: Option<HeaderValue>,
+}
+
+impl Received {
+    pub(crate) fn new<B>(request: &http::Request<B>, peer: SocketAddr) -> Self {
+        let headers: &HeaderMap = request.headers();
+        Self {
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            peer,
+            traceparent: headers.get("traceparent").cloned(),
+        }
+    }
+}
+
+/// Answers a request under a new id, and logs it.
 pub(crate) async fn answered(
-    method: Method,
-    path: String,
-    peer: SocketAddr,
+    received: Received,
     answer: impl Future<Output = Response>,
 ) -> Response {
     let begun = Instant::now();
     let request = Arc::new(CurrentRequest {
         id: RequestId::generate(),
         caller: OnceLock::new(),
+        route: OnceLock::new(),
     });
-    let mut response = CURRENT.scope(Arc::clone(&request), answer).await;
+    let parent = received.traceparent.as_ref();
+    // At the highest level, so that the lines of every filter have the ids.
+    let span = tracing::error_span!(
+        "request", otel.kind = "server", otel.parent = parent.and_then(|header| header.to_str().ok()),
+        request = %request.id, method = received.method.as_str(), route = Empty, caller = Empty, status = Empty,
+        code = Empty, otel.end = Empty,
+    );
+    let answer = CURRENT.scope(Arc::clone(&request), unless_it_panics(answer));
+    let mut response = answer.instrument(span.clone()).await;
     if let Ok(id) = HeaderValue::try_from(request.id.to_string()) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
-    let status = response.status();
+    span.record("status", response.status().as_u16());
     let code = response.extensions().get::<FailureCode>();
-    // Errors of JSON-RPC and of commands come with a status of success.
-    let is_failed = status.is_client_error() || status.is_server_error() || code.is_some();
-    if is_failed && let Some(left_out) = admit() {
-        let path: String = path.chars().take(LONGEST_PATH).collect();
-        let code = code.map_or("-", |code| &*code.0);
-        let caller = request.caller.get().map_or("-", String::as_str);
-        let took = begun.elapsed().as_millis();
-        let status = status.as_u16();
-        let more = match left_out {
-            0 => String::new(),
-            count => format!(" ({count} failed requests before it are not listed)"),
-        };
-        let line =
-            format!("{method} {path} {status} {code} caller={caller} peer={peer} {took}ms{more}");
-        write(LogLevel::Warning, Some(request.id), line);
+    if let Some(code) = code {
+        span.record("code", &*code.0);
     }
+    // Work that goes on for the request, such as a stream, keeps the span but is not part of the answer.
+    span.record("otel.end", true);
+    span.in_scope(|| log(&received, &request, &response, begun));
     response
 }
 
-/// Whether one more line about a failed request may be written, and how many were left out since the last one.
+/// An answer, or that of an internal error if making it panics.
+async fn unless_it_panics(answer: impl Future<Output = Response>) -> Response {
+    match AssertUnwindSafe(answer).catch_unwind().await {
+        Ok(response) => response,
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            let cause = format!("panicked: {}", text.unwrap_or("without a message"));
+            Problem::new(Code::Internal, cause).into_response()
+        }
+    }
+}
+
+fn log(received: &Received, request: &CurrentRequest, response: &Response, begun: Instant) {
+    let status = response.status();
+    let code = response.extensions().get::<FailureCode>();
+    let code = code.map(|code| &*code.0);
+    // Errors of JSON-RPC and of commands come with a status of success.
+    let is_failed = status.is_client_error() || status.is_server_error() || code.is_some();
+    // The same fields at two levels: a level is part of the call site.
+    macro_rules! access {
+        ($level:expr, $message:literal, $left_out:expr) => {
+            tracing::event!(
+                target: ACCESS,
+                $level,
+                request = %request.id,
+                method = received.method.as_str(),
+                path = received.path.chars().take(LONGEST_PATH).collect::<String>(),
+                route = request.route.get(),
+                status = status.as_u16(),
+                code,
+                caller = request.caller.get(),
+                peer = %received.peer,
+                duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+                left_out = $left_out,
+                $message
+            )
+        };
+    }
+    if !is_failed {
+        access!(tracing::Level::INFO, "request answered", None::<u64>);
+    } else if let Some(left_out) = admit() {
+        // How many failed requests before this one have no line.
+        let left_out = Some(left_out).filter(|count| *count > 0);
+        access!(tracing::Level::WARN, "request failed", left_out);
+    }
+}
+
+/// Whether one more event about a failed request may be logged, and how many were left out since the last one.
 fn admit() -> Option<u64> {
     struct Second {
         began: Option<Instant>,
-        lines: u64,
+        events: u64,
         left_out: u64,
     }
     static SECOND: Mutex<Second> = Mutex::new(Second {
         began: None,
-        lines: 0,
+        events: 0,
         left_out: 0,
     });
     let mut second = SECOND.lock().unwrap_or_else(PoisonError::into_inner);
     let is_over = |began: Instant| began.elapsed() >= Duration::from_secs(1);
     if second.began.is_none_or(is_over) {
         second.began = Some(Instant::now());
-        second.lines = 0;
+        second.events = 0;
     }
-    second.lines += 1;
-    if second.lines > LINES_PER_SECOND {
+    second.events += 1;
+    if second.events > FAILURES_PER_SECOND {
         second.left_out += 1;
         return None;
     }
@@ -201,19 +223,103 @@ fn admit() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LogEntry, LogLevel};
-    use cleveragents_domain::{RequestId, Timestamp};
+    use std::collections::BTreeMap;
+    use std::fmt::Debug;
+    use std::net::SocketAddr;
+    use std::sync::{Arc, Mutex};
+
+    use axum::response::{IntoResponse as _, Response};
+    use cleveragents_application::StoreError;
+    use serde_json::Value;
+    use tracing::field::{Field, Visit};
+    use tracing_subscriber::layer::{Context, SubscriberExt as _};
+    use tracing_subscriber::{Layer, Registry};
+
+    use super::{Received, answered};
+    use crate::problem::Problem;
+
+    type Fields = BTreeMap<&'static str, String>;
+
+    #[derive(Clone, Default)]
+    struct Captured(Arc<Mutex<Vec<Fields>>>);
+
+    struct Collect<'a>(&'a mut Fields);
+
+    impl Visit for Collect<'_> {
+        fn record_str(&mut self, field: &Field, value: &str) {
+            self.0.insert(field.name(), value.to_owned());
+        }
+
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            self.0.insert(field.name(), format!("{value:?}"));
+        }
+    }
+
+    impl Layer<Registry> for Captured {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, Registry>) {
+            let mut fields = Fields::new();
+            event.record(&mut Collect(&mut fields));
+            self.0.lock().expect("no panic").push(fields);
+        }
+    }
+
+    /// The answer to a request, and the events of its log.
+    fn answer(work: impl Future<Output = Response>) -> (u16, Value, Vec<Fields>) {
+        let captured = Captured::default();
+        let subscriber = tracing_subscriber::registry().with(captured.clone());
+        let _default = tracing::subscriber::set_default(subscriber);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        let received = Received {
+            method: http::Method::GET,
+            path: "/x".to_owned(),
+            peer: SocketAddr::from(([127, 0, 0, 1], 1)),
+            traceparent: None,
+        };
+        let (status, body) = runtime.block_on(async {
+            let response = answered(received, work).await;
+            let status = response.status().as_u16();
+            let body = axum::body::to_bytes(response.into_body(), usize::MAX).await;
+            (status, body.expect("a body"))
+        });
+        let events = captured.0.lock().expect("no panic").clone();
+        (status, serde_json::from_slice(&body).expect("JSON"), events)
+    }
+
+    #[track_caller]
+    fn assert_named(work: impl Future<Output = Response>, cause: &str) {
+        let (status, body, events) = answer(work);
+        assert_eq!(status, 500);
+        assert!(!body.to_string().contains(cause), "{body}");
+        let id = body["details"]["request_id"].as_str().expect("an id");
+        let logged = events
+            .iter()
+            .find(|event| event["message"] == "internal error");
+        let logged = logged.unwrap_or_else(|| panic!("{events:?}"));
+        assert_eq!(logged["request"], id);
+        assert!(logged["cause"].contains(cause), "{logged:?}");
+        let access = events.last().expect("an event");
+        assert_eq!(
+            (&*access["message"], &*access["request"]),
+            ("request failed", id)
+        );
+        assert_eq!(access["status"], "500");
+    }
 
     #[test]
-    fn an_entry_is_one_line_whatever_it_says() {
-        let entry = LogEntry {
-            at: Timestamp::now(),
-            level: LogLevel::Error,
-            request: Some(RequestId::generate()),
-            message: "one\ntwo\u{1b}[31m".to_owned(),
-        };
-        let text = entry.to_string();
-        assert_eq!(text.lines().count(), 1, "{text}");
-        assert!(text.contains("one\\ntwo\\u{1b}[31m"), "{text}");
+    fn the_log_names_the_cause_of_an_internal_error_under_the_id_of_the_answer() {
+        assert_named(
+            async {
+                Problem::of(&StoreError::Statement("no such table: secrets".to_owned()))
+                    .into_response()
+            },
+            "no such table: secrets",
+        );
+    }
+
+    #[test]
+    fn a_handler_that_panics_answers_500_and_its_message_is_logged() {
+        assert_named(async { panic!("a broken handler") }, "a broken handler");
     }
 }

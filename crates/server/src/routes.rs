@@ -18,7 +18,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::app::App;
 use crate::gate::{self, Parameters, Permit, Way};
-use crate::log;
+use crate::log::{self, Received};
 use crate::problem::Problem;
 
 /// What a request is to do.
@@ -169,8 +169,7 @@ impl Router {
         peer: SocketAddr,
         request: Request,
     ) -> Response {
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        log::answered(method, path, peer, async {
+        log::answered(Received::new(&request, peer), async {
             match self.find(request.method(), request.uri().path()) {
                 Ok((route, parameters)) => {
                     let way = Way {

@@ -158,6 +158,11 @@ pub(crate) fn sqlite(
             Error::Statement(reason) | Error::Constraint(reason) => failed(migration, reason),
             other => other,
         })?;
+        tracing::info!(
+            version = migration.version,
+            name = migration.name,
+            "migration applied"
+        );
         report(progress, done + 1, whole);
     }
     Ok(())
@@ -228,6 +233,11 @@ fn upgrade_postgres(
     for (done, migration) in steps.enumerate() {
         report(progress, done, whole);
         apply_postgres(connection, migration)?;
+        tracing::info!(
+            version = migration.version,
+            name = migration.name,
+            "migration applied"
+        );
         report(progress, done + 1, whole);
     }
     Ok(())

@@ -70,6 +70,10 @@ impl<C: Connect> Pool<C> {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
+                tracing::warn!(
+                    connections = self.maximum,
+                    "no database connection came free"
+                );
                 return Err(Error::Busy {
                     seconds: self.patience.as_secs(),
                 });

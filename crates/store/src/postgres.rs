@@ -51,7 +51,8 @@ impl PostgresEngine {
             match self.try_write(unit) {
                 Ok(Attempt::Settled) => return,
                 Ok(Attempt::Again(error)) if attempt + 1 == ATTEMPTS => unit.fail(error),
-                Ok(Attempt::Again(_)) => {
+                Ok(Attempt::Again(error)) => {
+                    tracing::debug!(attempt = attempt + 1, %error, "transaction retried");
                     let noise = u64::from(std::process::id() % 7) + u64::from(attempt);
                     std::thread::sleep(Duration::from_millis(noise << attempt.min(5)));
                 }

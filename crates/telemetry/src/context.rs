@@ -1,23 +1,23 @@
-//! [`Context`]: which span is going on, on a thread, in a future, and on the wire (W3C Trace Context).
+//! [`TraceContext`]: a span as other services know it, in the header `traceparent` (W3C Trace Context).
 
-use std::cell::Cell;
 use std::fmt;
-use std::future::Future;
-use std::marker::PhantomData;
-use std::pin::Pin;
-use std::task::{self, Poll};
 
-/// A span that others may be part of.
+use tracing_subscriber::Registry;
+use tracing_subscriber::registry::LookupSpan as _;
+
+use crate::layer::context_of;
+
+/// The ids of a span and of its trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Context {
+pub struct TraceContext {
     pub(crate) trace: u128,
     pub(crate) span: u64,
-    /// Whether it is told at all; what belongs to one that is not is not told either.
+    /// Whether the trace is exported; decided where it starts.
     pub(crate) is_sampled: bool,
 }
 
-impl Context {
-    /// Reads the header `traceparent`; nothing when it is none.
+impl TraceContext {
+    /// Reads the header `traceparent`; `None` when it is malformed.
     pub fn parse(header: &str) -> Option<Self> {
         let mut parts = header.trim().split('-');
         let (version, trace) = (parts.next()?, parts.next()?);
@@ -45,8 +45,8 @@ impl Context {
     }
 }
 
-/// As the header `traceparent` says it.
-impl fmt::Display for Context {
+/// As in the header `traceparent`.
+impl fmt::Display for TraceContext {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { trace, span, .. } = self;
         let flags = u8::from(self.is_sampled);
@@ -54,76 +54,31 @@ impl fmt::Display for Context {
     }
 }
 
-thread_local! {
-    static CURRENT: Cell<Option<Context>> = const { Cell::new(None) };
-}
-
-/// The span that is going on here.
-pub fn current() -> Option<Context> {
-    CURRENT.get()
-}
-
-/// Lets a span go on here until the guard is dropped.
-#[must_use = "the span goes on until this is dropped"]
-pub fn attach(context: Option<Context>) -> Attached {
-    Attached {
-        before: CURRENT.replace(context),
-        here: PhantomData,
-    }
-}
-
-/// Gives the thread back the span that was going on before.
-#[derive(Debug)]
-pub struct Attached {
-    before: Option<Context>,
-    /// It belongs to its thread.
-    here: PhantomData<*const ()>,
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        CURRENT.set(self.before);
-    }
-}
-
-/// A future during which a span goes on, whatever thread it runs on.
-pub fn within<F: Future>(context: Option<Context>, future: F) -> Within<F> {
-    Within {
-        context,
-        future: Box::pin(future),
-    }
-}
-
-/// A future during which a span goes on.
-pub struct Within<F> {
-    context: Option<Context>,
-    future: Pin<Box<F>>,
-}
-
-impl<F: Future> Future for Within<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<F::Output> {
-        let _attached = attach(self.context);
-        self.future.as_mut().poll(context)
-    }
+/// The context of the innermost exported span that is entered on this thread.
+pub fn current() -> Option<TraceContext> {
+    tracing::dispatcher::get_default(|dispatch| {
+        let registry = dispatch.downcast_ref::<Registry>()?;
+        let current = dispatch.current_span();
+        let span = registry.span(current.id()?)?;
+        span.scope().find_map(|span| context_of(&span))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Context, attach, current};
+    use super::TraceContext;
 
     #[test]
     fn headers_are_read_as_they_are_written() {
         let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let context = Context::parse(header).expect("a context");
+        let context = TraceContext::parse(header).expect("a context");
         assert_eq!(context.to_string(), header);
         let unsampled = header.replace("-01", "-00");
-        assert!(Context::parse(&unsampled).is_some_and(|context| !context.is_sampled));
+        assert!(TraceContext::parse(&unsampled).is_some_and(|context| !context.is_sampled));
         let later = format!("{}-more", header.replacen("00", "01", 1));
-        assert!(Context::parse(&later).is_some());
+        assert!(TraceContext::parse(&later).is_some());
         for wrong in [
             "",
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
@@ -133,30 +88,16 @@ mod tests {
             "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
         ] {
-            assert_eq!(Context::parse(wrong), None, "{wrong}");
+            assert_eq!(TraceContext::parse(wrong), None, "{wrong}");
         }
     }
 
     proptest! {
         #[test]
         fn no_header_breaks_it(header in ".{0,80}") {
-            if let Some(context) = Context::parse(&header) {
-                prop_assert!(Context::parse(&context.to_string()) == Some(context));
+            if let Some(context) = TraceContext::parse(&header) {
+                prop_assert!(TraceContext::parse(&context.to_string()) == Some(context));
             }
         }
-    }
-
-    #[test]
-    fn what_goes_on_is_given_back() {
-        let context = Context::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
-        {
-            let _outer = attach(context);
-            {
-                let _inner = attach(None);
-                assert_eq!(current(), None);
-            }
-            assert_eq!(current(), context);
-        }
-        assert_eq!(current(), None);
     }
 }

@@ -1,17 +1,17 @@
-//! Traces: spans of what the program does, in the form that OpenTelemetry gave them.
+//! Traces for OpenTelemetry, made of the spans that the crates record with `tracing`.
 //!
-//! A [`Span`] is begun where something begins and told when it is dropped. The span that is going on is known by
-//! thread ([`current`]); who goes on elsewhere takes it along: [`attach`] on another thread, [`within`] in a future.
-//! Until somebody says where spans go ([`send_to`]) none is made, and asking for one costs a look at a flag.
+//! [`TraceLayer`] is a layer for a subscriber of `tracing`. It exports the spans that have the field `otel.kind`, with
+//! the attributes that [`attribute`](mod@attribute) lists and no others: names, sizes and outcomes, never texts,
+//! arguments or secrets. [`current`] is the context to send to another service in the header `traceparent`.
 //!
-//! Spans tell names, sizes and outcomes, never what was said, and never a secret: their attributes are the constants
-//! of [`name`], and the messages of errors are left out.
+//! Nothing here needs a subscriber: without a [`TraceLayer`] there is no span to export and no context to send.
 
+pub mod attribute;
 mod context;
-pub mod name;
+mod layer;
 mod otlp;
-mod span;
 
-pub use context::{Attached, Context, Within, attach, current, within};
+pub use attribute::Attribute;
+pub use context::{TraceContext, current};
+pub use layer::{FinishedSpan, Kind, TraceLayer, is_exported};
 pub use otlp::request;
-pub use span::{Attribute, Ended, Kind, Span, is_on, send_to};

@@ -46,14 +46,14 @@ fn fan<T: Send>(
             ended.lock().unwrap_or_else(PoisonError::into_inner)[number] = Some(result);
         }
     };
-    let span = cleveragents_telemetry::current();
+    let span = &tracing::Span::current();
     std::thread::scope(|scope| {
         // The thread that is here works too.
         for _ in 1..concurrency.min(jobs) {
             let spawned = std::thread::Builder::new()
                 .name("run-branch".to_owned())
                 .spawn_scoped(scope, move || {
-                    let _in = cleveragents_telemetry::attach(span);
+                    let _entered = span.enter();
                     worker();
                 });
             if spawned.is_err() {

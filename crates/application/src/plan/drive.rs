@@ -109,6 +109,7 @@ impl Drive<'_> {
             reason: "it is not where it was a moment ago".to_owned(),
             hint: format!("`agents plan status {id}` shows where it is"),
         })?;
+        tracing::info!(stage = %moved.stage, attempt = moved.attempt, "plan stage changed");
         self.watcher.stage(&moved);
         Ok(moved)
     }

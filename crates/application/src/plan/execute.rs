@@ -197,6 +197,12 @@ impl Drive<'_> {
             return Err(self.stopped(plan)?);
         }
         if let Some((number, count)) = piece.place {
+            tracing::info!(
+                step = number,
+                steps = count,
+                path = piece.path,
+                "step started"
+            );
             self.watcher.step(number, count, piece.title);
         }
         let checkpoint = match &known {

@@ -170,6 +170,7 @@ impl PlanService {
         runtime: &AgentRuntime,
         front_end: PlanFrontEnd<'_>,
     ) -> Result<Plan, PlanError> {
+        let _plan = tracing::error_span!("plan", plan = %id).entered();
         let lease = self.take(id)?;
         self.finish_rollback(id, &lease)?;
         let mut plan = self.get(id)?;
@@ -207,6 +208,10 @@ impl PlanService {
             plan = drive.make_ready(plan, consent)?;
         }
         let driven = drive.go(plan, options.consent);
+        match &driven {
+            Ok(plan) => tracing::info!(stage = %plan.stage, "plan paused or finished"),
+            Err(error) => tracing::info!(%error, "plan stopped"),
+        }
         if matches!(driven, Err(PlanError::Stopped { is_over: true, .. })) {
             self.clean_up(&self.get(id)?)?;
         }

@@ -215,6 +215,8 @@ impl RunService {
         means: &RunContext<'_>,
         lease: &HeldLease,
     ) -> Result<RunReport, RunServiceError> {
+        let _run = tracing::error_span!("run", run = %id).entered();
+        tracing::debug!(actor = actor.name, "run driven");
         let fence = (lease.subject().clone(), lease.token());
         let redactor = means.redactor.clone();
         let log = StoreLog::open(Arc::clone(&self.engine), id, fence.clone(), redactor)?;

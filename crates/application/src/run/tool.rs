@@ -2,6 +2,7 @@
 //! answered is taken, and of what nobody knows is asked.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use cleveragents_actors::ports::{Answer, Failure, FailureKind, Taken, ToolStep};
 use cleveragents_domain::{InvocationOutcome, ToolInvocation};
@@ -15,7 +16,7 @@ use super::context::UnknownOutcome;
 use super::work::{Work, broken, failure, refused};
 use crate::doubt::{AGAIN, DONE};
 use crate::tool::{StoreBudget, StoreLedger};
-use crate::turn::{Secrets, tool_ended, tool_span};
+use crate::turn::{Secrets, log_tool_outcome, tool_span};
 
 /// So much of what a tool says goes into the state.
 const LONGEST: usize = 1 << 20;
@@ -75,11 +76,12 @@ impl Work<'_> {
             signature: None,
         };
         let span = tool_span(step.tool, &told.id);
-        let _in = cleveragents_telemetry::attach(span.context());
+        let _entered = span.enter();
+        let begun = Instant::now();
         means.watcher.calling(step.path, &told);
         let outcome = gate.call(&request, &context).map_err(broken)?;
         means.watcher.called(step.path, &told, &outcome);
-        tool_ended(span, &outcome);
+        log_tool_outcome(&span, &outcome, begun);
         self.answered(&outcome)
     }
 

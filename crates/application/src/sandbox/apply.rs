@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use cleveragents_domain::{LeaseSubject, SandboxState, TreePath, Ttl};
 use cleveragents_sandbox::Landing;
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use super::error::SandboxError;
 use super::service::{OpenSandbox, SandboxService, SandboxView};
 use crate::lease::HeldLease;
+use crate::log_fields::milliseconds;
 
 /// How to apply.
 #[derive(Debug, Clone, Default)]
@@ -109,6 +111,8 @@ impl SandboxService {
         mut open: OpenSandbox,
         request: &ApplyRequest,
     ) -> Result<Applied, SandboxError> {
+        let begun = Instant::now();
+        let sandbox = open.view.sandbox.id;
         self.recover_unfinished(&open)?;
         let resources = self.lease_resources(&open)?;
         self.check_unfinished(&open)?;
@@ -126,10 +130,14 @@ impl SandboxService {
                 let report = report_of(&parts, request.keeps_files);
                 self.complete(&open, Some(&report))?;
                 drop(resources);
+                let files: usize = parts.iter().map(|part| part.files.len()).sum();
+                let duration_ms = milliseconds(begun);
+                tracing::info!(%sandbox, parts = parts.len(), files, duration_ms, "sandbox applied");
                 Ok(Applied { parts })
             }
             Err(error @ cleveragents_sandbox::Error::Stuck(_)) => Err(error.into()),
             Err(error) => {
+                tracing::warn!(%sandbox, %error, "sandbox not applied; nothing was changed");
                 self.advance(&open, SandboxState::Applying, SandboxState::Active, None)?;
                 let _gone = cleveragents_sandbox::remove_folder(&scratch);
                 Err(error.into())

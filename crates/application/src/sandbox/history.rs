@@ -1,6 +1,7 @@
 //! The history of a sandbox: changes found in it, recorded as entries of its changeset.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use cleveragents_domain::{
     ChangeEntry, CheckpointNumber, CheckpointReason, EntryNumber, LeaseSubject, LeaseToken,
@@ -13,6 +14,7 @@ use cleveragents_store::{UnitOfWork, changesets, leases, sandboxes};
 use super::by_products;
 use super::error::SandboxError;
 use super::service::{OpenSandbox, SandboxService, SandboxView};
+use crate::log_fields::milliseconds;
 
 /// What one part of a sandbox changed.
 #[derive(Debug, Clone)]
@@ -104,9 +106,14 @@ impl SandboxService {
         open: &mut OpenSandbox,
         by: Option<Doer<'_>>,
     ) -> Result<CaptureReport, SandboxError> {
+        let begun = Instant::now();
         let (report, captures) = self.look(open)?;
         self.record(open, &report.changes, by)?;
         remember(open, captures)?;
+        tracing::debug!(
+            sandbox = %open.view.sandbox.id, changes = report.changes.len(), duration_ms = milliseconds(begun),
+            "sandbox captured"
+        );
         Ok(report)
     }
 

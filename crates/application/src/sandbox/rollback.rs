@@ -68,6 +68,10 @@ impl SandboxService {
             takes_back: None,
         };
         let Travelled { before, changes } = self.go_to(open, journey)?;
+        tracing::info!(
+            sandbox = %open.view.sandbox.id, checkpoint = checkpoint.number.0, changes = changes.len(),
+            "sandbox rolled back"
+        );
         Ok(RolledBack {
             checkpoint,
             before,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use cleveragents_domain::{
     Checkpoint, CheckpointReason, Code, Diagnose as _, LeaseSubject, PlanId, Sandbox, SandboxId,
@@ -19,6 +20,7 @@ use super::own;
 use super::recover::is_settled;
 use super::target::Target;
 use crate::lease::{HeldLease, LeaseService, WorkGuard};
+use crate::log_fields::milliseconds;
 
 /// A sandbox with all that belongs to it.
 #[derive(Debug, Clone)]
@@ -221,6 +223,7 @@ impl SandboxService {
         origin: &str,
         targets: &[Target],
     ) -> Result<SandboxView, SandboxError> {
+        let begun = Instant::now();
         let name: SandboxName = name.parse()?;
         own::check(targets, &self.home, self.engine.url().path())?;
         let id = SandboxId::generate();
@@ -260,8 +263,13 @@ impl SandboxService {
         };
         let made = self.make_members(&open, &folders, targets);
         match made.and_then(|()| self.activate(&open)) {
-            Ok(()) => self.view(id),
+            Ok(()) => {
+                let parts = targets.len();
+                tracing::info!(sandbox = %id, name = %name, parts, duration_ms = milliseconds(begun), "sandbox created");
+                self.view(id)
+            }
             Err(error) => {
+                tracing::warn!(sandbox = %id, name = %name, %error, "sandbox not created");
                 let open = OpenSandbox {
                     view: self.view(id)?,
                     ..open
@@ -515,6 +523,7 @@ impl SandboxService {
             return Err(not_ready(&open.view));
         }
         self.throw_away(&open, open.view.sandbox.state)?;
+        tracing::info!(sandbox = %id, "sandbox discarded");
         self.view(id)
     }
 

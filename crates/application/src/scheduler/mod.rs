@@ -90,7 +90,9 @@ impl Scheduler {
         front_end: PlanFrontEnd<'_>,
     ) -> Result<Plan, PlanError> {
         let slot = self.wait_for_slot(plan, front_end)?;
+        tracing::debug!(plan = %plan.id, slot = %slot.subject(), "slot taken");
         let outcome = plans.drive(plan.id, options, runtime, front_end);
+        tracing::debug!(plan = %plan.id, slot = %slot.subject(), "slot freed");
         drop(slot);
         outcome
     }
@@ -113,6 +115,7 @@ impl Scheduler {
             }
             if !is_noted {
                 is_noted = true;
+                tracing::info!(plan = %plan.id, concurrency = self.concurrency, "waiting for a slot");
                 front_end.observer.note(&format!(
                     "concurrency limit ({}) reached (plan.concurrency); waiting for a slot",
                     self.concurrency

@@ -159,8 +159,10 @@ impl<'a> Worker<'a> {
                 break;
             };
             self.state().running.insert(plan.id);
+            tracing::info!(worker = %self.id, plan = %plan.id, slot = %slot.subject(), "plan started by the worker");
             scope.spawn(move || {
                 self.run_plan(&plan);
+                tracing::debug!(plan = %plan.id, slot = %slot.subject(), "slot freed");
                 drop(slot);
                 self.state().running.remove(&plan.id);
             });

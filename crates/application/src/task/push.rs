@@ -143,6 +143,9 @@ impl TaskService {
         outcome: Result<(), PushFailure>,
     ) -> Result<(), Error> {
         let push = pending.0.clone();
+        if let Err(failure) = &outcome {
+            tracing::warn!(task = %push.task, attempt = push.attempts + 1, reason = failure.reason, "push failed");
+        }
         self.engine.write(move |unit| match &outcome {
             Ok(()) => pushes::delivered(unit, &push, push.next_number + 1, None),
             Err(failure) if !failure.is_transient || push.attempts + 1 >= MAX_ATTEMPTS => {

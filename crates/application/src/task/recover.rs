@@ -35,6 +35,7 @@ impl TaskService {
                 .engine
                 .write(move |unit| tasks::take_over(unit, id, &from, &to))?;
             if is_taken {
+                tracing::info!(task = %task.id, from = task.runner, "task of a dead server taken over");
                 taken.push(task);
             }
         }

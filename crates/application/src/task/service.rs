@@ -196,25 +196,31 @@ impl TaskService {
         text: Option<&str>,
     ) -> Result<Option<TaskRecord>, Error> {
         let (runner, text) = (runner.to_owned(), text.map(str::to_owned));
-        self.engine.write(move |unit| {
-            let Some(task) = tasks::get(unit, id)? else {
-                return Ok(None);
-            };
-            let task_id = task.id.to_string();
-            let message = text.as_deref().map(|text| {
-                serde_json::to_value(agent_message(&task.context, Some(&task_id), text))
-                    .map_err(|error| Error::Internal(format!("a message: {error}")))
-            });
-            let message = message.transpose()?;
-            let change = StateChange {
-                from: OPEN,
-                runner: Some(&runner),
-                to,
-                message: message.as_ref(),
-                update: &status_update,
-            };
-            tasks::change_state(unit, id, &change)
-        })
+        self.engine
+            .write(move |unit| {
+                let Some(task) = tasks::get(unit, id)? else {
+                    return Ok(None);
+                };
+                let task_id = task.id.to_string();
+                let message = text.as_deref().map(|text| {
+                    serde_json::to_value(agent_message(&task.context, Some(&task_id), text))
+                        .map_err(|error| Error::Internal(format!("a message: {error}")))
+                });
+                let message = message.transpose()?;
+                let change = StateChange {
+                    from: OPEN,
+                    runner: Some(&runner),
+                    to,
+                    message: message.as_ref(),
+                    update: &status_update,
+                };
+                tasks::change_state(unit, id, &change)
+            })
+            .inspect(|changed| {
+                if changed.is_some() {
+                    tracing::debug!(task = %id, state = ?to, "task state changed");
+                }
+            })
     }
 
     /// Adds a chunk of an artifact to a task that `runner` works on, and may end the task with it. `None` when the

@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cleveragents_domain::{Diagnose as _, Message, MicroUsd, TokenUsage, Tokens};
 use cleveragents_models::{
     AGENT_PROVIDER, AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, EventStream,
     ModelError, Price, StopReason, StreamEvent, ToolCall, ToolDefinition, ToolResult, Usage, Veil,
 };
-use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
 use cleveragents_tools::{Ground, ToolName, ToolSearch, ToolSpec};
 use futures_util::StreamExt as _;
 use serde_json::Value;
+use tracing::field::Empty;
+use tracing::{Span, info_span};
 
 use super::calls::CallRunner;
 use super::context::fit;
@@ -21,6 +22,7 @@ use super::history;
 use super::request::{TurnReport, TurnRequest};
 use super::secrets;
 use super::service::{Running, StepCost, TurnService, chat_text};
+use crate::log_fields::milliseconds;
 use crate::tool::{Held, Shortage};
 
 /// So often somebody who listens to a model looks whether the turn is to end.
@@ -167,12 +169,13 @@ impl TurnService {
         let price = request.model.price();
         let (held, bound) = reserve(runner, price.as_ref(), &mut chat)?;
         let input_bound = most_expensive(price.as_ref(), &chat, 0);
-        let mut span = model_span(request, running);
-        let heard = {
-            let _in = telemetry::attach(span.context());
-            self.listen(request, running, chat)
-        };
-        tell_end(&mut span, &heard.0);
+        let span = model_span(request, running);
+        let begun = Instant::now();
+        let heard = span.in_scope(|| {
+            let heard = self.listen(request, running, chat);
+            log_end(&span, &heard.0, begun);
+            heard
+        });
         drop(span);
         let (answer, streamed) = heard;
         // Attempts that were cut are paid for, though nobody said how much: at most their input, and a token for
@@ -428,42 +431,35 @@ impl Hearing<'_> {
     }
 }
 
-/// A span of a question to a model, or to an agent on another machine.
+/// The span of a call of a model, or of an agent on another machine.
 fn model_span(request: &TurnRequest<'_>, running: &Running) -> Span {
     let model = request.model.name();
-    let is_agent = model.provider() == AGENT_PROVIDER;
-    let operation = if is_agent {
-        name::INVOKE_AGENT
-    } else {
-        name::CHAT
-    };
-    let mut span = Span::begin(Kind::Client, || format!("{operation} {}", model.model()));
-    span.set(name::OPERATION, operation);
-    span.set(name::PROVIDER, name::provider(model.provider()));
-    span.set(name::CONVERSATION, running.turn.session.to_string());
-    if is_agent {
-        span.set(name::AGENT, model.model());
-        return span;
+    let (provider, session) = (model.provider(), running.turn.session);
+    if provider == AGENT_PROVIDER {
+        return info_span!(
+            "invoke_agent", otel.kind = "client", provider, actor = model.model(), %session,
+            response_model = Empty, finish_reason = Empty, input_tokens = Empty, output_tokens = Empty, code = Empty,
+        );
     }
-    span.set(name::REQUEST_MODEL, model.model());
-    let settings = &request.settings;
-    span.set(name::MAX_TOKENS, u64::from(output_tokens(request)));
-    if let Some(temperature) = settings.temperature {
-        span.set(name::TEMPERATURE, temperature);
-    }
-    span
+    info_span!(
+        "chat", otel.kind = "client", provider, model = model.model(), %session,
+        max_tokens = output_tokens(request), temperature = request.settings.temperature,
+        response_model = Empty, finish_reason = Empty, input_tokens = Empty, output_tokens = Empty, code = Empty,
+    )
 }
 
-/// Tells what came of a question: how it ended and what it took, never what was said.
-fn tell_end(span: &mut Span, answer: &Result<Completion, TurnError>) {
+/// Records how a call of a model ended and what it took, never what was said.
+fn log_end(span: &Span, answer: &Result<Completion, TurnError>, begun: Instant) {
+    let duration_ms = milliseconds(begun);
     let completion = match answer {
         Ok(completion) => completion,
         Err(error) => {
-            span.fail(error.code().as_str());
+            span.record("code", error.code().as_str());
+            tracing::warn!(%error, duration_ms, "model call failed");
             return;
         }
     };
-    span.set(name::RESPONSE_MODEL, completion.model.model());
+    span.record("response_model", completion.model.model());
     let reason = match &completion.stop {
         StopReason::EndTurn => "stop",
         StopReason::ToolCalls => "tool_calls",
@@ -471,11 +467,18 @@ fn tell_end(span: &mut Span, answer: &Result<Completion, TurnError>) {
         StopReason::ContentFilter => "content_filter",
         StopReason::Other(_) => "other",
     };
-    span.set(name::FINISH_REASONS, vec![reason.to_owned()]);
+    span.record("finish_reason", reason);
     if completion.usage.is_told() {
-        span.set(name::INPUT_TOKENS, completion.usage.input_tokens);
-        span.set(name::OUTPUT_TOKENS, completion.usage.output_tokens);
+        span.record("input_tokens", completion.usage.input_tokens);
+        span.record("output_tokens", completion.usage.output_tokens);
     }
+    tracing::info!(
+        attempts = completion.attempts,
+        calls = completion.message.calls.len(),
+        cost_micro_usd = completion.cost_micro_usd.map(|cost| cost.0),
+        duration_ms,
+        "model call finished"
+    );
 }
 
 /// The longest answer that is asked for.

@@ -2,16 +2,19 @@
 //! after the other, in the order in which the model asked for them.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use cleveragents_domain::SessionId;
 use cleveragents_models::{Picture, ToolCall, ToolResult};
-use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply, Scope};
 use cleveragents_tools::{CallContext, CallOutcome, CallRequest, ToolName};
+use tracing::Span;
+use tracing::field::Empty;
 
 use super::error::TurnError;
 use super::request::TurnRequest;
 use super::secrets::Secrets;
+use crate::log_fields::milliseconds;
 use crate::tool::{StoreBudget, StoreLedger};
 
 /// So many calls that only look run at the same time.
@@ -170,14 +173,12 @@ impl CallRunner<'_> {
         match calls {
             [only] => Ok(vec![self.run_one(only, written)?]),
             _ => std::thread::scope(|scope| {
-                let span = telemetry::current();
+                let span = Span::current();
                 let threads: Vec<_> = calls
                     .iter()
                     .map(|call| {
-                        scope.spawn(move || {
-                            let _in = telemetry::attach(span);
-                            self.run_one(call, written)
-                        })
+                        let span = span.clone();
+                        scope.spawn(move || span.in_scope(|| self.run_one(call, written)))
                     })
                     .collect();
                 threads
@@ -199,7 +200,8 @@ impl CallRunner<'_> {
         let request = self.request;
         let tools = &request.tools;
         let span = tool_span(&tool_name(call), &call.id);
-        let _in = telemetry::attach(span.context());
+        let _entered = span.enter();
+        let begun = Instant::now();
         request.observer.calling(call);
         let scope = Scope {
             session: Some(self.session),
@@ -232,7 +234,7 @@ impl CallRunner<'_> {
             &context,
         )?;
         request.observer.called(call, &outcome);
-        tool_ended(span, &outcome);
+        log_tool_outcome(&span, &outcome, begun);
         Ok(outcome)
     }
 }
@@ -242,19 +244,27 @@ fn tool_name(call: &ToolCall) -> String {
     ToolName::from_wire(&call.name).map_or_else(|_| "unknown".to_owned(), |name| name.to_string())
 }
 
-/// A span of a call of a tool.
+/// The span of a call of a tool.
 pub(crate) fn tool_span(tool: &str, call: &str) -> Span {
-    let mut span = Span::begin(Kind::Internal, || format!("{} {tool}", name::EXECUTE_TOOL));
-    span.set(name::OPERATION, name::EXECUTE_TOOL);
-    span.set(name::TOOL, tool);
-    span.set(name::TOOL_TYPE, "function");
-    span.set(name::TOOL_CALL, call);
-    span
+    tracing::info_span!(
+        "execute_tool",
+        otel.kind = "internal",
+        tool,
+        call,
+        code = Empty
+    )
 }
 
-/// Tells how a call of a tool ended.
-pub(crate) fn tool_ended(mut span: Span, outcome: &CallOutcome) {
-    if let Some(code) = outcome.code() {
-        span.fail(code.as_str());
+/// Records how a call of a tool ended, never what it was given or returned.
+pub(crate) fn log_tool_outcome(span: &Span, outcome: &CallOutcome, begun: Instant) {
+    let duration_ms = milliseconds(begun);
+    let invocation = outcome.invocation();
+    match outcome.code() {
+        None => tracing::info!(%invocation, duration_ms, "tool call finished"),
+        Some(code) => {
+            span.record("code", code.as_str());
+            let refused = matches!(outcome, CallOutcome::Refused(_));
+            tracing::info!(%invocation, refused, duration_ms, "tool call failed");
+        }
     }
 }

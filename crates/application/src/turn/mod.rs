@@ -22,7 +22,7 @@ mod system;
 mod take;
 mod tool_limit;
 
-pub(crate) use calls::{tool_ended, tool_span};
+pub(crate) use calls::{log_tool_outcome, tool_span};
 pub use error::TurnError;
 pub use request::{
     Ending, Interrupted, NoObserver, TurnAllowance, TurnObserver, TurnReport, TurnRequest,

@@ -1,8 +1,9 @@
 //! [`TurnService::tell`]: the loop of a turn.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use cleveragents_domain::{
     Diagnose as _, LeaseSubject, LeaseToken, Message, NewMessage, Role, Sequence, SessionId,
@@ -11,10 +12,10 @@ use cleveragents_domain::{
 use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall};
 use cleveragents_store::messages::{Announce, Appended};
 use cleveragents_store::{Engine, UnitOfWork, leases, messages, sessions, turns};
-use cleveragents_telemetry::{self as telemetry, Kind, Span, name};
 use cleveragents_tools::{CallOutcome, LoopGuard, ToolName, Verdict};
 use serde_json::Value;
 use tokio::runtime::Runtime;
+use tracing::field::Empty;
 
 use super::ask::Standing;
 use super::calls::CallRunner;
@@ -24,6 +25,7 @@ use super::request::{Ending, TurnReport, TurnRequest};
 use super::take::TakenSession;
 use super::tool_limit::LimitedTools;
 use crate::lease::LeaseService;
+use crate::log_fields::milliseconds;
 use crate::session::{SessionError, SessionService};
 use crate::tool::{Ahead, Settlement, StoreBudget, StoreLedger};
 
@@ -102,13 +104,16 @@ impl TurnService {
         taken: &mut TakenSession,
         request: &TurnRequest<'_>,
     ) -> Result<TurnReport, TurnError> {
-        let actor = request.actor.as_ref().map(ToString::to_string);
-        let actor = actor.unwrap_or_else(|| request.model.name().to_string());
-        let mut span = Span::begin(Kind::Internal, || format!("{} {actor}", name::INVOKE_AGENT));
-        span.set(name::OPERATION, name::INVOKE_AGENT);
-        span.set(name::AGENT, actor);
-        span.set(name::CONVERSATION, taken.session.to_string());
-        let _in = telemetry::attach(span.context());
+        let actor: &dyn Display = match &request.actor {
+            Some(actor) => actor,
+            None => request.model.name(),
+        };
+        let span = tracing::error_span!(
+            "invoke_agent", otel.kind = "internal", %actor, session = %taken.session,
+            input_tokens = Empty, output_tokens = Empty, code = Empty,
+        );
+        let _entered = span.enter();
+        let begun = Instant::now();
         let cancel = request.cancel.child();
         let _guard = taken.lease.guard(&cancel);
         let request = TurnRequest {
@@ -123,10 +128,17 @@ impl TurnService {
         let told = self.take_turn(taken, &request);
         match &told {
             Ok(report) => {
-                span.set(name::INPUT_TOKENS, report.usage.input_tokens.0);
-                span.set(name::OUTPUT_TOKENS, report.usage.output_tokens.0);
+                span.record("input_tokens", report.usage.input_tokens.0);
+                span.record("output_tokens", report.usage.output_tokens.0);
+                tracing::info!(
+                    turn = %report.turn, steps = report.steps, calls = report.calls.len(),
+                    cost_micro_usd = report.usage.cost_micro_usd.0, duration_ms = milliseconds(begun), "turn finished"
+                );
             }
-            Err(error) => span.fail(error.code().as_str()),
+            Err(error) => {
+                span.record("code", error.code().as_str());
+                tracing::info!(%error, duration_ms = milliseconds(begun), "turn failed");
+            }
         }
         told
     }

@@ -140,10 +140,13 @@ pub(super) struct Behind {
     pub(super) rest: Vec<String>,
     pub(super) format: Option<String>,
     pub(super) database_url: Option<String>,
+    pub(super) log_file: Option<String>,
+    pub(super) log_format: Option<String>,
+    pub(super) verbosity: u8,
 }
 
 impl Behind {
-    /// Tells the flags of a type from `--format` and `--database-url`.
+    /// Separates the flags of a type from the options of every command.
     pub(super) fn of(given: Vec<String>) -> Result<Self, clap::Error> {
         let mut behind = Self::default();
         let mut given = given.into_iter();
@@ -165,6 +168,15 @@ impl Behind {
                 }
                 "--format" | "-f" => &mut behind.format,
                 "--database-url" => &mut behind.database_url,
+                "--log-file" => &mut behind.log_file,
+                "--log-format" => &mut behind.log_format,
+                "-v" | "-vv" => {
+                    behind.verbosity =
+                        behind
+                            .verbosity
+                            .saturating_add(if name == "-v" { 1 } else { 2 });
+                    continue;
+                }
                 _ => {
                     behind.rest.push(argument);
                     continue;

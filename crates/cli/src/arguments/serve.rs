@@ -12,6 +12,9 @@ or stand in for somebody (insecure-local, conformance) are not.
 Callers need a token: `agents token create NAME --grant NAMESPACE=ROLE`. With insecure-local,
 programs on this machine need none and may do everything; the server listens on loopback only.
 
+The log goes to standard error, and with --log-file also to a file that is rotated daily. It has
+failed requests and the causes of internal errors; with -v every request.
+
 SIGTERM and Ctrl-C end it: nothing new is begun, what was begun is finished or stored as far as
 it came. With `--format json` one line says where it listens: url, address and pid.
 
@@ -19,7 +22,8 @@ Examples:
   agents token create ci --grant acme=editor
   agents serve
   agents serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key
-  agents serve --insecure-local --port 0"
+  agents serve --insecure-local --port 0
+  agents serve --log-format json --log-file /var/log/agents.log -v"
 )]
 pub(crate) struct Serve {
     /// The address to listen at
@@ -52,9 +56,6 @@ pub(crate) struct Serve {
     /// Maximum number of connections from one address, 0 for half of all
     #[arg(long, value_name = "N")]
     pub(crate) max_connections_per_address: Option<String>,
-    /// File to which the log is added, besides standard error
-    #[arg(long, value_name = "FILE")]
-    pub(crate) log_file: Option<String>,
     /// How many turns, plans and operations run at a time
     #[arg(long, value_name = "N")]
     pub(crate) max_running: Option<String>,
@@ -119,11 +120,6 @@ impl Serve {
                 &keys::SERVE_MAX_CONNECTIONS_PER_ADDRESS,
                 "--max-connections-per-address",
                 self.max_connections_per_address.as_deref(),
-            )?
-            .with(
-                &keys::SERVE_LOG_FILE,
-                "--log-file",
-                self.log_file.as_deref(),
             )?
             .with(
                 &keys::SERVE_MAX_RUNNING,

@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use rustix::termios::{QueueSelector, tcflush};
 
 use crate::context::Context;
-use crate::output::visible_lines;
+use crate::output::{console, visible_lines};
 
 /// How often a question looks whether it was given up, in milliseconds.
 const LOOK: i64 = 100;
@@ -66,6 +66,7 @@ impl Terminal {
 /// discarded: it was not typed in answer to this question. Only then the prompt appears, and what is typed from
 /// there on is the answer. Input that is no terminal is read line by line, and nothing of it is discarded.
 pub(crate) fn ask(question: &str, prompt: &str, cancel: &Cancel) -> Option<String> {
+    let _held = console::hold();
     paint(question)?;
     if std::io::stdin().is_terminal() && discard_input(cancel)? {
         let last_line = question.lines().next_back().unwrap_or_default();

@@ -33,6 +33,8 @@ pub enum Kind {
     Host,
     /// A file.
     File,
+    /// A filter of the log, in the syntax of `EnvFilter`.
+    LogFilter,
     /// A namespace that is not `local`.
     Namespace,
     /// Yes or no.
@@ -92,10 +94,13 @@ pub struct Key {
 pub mod keys;
 
 /// Every key, in the order shown to people.
-pub static KEYS: [&Key; 48] = [
+pub static KEYS: [&Key; 51] = [
     &keys::FORMAT,
     &keys::DATABASE_URL,
     &keys::AUTOMATION_PROFILE,
+    &keys::LOG_FILTER,
+    &keys::LOG_FILE,
+    &keys::LOG_FORMAT,
     &keys::MAX_MESSAGE_BYTES,
     &keys::BUSY_TIMEOUT_SECONDS,
     &keys::CONNECTIONS,
@@ -203,7 +208,9 @@ pub(crate) fn nearest(name: &str) -> Option<&'static str> {
         let last = key.name.rsplit('.').next().unwrap_or(key.name);
         whole.max(strsim::normalized_damerau_levenshtein(&name, last))
     };
+    // Of those that are alike the first one wins.
     KEYS.into_iter()
+        .rev()
         .map(|key| (likeness(key), key.name))
         .filter(|(likeness, _)| *likeness >= 0.5)
         .max_by(|left, right| left.0.total_cmp(&right.0))
@@ -224,6 +231,7 @@ impl Key {
             Kind::Host => text.parse::<std::net::IpAddr>().is_ok(),
             Kind::Namespace => Grant::new(text, Role::Viewer).is_ok() && text != EVERY_NAMESPACE,
             Kind::Tools => tools(text).is_some(),
+            Kind::LogFilter => crate::logging::parse_filter(text).is_some(),
             Kind::Flag => {
                 if let Ok(flag) = text.parse() {
                     return Ok(Value::Flag(flag));
@@ -304,6 +312,11 @@ impl Key {
             Kind::Web => "an address such as https://agents.example.org".to_owned(),
             Kind::Host => "an IP address such as 127.0.0.1 or 0.0.0.0".to_owned(),
             Kind::File => "the path of a file".to_owned(),
+            Kind::LogFilter => {
+                "a level (error, warn, info, debug, trace, off) or TARGET=LEVEL with commas between them, such as \
+                 info,cleveragents_store=debug"
+                    .to_owned()
+            }
             Kind::Namespace => {
                 "a namespace such as acme; `local` never leaves the machine".to_owned()
             }
@@ -343,6 +356,7 @@ impl Key {
                 Kind::Web => "https://agents.example.org",
                 Kind::Host => "127.0.0.1",
                 Kind::File => "/path/to/file.pem",
+                Kind::LogFilter => "info,cleveragents_store=debug",
                 Kind::Namespace => "acme",
             },
         };

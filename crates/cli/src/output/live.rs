@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use cleveragents_server::Screen;
 
+use super::console;
+
 /// Where what happens is told.
 #[derive(Clone, Default)]
 pub(crate) enum Live {
@@ -24,6 +26,7 @@ impl Live {
             Self::Here => {
                 let mut out = std::io::stdout().lock();
                 let _closed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+                console::wrote(text);
             }
             Self::Nowhere => {}
             Self::Away(screen) => screen.out(text),
@@ -36,6 +39,7 @@ impl Live {
             Self::Here => {
                 let mut err = std::io::stderr().lock();
                 let _closed = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+                console::wrote(text);
             }
             Self::Nowhere => {}
             Self::Away(screen) => screen.err(text),

@@ -10,6 +10,7 @@
 mod block;
 mod boxed;
 mod cell;
+pub(crate) mod console;
 mod document;
 mod envelope;
 mod error;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressState, ProgressStyle};
 
+use super::console;
 use super::layout::truncate;
 use super::printer::Printer;
 use super::visible::visible;
@@ -80,6 +81,7 @@ impl Progress {
             .with_message(truncate(&visible(label), LABEL).into_owned());
         // Redrawing by the clock alone keeps the rate of redraws whatever the rate of the work.
         bar.enable_steady_tick(REDRAW);
+        console::show(&bar);
         Self { bar }
     }
 }

@@ -116,6 +116,13 @@ impl Connection {
                 Ok((status, response.bytes().await?))
             })
             .map_err(|error| self.unreachable(error))?;
+        tracing::debug!(
+            url = self.url,
+            path,
+            status = status.as_u16(),
+            bytes = bytes.len(),
+            "server answered"
+        );
         let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         if status.is_success() && !answer.is_null() {
             return Ok(answer);

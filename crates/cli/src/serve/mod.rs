@@ -1,7 +1,6 @@
 //! `serve`: this program as a server. What commands there are, and what turns and plans run with, is lent to the
 //! server as a [`Commands`]; protocols, callers and limits are the server's own.
 
-mod log;
 mod operations;
 mod program;
 #[cfg(test)]
@@ -12,7 +11,6 @@ mod table;
 mod tell;
 #[cfg(test)]
 mod tests;
-mod traces;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -37,7 +35,6 @@ pub(crate) use table::Part;
 
 use program::Commands;
 pub(crate) use program::STREAM;
-use traces::Traces;
 
 const COMMAND: &str = "serve";
 
@@ -72,11 +69,6 @@ pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, Comman
         .enable_all()
         .build()
         .map_err(|error| CommandError::internal("no runtime can be made").caused_by(&error))?;
-    // Told at the end of this function, whichever way it ends.
-    let _traces = setup::collector(context)?
-        .map(|endpoint| Traces::start(context, &endpoint))
-        .transpose()?;
-    log::start(context)?;
     let commands = Arc::new(Commands::new(context));
     let told = Announcement::new(context.printer, &options);
     let stop = stop_on_signals()?;

@@ -53,7 +53,17 @@ pub(crate) fn all() -> Vec<Offered> {
 fn is_offered(row: &Row, argument: &Arg) -> bool {
     let id = argument.get_id().as_str();
     // What is said about the whole program is not said by a caller.
-    let is_everybodys = matches!(id, "format" | "database_url" | "local" | "help" | "version");
+    let is_everybodys = matches!(
+        id,
+        "format"
+            | "database_url"
+            | "local"
+            | "help"
+            | "version"
+            | "verbosity"
+            | "log_file"
+            | "log_format"
+    );
     !is_everybodys && !row.without.contains(&id)
 }
 

@@ -75,12 +75,3 @@ pub(super) fn options(context: &Context, arguments: &Serve) -> Result<Options, C
         ..Options::default()
     })
 }
-
-/// The collector that traces are told.
-pub(super) fn collector(context: &Context) -> Result<Option<String>, CommandError> {
-    let found = context
-        .configuration
-        .resolve_key(&keys::TELEMETRY_OTLP_ENDPOINT)?
-        .value;
-    Ok(found.and_then(|found| found.as_text().map(str::to_owned)))
-}

@@ -201,6 +201,9 @@ fn what_the_table_names_is_there() {
         for hidden in [
             "format",
             "database_url",
+            "verbosity",
+            "log_file",
+            "log_format",
             "config",
             "output",
             "force",

@@ -63,6 +63,39 @@ fn a_talk_is_drawn_and_its_lines_are_kept_for_the_next_one() {
     assert_eq!(world.questions().len(), 4);
 }
 
+/// Lines of the log are neither in the middle of an answer nor behind a prompt or a question.
+#[test]
+fn a_log_leaves_answers_prompts_and_questions_whole() {
+    let world = World::new();
+    let more = ["-v", "--rule", "ask builtin/file-write"];
+    let steps = [
+        (READY, ""),
+        (PROMPT, "markdown\r"),
+        (DONE, ""),
+        (PROMPT, "write it\r"),
+        ("or say why not:", "n\r"),
+        (DONE, ""),
+        (PROMPT, CTRL_D),
+        ("kept; go on", ""),
+    ];
+    let (code, seen) = world.play(&steps, &more);
+    assert_eq!(code, Some(0), "{seen}");
+    for message in ["model call finished", "tool call failed", "turn finished"] {
+        assert!(seen.contains(message), "{message}: {seen}");
+    }
+    let logged = seen.lines().filter(|line| line.contains(" cleveragents_"));
+    for line in logged {
+        // What is erased before it, such as a preview, ends with a carriage return or an escape sequence.
+        let printed = line
+            .rsplit(['\r', '\u{1b}'])
+            .find(|part| part.contains(" cleveragents_"));
+        let printed = printed.unwrap_or_default();
+        let start = printed.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+        let is_start = printed.len() - start.len() <= 3 && start.starts_with("20");
+        assert!(is_start, "{line:?} in {seen}");
+    }
+}
+
 #[test]
 fn ctrl_c_stops_the_turn_and_keeps_the_session() {
     let world = World::new();

@@ -8,6 +8,7 @@ mod configuration;
 mod formats;
 mod help;
 mod init;
+mod logs;
 mod maintenance;
 mod models;
 mod odd_paths;

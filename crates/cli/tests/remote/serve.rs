@@ -189,18 +189,87 @@ fn issue_16_12_the_log_has_the_cause_of_internal_errors() {
 
     let text = std::fs::read_to_string(&log).expect("a log");
     let of = |wanted: &str| text.lines().filter(|line| line.contains(wanted)).count();
-    let cause = format!("ERROR request={id} ");
+    let cause = format!("internal error request={id} ");
     let cause = text.lines().find(|line| line.contains(&cause));
     assert!(
         cause.is_some_and(|line| line.contains("no such table: tool_invocations")),
         "{text}"
     );
-    assert_eq!(of("POST /api/v1/operations/tool/calls 500 "), 1, "{text}");
+    let access = "method=POST path=/api/v1/operations/tool/calls route=/api/v1/operations/{*name} status=500 ";
     assert_eq!(
-        of("GET /api/v1/sessions/01J00000000000000000000000 404 "),
-        1
+        of(&format!("request failed request={id} {access}")),
+        1,
+        "{text}"
     );
+    let missing = "path=/api/v1/sessions/01J00000000000000000000000 route=/api/v1/sessions/{session} status=404 ";
+    assert_eq!(of(missing), 1, "{text}");
     assert_eq!(of("/healthz"), 0, "{text}");
+}
+
+/// JSON lines have the same facts, with `-v` also of requests that succeed; secrets of the environment are masked.
+#[test]
+fn a_server_logs_json_lines_without_secrets() {
+    let secret = "zq81-not-for-anybody-55";
+    let agents = agents().with("MY_SERVICE_TOKEN", secret);
+    let log = agents.home().join("server.log");
+    let path = log.to_str().expect("a path");
+    let arguments = [
+        "--insecure-local",
+        "--log-file",
+        path,
+        "--log-format",
+        "json",
+        "-v",
+    ];
+    let server = Server::start(&agents, &arguments);
+    TestDatabase::write_file(&agents.database(), "DROP TABLE tool_invocations");
+    let ask = |line: &str| {
+        let mut caller = Caller::connect(server.address()).expect("somebody listens");
+        caller.ask(line, &[], "{}").expect("a whole answer")
+    };
+    let failed = ask("POST /api/v1/operations/tool/calls");
+    let problem = failed.json();
+    let id = problem["details"]["request_id"].as_str().expect("an id");
+    assert_eq!(ask("GET /healthz").status, 200);
+    assert_eq!(ask(&format!("GET /api/v1/sessions/{secret}")).status, 400);
+    assert_eq!(server.end(), Some(0));
+
+    let text = std::fs::read_to_string(&log).expect("a log");
+    assert!(!text.contains(secret), "{text}");
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let find = |message: &str, path: Option<&str>| {
+        let mut found = lines.iter();
+        found
+            .find(|line| line["message"] == message && path.is_none_or(|path| line["path"] == path))
+            .unwrap_or_else(|| panic!("{message}: {text}"))
+    };
+    let cause = find("internal error", None);
+    assert_eq!(
+        (&cause["request"], &cause["level"]),
+        (&id.into(), &"ERROR".into())
+    );
+    let told = cause["cause"].as_str().expect("a text");
+    assert!(told.contains("no such table: tool_invocations"), "{told}");
+    let access = find("request failed", Some("/api/v1/operations/tool/calls"));
+    assert_eq!(access["request"], id);
+    assert_eq!(
+        (&access["status"], &access["caller"]),
+        (&500.into(), &cause["caller"])
+    );
+    assert!(
+        access["duration_ms"].is_u64() && access["peer"].is_string(),
+        "{access}"
+    );
+    assert_eq!(find("request answered", Some("/healthz"))["status"], 200);
+    assert_eq!(
+        find("request failed", Some("/api/v1/sessions/[REDACTED]"))["status"],
+        400
+    );
+    find("listening", None);
+    find("stopped", None);
 }
 
 /// Nobody can connect to `0.0.0.0`, and tokens that are sent without TLS can be read.

@@ -123,8 +123,8 @@ impl Connection {
         if let Some((name, value)) = &self.token {
             request = request.header(name, value);
         }
-        if let Some(span) = cleveragents_telemetry::current() {
-            request = request.header("traceparent", span.to_string());
+        if let Some(context) = cleveragents_telemetry::current() {
+            request = request.header("traceparent", context.to_string());
         }
         match timeout(wait, request.send()).await {
             Ok(Ok(response)) => Ok(response),

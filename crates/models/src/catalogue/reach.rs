@@ -150,6 +150,9 @@ impl Catalogue {
             return known.clone();
         }
         let found = keyring(name).filter(|key| !key.is_empty()).map(Secret::new);
+        if let Some(key) = &found {
+            crate::redact::remember(key);
+        }
         let mut given = self.given_by_keyring();
         given.insert(name.to_owned(), found.clone());
         found

@@ -16,6 +16,9 @@ use crate::error::Error;
 use crate::group::Writer;
 use crate::transaction::{Transaction, Unit, Verdict};
 
+/// A wait for the write lock that an operator wants to know of.
+const LONG_WAIT: Duration = Duration::from_secs(1);
+
 /// The writing connection of an engine.
 pub(super) struct SqliteWriter {
     connection: Connection,
@@ -62,7 +65,14 @@ impl SqliteWriter {
                         seconds: self.limit.as_secs(),
                     });
                 }
-                outcome => return outcome,
+                outcome => {
+                    let waited = started.elapsed();
+                    if waited >= LONG_WAIT {
+                        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+                        tracing::info!(waited_ms, "waited for the write lock of the database");
+                    }
+                    return outcome;
+                }
             }
         }
     }
@@ -145,6 +155,10 @@ impl SqliteWriter {
                 }
                 return Ok(());
             }
+            tracing::debug!(
+                units = units.len(),
+                "transaction retried: one of its units failed"
+            );
             self.begin()?;
             self.run_apart(units)?;
         }
@@ -157,6 +171,7 @@ impl Writer for SqliteWriter {
 
     fn run(&mut self, units: &mut Units, more: &mut dyn FnMut(&mut Units) -> bool) {
         if let Err(error) = self.run_and_commit(units, more) {
+            tracing::warn!(units = units.len(), %error, "transaction failed");
             // Nothing of the batch was stored; if even taking it back fails, the next BEGIN tells.
             let _taken_back = self.roll_back();
             for unit in units {

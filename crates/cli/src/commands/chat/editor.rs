@@ -19,7 +19,7 @@ use rustyline::{
 use super::command::COMMANDS;
 use super::input::{Reading, Said, is_whole, question};
 use crate::context::Context;
-use crate::output::{CommandError, Paint, Tone, visible};
+use crate::output::{CommandError, Paint, Tone, console, visible};
 
 /// How many questions are kept.
 const KEPT: usize = 1_000;
@@ -93,7 +93,10 @@ impl Editor {
             styled: self.paint.text(Tone::Title, &raw),
             raw,
         };
-        let typed = match self.line.readline(&prompt) {
+        let held = console::hold();
+        let typed = self.line.readline(&prompt);
+        drop(held);
+        let typed = match typed {
             Ok(typed) => typed,
             Err(ReadlineError::Interrupted) => return Ok(Said::Interrupted),
             Err(ReadlineError::Eof) => return Ok(Said::End),

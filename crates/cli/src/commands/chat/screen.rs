@@ -18,7 +18,7 @@ use crate::commands::turn_view::{
     TurnView, called_line, calling_line, recovered_line, retry_line, short,
 };
 use crate::commands::{cost_cell, counted};
-use crate::output::{Markdown, Printer, Tone, visible, visible_lines, width};
+use crate::output::{Markdown, Printer, Tone, console, visible, visible_lines, width};
 
 /// How many bytes at the end of a text a preview looks at.
 const PREVIEWED: usize = 1_000;
@@ -104,6 +104,7 @@ impl Screen {
         let mut out = std::io::stdout().lock();
         // Whoever closed the pipe does not want to see it.
         let _closed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        console::wrote(text);
     }
 
     fn preview(&self, state: &mut State, text: &str) {

@@ -17,7 +17,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::commands::cost_cell;
 use crate::commands::turn_view::{called_line, calling_line, retry_line, short};
 use crate::context::Context;
-use crate::output::{Live, visible_lines};
+use crate::output::{Live, console, visible_lines};
 
 /// How often the display is redrawn.
 const REDRAW: Duration = Duration::from_millis(120);
@@ -133,6 +133,7 @@ impl Watcher {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             bar.set_style(style);
             bar.enable_steady_tick(REDRAW);
+            console::show(&bar);
             bar
         } else {
             ProgressBar::hidden()

@@ -54,6 +54,7 @@ fn legal(kind: Kind) -> &'static str {
         Kind::Web => "https://agents.example.org",
         Kind::Host => "127.0.0.1",
         Kind::File => "server.pem",
+        Kind::LogFilter => "info",
         Kind::Namespace => "acme",
         Kind::Flag => "true",
         Kind::Words(words) | Kind::Choice(words) => words[0],

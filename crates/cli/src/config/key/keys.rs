@@ -38,6 +38,36 @@ pub static AUTOMATION_PROFILE: Key = Key {
     description: "The automation profile of plans that name none",
 };
 
+/// The filter of the log.
+pub static LOG_FILTER: Key = Key {
+    name: "log.filter",
+    kind: Kind::LogFilter,
+    default: Fallback::Automatic,
+    variable: "CLEVERAGENTS_LOG",
+    scope: Scope::Person,
+    description: "What is logged to standard error and to the log file; -v and -vv set it",
+};
+
+/// The log file.
+pub static LOG_FILE: Key = Key {
+    name: "log.file",
+    kind: Kind::File,
+    default: Fallback::Automatic,
+    variable: "CLEVERAGENTS_LOG_FILE",
+    scope: Scope::Person,
+    description: "File to which the log is added; it is rotated daily",
+};
+
+/// The format of the log.
+pub static LOG_FORMAT: Key = Key {
+    name: "log.format",
+    kind: Kind::Choice(&["text", "json"]),
+    default: Fallback::Text("text"),
+    variable: "CLEVERAGENTS_LOG_FORMAT",
+    scope: Scope::Person,
+    description: "How the log is written: lines of text, or one JSON object per line",
+};
+
 /// The largest message.
 pub static MAX_MESSAGE_BYTES: Key = Key {
     name: "session.max-message-bytes",

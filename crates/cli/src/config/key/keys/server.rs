@@ -51,7 +51,7 @@ keys! {
         "The most connections from one address at a time; 0 for half of all";
     /// Where the log goes.
     SERVE_LOG_FILE = "serve.log-file", "CLEVERAGENTS_SERVE_LOG_FILE", Kind::File, Fallback::Automatic,
-        "File to which the log of a server is added, besides standard error";
+        "File to which the log of a server is added, instead of `log.file`";
     /// How much runs at a time.
     SERVE_MAX_RUNNING = "serve.max-running", "CLEVERAGENTS_SERVE_MAX_RUNNING", number(1, 1_024),
         Fallback::Integer(64), "How many turns, plans and operations a server runs at a time; others wait";
@@ -63,7 +63,7 @@ keys! {
         Kind::Flag, Fallback::Automatic, "Whether a server may call addresses of private networks for its callers";
     /// Where traces are told.
     TELEMETRY_OTLP_ENDPOINT = "telemetry.otlp-endpoint", "CLEVERAGENTS_TELEMETRY_OTLP_ENDPOINT", Kind::Web,
-        Fallback::Automatic, "The collector that a server tells traces (OTLP over HTTP); none when not set";
+        Fallback::Automatic, "The collector to which a server sends traces (OTLP over HTTP); none when not set";
     /// Whether remote agents may be near.
     A2A_ALLOW_PRIVATE = "a2a.allow-private-addresses", "CLEVERAGENTS_A2A_ALLOW_PRIVATE_ADDRESSES", Kind::Flag,
         Fallback::Automatic, "Whether remote agents may be on this machine or in a private network";

@@ -1,26 +1,25 @@
-//! Telling traces to a collector (OTLP over HTTP, as JSON). Nobody waits for it: what the collector does not take in
-//! time is left out.
+//! [`Traces`]: sends finished spans to a collector (OTLP over HTTP, as JSON). Nothing waits for the collector: spans
+//! that it does not accept in time are lost.
 
-use std::io::Write as _;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use cleveragents_outbound as outbound;
-use cleveragents_telemetry::{self as telemetry, Ended};
+use cleveragents_telemetry::{self as telemetry, FinishedSpan};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 
 use crate::context::Context;
-use crate::output::{CommandError, visible_lines};
+use crate::output::CommandError;
 
-/// How many spans wait to be told; more are left out.
+/// Maximum number of spans that wait; more are lost.
 const WAITING: usize = 8_192;
 
-/// How many spans are told at a time.
+/// Maximum number of spans in a request.
 const BATCH: usize = 512;
 
-/// How long spans are gathered.
+/// How long spans are collected before they are sent.
 const GATHERED: Duration = Duration::from_secs(1);
 
 /// How long a collector may take.
@@ -33,30 +32,33 @@ const AT_THE_END: Duration = Duration::from_secs(3);
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 
 enum Message {
-    Span(Box<Ended>),
-    /// Everything until here is to be told; then say so.
+    Span(Box<FinishedSpan>),
+    /// Send everything until here, then confirm.
     Flush(SyncSender<()>),
 }
 
-/// Tells traces until it is dropped, and then those that are left.
+/// Sends traces until it is dropped, and then those that are left.
 pub(super) struct Traces(SyncSender<Message>);
 
 impl Traces {
-    /// Begins to tell spans to the collector at an address.
-    pub(super) fn start(context: &Context, endpoint: &str) -> Result<Self, CommandError> {
+    /// Starts to send to the collector at an address. The second value takes spans and never waits.
+    pub(super) fn start(
+        context: &Context,
+        endpoint: &str,
+    ) -> Result<(Self, impl Fn(FinishedSpan) + Send + Sync + use<>), CommandError> {
         let headers = headers(context.environment.text(HEADERS).as_deref())?;
         let collector = Collector::new(endpoint, headers)?;
         let (sender, spans) = sync_channel(WAITING);
         std::thread::Builder::new()
             .name("agents-traces".to_owned())
-            .spawn(move || collector.tell_all(&spans))
+            .spawn(move || collector.send_all(&spans))
             .map_err(|error| CommandError::internal("no thread can be made").caused_by(&error))?;
         let sink = sender.clone();
-        telemetry::send_to(move |ended| {
-            // Without room it is left out: nothing waits for a collector.
-            let _full = sink.try_send(Message::Span(Box::new(ended)));
-        });
-        Ok(Self(sender))
+        let send = move |span| {
+            // Without room it is lost: nothing waits for a collector.
+            let _full = sink.try_send(Message::Span(Box::new(span)));
+        };
+        Ok((Self(sender), send))
     }
 }
 
@@ -82,7 +84,7 @@ impl Collector {
             CommandError::usage("the address of the collector cannot be used")
                 .with_hint("give one like http://127.0.0.1:4318")
         })?;
-        let failed = |why: &str| CommandError::internal(format!("traces cannot be told: {why}"));
+        let failed = |why: &str| CommandError::internal(format!("traces cannot be sent: {why}"));
         let tls = outbound::tls(url.scheme() == "https").map_err(|why| failed(&why))?;
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
@@ -108,9 +110,9 @@ impl Collector {
         })
     }
 
-    /// Tells spans as they come, some at a time.
-    fn tell_all(&self, spans: &Receiver<Message>) {
-        let mut batch: Vec<Ended> = Vec::new();
+    /// Sends spans in batches.
+    fn send_all(&self, spans: &Receiver<Message>) {
+        let mut batch: Vec<FinishedSpan> = Vec::new();
         let mut since = Instant::now();
         let mut is_taken = true;
         loop {
@@ -141,13 +143,11 @@ impl Collector {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             if !batch.is_empty() {
-                let told = self.tell(&batch);
-                if let (true, Err(why)) = (is_taken, &told) {
-                    warn(&format!(
-                        "traces are left out: the collector does not take them ({why})"
-                    ));
+                let sent = self.send(&batch);
+                if let (true, Err(why)) = (is_taken, &sent) {
+                    tracing::warn!(%why, "the collector does not accept traces; they are lost");
                 }
-                is_taken = told.is_ok();
+                is_taken = sent.is_ok();
                 batch.clear();
             }
             if let Some(told) = waiting {
@@ -157,7 +157,7 @@ impl Collector {
         }
     }
 
-    fn tell(&self, batch: &[Ended]) -> Result<(), String> {
+    fn send(&self, batch: &[FinishedSpan]) -> Result<(), String> {
         let body = telemetry::request(batch, &self.resource).to_string();
         let request = self.client.post(self.url.clone());
         let request = request
@@ -210,12 +210,6 @@ fn headers(written: Option<&str>) -> Result<HeaderMap, CommandError> {
         headers.insert(name, value);
     }
     Ok(headers)
-}
-
-fn warn(text: &str) {
-    // Nobody may be there to read it.
-    let _told =
-        std::io::stderr().write_all(visible_lines(&format!("warning: {text}\n")).as_bytes());
 }
 
 #[cfg(test)]

@@ -1,0 +1,8 @@
+//! Values of fields that events of several modules have.
+
+use std::time::Instant;
+
+/// The field `duration_ms`: milliseconds since an instant.
+pub(crate) fn milliseconds(begun: Instant) -> u64 {
+    u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,186 @@
+//! [`LogFile`]: a log file that is rotated once a day.
+//!
+//! Lines are added to the file itself, so that `tail -f` and configured paths stay valid. The first line of a new day
+//! (UTC) renames the file to `FILE.YYYY-MM-DD`, the day of its last line. Several processes may share a file.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use cleveragents_domain::Timestamp;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+/// How many files of earlier days are kept.
+const KEPT_FILES: usize = 14;
+
+/// The length of `2026-11-17` at the start of a printed time.
+const DAY: usize = 10;
+
+/// A log file that is rotated once a day.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    file: File,
+    /// The day of the last line.
+    day: String,
+}
+
+impl LogFile {
+    /// Opens a file to add to it. Only its owner can read a new one: lines name callers and paths.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = open(path)?;
+        let metadata = file.metadata()?;
+        let written = Timestamp::from_micros(metadata.mtime().saturating_mul(1_000_000));
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            day: day(&written.to_string()).to_owned(),
+        })
+    }
+
+    /// Adds a line of a time, after rotating the file if that is on another day than the last line.
+    pub(super) fn write(&mut self, time: &str, line: &str) -> io::Result<()> {
+        let today = day(time);
+        if today != self.day {
+            self.rotate(today)?;
+        }
+        self.file.write_all(line.as_bytes())
+    }
+
+    fn rotate(&mut self, today: &str) -> io::Result<()> {
+        let last = std::mem::replace(&mut self.day, today.to_owned());
+        let own = self.file.metadata()?;
+        let named = std::fs::metadata(&self.path);
+        let is_own = named.is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino()));
+        // Otherwise another process has rotated it, or somebody moved it.
+        if is_own && own.len() > 0 {
+            let mut earlier = self.path.clone().into_os_string();
+            earlier.push(format!(".{last}"));
+            // A file of that day stays as it is, and this one goes on.
+            let _renamed = renameat_with(CWD, &self.path, CWD, &earlier, RenameFlags::NOREPLACE);
+        }
+        self.file = open(&self.path)?;
+        self.remove_old()
+    }
+
+    /// Removes the oldest files beyond the limit.
+    fn remove_old(&self) -> io::Result<()> {
+        let folder = match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let name = self.path.file_name().unwrap_or_default();
+        let mut earlier: Vec<OsString> = std::fs::read_dir(folder)?
+            .filter_map(|entry| Some(entry.ok()?.file_name()))
+            .filter(|other| is_earlier(name.as_encoded_bytes(), other.as_encoded_bytes()))
+            .collect();
+        // Dates are ordered as their texts are.
+        earlier.sort_unstable();
+        let old = earlier.len().saturating_sub(KEPT_FILES);
+        for name in &earlier[..old] {
+            std::fs::remove_file(folder.join(name))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether `other` is `name.YYYY-MM-DD`.
+fn is_earlier(name: &[u8], other: &[u8]) -> bool {
+    let date = other
+        .strip_prefix(name)
+        .and_then(|rest| rest.strip_prefix(b"."));
+    date.is_some_and(|date| {
+        date.len() == DAY
+            && date.iter().enumerate().all(|(index, byte)| match index {
+                4 | 7 => *byte == b'-',
+                _ => byte.is_ascii_digit(),
+            })
+    })
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600).open(path)
+}
+
+fn day(time: &str) -> &str {
+    time.get(..DAY).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::{KEPT_FILES, LogFile};
+
+    fn names(folder: &std::path::Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        let mut names: Vec<String> = entries
+            .map(|entry| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .into_string()
+                    .expect("text")
+            })
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_first_line_of_a_day_renames_the_file_and_the_oldest_are_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("server.log");
+        let other = folder.path().join("server.log.old");
+        std::fs::write(&other, "somebody's").expect("a file");
+        let mut log = LogFile::open(&path).expect("a log");
+        for day in 1..=28 {
+            for hour in ["08", "20"] {
+                let time = format!("2031-05-{day:02}T{hour}:00:00.000000Z");
+                log.write(&time, &format!("{time}\n")).expect("written");
+            }
+        }
+        let names = names(folder.path());
+        assert_eq!(names.len(), KEPT_FILES + 2, "{names:?}");
+        assert_eq!(names[0], "server.log");
+        assert_eq!(names[1], "server.log.2031-05-14");
+        assert_eq!(names[KEPT_FILES], "server.log.2031-05-27");
+        assert_eq!(names[KEPT_FILES + 1], "server.log.old", "not one of ours");
+        let lines = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("a file");
+        assert_eq!(
+            lines("server.log.2031-05-27"),
+            "2031-05-27T08:00:00.000000Z\n2031-05-27T20:00:00.000000Z\n"
+        );
+        assert_eq!(lines("server.log").lines().count(), 2);
+        for name in ["server.log", "server.log.2031-05-27"] {
+            let metadata = std::fs::metadata(folder.path().join(name)).expect("a file");
+            assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_another_process_rotated_is_not_rotated_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("server.log");
+        let mut one = LogFile::open(&path).expect("a log");
+        let mut other = LogFile::open(&path).expect("a log");
+        let (first, second) = ("2031-05-01T23:59:59Z", "2031-05-02T00:00:00Z");
+        for log in [&mut one, &mut other] {
+            "2031-05-01".clone_into(&mut log.day);
+        }
+        one.write(first, "one\n").expect("written");
+        other.write(first, "other\n").expect("written");
+        one.write(second, "one\n").expect("written");
+        other.write(second, "other\n").expect("written");
+        let kept = std::fs::read_to_string(folder.path().join("server.log.2031-05-01"));
+        assert_eq!(kept.expect("rotated"), "one\nother\n");
+        assert_eq!(
+            std::fs::read_to_string(&path).expect("a file"),
+            "one\nother\n"
+        );
+        assert_eq!(names(folder.path()).len(), 2);
+    }
+}
