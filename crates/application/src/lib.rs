@@ -92,7 +92,9 @@ pub use plan::{
     calling_actor,
 };
 pub use process::{Liveness, current_owner, liveness};
+pub use project::operations as project_operations;
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};
+pub use resource::operations as resource_operations;
 pub use resource::{
     GitProbe, GitProblem, GitState, Holder, Inspection, NewResource, Outcome, Presence, Register,
     Registered, RegisteredType, ResourceDetails, ResourceError, ResourceFilter, ResourceService,

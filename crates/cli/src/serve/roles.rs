@@ -99,7 +99,7 @@ impl From<table::Part> for Part {
 
 /// The commands of typed operations, and what their requests name.
 const TYPED: &[(&str, &str, &[Part])] = {
-    use Part::{ExportedSession, NewIn, Read, Session};
+    use Part::{ExportedSession, Name, NewIn, Read, Session};
     &[
         (
             "session/create",
@@ -124,6 +124,69 @@ const TYPED: &[(&str, &str, &[Part])] = {
             "session import",
             &[NewIn("namespace"), ExportedSession("text")],
         ),
+        (
+            "registry/project/create",
+            "project create",
+            &[Name("name"), Name("resources"), Read("invariant_actor")],
+        ),
+        ("registry/project/list", "project list", &[]),
+        (
+            "registry/project/show",
+            "project show",
+            &[Name("reference")],
+        ),
+        (
+            "registry/project/delete",
+            "project delete",
+            &[Name("reference")],
+        ),
+        (
+            "registry/project/link-resource",
+            "project link-resource",
+            &[Name("reference"), Name("resource")],
+        ),
+        (
+            "registry/project/unlink-resource",
+            "project unlink-resource",
+            &[Name("reference"), Name("resource")],
+        ),
+        (
+            "registry/resource/list",
+            "resource list",
+            &[Read("project")],
+        ),
+        (
+            "registry/resource/show",
+            "resource show",
+            &[Name("reference")],
+        ),
+        (
+            "registry/resource/inspect",
+            "resource inspect",
+            &[Name("reference")],
+        ),
+        (
+            "registry/resource/tree",
+            "resource tree",
+            &[Name("reference")],
+        ),
+        (
+            "registry/resource/link-child",
+            "resource link-child",
+            &[Name("parent"), Name("child")],
+        ),
+        (
+            "registry/resource/unlink-child",
+            "resource unlink-child",
+            &[Name("parent"), Name("child")],
+        ),
+        (
+            "registry/resource/remove",
+            "resource remove",
+            &[Name("reference")],
+        ),
+        ("registry/resource-type/list", "resource type list", &[]),
+        ("registry/resource-type/show", "resource type show", &[]),
     ]
 };
 
