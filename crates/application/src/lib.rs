@@ -40,6 +40,7 @@ mod usage;
 mod validation;
 mod watch;
 
+pub use action::operations as action_operations;
 pub use action::{
     ActionError, ActionFileError, ActionFilter, ActionService, AddedAction, RegisteredAction,
 };
@@ -65,6 +66,7 @@ pub use cleveragents_store::{
     usage_metrics::{Durations, RANGES as DURATION_RANGES, UsageMetrics},
 };
 pub use event::{EventScope, EventService};
+pub use invariant::operations as invariant_operations;
 pub use invariant::{
     ActionRules, EffectiveQuery, InvariantError, InvariantQuery, InvariantService, InvariantTarget,
     NewInvariant,
@@ -76,6 +78,7 @@ pub use operation::{
     OperationSettings, Prepared, PreparedCall, ProgressStarter, Requirement, Resolver, Touched,
     authorize, check_sendable, find_operation, namespace_of, operations,
 };
+pub use operation::{CatalogueFactory, ProcessEnvironment, RemovedDefinition};
 pub use plan::draw as draw_decisions;
 pub use plan::{
     Alternative, BookError, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,

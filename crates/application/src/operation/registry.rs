@@ -83,6 +83,8 @@ static AREAS: &[&[OperationEntry]] = &[
     crate::session::operations::ENTRIES,
     crate::project::operations::ENTRIES,
     crate::resource::operations::ENTRIES,
+    crate::action::operations::ENTRIES,
+    crate::invariant::operations::ENTRIES,
 ];
 
 /// Every operation.

@@ -77,6 +77,8 @@ const OPERATIONS: &[&[&str]] = &[
     session::OPERATIONS,
     crate::commands::project::OPERATIONS,
     crate::commands::resource::OPERATIONS,
+    crate::commands::action::OPERATIONS,
+    crate::commands::invariant::OPERATIONS,
 ];
 
 /// What becomes of a command when a server is configured.

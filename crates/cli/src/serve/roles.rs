@@ -99,7 +99,7 @@ impl From<table::Part> for Part {
 
 /// The commands of typed operations, and what their requests name.
 const TYPED: &[(&str, &str, &[Part])] = {
-    use Part::{ExportedSession, Name, NewIn, Read, Session};
+    use Part::{Definition, ExportedSession, Invariant, Name, NewIn, Plan, Read, Session};
     &[
         (
             "session/create",
@@ -187,6 +187,34 @@ const TYPED: &[(&str, &str, &[Part])] = {
         ),
         ("registry/resource-type/list", "resource type list", &[]),
         ("registry/resource-type/show", "resource type show", &[]),
+        (
+            "registry/action/create",
+            "action create",
+            &[Definition("text")],
+        ),
+        ("registry/action/list", "action list", &[]),
+        ("registry/action/show", "action show", &[Name("name")]),
+        ("registry/action/archive", "action archive", &[Name("name")]),
+        (
+            "registry/invariant/add",
+            "invariant add",
+            &[Name("project"), Name("action"), Plan("plan")],
+        ),
+        (
+            "registry/invariant/list",
+            "invariant list",
+            &[
+                Read("project"),
+                Read("action"),
+                Plan("plan"),
+                Invariant("id"),
+            ],
+        ),
+        (
+            "registry/invariant/remove",
+            "invariant remove",
+            &[Invariant("id")],
+        ),
     ]
 };
 

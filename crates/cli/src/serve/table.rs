@@ -326,28 +326,6 @@ pub(crate) static ROWS: &[Row] = &[
     )
     .without(&["stream"]),
     row(
-        "registry/action/create",
-        "action create",
-        Registry,
-        Manage,
-        &[Definition("config")],
-    ),
-    row("registry/action/list", "action list", Registry, Look, &[]),
-    row(
-        "registry/action/show",
-        "action show",
-        Registry,
-        Look,
-        &[Name("name")],
-    ),
-    row(
-        "registry/action/archive",
-        "action archive",
-        Registry,
-        Manage,
-        &[Name("name")],
-    ),
-    row(
         "registry/actor/add",
         "actor add",
         Registry,
@@ -553,29 +531,6 @@ pub(crate) static ROWS: &[Row] = &[
         Registry,
         Manage,
         &[Name("name")],
-    ),
-    row(
-        "registry/invariant/add",
-        "invariant add",
-        Registry,
-        Manage,
-        &[Name("project"), Name("action"), Plan("plan")],
-    )
-    .without(&["global"]),
-    row(
-        "registry/invariant/list",
-        "invariant list",
-        Registry,
-        Look,
-        &[Read("project"), Read("action"), Plan("plan")],
-    )
-    .without(&["effective"]),
-    row(
-        "registry/invariant/remove",
-        "invariant remove",
-        Registry,
-        Manage,
-        &[Invariant("id")],
     ),
     row("registry/model/list", "model list", Registry, Look, &[]),
     row("registry/model/show", "model show", Registry, Look, &[]),
