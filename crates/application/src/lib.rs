@@ -49,6 +49,7 @@ pub use actor::{
     ContextServiceError, ExportedContext, ExportedMessage, FoundActor, IsModel, RegisteredActor,
     Supplies, read_context,
 };
+pub use automation::operations as automation_operations;
 pub use automation::{
     AddedProfile, AutomationError, AutomationService, RegisteredProfile, automation_profile_schema,
 };

@@ -85,6 +85,7 @@ static AREAS: &[&[OperationEntry]] = &[
     crate::resource::operations::ENTRIES,
     crate::action::operations::ENTRIES,
     crate::invariant::operations::ENTRIES,
+    crate::automation::operations::ENTRIES,
 ];
 
 /// Every operation.

@@ -209,7 +209,7 @@ pub(crate) fn run(
         Command::Permission(command) => permission::run(context, &command)?,
         Command::Safety(command) => safety::run(context, &command)?,
         Command::Validation(command) => validation::run(context, &command)?,
-        Command::AutomationProfile(command) => automation::run(context, &command)?,
+        Command::AutomationProfile(command) => automation::run(context, command)?,
         Command::Schema { of } => return schema::run(of).map(|()| None),
         Command::Server(command) => server::run(context, &command)?,
         Command::Token(command) => token::run(context, command)?,

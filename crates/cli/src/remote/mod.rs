@@ -79,6 +79,7 @@ const OPERATIONS: &[&[&str]] = &[
     crate::commands::resource::OPERATIONS,
     crate::commands::action::OPERATIONS,
     crate::commands::invariant::OPERATIONS,
+    crate::commands::automation::OPERATIONS,
 ];
 
 /// What becomes of a command when a server is configured.

@@ -89,7 +89,6 @@ impl From<table::Part> for Part {
             table::Part::Decision(parameter) => Self::Decision(parameter),
             table::Part::Run(parameter) => Self::Run(parameter),
             table::Part::Resumed(parameter) => Self::ResumedRun(parameter),
-            table::Part::Invariant(parameter) => Self::Invariant(parameter),
             table::Part::Attachment(parameter) => Self::Attachment(parameter),
             table::Part::Definition(_) => Self::Definition(operations::TEXT),
             table::Part::Document(_) => Self::Document(operations::TEXT),
@@ -214,6 +213,26 @@ const TYPED: &[(&str, &str, &[Part])] = {
             "registry/invariant/remove",
             "invariant remove",
             &[Invariant("id")],
+        ),
+        (
+            "registry/automation-profile/add",
+            "automation-profile add",
+            &[Definition("text")],
+        ),
+        (
+            "registry/automation-profile/list",
+            "automation-profile list",
+            &[],
+        ),
+        (
+            "registry/automation-profile/show",
+            "automation-profile show",
+            &[Read("name")],
+        ),
+        (
+            "registry/automation-profile/remove",
+            "automation-profile remove",
+            &[Name("name")],
         ),
     ]
 };

@@ -4,9 +4,7 @@
 
 use cleveragents_domain::identity::{Permission, Scope};
 
-use Part::{
-    Attachment, Decision, Definition, Document, Invariant, Name, Plan, Read, Resumed, Run, Session,
-};
+use Part::{Attachment, Decision, Definition, Document, Name, Plan, Read, Resumed, Run, Session};
 use Permission::{Manage, Read as Look, Write};
 use Scope::{Plans, Registry, Server, Sessions};
 
@@ -27,8 +25,6 @@ pub(crate) enum Part {
     Run(&'static str),
     /// A run of an actor that goes on, with all that it was given when it began.
     Resumed(&'static str),
-    /// An invariant, where it holds.
-    Invariant(&'static str),
     /// An attachment of a validation, where its resource belongs.
     Attachment(&'static str),
     /// The file of a definition, which is given as a text; its `name` says where it belongs.
@@ -48,7 +44,6 @@ impl Part {
             | Decision(parameter)
             | Run(parameter)
             | Resumed(parameter)
-            | Invariant(parameter)
             | Attachment(parameter)
             | Definition(parameter)
             | Document(parameter) => parameter,
@@ -502,35 +497,6 @@ pub(crate) static ROWS: &[Row] = &[
         Registry,
         Manage,
         &[Attachment("attachment")],
-    ),
-    row(
-        "registry/automation-profile/add",
-        "automation-profile add",
-        Registry,
-        Manage,
-        &[Definition("config")],
-    ),
-    row(
-        "registry/automation-profile/list",
-        "automation-profile list",
-        Registry,
-        Look,
-        &[],
-    ),
-    row(
-        "registry/automation-profile/show",
-        "automation-profile show",
-        Registry,
-        Look,
-        &[Read("name")],
-    )
-    .require(&["name"]),
-    row(
-        "registry/automation-profile/remove",
-        "automation-profile remove",
-        Registry,
-        Manage,
-        &[Name("name")],
     ),
     row("registry/model/list", "model list", Registry, Look, &[]),
     row("registry/model/show", "model show", Registry, Look, &[]),
