@@ -41,6 +41,7 @@ mod usage;
 mod validation;
 mod watch;
 
+pub use action::operations as action_operations;
 pub use action::{
     ActionError, ActionFileError, ActionFilter, ActionService, AddedAction, RegisteredAction,
 };
@@ -49,6 +50,7 @@ pub use actor::{
     ContextServiceError, ExportedContext, ExportedMessage, FoundActor, IsModel, RegisteredActor,
     Supplies, read_context,
 };
+pub use automation::operations as automation_operations;
 pub use automation::{
     AddedProfile, AutomationError, AutomationService, RegisteredProfile, automation_profile_schema,
 };
@@ -66,6 +68,7 @@ pub use cleveragents_store::{
     usage_metrics::{Durations, RANGES as DURATION_RANGES, UsageMetrics},
 };
 pub use event::{EventScope, EventService};
+pub use invariant::operations as invariant_operations;
 pub use invariant::{
     ActionRules, EffectiveQuery, InvariantError, InvariantQuery, InvariantService, InvariantTarget,
     NewInvariant,
@@ -77,6 +80,7 @@ pub use operation::{
     OperationSettings, Prepared, PreparedCall, ProgressStarter, Requirement, Resolver, Touched,
     authorize, check_sendable, find_operation, namespace_of, operations,
 };
+pub use operation::{CatalogueFactory, ProcessEnvironment, RemovedDefinition};
 pub use plan::draw as draw_decisions;
 pub use plan::{
     Alternative, BookError, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
@@ -93,7 +97,9 @@ pub use plan::{
     calling_actor,
 };
 pub use process::{Liveness, current_owner, liveness};
+pub use project::operations as project_operations;
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};
+pub use resource::operations as resource_operations;
 pub use resource::{
     GitProbe, GitProblem, GitState, Holder, Inspection, NewResource, Outcome, Presence, Register,
     Registered, RegisteredType, ResourceDetails, ResourceError, ResourceFilter, ResourceService,

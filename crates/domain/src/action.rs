@@ -12,6 +12,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use argument::{
@@ -20,7 +21,7 @@ pub use argument::{
 pub use file::ActionFault;
 
 /// Whether plans are made from an action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ActionState {
     /// They are.

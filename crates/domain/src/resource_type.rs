@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SandboxStrategy;
@@ -28,7 +29,7 @@ pub const RESERVED_ARGUMENTS: [&str; 8] = [
 
 /// The name of a type: a bare word for built-in ones (`git-checkout`), a name with its namespace for
 /// others (`local/database`).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
 pub struct TypeName(String);
 
 impl TypeName {
@@ -96,7 +97,7 @@ impl<'de> Deserialize<'de> for TypeName {
 }
 
 /// Whether a resource has a place of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ResourceKind {
     /// It has a location and content.
@@ -116,7 +117,7 @@ impl ResourceKind {
 }
 
 /// What the value of an argument is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ArgumentType {
     /// One line of text.
@@ -164,7 +165,7 @@ pub struct Argument {
 }
 
 /// A type of resource that may lie below another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChildType {
     /// The type of the child.
@@ -175,7 +176,7 @@ pub struct ChildType {
 }
 
 /// When a discovered resource is made ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Activation {
     /// When it is found.
@@ -186,7 +187,7 @@ pub enum Activation {
 }
 
 /// How resources of a type are found below a parent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AutoDiscovery {
     /// Whether they are looked for.
@@ -206,7 +207,7 @@ pub struct AutoDiscovery {
 }
 
 /// What can be done with a resource of a type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A text that is not a sandbox strategy.
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 pub struct StrategyError(pub String);
 
 /// How a resource is isolated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(rename_all = "snake_case")]
 pub enum SandboxStrategy {
     /// A worktree and branch of its own.
     GitWorktree,

@@ -1,6 +1,7 @@
 //! Actions, the templates of plans, as they are registered.
 
 mod error;
+pub mod operations;
 mod service;
 
 pub use error::{ActionError, ActionFileError};

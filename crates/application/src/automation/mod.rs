@@ -2,6 +2,7 @@
 
 mod error;
 mod file;
+pub mod operations;
 mod service;
 
 pub use error::AutomationError;

@@ -1,6 +1,7 @@
 //! Invariants that people set, and which of them hold for a plan.
 
 mod error;
+pub mod operations;
 mod service;
 
 pub use error::InvariantError;

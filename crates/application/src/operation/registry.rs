@@ -83,7 +83,14 @@ fn prepare<O: Operation>(
 }
 
 /// Every operation, by area.
-static AREAS: &[&[OperationEntry]] = &[crate::session::operations::ENTRIES];
+static AREAS: &[&[OperationEntry]] = &[
+    crate::session::operations::ENTRIES,
+    crate::project::operations::ENTRIES,
+    crate::resource::operations::ENTRIES,
+    crate::action::operations::ENTRIES,
+    crate::invariant::operations::ENTRIES,
+    crate::automation::operations::ENTRIES,
+];
 
 /// Every operation.
 pub fn operations() -> impl Iterator<Item = &'static OperationEntry> {

@@ -67,7 +67,7 @@ impl<'a> Resolver<'a> {
     /// Adds something in a namespace, with the permission of the operation.
     fn touch(&mut self, namespace: &str, absent: Option<OperationError>) {
         self.touched.push(Touched {
-            namespace: namespace.to_owned(),
+            namespace: canonical_namespace(namespace),
             scope: self.requirement.scope,
             permission: self.requirement.permission,
             absent,
@@ -77,7 +77,7 @@ impl<'a> Resolver<'a> {
     /// Adds something that is only read or run.
     fn touch_read(&mut self, namespace: &str) {
         self.touched.push(Touched {
-            namespace: namespace.to_owned(),
+            namespace: canonical_namespace(namespace),
             scope: self.requirement.scope,
             permission: Permission::Read,
             absent: None,
@@ -312,14 +312,32 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
+    /// Refuses a part of a request that only callers on the machine of the database may use.
+    pub fn local_only(&self, parameter: &str) -> Result<(), OperationError> {
+        if self.is_local() {
+            return Ok(());
+        }
+        let message = format!("`{parameter}` cannot be used by callers from other machines");
+        Err(OperationError::new(Code::LocalOnly, message)
+            .with_hint("run the command on this machine with --local"))
+    }
+
     /// Puts a name without a namespace into the caller's.
     fn complete(&mut self, name: &mut String, kind: NamedKind) -> Result<(), OperationError> {
         self.check_sendable(name)?;
         let Some(context) = self.context else {
             return Ok(());
         };
-        if self.is_local() || name.contains('/') || AutomationProfile::find_built_in(name).is_some()
-        {
+        if self.is_local() || AutomationProfile::find_built_in(name).is_some() {
+            return Ok(());
+        }
+        if name.contains('/') {
+            // The search for resources also tries `local/NAME`: authorize what it finds.
+            if matches!(kind, NamedKind::Resource | NamedKind::ProjectOrResource)
+                && let Ok(found) = context.resources().resolve(name)
+            {
+                *name = found.name.to_string();
+            }
             return Ok(());
         }
         let is_id = name.len() == 26 && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -446,6 +464,11 @@ pub fn namespace_of(name: &str) -> &str {
     prefix
         .split_once(':')
         .map_or(prefix, |(_, namespace)| namespace)
+}
+
+/// A namespace as names are stored.
+fn canonical_namespace(namespace: &str) -> String {
+    namespace.trim().to_lowercase()
 }
 
 /// Whether a stored option was not given.

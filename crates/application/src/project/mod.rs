@@ -1,6 +1,7 @@
 //! Projects: named scopes that link resources and carry the rules for plans that work on them.
 
 mod error;
+pub mod operations;
 mod service;
 
 pub use error::ProjectError;

@@ -28,7 +28,9 @@ pub enum GitProblem {
 }
 
 /// The state of a repository.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct GitState {
     /// The branch that is checked out, none when a commit is.
     pub branch: Option<String>,

@@ -10,7 +10,9 @@ use super::git::{self, GitProblem, GitState, git_probe};
 use super::service::ResourceService;
 
 /// What is at a location.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Presence {
     /// A file.

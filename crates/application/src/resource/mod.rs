@@ -13,6 +13,7 @@ mod error;
 mod git;
 mod inspect;
 mod links;
+pub mod operations;
 mod registry;
 mod service;
 mod tree;

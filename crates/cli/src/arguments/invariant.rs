@@ -1,7 +1,6 @@
 //! `invariant`: what plans must keep true.
 
 use clap::{Args, Subcommand};
-use cleveragents_application::InvariantTarget;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Invariant {
@@ -76,19 +75,4 @@ pub(crate) struct InvariantPlaces {
     /// An action; may be repeated
     #[arg(long, value_name = "ACTION")]
     pub(crate) action: Vec<String>,
-}
-
-impl InvariantPlaces {
-    pub(crate) fn targets(&self) -> Vec<InvariantTarget> {
-        let global = self.global.then_some(InvariantTarget::Global);
-        let projects = self.project.iter().cloned().map(InvariantTarget::Project);
-        let actions = self.action.iter().cloned().map(InvariantTarget::Action);
-        let plans = self.plan.iter().cloned().map(InvariantTarget::Plan);
-        global
-            .into_iter()
-            .chain(projects)
-            .chain(actions)
-            .chain(plans)
-            .collect()
-    }
 }

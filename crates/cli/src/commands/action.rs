@@ -2,14 +2,25 @@
 
 use std::path::Path;
 
-use cleveragents_application::{ActionFilter, ActionService, Outcome, Register, RegisteredAction};
+use cleveragents_application::Outcome;
+use cleveragents_application::action_operations::{
+    ActionInfo, ArchiveAction, CreateAction, ListActions, ShowAction,
+};
 use cleveragents_domain::{ActionArgument, ActionState, Code};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::{confirm, counted, read_definition, yes_no};
 use crate::arguments::Action as Command;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
+
+/// Commands that consist of typed operations.
+pub(crate) const OPERATIONS: &[&str] = &[
+    "action archive",
+    "action create",
+    "action list",
+    "action show",
+];
 
 /// The short name of a command.
 pub(super) const fn name(command: &Command) -> &'static str {
@@ -21,119 +32,47 @@ pub(super) const fn name(command: &Command) -> &'static str {
     }
 }
 
-pub(super) fn run(context: &Context, command: &Command) -> Result<Report, CommandError> {
-    let actions = ActionService::new(context.engine()?);
+pub(super) fn run(context: &Context, command: Command) -> Result<Report, CommandError> {
     match command {
-        Command::Create { config, update } => create(context, &actions, config, *update),
+        Command::Create { config, update } => create(context, &config, update),
         Command::List {
             pattern,
             state,
             namespace,
-        } => {
-            let filter = ActionFilter {
+        } => list(
+            context,
+            ListActions {
+                pattern,
                 state: state.map(ActionState::from),
-                namespace: namespace.clone(),
-                pattern: pattern.clone(),
-            };
-            list(context, &actions, &filter)
-        }
+                namespace,
+            },
+        ),
         Command::Show { name } => {
-            let found = actions.get(name, &context.variables())?;
-            if let Err(error) = &found.action {
-                return Err(error.as_ref().clone().into());
-            }
-            Ok(shown("action show", &found).ok("Action shown"))
+            let shown = context.call(ShowAction { name })?;
+            let report = details(Report::new("action show"), &shown.action);
+            Ok(report.data(shown).ok("Action shown"))
         }
-        Command::Archive { name, yes } => archive(context, &actions, name, *yes),
+        Command::Archive { name, yes } => archive(context, &name, yes),
     }
 }
 
-fn create(
-    context: &Context,
-    actions: &ActionService,
-    config: &Path,
-    update: bool,
-) -> Result<Report, CommandError> {
-    let text = read_definition(config, "the file of an action", Code::MalformedAction)?;
+fn create(context: &Context, config: &Path, update: bool) -> Result<Report, CommandError> {
     let source = if config == Path::new("-") {
-        "standard input".to_owned()
+        Some("standard input".to_owned())
     } else {
-        context.source_of(config).display().to_string()
+        context.definition_source(config)
     };
-    let register = if update {
-        Register::Update
-    } else {
-        Register::New
-    };
-    let variables = context.variables();
-    let added = actions.create(&text, &source, register, &variables)?;
-    let found = actions.get(&added.stored.name, &variables)?;
-    Ok(shown("action create", &found).ok(match added.outcome {
+    let created = context.call(CreateAction {
+        text: read_definition(config, "the file of an action", Code::MalformedAction)?,
+        source,
+        update,
+    })?;
+    let sentence = match created.outcome {
         Outcome::Updated => "Action updated",
         Outcome::Created | Outcome::Unchanged => "Action created",
-    }))
-}
-
-fn argument_json(argument: &ActionArgument) -> Value {
-    json!({
-        "name": argument.name,
-        "type": argument.kind.as_str(),
-        "required": argument.required,
-        "description": argument.description,
-        "default": argument.default,
-        "choices": argument.choices,
-        "minimum": argument.minimum,
-        "maximum": argument.maximum,
-        "pattern": argument.pattern,
-    })
-}
-
-/// What every list and view says about an action.
-fn summary(found: &RegisteredAction) -> Map<String, Value> {
-    let mut fields = Map::new();
-    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-    set("name", json!(found.stored.name));
-    set("state", json!(found.state()));
-    match &found.action {
-        Ok(action) => {
-            set("strategy_actor", json!(action.actors.strategy));
-            set("execution_actor", json!(action.actors.execution));
-            set("reusable", json!(action.reusable));
-            set("read_only", json!(action.read_only));
-            set("description", json!(action.description));
-        }
-        Err(error) => {
-            set("problem", json!(error.to_string()));
-        }
-    }
-    set("plans", json!(found.plans));
-    fields
-}
-
-/// An action with everything it says.
-fn whole(found: &RegisteredAction) -> Value {
-    let mut fields = summary(found);
-    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-    if let Ok(action) = &found.action {
-        set("long_description", json!(action.long_description));
-        set("definition_of_done", json!(action.definition_of_done));
-        for (field, actor) in action.actors.by_field() {
-            set(field, json!(actor));
-        }
-        set("automation_profile", json!(action.automation_profile));
-        set("safety_profile", json!(action.safety_profile));
-        set("invariants", json!(action.invariants));
-        set(
-            "arguments",
-            action.arguments.iter().map(argument_json).collect(),
-        );
-    }
-    set("config", json!(found.stored.source));
-    set("version", json!(found.stored.version));
-    set("created", json!(found.stored.created_at));
-    set("updated", json!(found.stored.updated_at));
-    set("archived", json!(found.stored.archived_at));
-    Value::Object(fields)
+    };
+    let report = details(Report::new("action create"), &created.action);
+    Ok(report.data(created).ok(sentence))
 }
 
 fn state_cell(state: ActionState) -> Cell {
@@ -143,64 +82,55 @@ fn state_cell(state: ActionState) -> Cell {
     }
 }
 
-fn shown(command: &'static str, found: &RegisteredAction) -> Report {
-    let report = Report::new(command).data(json!({"action": whole(found)}));
-    let Ok(action) = &found.action else {
+fn details(report: Report, action: &ActionInfo) -> Report {
+    let summary = &action.summary;
+    let (Some(listed), Some(details)) = (&summary.definition, &action.details) else {
         return report;
     };
     let mut panel = Panel::new("Action")
-        .row("Name", action.name.clone())
-        .row("State", state_cell(found.state()))
-        .row("Description", action.description.clone())
-        .row("Reusable", yes_no(action.reusable))
-        .row("Read-only", yes_no(action.read_only));
-    for (field, actor) in action.actors.by_field() {
-        if let Some(actor) = actor {
-            panel = panel.row(label(field), actor.to_owned());
-        }
-    }
-    for (field, profile) in [
-        ("Automation profile", &action.automation_profile),
-        ("Safety profile", &action.safety_profile),
+        .row("Name", summary.name.clone())
+        .row("State", state_cell(summary.state))
+        .row("Description", listed.description.clone())
+        .row("Reusable", yes_no(listed.reusable))
+        .row("Read-only", yes_no(listed.read_only));
+    for (field, value) in [
+        ("Strategy actor", &listed.strategy_actor),
+        ("Execution actor", &listed.execution_actor),
+        ("Estimation actor", &details.estimation_actor),
+        ("Review actor", &details.review_actor),
+        ("Apply actor", &details.apply_actor),
+        ("Invariant actor", &details.invariant_actor),
+        ("Automation profile", &details.automation_profile),
+        ("Safety profile", &details.safety_profile),
     ] {
-        if let Some(profile) = profile {
-            panel = panel.row(field, profile.clone());
+        if let Some(value) = value {
+            panel = panel.row(field, value.clone());
         }
     }
     panel = panel
-        .row("Plans", found.plans)
-        .row("Config", found.stored.source.clone())
-        .row("Version", found.stored.version)
-        .row("Updated", found.stored.updated_at);
+        .row("Plans", summary.plans)
+        .row("Config", action.config.clone())
+        .row("Version", action.version)
+        .row("Updated", action.updated);
     let lines = |title: &str, texts: &mut dyn Iterator<Item = &str>| {
         Table::with_columns(title, ["Text"]).rows(texts.map(|text| vec![text.into()]))
     };
     let mut report = report.panel(panel);
-    if let Some(text) = &action.long_description {
+    if let Some(text) = &details.long_description {
         report = report.table(lines("About", &mut text.lines()));
     }
     report = report.table(lines(
         "Definition of Done",
-        &mut action.definition_of_done.lines(),
+        &mut details.definition_of_done.lines(),
     ));
-    if !action.arguments.is_empty() {
-        report = report.table(arguments(&action.arguments));
+    if !details.arguments.is_empty() {
+        report = report.table(arguments(&details.arguments));
     }
-    if !action.invariants.is_empty() {
-        let mut texts = action.invariants.iter().map(String::as_str);
+    if !details.invariants.is_empty() {
+        let mut texts = details.invariants.iter().map(String::as_str);
         report = report.table(lines("Invariants", &mut texts));
     }
     report
-}
-
-/// The name of a field as people read it: `strategy_actor` is "Strategy actor".
-fn label(field: &str) -> String {
-    let words = field.replace('_', " ");
-    let mut letters = words.chars();
-    match letters.next() {
-        Some(first) => first.to_uppercase().chain(letters).collect(),
-        None => words,
-    }
 }
 
 fn arguments(all: &[ActionArgument]) -> Table {
@@ -245,13 +175,8 @@ fn arguments(all: &[ActionArgument]) -> Table {
     }))
 }
 
-fn list(
-    context: &Context,
-    actions: &ActionService,
-    filter: &ActionFilter,
-) -> Result<Report, CommandError> {
-    let mut all = actions.list(filter, &context.variables())?;
-    all.retain(|action| context.sees(&action.stored.name));
+fn list(context: &Context, request: ListActions) -> Result<Report, CommandError> {
+    let listed = context.call(request)?;
     let table = Table::new("Actions")
         .column("Name", Align::Left)
         .column("State", Align::Left)
@@ -261,82 +186,62 @@ fn list(
         .column("Plans", Align::Right)
         .column("Description", Align::Left)
         .empty("No action. Register one with `agents action create --config FILE`")
-        .rows(all.iter().map(|found| {
-            let mut row = vec![found.stored.name.as_str().into(), state_cell(found.state())];
-            match &found.action {
-                Ok(action) => row.extend([
-                    action.actors.strategy.clone().into(),
-                    action.actors.execution.clone().into(),
-                    yes_no(action.reusable).into(),
-                    found.plans.into(),
-                    action.description.as_str().into(),
+        .rows(listed.actions.iter().map(|action| {
+            let mut row = vec![action.name.as_str().into(), state_cell(action.state)];
+            match &action.definition {
+                Some(definition) => row.extend([
+                    definition.strategy_actor.clone().into(),
+                    definition.execution_actor.clone().into(),
+                    yes_no(definition.reusable).into(),
+                    action.plans.into(),
+                    definition.description.as_str().into(),
                 ]),
-                Err(error) => row.extend([
+                None => row.extend([
                     Cell::Bad("broken".to_owned()),
                     Cell::Muted(String::new()),
                     Cell::Muted(String::new()),
-                    found.plans.into(),
-                    Cell::Bad(error.to_string()),
+                    action.plans.into(),
+                    Cell::Bad(action.problem.clone().unwrap_or_default()),
                 ]),
             }
             row
         }));
-    let archived = all
-        .iter()
-        .filter(|found| found.state() == ActionState::Archived)
-        .count();
-    let broken: Vec<&RegisteredAction> = all.iter().filter(|found| found.action.is_err()).collect();
-    let plans: u64 = all.iter().map(|found| found.plans).sum();
-    let entries: Vec<Value> = all.iter().map(|found| summary(found).into()).collect();
-    let mut report = Report::new("action list")
-        .data(json!({
-            "actions": entries,
-            "filters": {
-                "state": filter.state,
-                "namespace": filter.namespace,
-                "pattern": filter.pattern,
-            },
-            "summary": {
-                "total": all.len(),
-                "available": all.len() - archived,
-                "archived": archived,
-                "broken": broken.len(),
-                "total_plans_created": plans,
-            },
-        }))
-        .table(table);
-    for found in broken {
+    let mut report = Report::new("action list").table(table);
+    let broken = listed.actions.iter();
+    for action in broken.filter(|action| action.problem.is_some()) {
         report = report.warn(format!(
             "the action {} cannot be read any more",
-            found.stored.name
+            action.name
         ));
     }
-    Ok(report.ok(format!("{} listed", counted(all.len(), "action"))))
+    let count = listed.actions.len();
+    Ok(report
+        .data(listed)
+        .ok(format!("{} listed", counted(count, "action"))))
 }
 
-fn archive(
-    context: &Context,
-    actions: &ActionService,
-    name: &str,
-    yes: bool,
-) -> Result<Report, CommandError> {
-    let variables = context.variables();
-    let found = actions.get(name, &variables)?;
-    confirm(
-        context,
-        &format!("Archive action {}?", found.stored.name),
+/// Archives an action. Without `yes`, the first call refuses if the action does not exist; then the user is asked.
+fn archive(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
+    let request = |yes: bool| ArchiveAction {
+        name: name.to_owned(),
         yes,
-    )?;
-    let stored = actions.archive(&found.stored.name)?;
-    let found = actions.get(&stored.name, &variables)?;
+    };
+    let archived = match context.call(request(yes)) {
+        Err(error) if error.code() == Code::ConfirmationNeeded && !yes => {
+            confirm(context, &format!("Archive action {name}?"), false)?;
+            context.call(request(true))
+        }
+        done => done,
+    }?;
+    let action = &archived.action;
     Ok(Report::new("action archive")
-        .data(json!({"action": whole(&found)}))
         .panel(
             Panel::new("Action Archived")
-                .row("Name", found.stored.name.clone())
-                .row("State", state_cell(found.state()))
-                .row("Plans", found.plans)
-                .row("Archived", found.stored.archived_at),
+                .row("Name", action.summary.name.clone())
+                .row("State", state_cell(action.summary.state))
+                .row("Plans", action.summary.plans)
+                .row("Archived", action.archived),
         )
+        .data(archived)
         .ok("Action archived"))
 }

@@ -1,85 +1,63 @@
 //! `project`: named scopes of resources.
 
-use cleveragents_application::{LinkRequest, NewProject, ProjectError, ProjectTarget};
-use cleveragents_domain::{Project, ProjectRules};
-use serde_json::{Value, json};
+use cleveragents_application::project_operations::{
+    CreateProject, DeleteProject, LinkResource, ListProjects, ProjectDetails, ShowProject,
+    UnlinkResource,
+};
 
 use super::{confirm, counted, yes_no};
 use crate::arguments::{Project as Command, ProjectCreate};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
+/// Commands that consist of typed operations.
+pub(crate) const OPERATIONS: &[&str] = &[
+    "project create",
+    "project delete",
+    "project link-resource",
+    "project list",
+    "project show",
+    "project unlink-resource",
+];
+
 pub(super) fn run(context: &Context, command: Command) -> Result<Report, CommandError> {
     match command {
         Command::Create(arguments) => create(context, arguments),
         Command::List => list(context),
         Command::Show { project } => {
-            let (project, targets) = context.projects()?.view(&project.reference)?;
-            Ok(shown("project show", &project, &targets).ok("Project shown"))
+            let shown = context.call(ShowProject {
+                reference: project.reference,
+            })?;
+            Ok(details_report("project show", shown).ok("Project shown"))
         }
-        Command::Delete { project, yes } => delete(context, &project.reference, yes),
+        Command::Delete { project, yes } => delete(context, project.reference, yes),
         Command::LinkResource {
             project,
             resource,
             alias,
             read_only,
         } => {
-            let projects = context.projects()?;
-            let request = LinkRequest {
+            let linked = context.call(LinkResource {
+                reference: project.reference,
                 resource,
                 alias,
                 read_only,
-            };
-            let project = projects.link_resource(&project.reference, request)?;
-            let (project, targets) = projects.view(&project.id.to_string())?;
-            Ok(shown("project link-resource", &project, &targets).ok("Resource linked"))
+            })?;
+            Ok(details_report("project link-resource", linked).ok("Resource linked"))
         }
         Command::UnlinkResource { project, resource } => {
-            unlink(context, &project.reference, &resource)
+            unlink(context, project.reference, resource)
         }
     }
 }
 
-fn project_json(project: &Project) -> Value {
-    json!({
-        "id": project.id,
-        "name": project.name,
-        "namespace": project.name.namespace(),
-        "server": project.name.server(),
-        "description": project.rules.description,
-        "tags": project.rules.tags,
-        "invariants": project.rules.invariants,
-        "invariant_actor": project.rules.invariant_actor,
-        "automation_profile": project.rules.automation_profile,
-        "version": project.version,
-        "created": project.created_at,
-        "updated": project.updated_at,
-    })
-}
-
-fn target_json(target: &ProjectTarget) -> Value {
-    json!({
-        "alias": target.alias,
-        "id": target.resource.id,
-        "name": target.resource.name,
-        "type": target.resource.type_name,
-        "location": target.resource.location,
-        "read_only": target.read_only,
-    })
-}
-
-fn listed(texts: &[String]) -> Option<String> {
+fn joined(texts: &[String]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-/// A project and what it links.
-fn shown(command: &'static str, project: &Project, targets: &[ProjectTarget]) -> Report {
-    let rules = &project.rules;
-    let mut data = json!({"project": project_json(project)});
-    if let Some(fields) = data.as_object_mut() {
-        let targets = targets.iter().map(target_json).collect();
-        fields.insert("linked_resources".to_owned(), Value::Array(targets));
-    }
+/// A project and the resources that it links.
+fn details_report(command: &'static str, details: ProjectDetails) -> Report {
+    let project = &details.project;
     let mut table = Table::new("Linked Resources")
         .column("Alias", Align::Left)
         .column("Name", Align::Left)
@@ -87,90 +65,50 @@ fn shown(command: &'static str, project: &Project, targets: &[ProjectTarget]) ->
         .column("Read-only", Align::Left)
         .column("Location", Align::Left)
         .empty("None. Link one with `agents project link-resource`");
-    for target in targets {
+    for resource in &details.linked_resources {
         table = table.row(vec![
-            target.alias.to_string().into(),
-            target.resource.name.to_string().into(),
-            target.resource.type_name.to_string().into(),
-            yes_no(target.read_only).into(),
-            target.resource.location.clone().into(),
+            resource.alias.clone().into(),
+            resource.name.clone().into(),
+            resource.type_name.clone().into(),
+            yes_no(resource.read_only).into(),
+            resource.location.clone().into(),
         ]);
     }
     let mut report = Report::new(command)
-        .data(data)
         .panel(
             Panel::new("Project")
-                .row("Name", project.name.to_string())
+                .row("Name", project.name.clone())
                 .row("Id", Cell::Id(project.id.to_string()))
-                .row("Description", rules.description.clone())
-                .row("Tags", listed(&rules.tags))
-                .row(
-                    "Invariant actor",
-                    rules.invariant_actor.as_ref().map(ToString::to_string),
-                )
-                .row("Automation profile", rules.automation_profile.clone())
-                .row("Created", project.created_at),
+                .row("Description", project.description.clone())
+                .row("Tags", joined(&project.tags))
+                .row("Invariant actor", project.invariant_actor.clone())
+                .row("Automation profile", project.automation_profile.clone())
+                .row("Created", project.created),
         )
         .table(table);
-    if !rules.invariants.is_empty() {
+    if !project.invariants.is_empty() {
+        let texts = project.invariants.iter();
         let invariants = Table::new("Invariants").column("Text", Align::Left);
-        report = report.table(
-            invariants.rows(
-                rules
-                    .invariants
-                    .iter()
-                    .map(|invariant| vec![invariant.clone().into()]),
-            ),
-        );
+        report = report.table(invariants.rows(texts.map(|text| vec![text.clone().into()])));
     }
-    report
-}
-
-/// A resource with an alias behind its last colon. What stands behind the colon of a server holds a
-/// slash, so it is none.
-fn link_request(text: &str) -> LinkRequest {
-    let (resource, alias) = match text.rsplit_once(':') {
-        Some((resource, alias)) if !alias.contains('/') => (resource, Some(alias)),
-        _ => (text, None),
-    };
-    LinkRequest {
-        resource: resource.to_owned(),
-        alias: alias.map(str::to_owned),
-        read_only: false,
-    }
+    report.data(details)
 }
 
 fn create(context: &Context, arguments: ProjectCreate) -> Result<Report, CommandError> {
-    let invariant_actor = arguments
-        .invariant_actor
-        .as_deref()
-        .map(str::parse)
-        .transpose()
-        .map_err(ProjectError::Name)?;
-    let new = NewProject {
+    let created = context.call(CreateProject {
         name: arguments.name,
-        rules: ProjectRules {
-            description: arguments.description,
-            tags: arguments.tags,
-            invariants: arguments.invariants,
-            invariant_actor,
-            automation_profile: arguments.automation_profile,
-        },
-        links: arguments
-            .resources
-            .iter()
-            .map(|text| link_request(text))
-            .collect(),
-    };
-    let projects = context.projects()?;
-    let project = projects.create(new)?;
-    let (project, targets) = projects.view(&project.id.to_string())?;
-    Ok(shown("project create", &project, &targets).ok("Project created"))
+        description: arguments.description,
+        resources: arguments.resources,
+        tags: arguments.tags,
+        invariants: arguments.invariants,
+        invariant_actor: arguments.invariant_actor,
+        automation_profile: arguments.automation_profile,
+    })?;
+    Ok(details_report("project create", created).ok("Project created"))
 }
 
 fn list(context: &Context) -> Result<Report, CommandError> {
-    let mut projects = context.projects()?.list()?;
-    projects.retain(|project| context.sees(&project.name.to_string()));
+    let listed = context.call(ListProjects {})?;
     let mut table = Table::new("Projects")
         .column("Name", Align::Left)
         .column("Resources", Align::Right)
@@ -178,68 +116,57 @@ fn list(context: &Context) -> Result<Report, CommandError> {
         .column("Description", Align::Left)
         .column("Updated", Align::Left)
         .empty("No projects. Make one with `agents project create`");
-    let mut rows = Vec::new();
-    for project in &projects {
+    for listed in &listed.projects {
+        let project = &listed.project;
         table = table.row(vec![
-            project.name.to_string().into(),
-            project.links.len().into(),
-            listed(&project.rules.tags).into(),
-            project.rules.description.clone().into(),
-            project.updated_at.into(),
+            project.name.clone().into(),
+            listed.resources.into(),
+            joined(&project.tags).into(),
+            project.description.clone().into(),
+            project.updated.into(),
         ]);
-        let mut row = project_json(project);
-        if let Some(fields) = row.as_object_mut() {
-            fields.insert("resources".to_owned(), json!(project.links.len()));
-        }
-        rows.push(row);
     }
+    let count = listed.projects.len();
     Ok(Report::new("project list")
-        .data(json!({"projects": rows, "summary": {"total": projects.len()}}))
+        .data(listed)
         .table(table)
-        .ok(format!("{} listed", counted(projects.len(), "project"))))
+        .ok(format!("{} listed", counted(count, "project"))))
 }
 
-fn delete(context: &Context, reference: &str, yes: bool) -> Result<Report, CommandError> {
-    let projects = context.projects()?;
-    let present = projects.resolve(reference)?;
-    confirm(
-        context,
-        &format!(
-            "Delete project {}? The {} it links stay.",
-            present.name,
-            counted(present.links.len(), "resource")
-        ),
-        yes,
-    )?;
-    let project = projects.delete(&present.id.to_string())?;
-    let unlinked = project.links.len();
+fn delete(context: &Context, reference: String, yes: bool) -> Result<Report, CommandError> {
+    let shown = context.call(ShowProject { reference })?;
+    let question = format!(
+        "Delete project {}? The {} it links stay.",
+        shown.project.name,
+        counted(shown.linked_resources.len(), "resource")
+    );
+    confirm(context, &question, yes)?;
+    let deleted = context.call(DeleteProject {
+        reference: shown.project.id.to_string(),
+        yes: true,
+    })?;
+    let summary = &deleted.deletion_summary;
     Ok(Report::new("project delete")
-        .data(json!({
-            "deletion_summary": {
-                "project": project.name,
-                "resources_unlinked": unlinked,
-            },
-        }))
         .panel(
             Panel::new("Deletion Summary")
-                .row("Project", project.name.to_string())
-                .row("Resources unlinked", unlinked),
+                .row("Project", summary.project.clone())
+                .row("Resources unlinked", summary.resources_unlinked),
         )
+        .data(deleted)
         .ok("Project deleted"))
 }
 
-fn unlink(context: &Context, project: &str, resource: &str) -> Result<Report, CommandError> {
-    let (project, resource) = context.projects()?.unlink_resource(project, resource)?;
+fn unlink(context: &Context, reference: String, resource: String) -> Result<Report, CommandError> {
+    let unlinked = context.call(UnlinkResource {
+        reference,
+        resource,
+    })?;
     Ok(Report::new("project unlink-resource")
-        .data(json!({
-            "project": project.name,
-            "unlinked": {"id": resource.id, "name": resource.name},
-            "resources_linked": project.links.len(),
-        }))
         .panel(
             Panel::new("Link")
-                .row("Project", project.name.to_string())
-                .row("Resource", resource.name.to_string()),
+                .row("Project", unlinked.project.clone())
+                .row("Resource", unlinked.unlinked.name.clone()),
         )
+        .data(unlinked)
         .ok("Resource unlinked"))
 }

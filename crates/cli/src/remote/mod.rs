@@ -73,7 +73,14 @@ const HERE_NOTED: &[&str] = &[
 ];
 
 /// Commands that consist of typed operations, by group.
-const OPERATIONS: &[&[&str]] = &[session::OPERATIONS];
+const OPERATIONS: &[&[&str]] = &[
+    session::OPERATIONS,
+    crate::commands::project::OPERATIONS,
+    crate::commands::resource::OPERATIONS,
+    crate::commands::action::OPERATIONS,
+    crate::commands::invariant::OPERATIONS,
+    crate::commands::automation::OPERATIONS,
+];
 
 /// What becomes of a command when a server is configured.
 pub(crate) enum Outcome {

@@ -89,7 +89,6 @@ impl From<table::Part> for Part {
             table::Part::Decision(parameter) => Self::Decision(parameter),
             table::Part::Run(parameter) => Self::Run(parameter),
             table::Part::Resumed(parameter) => Self::ResumedRun(parameter),
-            table::Part::Invariant(parameter) => Self::Invariant(parameter),
             table::Part::Attachment(parameter) => Self::Attachment(parameter),
             table::Part::Definition(_) => Self::Definition(operations::TEXT),
             table::Part::Document(_) => Self::Document(operations::TEXT),
@@ -99,7 +98,7 @@ impl From<table::Part> for Part {
 
 /// The commands of typed operations, and what their requests name.
 const TYPED: &[(&str, &str, &[Part])] = {
-    use Part::{ExportedSession, NewIn, Read, Session};
+    use Part::{Definition, ExportedSession, Invariant, Name, NewIn, Plan, Read, Session};
     &[
         (
             "session/create",
@@ -123,6 +122,117 @@ const TYPED: &[(&str, &str, &[Part])] = {
             "session/import",
             "session import",
             &[NewIn("namespace"), ExportedSession("text")],
+        ),
+        (
+            "registry/project/create",
+            "project create",
+            &[Name("name"), Name("resources"), Read("invariant_actor")],
+        ),
+        ("registry/project/list", "project list", &[]),
+        (
+            "registry/project/show",
+            "project show",
+            &[Name("reference")],
+        ),
+        (
+            "registry/project/delete",
+            "project delete",
+            &[Name("reference")],
+        ),
+        (
+            "registry/project/link-resource",
+            "project link-resource",
+            &[Name("reference"), Name("resource")],
+        ),
+        (
+            "registry/project/unlink-resource",
+            "project unlink-resource",
+            &[Name("reference"), Name("resource")],
+        ),
+        (
+            "registry/resource/list",
+            "resource list",
+            &[Read("project")],
+        ),
+        (
+            "registry/resource/show",
+            "resource show",
+            &[Name("reference")],
+        ),
+        (
+            "registry/resource/inspect",
+            "resource inspect",
+            &[Name("reference")],
+        ),
+        (
+            "registry/resource/tree",
+            "resource tree",
+            &[Name("reference")],
+        ),
+        (
+            "registry/resource/link-child",
+            "resource link-child",
+            &[Name("parent"), Name("child")],
+        ),
+        (
+            "registry/resource/unlink-child",
+            "resource unlink-child",
+            &[Name("parent"), Name("child")],
+        ),
+        (
+            "registry/resource/remove",
+            "resource remove",
+            &[Name("reference")],
+        ),
+        ("registry/resource-type/list", "resource type list", &[]),
+        ("registry/resource-type/show", "resource type show", &[]),
+        (
+            "registry/action/create",
+            "action create",
+            &[Definition("text")],
+        ),
+        ("registry/action/list", "action list", &[]),
+        ("registry/action/show", "action show", &[Name("name")]),
+        ("registry/action/archive", "action archive", &[Name("name")]),
+        (
+            "registry/invariant/add",
+            "invariant add",
+            &[Name("project"), Name("action"), Plan("plan")],
+        ),
+        (
+            "registry/invariant/list",
+            "invariant list",
+            &[
+                Read("project"),
+                Read("action"),
+                Plan("plan"),
+                Invariant("id"),
+            ],
+        ),
+        (
+            "registry/invariant/remove",
+            "invariant remove",
+            &[Invariant("id")],
+        ),
+        (
+            "registry/automation-profile/add",
+            "automation-profile add",
+            &[Definition("text")],
+        ),
+        (
+            "registry/automation-profile/list",
+            "automation-profile list",
+            &[],
+        ),
+        (
+            "registry/automation-profile/show",
+            "automation-profile show",
+            &[Read("name")],
+        ),
+        (
+            "registry/automation-profile/remove",
+            "automation-profile remove",
+            &[Name("name")],
         ),
     ]
 };

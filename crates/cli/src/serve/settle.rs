@@ -2,13 +2,10 @@
 //! there is refused. What is checked is what is run.
 
 use cleveragents_application::{
-    BookError, InvariantError, InvariantService, RunServiceError, SessionError, SessionService,
-    ValidationError, ValidationService,
+    BookError, RunServiceError, SessionError, SessionService, ValidationError, ValidationService,
 };
 use cleveragents_domain::identity::{Caller, EVERY_NAMESPACE, LOCAL_NAMESPACE, Permission, Scope};
-use cleveragents_domain::{
-    AutomationProfile, Code, InvariantScope, Kind, Name, NewAuditEntry, PlanId, SessionId,
-};
+use cleveragents_domain::{AutomationProfile, Code, Kind, Name, NewAuditEntry, PlanId, SessionId};
 use cleveragents_server::Failure;
 use cleveragents_store::{audit, plans};
 use serde_json::{Value, json};
@@ -128,23 +125,6 @@ fn one(
             (run.id.to_string(), run.namespace, absent)
         }
         Part::Resumed(_) => return resumed(context, offered, &value),
-        Part::Invariant(_) => {
-            let absent = InvariantError::NotFound(value.clone()).into();
-            let found = InvariantService::new(context.engine()?).get(&value);
-            let found = found.map_err(|error| told(error.into(), &absent))?;
-            let namespace = match (found.scope, &found.source_name) {
-                (InvariantScope::Project | InvariantScope::Action, Some(name)) => {
-                    namespace_of(name).to_owned()
-                }
-                (InvariantScope::Plan, Some(plan)) => match plan.parse() {
-                    Ok(plan) => of_plan(context, plan)?,
-                    Err(_) => LOCAL_NAMESPACE.to_owned(),
-                },
-                // What holds everywhere is for who is at the machine.
-                _ => LOCAL_NAMESPACE.to_owned(),
-            };
-            (found.id.to_string(), namespace, absent)
-        }
         Part::Attachment(_) => {
             let absent = ValidationError::AttachmentNotFound {
                 reference: value.clone(),

@@ -4,9 +4,7 @@
 
 use cleveragents_domain::identity::{Permission, Scope};
 
-use Part::{
-    Attachment, Decision, Definition, Document, Invariant, Name, Plan, Read, Resumed, Run, Session,
-};
+use Part::{Attachment, Decision, Definition, Document, Name, Plan, Read, Resumed, Run, Session};
 use Permission::{Manage, Read as Look, Write};
 use Scope::{Plans, Registry, Server, Sessions};
 
@@ -27,8 +25,6 @@ pub(crate) enum Part {
     Run(&'static str),
     /// A run of an actor that goes on, with all that it was given when it began.
     Resumed(&'static str),
-    /// An invariant, where it holds.
-    Invariant(&'static str),
     /// An attachment of a validation, where its resource belongs.
     Attachment(&'static str),
     /// The file of a definition, which is given as a text; its `name` says where it belongs.
@@ -48,7 +44,6 @@ impl Part {
             | Decision(parameter)
             | Run(parameter)
             | Resumed(parameter)
-            | Invariant(parameter)
             | Attachment(parameter)
             | Definition(parameter)
             | Document(parameter) => parameter,
@@ -326,28 +321,6 @@ pub(crate) static ROWS: &[Row] = &[
     )
     .without(&["stream"]),
     row(
-        "registry/action/create",
-        "action create",
-        Registry,
-        Manage,
-        &[Definition("config")],
-    ),
-    row("registry/action/list", "action list", Registry, Look, &[]),
-    row(
-        "registry/action/show",
-        "action show",
-        Registry,
-        Look,
-        &[Name("name")],
-    ),
-    row(
-        "registry/action/archive",
-        "action archive",
-        Registry,
-        Manage,
-        &[Name("name")],
-    ),
-    row(
         "registry/actor/add",
         "actor add",
         Registry,
@@ -413,97 +386,6 @@ pub(crate) static ROWS: &[Row] = &[
     )
     .without(&["stream"]),
     row("run/cancel", "run cancel", Registry, Write, &[Run("run")]),
-    row(
-        "registry/project/create",
-        "project create",
-        Registry,
-        Write,
-        &[
-            Name("name"),
-            Name("resources"),
-            Read("invariant_actor"),
-            Read("automation_profile"),
-        ],
-    ),
-    row("registry/project/list", "project list", Registry, Look, &[]),
-    row(
-        "registry/project/show",
-        "project show",
-        Registry,
-        Look,
-        &[Name("reference")],
-    ),
-    row(
-        "registry/project/delete",
-        "project delete",
-        Registry,
-        Manage,
-        &[Name("reference")],
-    ),
-    row(
-        "registry/project/link-resource",
-        "project link-resource",
-        Registry,
-        Manage,
-        &[Name("reference"), Name("resource")],
-    ),
-    row(
-        "registry/project/unlink-resource",
-        "project unlink-resource",
-        Registry,
-        Manage,
-        &[Name("reference"), Name("resource")],
-    ),
-    row(
-        "registry/resource/list",
-        "resource list",
-        Registry,
-        Look,
-        &[Read("project")],
-    ),
-    row(
-        "registry/resource/show",
-        "resource show",
-        Registry,
-        Look,
-        &[Name("reference")],
-    ),
-    row(
-        "registry/resource/inspect",
-        "resource inspect",
-        Registry,
-        Look,
-        &[Name("reference")],
-    ),
-    row(
-        "registry/resource/tree",
-        "resource tree",
-        Registry,
-        Look,
-        &[Name("reference")],
-    )
-    .require(&["reference"]),
-    row(
-        "registry/resource/link-child",
-        "resource link-child",
-        Registry,
-        Manage,
-        &[Name("parent"), Name("child")],
-    ),
-    row(
-        "registry/resource/unlink-child",
-        "resource unlink-child",
-        Registry,
-        Manage,
-        &[Name("parent"), Name("child")],
-    ),
-    row(
-        "registry/resource/remove",
-        "resource remove",
-        Registry,
-        Manage,
-        &[Name("reference")],
-    ),
     row(
         "registry/tool/add",
         "tool add",
@@ -616,74 +498,8 @@ pub(crate) static ROWS: &[Row] = &[
         Manage,
         &[Attachment("attachment")],
     ),
-    row(
-        "registry/automation-profile/add",
-        "automation-profile add",
-        Registry,
-        Manage,
-        &[Definition("config")],
-    ),
-    row(
-        "registry/automation-profile/list",
-        "automation-profile list",
-        Registry,
-        Look,
-        &[],
-    ),
-    row(
-        "registry/automation-profile/show",
-        "automation-profile show",
-        Registry,
-        Look,
-        &[Read("name")],
-    )
-    .require(&["name"]),
-    row(
-        "registry/automation-profile/remove",
-        "automation-profile remove",
-        Registry,
-        Manage,
-        &[Name("name")],
-    ),
-    row(
-        "registry/invariant/add",
-        "invariant add",
-        Registry,
-        Manage,
-        &[Name("project"), Name("action"), Plan("plan")],
-    )
-    .without(&["global"]),
-    row(
-        "registry/invariant/list",
-        "invariant list",
-        Registry,
-        Look,
-        &[Read("project"), Read("action"), Plan("plan")],
-    )
-    .without(&["effective"]),
-    row(
-        "registry/invariant/remove",
-        "invariant remove",
-        Registry,
-        Manage,
-        &[Invariant("id")],
-    ),
     row("registry/model/list", "model list", Registry, Look, &[]),
     row("registry/model/show", "model show", Registry, Look, &[]),
-    row(
-        "registry/resource-type/list",
-        "resource type list",
-        Registry,
-        Look,
-        &[],
-    ),
-    row(
-        "registry/resource-type/show",
-        "resource type show",
-        Registry,
-        Look,
-        &[],
-    ),
     row("health/check", "version", Server, Look, &[]),
     row("diagnostics/run", "diagnostics", Server, Look, &[])
         .without(&["repair"])

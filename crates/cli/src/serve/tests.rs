@@ -452,10 +452,10 @@ fn what_a_call_touches_is_known_before_it_runs() {
         served.commands.touches(served.operation(name), &parameters)
     };
     let of = |name: &str| Touches::Namespaces(vec![name.to_owned()]);
-    let projects = touches("registry/project/show", json!({"reference": "acme/shop"}));
-    assert_eq!(projects.expect("known"), of("acme"));
+    let actor = touches("registry/actor/show", json!({"name": "acme/shop"}));
+    assert_eq!(actor.expect("known"), of("acme"));
     assert_eq!(
-        touches("registry/action/list", json!({})).expect("known"),
+        touches("registry/actor/list", json!({})).expect("known"),
         Touches::Visible
     );
     assert_eq!(

@@ -59,7 +59,7 @@ impl ActionArgumentType {
 }
 
 /// Something that a person says when making a plan of an action.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActionArgument {
     /// Its name, as the file writes it.

@@ -6,11 +6,12 @@ use std::path::Path;
 use clap::builder::{Arg, ArgAction};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, CommandFactory};
+use cleveragents_application::resource_operations::ResourceInfo;
 use cleveragents_application::{NewResource, Outcome, Register, Registered};
 use cleveragents_domain::{Argument, ArgumentType, InheritedType};
 use serde_json::json;
 
-use super::{resource_json, resource_panel};
+use super::resource_panel;
 use crate::app::usage_error;
 use crate::arguments::{Arguments, ResourceAdd};
 use crate::commands::{counted, write_document};
@@ -61,7 +62,7 @@ pub(super) fn run(
         base: base.to_owned(),
     };
     let registered = resources.add(&new, register)?;
-    Ok(Some(report(&registered, &kind)))
+    Ok(Some(report(registered, &kind)))
 }
 
 /// The help of the command without a type.
@@ -143,7 +144,7 @@ fn flag(argument: &Argument) -> Arg {
     }
 }
 
-fn report(registered: &Registered, kind: &InheritedType) -> Report {
+fn report(registered: Registered, kind: &InheritedType) -> Report {
     let Registered {
         resource,
         outcome,
@@ -151,6 +152,8 @@ fn report(registered: &Registered, kind: &InheritedType) -> Report {
         removed,
         warnings,
     } = registered;
+    let resource = ResourceInfo::new(resource, Some(kind));
+    let panel = resource_panel("Resource", &resource);
     let below: Vec<_> = discovered
         .iter()
         .map(|child| json!({"id": child.id, "name": child.name, "type": child.type_name, "location": child.location}))
@@ -158,12 +161,12 @@ fn report(registered: &Registered, kind: &InheritedType) -> Report {
     let gone: Vec<_> = removed.iter().map(|child| &child.name).collect();
     let mut report = Report::new("resource add")
         .data(json!({
-            "resource": resource_json(resource, Some(kind)),
+            "resource": resource,
             "outcome": outcome,
             "discovered": below,
             "removed": gone,
         }))
-        .panel(resource_panel("Resource", resource, Some(kind)));
+        .panel(panel);
     if !discovered.is_empty() {
         let table = Table::new("Discovered")
             .column("Name", Align::Left)

@@ -1,6 +1,8 @@
 //! Removing resources and putting them below one another.
 
-use serde_json::json;
+use cleveragents_application::resource_operations::{
+    LinkChild, ParentAndChild, RemoveResource, ShowResource, UnlinkChild,
+};
 
 use crate::commands::{confirm, counted};
 use crate::context::Context;
@@ -8,70 +10,53 @@ use crate::output::{CommandError, Panel, Report};
 
 pub(super) fn remove(
     context: &Context,
-    reference: &str,
+    reference: String,
     yes: bool,
 ) -> Result<Report, CommandError> {
-    let resources = context.resources()?;
-    let resource = resources.resolve(reference)?;
-    confirm(
-        context,
-        &format!("Remove resource {}? Its files stay.", resource.name),
-        yes,
-    )?;
-    // By id: whatever has this name by now, only what was asked about goes.
-    let removed = resources.remove(&resource.id.to_string())?;
-    let discovered: Vec<_> = removed
-        .iter()
-        .skip(1)
-        .map(|resource| &resource.name)
-        .collect();
+    let shown = context.call(ShowResource { reference })?;
+    let question = format!("Remove resource {}? Its files stay.", shown.resource.name);
+    confirm(context, &question, yes)?;
+    // By id: another resource may have the name by now.
+    let removed = context.call(RemoveResource {
+        reference: shown.resource.id.to_string(),
+        yes: true,
+    })?;
+    let summary = &removed.removal_summary;
+    let below = summary.discovered_removed.len();
     Ok(Report::new("resource remove")
-        .data(json!({
-            "removal_summary": {
-                "resource": resource.name,
-                "id": resource.id,
-                "discovered_removed": discovered,
-            },
-        }))
         .panel(
             Panel::new("Removal Summary")
-                .row("Resource", resource.name.to_string())
-                .row("Discovered below it", discovered.len()),
+                .row("Resource", summary.resource.clone())
+                .row("Discovered below it", below),
         )
+        .data(removed)
         .ok(format!(
             "{} removed; nothing was done to files",
-            counted(removed.len(), "resource")
+            counted(below + 1, "resource")
         )))
+}
+
+fn link_report(command: &'static str, link: ParentAndChild) -> Report {
+    let panel = Panel::new("Link")
+        .row("Parent", link.parent.clone())
+        .row("Child", link.child.clone());
+    Report::new(command).panel(panel).data(link)
 }
 
 pub(super) fn link_child(
     context: &Context,
-    parent: &str,
-    child: &str,
+    parent: String,
+    child: String,
 ) -> Result<Report, CommandError> {
-    let (parent, child) = context.resources()?.link_child(parent, child)?;
-    Ok(Report::new("resource link-child")
-        .data(json!({"parent": parent.name, "child": child.name}))
-        .panel(
-            Panel::new("Link")
-                .row("Parent", parent.name.to_string())
-                .row("Child", child.name.to_string()),
-        )
-        .ok("Resource linked"))
+    let link = context.call(LinkChild { parent, child })?;
+    Ok(link_report("resource link-child", link).ok("Resource linked"))
 }
 
 pub(super) fn unlink_child(
     context: &Context,
-    parent: &str,
-    child: &str,
+    parent: String,
+    child: String,
 ) -> Result<Report, CommandError> {
-    let (parent, child) = context.resources()?.unlink_child(parent, child)?;
-    Ok(Report::new("resource unlink-child")
-        .data(json!({"parent": parent.name, "child": child.name}))
-        .panel(
-            Panel::new("Link")
-                .row("Parent", parent.name.to_string())
-                .row("Child", child.name.to_string()),
-        )
-        .ok("Resource unlinked"))
+    let link = context.call(UnlinkChild { parent, child })?;
+    Ok(link_report("resource unlink-child", link).ok("Resource unlinked"))
 }

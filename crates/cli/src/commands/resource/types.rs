@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+use cleveragents_application::resource_operations::{
+    ListResourceTypes, ResourceTypeInfo, ShowResourceType,
+};
 use cleveragents_application::{Outcome, Register};
-use cleveragents_domain::{Capabilities, Code, InheritedType, ResourceType as Declared, TypeName};
-use serde_json::{Value, json};
+use cleveragents_domain::{Code, TypeName};
+use serde::Serialize;
 
 use super::sandbox_cell;
 use crate::arguments::ResourceType;
@@ -17,18 +20,11 @@ pub(super) fn run(context: &Context, command: ResourceType) -> Result<Report, Co
         ResourceType::Add { config, update } => add(context, &config, update),
         ResourceType::List => list(context),
         ResourceType::Show { name } => {
-            let kind = context.resources()?.show_type(&name)?;
-            Ok(details("resource type show", &kind, type_json(&kind)).ok("Resource type shown"))
+            let kind = context.call(ShowResourceType { name })?;
+            let report = details(Report::new("resource type show"), &kind);
+            Ok(report.data(kind).ok("Resource type shown"))
         }
         ResourceType::Remove { name, yes } => remove(context, &name, yes),
-    }
-}
-
-fn source(declared: &Declared) -> &'static str {
-    if declared.is_built_in() {
-        "built-in"
-    } else {
-        "custom"
     }
 }
 
@@ -37,62 +33,18 @@ fn names(list: &[TypeName]) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-fn able(declared: &Declared) -> Capabilities {
-    declared.capabilities.unwrap_or_default()
-}
-
-/// A type as programs read it.
-fn type_json(kind: &InheritedType) -> Value {
-    let whole = &kind.whole;
-    let arguments: Vec<Value> = whole
-        .arguments
-        .iter()
-        .map(|argument| {
-            json!({
-                "argument": format!("--{}", argument.name),
-                "required": argument.required,
-                "type": argument.kind,
-                "description": argument.description,
-                "default": argument.default,
-                "validation_pattern": argument.validation_pattern,
-            })
-        })
+fn details(report: Report, kind: &ResourceTypeInfo) -> Report {
+    let able = [
+        (kind.capabilities.read, "read"),
+        (kind.capabilities.write, "write"),
+        (kind.capabilities.sandbox, "sandbox"),
+        (kind.capabilities.checkpoint, "checkpoint"),
+    ];
+    let able: Vec<&str> = able
+        .into_iter()
+        .filter_map(|(can, word)| can.then_some(word))
         .collect();
-    json!({
-        "name": whole.name,
-        "source": source(whole),
-        "description": whole.description,
-        "physical_virtual": whole.kind,
-        "user_addable": whole.user_addable,
-        "inherits": whole.inherits,
-        "chain": kind.chain,
-        "cli_arguments": arguments,
-        "parent_types": whole.parent_types,
-        "child_types": whole.child_types,
-        "auto_discovery": whole.auto_discovery,
-        "equivalence": whole.equivalence,
-        "sandbox": {
-            "strategy": whole.sandbox_strategy,
-            "checkpointable": able(whole).checkpoint,
-            "handler": whole.handler,
-        },
-        "capabilities": able(whole),
-    })
-}
-
-fn details(command: &'static str, kind: &InheritedType, data: Value) -> Report {
-    let whole = &kind.whole;
-    let able = able(whole);
-    let able: Vec<&str> = [
-        (able.read, "read"),
-        (able.write, "write"),
-        (able.sandbox, "sandbox"),
-        (able.checkpoint, "checkpoint"),
-    ]
-    .into_iter()
-    .filter_map(|(can, word)| can.then_some(word))
-    .collect();
-    let children: Vec<TypeName> = whole
+    let children: Vec<TypeName> = kind
         .child_types
         .iter()
         .map(|child| child.name.clone())
@@ -103,31 +55,39 @@ fn details(command: &'static str, kind: &InheritedType, data: Value) -> Report {
         .column("Required", Align::Left)
         .column("Description", Align::Left)
         .empty("It takes none");
-    let table = table.rows(whole.arguments.iter().map(|argument| {
+    let table = table.rows(kind.cli_arguments.iter().map(|argument| {
         vec![
-            format!("--{}", argument.name).into(),
+            argument.argument.clone().into(),
             argument.kind.as_str().into(),
             yes_no(argument.required).into(),
             argument.description.clone().into(),
         ]
     }));
-    Report::new(command)
-        .data(data)
+    report
         .panel(
             Panel::new("Resource Type")
-                .row("Name", whole.name.to_string())
-                .row("Source", source(whole))
-                .row("Description", whole.description.clone())
-                .row("Kind", whole.kind.as_str())
+                .row("Name", kind.name.clone())
+                .row("Source", kind.source.as_str())
+                .row("Description", kind.description.clone())
+                .row("Kind", kind.physical_virtual.as_str())
                 .row("Inherits", names(kind.chain.get(1..).unwrap_or_default()))
-                .row("Can be added", yes_no(whole.user_addable))
-                .row("May lie below", names(&whole.parent_types))
+                .row("Can be added", yes_no(kind.user_addable))
+                .row("May lie below", names(&kind.parent_types))
                 .row("May contain", names(&children))
-                .row("Sandbox", sandbox_cell(whole.sandbox_strategy))
-                .row("Handler", whole.handler.clone())
+                .row("Sandbox", sandbox_cell(kind.sandbox.strategy))
+                .row("Handler", kind.sandbox.handler.clone())
                 .row("Can", (!able.is_empty()).then(|| able.join(", "))),
         )
         .table(table)
+}
+
+/// What `resource type add` returns.
+#[derive(Serialize)]
+struct AddedResourceType {
+    #[serde(flatten)]
+    kind: ResourceTypeInfo,
+    registered: bool,
+    outcome: Outcome,
 }
 
 fn add(context: &Context, config: &Path, update: bool) -> Result<Report, CommandError> {
@@ -142,25 +102,23 @@ fn add(context: &Context, config: &Path, update: bool) -> Result<Report, Command
     let added = resources
         .add_type(&text, &variables, register)
         .map_err(|error| CommandError::from(error).in_file(config))?;
-    let mut data = type_json(&added.inherited);
-    if let Some(fields) = data.as_object_mut() {
-        fields.insert(
-            "registered".to_owned(),
-            json!(added.outcome != Outcome::Unchanged),
-        );
-        fields.insert("outcome".to_owned(), json!(added.outcome));
-    }
-    Ok(
-        details("resource type add", &added.inherited, data).ok(match added.outcome {
-            Outcome::Created => "Resource type registered",
-            Outcome::Updated => "Resource type updated",
-            Outcome::Unchanged => "Resource type is registered just so already",
-        }),
-    )
+    let kind = ResourceTypeInfo::from(added.inherited);
+    let report = details(Report::new("resource type add"), &kind);
+    let added = AddedResourceType {
+        kind,
+        registered: added.outcome != Outcome::Unchanged,
+        outcome: added.outcome,
+    };
+    let sentence = match added.outcome {
+        Outcome::Created => "Resource type registered",
+        Outcome::Updated => "Resource type updated",
+        Outcome::Unchanged => "Resource type is registered just so already",
+    };
+    Ok(report.data(added).ok(sentence))
 }
 
 fn list(context: &Context) -> Result<Report, CommandError> {
-    let types = context.resources()?.types()?;
+    let listed = context.call(ListResourceTypes {})?;
     let mut table = Table::new("Resource Types")
         .column("Name", Align::Left)
         .column("Source", Align::Left)
@@ -169,31 +127,20 @@ fn list(context: &Context) -> Result<Report, CommandError> {
         .column("Sandbox", Align::Left)
         .column("Can be added", Align::Left)
         .column("Description", Align::Left);
-    let mut listed = Vec::new();
-    for declared in types.all() {
-        let strategy = types.strategy(&declared.name);
+    for kind in &listed.resource_types {
         table = table.row(vec![
-            declared.name.to_string().into(),
-            source(declared).into(),
-            declared.kind.as_str().into(),
-            declared.inherits.as_ref().map(ToString::to_string).into(),
-            sandbox_cell(strategy),
-            yes_no(declared.user_addable).into(),
-            declared.description.clone().into(),
+            kind.name.clone().into(),
+            kind.source.as_str().into(),
+            kind.physical_virtual.as_str().into(),
+            kind.inherits.clone().into(),
+            sandbox_cell(kind.sandbox.strategy),
+            yes_no(kind.user_addable).into(),
+            kind.description.clone().into(),
         ]);
-        listed.push(json!({
-            "name": declared.name,
-            "source": source(declared),
-            "description": declared.description,
-            "physical_virtual": declared.kind,
-            "user_addable": declared.user_addable,
-            "inherits": declared.inherits,
-            "sandbox": {"strategy": strategy},
-        }));
     }
-    let count = listed.len();
+    let count = listed.resource_types.len();
     Ok(Report::new("resource type list")
-        .data(json!({"resource_types": listed, "summary": {"total": count}}))
+        .data(listed)
         .table(table)
         .ok(format!("{} listed", counted(count, "type"))))
 }
@@ -208,7 +155,7 @@ fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandErr
     )?;
     let removed = resources.remove_type(kind.whole.name.as_str())?;
     Ok(Report::new("resource type remove")
-        .data(json!({"removed": removed.name}))
+        .data(serde_json::json!({"removed": removed.name}))
         .panel(Panel::new("Removal Summary").row("Resource type", removed.name.to_string()))
         .ok("Resource type removed"))
 }

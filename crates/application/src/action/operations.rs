@@ -1,0 +1,339 @@
+//! The operations on actions.
+
+#![expect(missing_docs, reason = "comments say what names of fields do not")]
+
+use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_domain::{Action, ActionArgument, ActionState, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::error::ActionError;
+use super::service::{ActionFilter, ActionService, RegisteredAction};
+use crate::operation::{
+    NamedKind, Operation, OperationContext, OperationEntry, OperationError, Requirement, Resolver,
+    namespace_of, register_mode, require_confirmation,
+};
+use crate::resource::Outcome;
+
+/// The operations on actions.
+pub(crate) static ENTRIES: &[OperationEntry] = &[
+    OperationEntry::of::<CreateAction>(),
+    OperationEntry::of::<ListActions>(),
+    OperationEntry::of::<ShowAction>(),
+    OperationEntry::of::<ArchiveAction>(),
+];
+
+const fn requires(permission: Permission) -> Requirement {
+    Requirement::new(Scope::Registry, permission)
+}
+
+fn service(context: &OperationContext) -> ActionService {
+    ActionService::new(context.engine())
+}
+
+/// An action in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ListedAction {
+    pub name: String,
+    pub state: ActionState,
+    /// What its file says; missing when the file cannot be read any more.
+    #[serde(flatten)]
+    pub definition: Option<ListedDefinition>,
+    /// Why its file cannot be read any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// The number of plans that were made from it.
+    pub plans: u64,
+}
+
+/// What lists tell about the file of an action.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ListedDefinition {
+    /// `null` stands for the configured actor.
+    pub strategy_actor: Option<String>,
+    /// `null` stands for the configured actor.
+    pub execution_actor: Option<String>,
+    /// Whether more than one plan may be made from it.
+    pub reusable: bool,
+    /// Whether its plans may not change anything.
+    pub read_only: bool,
+    pub description: String,
+}
+
+impl From<&RegisteredAction> for ListedAction {
+    fn from(found: &RegisteredAction) -> Self {
+        let definition = found.action.as_ref().ok().map(|action| ListedDefinition {
+            strategy_actor: action.actors.strategy.clone(),
+            execution_actor: action.actors.execution.clone(),
+            reusable: action.reusable,
+            read_only: action.read_only,
+            description: action.description.clone(),
+        });
+        Self {
+            name: found.stored.name.clone(),
+            state: found.state(),
+            definition,
+            problem: found.action.as_ref().err().map(ToString::to_string),
+            plans: found.plans,
+        }
+    }
+}
+
+/// An action with its whole file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ActionInfo {
+    #[serde(flatten)]
+    pub summary: ListedAction,
+    /// The rest of the file; missing when the file cannot be read any more.
+    #[serde(flatten)]
+    pub details: Option<ActionDetails>,
+    /// The file that it was read from.
+    pub config: String,
+    /// Grows with every update of the definition.
+    pub version: u64,
+    pub created: Timestamp,
+    pub updated: Timestamp,
+    /// The time when it was archived.
+    pub archived: Option<Timestamp>,
+}
+
+/// What the file of an action says, apart from what lists tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ActionDetails {
+    pub long_description: Option<String>,
+    pub definition_of_done: String,
+    pub estimation_actor: Option<String>,
+    pub review_actor: Option<String>,
+    pub apply_actor: Option<String>,
+    pub invariant_actor: Option<String>,
+    /// The automation profile that its plans start with.
+    pub automation_profile: Option<String>,
+    pub safety_profile: Option<String>,
+    /// What every plan of it must keep true.
+    pub invariants: Vec<String>,
+    pub arguments: Vec<ActionArgument>,
+}
+
+impl From<Action> for ActionDetails {
+    fn from(action: Action) -> Self {
+        Self {
+            long_description: action.long_description,
+            definition_of_done: action.definition_of_done,
+            estimation_actor: action.actors.estimation,
+            review_actor: action.actors.review,
+            apply_actor: action.actors.apply,
+            invariant_actor: action.actors.invariant,
+            automation_profile: action.automation_profile,
+            safety_profile: action.safety_profile,
+            invariants: action.invariants,
+            arguments: action.arguments,
+        }
+    }
+}
+
+impl From<RegisteredAction> for ActionInfo {
+    fn from(found: RegisteredAction) -> Self {
+        Self {
+            summary: ListedAction::from(&found),
+            details: found.action.ok().map(ActionDetails::from),
+            config: found.stored.source,
+            version: found.stored.version,
+            created: found.stored.created_at,
+            updated: found.stored.updated_at,
+            archived: found.stored.archived_at,
+        }
+    }
+}
+
+/// Registers an action.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateAction {
+    /// The YAML text of its definition.
+    pub text: String,
+    /// The file that holds the text. Ignored for callers on other machines.
+    #[serde(default)]
+    pub source: Option<String>,
+    /// Replace an action of the same name, and take it out of the archive.
+    #[serde(default)]
+    pub update: bool,
+}
+
+/// The response of `registry/action/create`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct CreatedAction {
+    pub action: ActionInfo,
+    pub outcome: Outcome,
+}
+
+impl Operation for CreateAction {
+    const NAME: &'static str = "registry/action/create";
+    const SUMMARY: &'static str = "Register an action";
+    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    type Response = CreatedAction;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.definition(&mut self.text)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<CreatedAction, OperationError> {
+        let source = context.source_of(self.source.as_deref());
+        let source = source.display().to_string();
+        let (actions, variables) = (service(context), context.variables());
+        let register = register_mode(self.update);
+        let added = actions.create(&self.text, &source, register, variables)?;
+        Ok(CreatedAction {
+            action: actions.get(&added.stored.name, variables)?.into(),
+            outcome: added.outcome,
+        })
+    }
+}
+
+/// Lists actions by name.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListActions {
+    /// Only actions whose name this regular expression matches somewhere.
+    #[serde(default)]
+    pub pattern: Option<String>,
+    #[serde(default)]
+    pub state: Option<ActionState>,
+    /// Only actions in this namespace.
+    #[serde(default)]
+    pub namespace: Option<String>,
+}
+
+/// The response of `registry/action/list`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ActionList {
+    pub actions: Vec<ListedAction>,
+    /// The filters of the request.
+    pub filters: ActionFilters,
+    pub summary: ActionListSummary,
+}
+
+/// The filters of a list of actions.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ActionFilters {
+    pub state: Option<ActionState>,
+    pub namespace: Option<String>,
+    pub pattern: Option<String>,
+}
+
+/// Counts of the listed actions.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ActionListSummary {
+    pub total: u64,
+    pub available: u64,
+    pub archived: u64,
+    /// Actions whose files cannot be read any more.
+    pub broken: u64,
+    pub total_plans_created: u64,
+}
+
+impl Operation for ListActions {
+    const NAME: &'static str = "registry/action/list";
+    const SUMMARY: &'static str = "List actions";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = ActionList;
+
+    fn resolve(&mut self, _: &mut Resolver<'_>) -> Result<(), OperationError> {
+        Ok(())
+    }
+
+    fn run(self, context: &OperationContext) -> Result<ActionList, OperationError> {
+        let filter = ActionFilter {
+            state: self.state,
+            namespace: self.namespace,
+            pattern: self.pattern,
+        };
+        let visible = context.visible(Scope::Registry);
+        let mut found = service(context).list(&filter, context.variables())?;
+        found.retain(|action| visible.contains(namespace_of(&action.stored.name)));
+        let actions: Vec<ListedAction> = found.iter().map(ListedAction::from).collect();
+        let count = |is_counted: &dyn Fn(&ListedAction) -> bool| {
+            actions.iter().filter(|action| is_counted(action)).count() as u64
+        };
+        let summary = ActionListSummary {
+            total: actions.len() as u64,
+            available: count(&|action| action.state == ActionState::Available),
+            archived: count(&|action| action.state == ActionState::Archived),
+            broken: count(&|action| action.problem.is_some()),
+            total_plans_created: actions.iter().map(|action| action.plans).sum(),
+        };
+        Ok(ActionList {
+            actions,
+            filters: ActionFilters {
+                state: filter.state,
+                namespace: filter.namespace,
+                pattern: filter.pattern,
+            },
+            summary,
+        })
+    }
+}
+
+/// Shows an action with its texts, arguments, actors and invariants.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShowAction {
+    pub name: String,
+}
+
+/// The response of operations on one action.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ShownAction {
+    pub action: ActionInfo,
+}
+
+impl Operation for ShowAction {
+    const NAME: &'static str = "registry/action/show";
+    const SUMMARY: &'static str = "Show an action";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = ShownAction;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.name(&mut self.name, NamedKind::Definition)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<ShownAction, OperationError> {
+        let found = service(context).get(&self.name, context.variables())?;
+        if let Err(error) = &found.action {
+            return Err(ActionError::File(error.clone()).into());
+        }
+        Ok(ShownAction {
+            action: found.into(),
+        })
+    }
+}
+
+/// Archives an action, so that no more plans are made from it. Its plans are not changed.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ArchiveAction {
+    pub name: String,
+    /// Confirms it; without it nothing is archived.
+    #[serde(default)]
+    pub yes: bool,
+}
+
+impl Operation for ArchiveAction {
+    const NAME: &'static str = "registry/action/archive";
+    const SUMMARY: &'static str = "Archive an action; its plans remain";
+    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    type Response = ShownAction;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.name(&mut self.name, NamedKind::Definition)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<ShownAction, OperationError> {
+        let (actions, variables) = (service(context), context.variables());
+        let found = actions.get(&self.name, variables)?;
+        require_confirmation(self.yes)?;
+        let archived = actions.archive(&found.stored.name)?;
+        Ok(ShownAction {
+            action: actions.get(&archived.name, variables)?.into(),
+        })
+    }
+}

@@ -1,0 +1,745 @@
+//! The operations on resources and their types.
+
+#![expect(missing_docs, reason = "comments say what names of fields do not")]
+
+use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_domain::{
+    ArgumentType, AutoDiscovery, Capabilities, ChildType, Code, InheritedType, ProjectId, Resource,
+    ResourceId, ResourceKind, ResourceType, SandboxStrategy, Timestamp, TypeName, Version,
+};
+use cleveragents_store::resources::Linked;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::git::GitState;
+use super::inspect::Presence;
+use super::service::ResourceFilter;
+use super::tree::TreeNode;
+use crate::operation::{
+    NamedKind, Operation, OperationContext, OperationEntry, OperationError, Requirement, Resolver,
+    namespace_of, require_confirmation,
+};
+
+/// The operations on resources and their types.
+pub(crate) static ENTRIES: &[OperationEntry] = &[
+    OperationEntry::of::<ListResources>(),
+    OperationEntry::of::<ShowResource>(),
+    OperationEntry::of::<InspectResource>(),
+    OperationEntry::of::<ShowResourceTree>(),
+    OperationEntry::of::<LinkChild>(),
+    OperationEntry::of::<UnlinkChild>(),
+    OperationEntry::of::<RemoveResource>(),
+    OperationEntry::of::<ListResourceTypes>(),
+    OperationEntry::of::<ShowResourceType>(),
+];
+
+const fn requires(permission: Permission) -> Requirement {
+    Requirement::new(Scope::Registry, permission)
+}
+
+/// Lists resources by name.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListResources {
+    /// Only resources of this type and of types that inherit from it.
+    #[serde(default)]
+    pub type_name: Option<String>,
+    /// Only resources that this project links, by name or id.
+    #[serde(default)]
+    pub project: Option<String>,
+}
+
+/// The response of `registry/resource/list`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ResourceList {
+    pub resources: Vec<ListedResource>,
+    pub summary: ResourceListSummary,
+}
+
+/// A listed resource.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ListedResource {
+    pub id: ResourceId,
+    pub name: String,
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// `null` when the type, which may be gone, names none.
+    pub sandbox_strategy: Option<SandboxStrategy>,
+    /// Whether plans may only read it.
+    pub read_only: bool,
+    /// Whether discovery found it, rather than a user registering it.
+    pub auto_discovered: bool,
+    /// An absolute path, or an address without its password.
+    pub location: Option<String>,
+    pub description: Option<String>,
+}
+
+impl From<(Resource, Option<SandboxStrategy>)> for ListedResource {
+    fn from((resource, sandbox_strategy): (Resource, Option<SandboxStrategy>)) -> Self {
+        Self {
+            id: resource.id,
+            name: resource.name.to_string(),
+            type_name: resource.type_name.to_string(),
+            sandbox_strategy,
+            read_only: resource.read_only,
+            auto_discovered: resource.auto_discovered,
+            location: resource.location,
+            description: resource.description,
+        }
+    }
+}
+
+/// The number of listed resources.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ResourceListSummary {
+    pub total: u64,
+}
+
+impl Operation for ListResources {
+    const NAME: &'static str = "registry/resource/list";
+    const SUMMARY: &'static str = "List resources";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = ResourceList;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        match &mut self.project {
+            Some(project) => resolver.read_name(project, NamedKind::Project),
+            None => Ok(()),
+        }
+    }
+
+    fn run(self, context: &OperationContext) -> Result<ResourceList, OperationError> {
+        let filter = ResourceFilter {
+            type_name: self.type_name,
+            project: self.project,
+        };
+        let visible = context.visible(Scope::Registry);
+        let mut resources = context.resources().list(&filter)?;
+        resources.retain(|(resource, _)| visible.contains(namespace_of(resource.name.as_str())));
+        let summary = ResourceListSummary {
+            total: resources.len() as u64,
+        };
+        Ok(ResourceList {
+            resources: resources.into_iter().map(ListedResource::from).collect(),
+            summary,
+        })
+    }
+}
+
+/// A resource with what its type says about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ResourceInfo {
+    pub id: ResourceId,
+    pub name: String,
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// `null` when the type does not exist any more.
+    pub physical_virtual: Option<ResourceKind>,
+    pub sandbox_strategy: Option<SandboxStrategy>,
+    /// An absolute path, or an address without its password.
+    pub location: Option<String>,
+    pub description: Option<String>,
+    /// Whether plans may only read it.
+    pub read_only: bool,
+    /// Whether discovery found it, rather than a user registering it.
+    pub auto_discovered: bool,
+    /// The values of the arguments of its type; addresses are without their passwords.
+    pub properties: Map<String, Value>,
+    /// SHA-256 of its content when it was last inspected.
+    pub content_hash: Option<String>,
+    pub version: Version,
+    pub created: Timestamp,
+    pub updated: Timestamp,
+}
+
+impl ResourceInfo {
+    /// A resource; without a type when the type does not exist any more.
+    pub fn new(resource: Resource, kind: Option<&InheritedType>) -> Self {
+        Self {
+            properties: shown_properties(&resource, kind),
+            id: resource.id,
+            name: resource.name.to_string(),
+            type_name: resource.type_name.to_string(),
+            physical_virtual: kind.map(|kind| kind.whole.kind),
+            sandbox_strategy: kind.and_then(|kind| kind.whole.sandbox_strategy),
+            location: resource.location,
+            description: resource.description,
+            read_only: resource.read_only,
+            auto_discovered: resource.auto_discovered,
+            content_hash: resource.content_hash.map(|hash| hash.to_string()),
+            version: resource.version,
+            created: resource.created_at,
+            updated: resource.updated_at,
+        }
+    }
+}
+
+/// The properties of a resource without the passwords that an address may hold.
+fn shown_properties(resource: &Resource, kind: Option<&InheritedType>) -> Map<String, Value> {
+    let is_address = |name: &str| {
+        kind.is_none_or(|kind| {
+            let mut arguments = kind.whole.arguments.iter();
+            arguments.any(|argument| argument.name == name && argument.kind == ArgumentType::Url)
+        })
+    };
+    let shown = resource.properties.iter().map(|(name, value)| {
+        let value = match value {
+            Value::String(text) if is_address(name) => cleveragents_store::redact(text).into(),
+            other => other.clone(),
+        };
+        (name.clone(), value)
+    });
+    shown.collect()
+}
+
+/// Shows a resource with its type, parents, children and the projects that link it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShowResource {
+    /// Name or id. Callers on the same machine may also give the first 6 or more characters of the id.
+    pub reference: String,
+}
+
+/// The response of `registry/resource/show`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ShownResource {
+    pub resource: ResourceInfo,
+    /// The type and those it inherits from, the most special first; `null` when it is gone.
+    pub type_chain: Option<Vec<TypeName>>,
+    pub parents: Vec<ResourceLink>,
+    pub children: Vec<ResourceLink>,
+    pub projects: Vec<ProjectLinkInfo>,
+}
+
+/// The other end of a link between parent and child.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ResourceLink {
+    pub id: ResourceId,
+    pub name: String,
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// Whether discovery made the link.
+    pub auto_discovered: bool,
+}
+
+impl From<Linked> for ResourceLink {
+    fn from(link: Linked) -> Self {
+        Self {
+            id: link.resource.id,
+            name: link.resource.name.to_string(),
+            type_name: link.resource.type_name.to_string(),
+            auto_discovered: link.auto_discovered,
+        }
+    }
+}
+
+/// A project that links a resource.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ProjectLinkInfo {
+    pub id: ProjectId,
+    pub name: String,
+    /// The name of the resource inside the project.
+    pub alias: String,
+    /// Whether plans of the project may only read it.
+    pub read_only: bool,
+}
+
+impl Operation for ShowResource {
+    const NAME: &'static str = "registry/resource/show";
+    const SUMMARY: &'static str = "Show what is registered about a resource";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = ShownResource;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.name(&mut self.reference, NamedKind::Resource)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<ShownResource, OperationError> {
+        let details = context.resources().show(&self.reference)?;
+        let projects = details.projects.into_iter().map(|project| ProjectLinkInfo {
+            id: project.id,
+            name: project.name.to_string(),
+            alias: project.alias.to_string(),
+            read_only: project.read_only,
+        });
+        Ok(ShownResource {
+            resource: ResourceInfo::new(details.resource, details.inherited.as_ref()),
+            type_chain: details.inherited.map(|kind| kind.chain),
+            parents: details.parents.into_iter().map(Into::into).collect(),
+            children: details.children.into_iter().map(Into::into).collect(),
+            projects: projects.collect(),
+        })
+    }
+}
+
+/// Reports the present state of a resource on the machine of the database: files, branch, commit and
+/// uncommitted changes.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InspectResource {
+    /// Name or id. Callers on the same machine may also give the first 6 or more characters of the id.
+    pub reference: String,
+}
+
+/// The response of `registry/resource/inspect`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct InspectedResource {
+    pub resource: ResourcePlace,
+    /// `null` when the location cannot be inspected, such as an address.
+    pub exists: Option<bool>,
+    pub presence: Presence,
+    /// Bytes of a file.
+    pub size: Option<u64>,
+    /// The last change of a file or folder.
+    pub modified: Option<Timestamp>,
+    /// Of a repository.
+    pub git: Option<GitState>,
+    /// What does not match the registration; missing when everything does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// A resource and its location.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ResourcePlace {
+    pub id: ResourceId,
+    pub name: String,
+    #[serde(rename = "type")]
+    pub type_name: String,
+    pub location: Option<String>,
+}
+
+impl From<Resource> for ResourcePlace {
+    fn from(resource: Resource) -> Self {
+        Self {
+            id: resource.id,
+            name: resource.name.to_string(),
+            type_name: resource.type_name.to_string(),
+            location: resource.location,
+        }
+    }
+}
+
+impl Operation for InspectResource {
+    const NAME: &'static str = "registry/resource/inspect";
+    const SUMMARY: &'static str = "Inspect the present state of a resource";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = InspectedResource;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.name(&mut self.reference, NamedKind::Resource)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<InspectedResource, OperationError> {
+        let found = context.resources().inspect(&self.reference)?;
+        Ok(InspectedResource {
+            resource: found.resource.into(),
+            exists: match found.presence {
+                Presence::Unknown => None,
+                presence => Some(presence != Presence::Missing),
+            },
+            presence: found.presence,
+            size: found.size,
+            modified: found.modified,
+            git: found.git,
+            warnings: found.warnings,
+        })
+    }
+}
+
+/// Shows the resources below a resource, or below all.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShowResourceTree {
+    /// Name or id. Callers from other machines must give it; all trees are shown to others who do not.
+    #[serde(default)]
+    pub reference: Option<String>,
+    /// Only resources of this type and of types that inherit from it, and what they are below.
+    #[serde(default)]
+    pub type_name: Option<String>,
+}
+
+/// The response of `registry/resource/tree`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ResourceTree {
+    pub tree: Vec<ResourceNode>,
+}
+
+/// A resource and those below it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ResourceNode {
+    pub id: ResourceId,
+    pub name: String,
+    #[serde(rename = "type")]
+    pub type_name: String,
+    pub sandbox_strategy: Option<SandboxStrategy>,
+    /// Whether discovery made the link to its parent.
+    pub auto_discovered: bool,
+    /// Whether its children are listed at an earlier place of the tree.
+    pub repeated: bool,
+    pub children: Vec<Self>,
+}
+
+impl From<TreeNode> for ResourceNode {
+    fn from(node: TreeNode) -> Self {
+        Self {
+            id: node.resource.id,
+            name: node.resource.name.to_string(),
+            type_name: node.resource.type_name.to_string(),
+            sandbox_strategy: node.strategy,
+            auto_discovered: node.auto_discovered,
+            repeated: node.is_repeated,
+            children: node.children.into_iter().map(Self::from).collect(),
+        }
+    }
+}
+
+impl Operation for ShowResourceTree {
+    const NAME: &'static str = "registry/resource/tree";
+    const SUMMARY: &'static str = "Show the resources below a resource";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = ResourceTree;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        match &mut self.reference {
+            Some(reference) => resolver.name(reference, NamedKind::Resource),
+            None => Ok(()),
+        }
+    }
+
+    fn run(self, context: &OperationContext) -> Result<ResourceTree, OperationError> {
+        if self.reference.is_none() && !context.caller().is_local() {
+            let message = "the parameter `reference` is missing";
+            return Err(OperationError::new(Code::MalformedRequest, message));
+        }
+        let resources = context.resources();
+        let roots = resources.tree(self.reference.as_deref(), self.type_name.as_deref())?;
+        Ok(ResourceTree {
+            tree: roots.into_iter().map(ResourceNode::from).collect(),
+        })
+    }
+}
+
+/// Puts a resource below another.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkChild {
+    /// The resource that contains the other, by name or id.
+    pub parent: String,
+    /// By name or id.
+    pub child: String,
+}
+
+/// The two ends of a link.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ParentAndChild {
+    pub parent: String,
+    pub child: String,
+}
+
+impl From<(Resource, Resource)> for ParentAndChild {
+    fn from((parent, child): (Resource, Resource)) -> Self {
+        Self {
+            parent: parent.name.to_string(),
+            child: child.name.to_string(),
+        }
+    }
+}
+
+impl Operation for LinkChild {
+    const NAME: &'static str = "registry/resource/link-child";
+    const SUMMARY: &'static str = "Put a resource below another";
+    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    type Response = ParentAndChild;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.name(&mut self.parent, NamedKind::Resource)?;
+        resolver.name(&mut self.child, NamedKind::Resource)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<ParentAndChild, OperationError> {
+        let linked = context.resources().link_child(&self.parent, &self.child)?;
+        Ok(linked.into())
+    }
+}
+
+/// Removes the link between a resource and the one below it. Links that discovery made remain.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UnlinkChild {
+    /// The resource that contains the other, by name or id.
+    pub parent: String,
+    /// By name or id.
+    pub child: String,
+}
+
+impl Operation for UnlinkChild {
+    const NAME: &'static str = "registry/resource/unlink-child";
+    const SUMMARY: &'static str = "Remove the link between a resource and the one below it";
+    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    type Response = ParentAndChild;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.name(&mut self.parent, NamedKind::Resource)?;
+        resolver.name(&mut self.child, NamedKind::Resource)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<ParentAndChild, OperationError> {
+        let resources = context.resources();
+        let unlinked = resources.unlink_child(&self.parent, &self.child)?;
+        Ok(unlinked.into())
+    }
+}
+
+/// Removes a resource and those that were discovered below it. Files are not touched.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveResource {
+    /// Name or id. Callers on the same machine may also give the first 6 or more characters of the id.
+    pub reference: String,
+    /// Confirms the removal; without it nothing is removed.
+    #[serde(default)]
+    pub yes: bool,
+}
+
+/// The response of `registry/resource/remove`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RemovedResource {
+    pub removal_summary: ResourceRemoval,
+}
+
+/// The removed resources.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ResourceRemoval {
+    pub resource: String,
+    pub id: ResourceId,
+    /// The names of the discovered resources that were removed with it.
+    pub discovered_removed: Vec<String>,
+}
+
+impl Operation for RemoveResource {
+    const NAME: &'static str = "registry/resource/remove";
+    const SUMMARY: &'static str = "Remove a resource; its files remain";
+    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    type Response = RemovedResource;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.name(&mut self.reference, NamedKind::Resource)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<RemovedResource, OperationError> {
+        require_confirmation(self.yes)?;
+        let mut removed = context.resources().remove(&self.reference)?.into_iter();
+        let resource = removed
+            .next()
+            .ok_or_else(|| OperationError::internal("no resource was removed"))?;
+        Ok(RemovedResource {
+            removal_summary: ResourceRemoval {
+                resource: resource.name.to_string(),
+                id: resource.id,
+                discovered_removed: removed.map(|below| below.name.to_string()).collect(),
+            },
+        })
+    }
+}
+
+/// Whether a type comes with the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TypeSource {
+    #[serde(rename = "built-in")]
+    BuiltIn,
+    Custom,
+}
+
+impl TypeSource {
+    fn of(declared: &ResourceType) -> Self {
+        if declared.is_built_in() {
+            Self::BuiltIn
+        } else {
+            Self::Custom
+        }
+    }
+
+    /// The word in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BuiltIn => "built-in",
+            Self::Custom => "custom",
+        }
+    }
+}
+
+/// Lists resource types, the built-in ones first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListResourceTypes {}
+
+/// The response of `registry/resource-type/list`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ResourceTypeList {
+    pub resource_types: Vec<ListedResourceType>,
+    pub summary: ResourceListSummary,
+}
+
+/// A listed resource type.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ListedResourceType {
+    pub name: String,
+    pub source: TypeSource,
+    pub description: String,
+    pub physical_virtual: ResourceKind,
+    /// Whether users can register resources of it.
+    pub user_addable: bool,
+    pub inherits: Option<String>,
+    pub sandbox: ListedSandbox,
+}
+
+/// The isolation of a listed type.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ListedSandbox {
+    /// Its own strategy or an inherited one.
+    pub strategy: Option<SandboxStrategy>,
+}
+
+impl Operation for ListResourceTypes {
+    const NAME: &'static str = "registry/resource-type/list";
+    const SUMMARY: &'static str = "List resource types";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = ResourceTypeList;
+
+    fn resolve(&mut self, _: &mut Resolver<'_>) -> Result<(), OperationError> {
+        Ok(())
+    }
+
+    fn run(self, context: &OperationContext) -> Result<ResourceTypeList, OperationError> {
+        let types = context.resources().types()?;
+        let listed = types.all().map(|declared| ListedResourceType {
+            name: declared.name.to_string(),
+            source: TypeSource::of(declared),
+            description: declared.description.clone(),
+            physical_virtual: declared.kind,
+            user_addable: declared.user_addable,
+            inherits: declared.inherits.as_ref().map(ToString::to_string),
+            sandbox: ListedSandbox {
+                strategy: types.strategy(&declared.name),
+            },
+        });
+        let resource_types: Vec<ListedResourceType> = listed.collect();
+        Ok(ResourceTypeList {
+            summary: ResourceListSummary {
+                total: resource_types.len() as u64,
+            },
+            resource_types,
+        })
+    }
+}
+
+/// Shows a resource type with everything that it inherits.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShowResourceType {
+    pub name: String,
+}
+
+/// A resource type with everything that it inherits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ResourceTypeInfo {
+    pub name: String,
+    pub source: TypeSource,
+    pub description: String,
+    pub physical_virtual: ResourceKind,
+    /// Whether users can register resources of it.
+    pub user_addable: bool,
+    pub inherits: Option<String>,
+    /// The type and those it inherits from, the most special first.
+    pub chain: Vec<TypeName>,
+    /// The flags of `resource add`.
+    pub cli_arguments: Vec<TypeArgument>,
+    /// The types that it may be below; any that allows it when empty.
+    pub parent_types: Vec<TypeName>,
+    /// The types that may be below it.
+    pub child_types: Vec<ChildType>,
+    /// How resources of it are found below others.
+    pub auto_discovery: Option<AutoDiscovery>,
+    /// What two resources must share to be the same; virtual types only.
+    pub equivalence: Vec<String>,
+    pub sandbox: TypeSandbox,
+    pub capabilities: Capabilities,
+}
+
+/// A flag of `resource add`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TypeArgument {
+    /// With its dashes, such as `--path`.
+    pub argument: String,
+    pub required: bool,
+    #[serde(rename = "type")]
+    pub kind: ArgumentType,
+    pub description: String,
+    pub default: Option<String>,
+    /// A regular expression that the whole value must match.
+    pub validation_pattern: Option<String>,
+}
+
+/// How resources of a type are isolated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TypeSandbox {
+    pub strategy: Option<SandboxStrategy>,
+    /// Whether their state can be stored and restored.
+    pub checkpointable: bool,
+    /// What reads and writes their content.
+    pub handler: Option<String>,
+}
+
+impl From<InheritedType> for ResourceTypeInfo {
+    fn from(kind: InheritedType) -> Self {
+        let InheritedType { whole, chain } = kind;
+        let capabilities = whole.capabilities.unwrap_or_default();
+        let source = TypeSource::of(&whole);
+        let arguments = whole.arguments.into_iter().map(|argument| TypeArgument {
+            argument: format!("--{}", argument.name),
+            required: argument.required,
+            kind: argument.kind,
+            description: argument.description,
+            default: argument.default,
+            validation_pattern: argument.validation_pattern,
+        });
+        Self {
+            name: whole.name.to_string(),
+            source,
+            description: whole.description,
+            physical_virtual: whole.kind,
+            user_addable: whole.user_addable,
+            inherits: whole.inherits.map(|name| name.to_string()),
+            chain,
+            cli_arguments: arguments.collect(),
+            parent_types: whole.parent_types,
+            child_types: whole.child_types,
+            auto_discovery: whole.auto_discovery,
+            equivalence: whole.equivalence,
+            sandbox: TypeSandbox {
+                strategy: whole.sandbox_strategy,
+                checkpointable: capabilities.checkpoint,
+                handler: whole.handler,
+            },
+            capabilities,
+        }
+    }
+}
+
+impl Operation for ShowResourceType {
+    const NAME: &'static str = "registry/resource-type/show";
+    const SUMMARY: &'static str = "Show a resource type with everything that it inherits";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = ResourceTypeInfo;
+
+    fn resolve(&mut self, _: &mut Resolver<'_>) -> Result<(), OperationError> {
+        Ok(())
+    }
+
+    fn run(self, context: &OperationContext) -> Result<ResourceTypeInfo, OperationError> {
+        Ok(context.resources().show_type(&self.name)?.into())
+    }
+}
