@@ -76,6 +76,7 @@ pub use operation::{
     OperationSettings, Prepared, PreparedCall, ProgressStarter, Requirement, Resolver, Touched,
     authorize, check_sendable, find_operation, namespace_of, operations,
 };
+pub use operation::{CatalogueFactory, ProcessEnvironment, RemovedDefinition};
 pub use plan::draw as draw_decisions;
 pub use plan::{
     Alternative, BookError, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
@@ -131,6 +132,7 @@ pub use session::{
     ExportSummary, Failure, ImportCheck, ImportSummary, Question, SessionError, SessionService,
     SessionView, Stored,
 };
+pub use skill::operations as skill_operations;
 pub use skill::{
     AddedSkill, Equipped, KnownSkill, Refreshed, SkillError, SkillOrigin, SkillService,
     SkillSource, SkillUser,
@@ -141,6 +143,7 @@ pub use task::{
     agent_message, plan_of_task, prompt_text, task_options,
 };
 pub use text_file::{MAX_TEXT_FILE_BYTES, read_text, read_text_file};
+pub use tool::operations as tool_operations;
 pub use tool::{
     AddedTool, Callable, Excerpt, LeftOut, RegisteredTool, SandboxWorkspace, SpendScope,
     StoreBudget, StoreLedger, ToolError, ToolService,
@@ -150,6 +153,7 @@ pub use turn::{
     TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Unlimited, Waiting,
     instructions, project_instructions,
 };
+pub use validation::operations as validation_operations;
 pub use validation::{
     AddedValidation, AttachRequest, AttachmentQuery, AttachmentView, CommandCheck, CommandLine,
     InEffect, Judgement, Keys, RegisteredValidation, Validation, ValidationCheck, ValidationError,

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_application::{
-    AgentRuntime, Application, Conversation, Operation, OperationSettings, PlanBook,
-    ProjectService, ResourceService, RunService, RuntimeOptions, SafetySelection, SandboxService,
-    SessionService, Toolset, ToolsetOptions, WarningHandler, check_sendable, mcp_server_options,
+    AgentRuntime, Application, Conversation, Operation, OperationError, OperationSettings,
+    PlanBook, ProcessEnvironment, ProjectService, ResourceService, RunService, RuntimeOptions,
+    SafetySelection, SandboxService, SessionService, Toolset, ToolsetOptions, WarningHandler,
+    check_sendable, mcp_server_options,
 };
 use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces, Permission, Scope};
 use cleveragents_mcp::{Options as McpOptions, Variables};
@@ -176,6 +177,7 @@ impl Context {
             max_message_bytes: self.settings.max_message_bytes(),
             automation_profile: self.settings.automation_profile().to_owned(),
             sandboxes: self.home.sandboxes(),
+            process: self.process_environment(),
         }
     }
 
@@ -219,6 +221,16 @@ impl Context {
         base.unwrap_or_else(|| Path::new("/")).join(file)
     }
 
+    /// The file of a definition, for an operation. A server is not told of files of this machine.
+    pub(crate) fn definition_source(&self, file: &Path) -> Option<String> {
+        if self.connection.is_some() {
+            return None;
+        }
+        let base = self.environment.working_folder();
+        let file = base.unwrap_or_else(|| Path::new("/")).join(file);
+        Some(file.display().to_string())
+    }
+
     /// Looks up variables for files that name them.
     pub(crate) fn variables(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + use<> {
         let environment = self.environment.clone();
@@ -231,37 +243,37 @@ impl Context {
         served.is_some_and(|served| !served.caller.is_local())
     }
 
-    /// The models that can be asked. With `record` every exchange is added to that file.
+    /// The models that can be called. With `record` every exchange is added to that file.
     pub(crate) fn models(&self, record: Option<&Path>) -> Result<Catalogue, CommandError> {
-        let environment = self.environment.clone();
-        let folder = environment
-            .working_folder()
-            .unwrap_or_else(|| Path::new("/"))
-            .to_owned();
-        let variables = move |name: &str| environment.text(name);
-        let mut options = CatalogueOptions::new(Arc::new(variables), folder);
-        options.file = Some(self.home.models_file()).filter(|file| file.exists());
-        #[cfg(feature = "keyring")]
-        {
-            options.keyring = Some(cleveragents_models::system_keyring());
+        Ok(self.model_configuration().read(record)?)
+    }
+
+    fn model_configuration(&self) -> ModelConfiguration {
+        ModelConfiguration {
+            environment: self.environment.clone(),
+            home: self.home.clone(),
+            configuration: self.configuration.clone(),
+            settings: self.settings.clone(),
+            is_for_others: self.is_for_others(),
         }
-        options.fallback = self.settings.model_fallback().to_vec();
-        options.limits = self.settings.model_limits();
-        options.retry.retries = self.settings.model_retries();
-        options.record = record.map(Path::to_owned);
-        // The address of the database may come from a file and hold a password.
-        let database = self.settings.database_url().to_owned();
-        let configured = [("DATABASE_URL".to_owned(), database)];
-        options.secrets = environment_secrets(self.environment.texts().chain(configured));
-        // What a server may call for its callers is said with the server.
-        let private = if self.is_for_others() {
-            &keys::SERVE_ALLOW_PRIVATE
-        } else {
-            &keys::A2A_ALLOW_PRIVATE
-        };
-        let private = self.configuration.resolve_key(private)?.value;
-        options.private_agents = private.is_some_and(|value| value.as_flag() == Some(true));
-        Ok(Catalogue::new(options)?)
+    }
+
+    /// The process that operations run in.
+    fn process_environment(&self) -> ProcessEnvironment {
+        let folder = self.environment.working_folder();
+        let models = self.model_configuration();
+        let actors = self.settings.configured_actors();
+        ProcessEnvironment {
+            variables: Arc::new(self.variables()),
+            catalogue: Arc::new(move || models.read(None)),
+            home: self.home.path().to_owned(),
+            working_folder: folder.unwrap_or_else(|| Path::new("/")).to_owned(),
+            warn: Arc::new(print_warning),
+            default_actor: self.settings.actor_default().map(str::to_owned),
+            configured_actors: actors
+                .map(|(key, actor)| (key.name.to_owned(), actor.to_owned()))
+                .collect(),
+        }
     }
 
     /// The registered tools, skills and servers.
@@ -321,6 +333,50 @@ impl Context {
     /// A callback that shows a bar from the first call to the last.
     pub(crate) fn progress(&self, label: &'static str) -> ProgressCallback {
         progress(self.printer, label)
+    }
+}
+
+/// What the models of a process are read from.
+struct ModelConfiguration {
+    environment: Environment,
+    home: Home,
+    configuration: Configuration,
+    settings: Settings,
+    is_for_others: bool,
+}
+
+impl ModelConfiguration {
+    fn read(&self, record: Option<&Path>) -> Result<Catalogue, OperationError> {
+        let environment = self.environment.clone();
+        let folder = environment
+            .working_folder()
+            .unwrap_or_else(|| Path::new("/"))
+            .to_owned();
+        let variables = move |name: &str| environment.text(name);
+        let mut options = CatalogueOptions::new(Arc::new(variables), folder);
+        options.file = Some(self.home.models_file()).filter(|file| file.exists());
+        #[cfg(feature = "keyring")]
+        {
+            options.keyring = Some(cleveragents_models::system_keyring());
+        }
+        options.fallback = self.settings.model_fallback().to_vec();
+        options.limits = self.settings.model_limits();
+        options.retry.retries = self.settings.model_retries();
+        options.record = record.map(Path::to_owned);
+        // The address of the database may come from a file and hold a password.
+        let database = self.settings.database_url().to_owned();
+        let configured = [("DATABASE_URL".to_owned(), database)];
+        options.secrets = environment_secrets(self.environment.texts().chain(configured));
+        // What a server may call for its callers is configured with the server.
+        let private = if self.is_for_others {
+            &keys::SERVE_ALLOW_PRIVATE
+        } else {
+            &keys::A2A_ALLOW_PRIVATE
+        };
+        let private = self.configuration.resolve_key(private);
+        let private = private.map_err(OperationError::of)?.value;
+        options.private_agents = private.is_some_and(|value| value.as_flag() == Some(true));
+        Ok(Catalogue::new(options)?)
     }
 }
 

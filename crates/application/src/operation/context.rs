@@ -8,7 +8,7 @@ use cleveragents_process::Cancel;
 use cleveragents_store::{Engine, ProgressCallback};
 
 use super::authorize::authorize;
-use super::{Operation, OperationError, Resolver};
+use super::{Operation, OperationError, ProcessEnvironment, Resolver};
 use crate::plan::PlanBook;
 use crate::project::ProjectService;
 use crate::resource::ResourceService;
@@ -18,7 +18,7 @@ use crate::services::Services;
 use crate::session::SessionService;
 
 /// Configured values that operations use.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct OperationSettings {
     /// The largest message that a session accepts, in bytes.
     pub max_message_bytes: usize,
@@ -26,6 +26,8 @@ pub struct OperationSettings {
     pub automation_profile: String,
     /// The folder that holds sandboxes.
     pub sandboxes: std::path::PathBuf,
+    /// The process that operations run in.
+    pub process: ProcessEnvironment,
 }
 
 /// A database and the settings of the process, shared by all callers. Cheap to clone.

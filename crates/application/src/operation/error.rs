@@ -14,8 +14,11 @@ pub struct OperationError(Box<Kind>);
 
 #[derive(Debug)]
 enum Kind {
-    /// The error of a service, which knows its own code and hint.
-    Service(Box<dyn Diagnose + Send + Sync>),
+    /// The error of a service, which knows its own code and hint; `hint` replaces it.
+    Service {
+        error: Box<dyn Diagnose + Send + Sync>,
+        hint: Option<String>,
+    },
     /// A failure of the operation itself.
     Own {
         code: Code,
@@ -50,15 +53,17 @@ impl OperationError {
 
     /// The error of a service.
     pub fn of(error: impl Diagnose + Send + Sync + 'static) -> Self {
-        Self(Box::new(Kind::Service(Box::new(error))))
+        Self(Box::new(Kind::Service {
+            error: Box::new(error),
+            hint: None,
+        }))
     }
 
-    /// Sets the hint of a failure made by [`new`](Self::new).
+    /// Sets the hint, instead of that of the service.
     #[must_use]
     pub fn with_hint(mut self, text: impl Into<String>) -> Self {
-        if let Kind::Own { hint, .. } = &mut *self.0 {
-            *hint = Some(text.into());
-        }
+        let (Kind::Own { hint, .. } | Kind::Service { hint, .. }) = &mut *self.0;
+        *hint = Some(text.into());
         self
     }
 
@@ -84,7 +89,7 @@ impl OperationError {
 impl fmt::Display for OperationError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Kind::Service(error) => error.fmt(formatter),
+            Kind::Service { error, .. } => error.fmt(formatter),
             Kind::Own { message, .. } => formatter.write_str(message),
         }
     }
@@ -93,7 +98,7 @@ impl fmt::Display for OperationError {
 impl Error for OperationError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &*self.0 {
-            Kind::Service(error) => error.source(),
+            Kind::Service { error, .. } => error.source(),
             Kind::Own { source, .. } => {
                 let source = source.as_deref()?;
                 Some(source)
@@ -105,21 +110,21 @@ impl Error for OperationError {
 impl Diagnose for OperationError {
     fn code(&self) -> Code {
         match &*self.0 {
-            Kind::Service(error) => error.code(),
+            Kind::Service { error, .. } => error.code(),
             Kind::Own { code, .. } => *code,
         }
     }
 
     fn hint(&self) -> Option<String> {
         match &*self.0 {
-            Kind::Service(error) => error.hint(),
+            Kind::Service { error, hint } => hint.clone().or_else(|| error.hint()),
             Kind::Own { hint, .. } => hint.clone(),
         }
     }
 
     fn details(&self) -> Value {
         match &*self.0 {
-            Kind::Service(error) => error.details(),
+            Kind::Service { error, .. } => error.details(),
             Kind::Own { details, .. } => details.clone(),
         }
     }

@@ -8,14 +8,19 @@
 
 mod authorize;
 mod context;
+mod definition;
 mod error;
+mod process;
 mod registry;
 mod resolver;
 
 pub use authorize::{Touched, authorize};
 pub(crate) use context::require_confirmation;
 pub use context::{Application, OperationContext, OperationSettings, Prepared, ProgressStarter};
+pub use definition::RemovedDefinition;
+pub(crate) use definition::{confirm_removal, name_filter, redacted, register_mode};
 pub use error::OperationError;
+pub use process::{CatalogueFactory, ProcessEnvironment};
 pub use registry::{OperationEntry, PreparedCall, find_operation, operations};
 pub use resolver::{NamedKind, Resolver, check_sendable, namespace_of};
 

@@ -79,7 +79,12 @@ fn prepare<O: Operation>(
 }
 
 /// Every operation, by area.
-static AREAS: &[&[OperationEntry]] = &[crate::session::operations::ENTRIES];
+static AREAS: &[&[OperationEntry]] = &[
+    crate::session::operations::ENTRIES,
+    crate::tool::operations::ENTRIES,
+    crate::skill::operations::ENTRIES,
+    crate::validation::operations::ENTRIES,
+];
 
 /// Every operation.
 pub fn operations() -> impl Iterator<Item = &'static OperationEntry> {

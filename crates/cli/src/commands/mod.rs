@@ -39,7 +39,7 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use clap::CommandFactory;
-use cleveragents_application::{read_text, read_text_file};
+use cleveragents_application::{Operation, read_text, read_text_file};
 use cleveragents_domain::{Code, MicroUsd};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
@@ -208,7 +208,7 @@ pub(crate) fn run(
         Command::Skill(command) => skill::run(context, command)?,
         Command::Permission(command) => permission::run(context, &command)?,
         Command::Safety(command) => safety::run(context, &command)?,
-        Command::Validation(command) => validation::run(context, &command)?,
+        Command::Validation(command) => validation::run(context, command)?,
         Command::AutomationProfile(command) => automation::run(context, &command)?,
         Command::Schema { of } => return schema::run(of).map(|()| None),
         Command::Server(command) => server::run(context, &command)?,
@@ -320,6 +320,24 @@ pub(crate) fn removal(command: &'static str, noun: &str, name: String, source: S
                 .row("Config", source),
         )
         .ok(format!("{noun} removed"))
+}
+
+/// Removes a definition. Without `yes`, the first call checks what can be checked and refuses; then the user is asked.
+pub(crate) fn call_removal<O: Operation>(
+    context: &Context,
+    noun: &str,
+    yes: bool,
+    request: impl Fn(bool) -> O,
+) -> Result<O::Response, CommandError> {
+    match context.call(request(yes)) {
+        Err(error) if error.code() == Code::ConfirmationNeeded && !yes => {
+            let details = error.details();
+            let name = details["name"].as_str().unwrap_or_default();
+            confirm(context, &format!("Remove {noun} {name}?"), false)?;
+            context.call(request(true))
+        }
+        done => done,
+    }
 }
 
 /// Which names a list shows: those that match the regular expression of the command line.

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::arguments::Arguments;
 use crate::commands::chat::{Away, run_away};
 use crate::commands::session::{self, read_text};
-use crate::commands::{in_editor, read_definition};
+use crate::commands::{self, in_editor, read_definition};
 use crate::context::Context;
 use crate::output::{
     Care, Cell, CommandError, Panel, Report, Target, WireError, WireReport, visible_lines,
@@ -73,7 +73,12 @@ const HERE_NOTED: &[&str] = &[
 ];
 
 /// Commands that consist of typed operations, by group.
-const OPERATIONS: &[&[&str]] = &[session::OPERATIONS];
+const OPERATIONS: &[&[&str]] = &[
+    session::OPERATIONS,
+    commands::tool::OPERATIONS,
+    commands::skill::OPERATIONS,
+    commands::validation::OPERATIONS,
+];
 
 /// What becomes of a command when a server is configured.
 pub(crate) enum Outcome {

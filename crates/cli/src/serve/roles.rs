@@ -90,7 +90,6 @@ impl From<table::Part> for Part {
             table::Part::Run(parameter) => Self::Run(parameter),
             table::Part::Resumed(parameter) => Self::ResumedRun(parameter),
             table::Part::Invariant(parameter) => Self::Invariant(parameter),
-            table::Part::Attachment(parameter) => Self::Attachment(parameter),
             table::Part::Definition(_) => Self::Definition(operations::TEXT),
             table::Part::Document(_) => Self::Document(operations::TEXT),
         }
@@ -99,7 +98,7 @@ impl From<table::Part> for Part {
 
 /// The commands of typed operations, and what their requests name.
 const TYPED: &[(&str, &str, &[Part])] = {
-    use Part::{ExportedSession, NewIn, Read, Session};
+    use Part::{Attachment, Definition, ExportedSession, Name, NewIn, Plan, Read, Session};
     &[
         (
             "session/create",
@@ -123,6 +122,56 @@ const TYPED: &[(&str, &str, &[Part])] = {
             "session/import",
             "session import",
             &[NewIn("namespace"), ExportedSession("text")],
+        ),
+        ("registry/tool/add", "tool add", &[Definition("text")]),
+        ("registry/tool/list", "tool list", &[]),
+        ("registry/tool/show", "tool show", &[Read("name")]),
+        ("registry/tool/remove", "tool remove", &[Name("name")]),
+        ("tool/calls", "tool calls", &[Session("session")]),
+        ("registry/skill/list", "skill list", &[]),
+        ("registry/skill/show", "skill show", &[Name("name")]),
+        ("registry/skill/tools", "skill tools", &[Name("name")]),
+        ("registry/skill/remove", "skill remove", &[Name("name")]),
+        (
+            "registry/validation/add",
+            "validation add",
+            &[Definition("text")],
+        ),
+        ("registry/validation/list", "validation list", &[]),
+        (
+            "registry/validation/show",
+            "validation show",
+            &[Name("name")],
+        ),
+        (
+            "registry/validation/remove",
+            "validation remove",
+            &[Name("name")],
+        ),
+        (
+            "registry/validation/attach",
+            "validation attach",
+            &[
+                Name("resource"),
+                Read("validation"),
+                Name("project"),
+                Plan("plan"),
+            ],
+        ),
+        (
+            "registry/validation/attachments",
+            "validation attachments",
+            &[
+                Name("resource"),
+                Read("validation"),
+                Read("project"),
+                Plan("plan"),
+            ],
+        ),
+        (
+            "registry/validation/detach",
+            "validation detach",
+            &[Attachment("attachment")],
         ),
     ]
 };

@@ -3,7 +3,6 @@
 
 use cleveragents_application::{
     BookError, InvariantError, InvariantService, RunServiceError, SessionError, SessionService,
-    ValidationError, ValidationService,
 };
 use cleveragents_domain::identity::{Caller, EVERY_NAMESPACE, LOCAL_NAMESPACE, Permission, Scope};
 use cleveragents_domain::{
@@ -144,17 +143,6 @@ fn one(
                 _ => LOCAL_NAMESPACE.to_owned(),
             };
             (found.id.to_string(), namespace, absent)
-        }
-        Part::Attachment(_) => {
-            let absent = ValidationError::AttachmentNotFound {
-                reference: value.clone(),
-                candidates: Vec::new(),
-            };
-            let absent = absent.into();
-            let found = ValidationService::new(context.engine()?).attachment(&value);
-            let found = found.map_err(|error| told(error.into(), &absent))?;
-            let namespace = namespace_of(&found.resource).to_owned();
-            (found.attachment.id.to_string(), namespace, absent)
         }
         Part::Document(_) => return Ok((value, Vec::new())),
         Part::Name(_) | Part::Read(_) | Part::Definition(_) => {

@@ -4,9 +4,7 @@
 
 use cleveragents_domain::identity::{Permission, Scope};
 
-use Part::{
-    Attachment, Decision, Definition, Document, Invariant, Name, Plan, Read, Resumed, Run, Session,
-};
+use Part::{Decision, Definition, Document, Invariant, Name, Plan, Read, Resumed, Run, Session};
 use Permission::{Manage, Read as Look, Write};
 use Scope::{Plans, Registry, Server, Sessions};
 
@@ -29,8 +27,6 @@ pub(crate) enum Part {
     Resumed(&'static str),
     /// An invariant, where it holds.
     Invariant(&'static str),
-    /// An attachment of a validation, where its resource belongs.
-    Attachment(&'static str),
     /// The file of a definition, which is given as a text; its `name` says where it belongs.
     Definition(&'static str),
     /// A file of the caller, which is given as a text and names nothing.
@@ -49,7 +45,6 @@ impl Part {
             | Run(parameter)
             | Resumed(parameter)
             | Invariant(parameter)
-            | Attachment(parameter)
             | Definition(parameter)
             | Document(parameter) => parameter,
         }
@@ -503,118 +498,6 @@ pub(crate) static ROWS: &[Row] = &[
         Registry,
         Manage,
         &[Name("reference")],
-    ),
-    row(
-        "registry/tool/add",
-        "tool add",
-        Registry,
-        Manage,
-        &[Definition("config")],
-    ),
-    row(
-        "tool/calls",
-        "tool calls",
-        Sessions,
-        Look,
-        &[Session("session")],
-    ),
-    row("registry/tool/list", "tool list", Registry, Look, &[]),
-    row(
-        "registry/tool/show",
-        "tool show",
-        Registry,
-        Look,
-        &[Read("name")],
-    )
-    .require(&["name"]),
-    row(
-        "registry/tool/remove",
-        "tool remove",
-        Registry,
-        Manage,
-        &[Name("name")],
-    ),
-    row("registry/skill/list", "skill list", Registry, Look, &[]),
-    row(
-        "registry/skill/show",
-        "skill show",
-        Registry,
-        Look,
-        &[Name("name")],
-    ),
-    row(
-        "registry/skill/tools",
-        "skill tools",
-        Registry,
-        Look,
-        &[Name("name")],
-    ),
-    row(
-        "registry/skill/remove",
-        "skill remove",
-        Registry,
-        Manage,
-        &[Name("name")],
-    ),
-    row(
-        "registry/validation/add",
-        "validation add",
-        Registry,
-        Manage,
-        &[Definition("config")],
-    ),
-    row(
-        "registry/validation/list",
-        "validation list",
-        Registry,
-        Look,
-        &[],
-    ),
-    row(
-        "registry/validation/show",
-        "validation show",
-        Registry,
-        Look,
-        &[Name("name")],
-    ),
-    row(
-        "registry/validation/remove",
-        "validation remove",
-        Registry,
-        Manage,
-        &[Name("name")],
-    ),
-    row(
-        "registry/validation/attach",
-        "validation attach",
-        Registry,
-        Manage,
-        &[
-            Name("resource"),
-            Read("validation"),
-            Name("project"),
-            Plan("plan"),
-        ],
-    ),
-    row(
-        "registry/validation/attachments",
-        "validation attachments",
-        Registry,
-        Look,
-        &[
-            Name("resource"),
-            Read("validation"),
-            Read("project"),
-            Plan("plan"),
-        ],
-    )
-    .require(&["resource"]),
-    row(
-        "registry/validation/detach",
-        "validation detach",
-        Registry,
-        Manage,
-        &[Attachment("attachment")],
     ),
     row(
         "registry/automation-profile/add",

@@ -238,7 +238,8 @@ pub(super) fn remove(
         .map(|stored| stored.name.as_str())
         .find(|stored| *stored == name || stored.strip_prefix("local/") == Some(name));
     if let Some(whole) = whole {
-        if let Some(key) = context.settings.default_key_of(whole) {
+        let mut configured = context.settings.configured_actors();
+        if let Some((key, _)) = configured.find(|(_, actor)| *actor == whole) {
             let error = ActorError::InUse {
                 name: whole.to_owned(),
                 by: format!("the configuration, as `{}`", key.name),

@@ -6,6 +6,7 @@ use std::io::{IsTerminal as _, stderr, stdin, stdout};
 use cleveragents_application::session_operations::{
     CreateSession, ListSessions, SessionDetails, ShowSession,
 };
+use cleveragents_application::tool_operations::ListTools;
 use cleveragents_domain::Code;
 use serde_json::{Map, Value, json};
 
@@ -15,6 +16,7 @@ use super::editor::Editor;
 use super::input::{Piped, Reading, Said};
 use super::{Flow, LONGEST_NAME, RECENT, Source};
 use crate::commands::session::{list_report, show_report};
+use crate::commands::tool::list_report as list_tools;
 use crate::commands::turn_view::short;
 use crate::context::Context;
 use crate::output::{CommandError, Report, Timing};
@@ -181,7 +183,7 @@ impl Chat<'_> {
             Command::Models => {
                 self.carry_out("registry/model/list", json!({"available": true}))?;
             }
-            Command::Tools => self.carry_out("registry/tool/list", json!({}))?,
+            Command::Tools => self.print(&list_tools(self.context, ListTools::default())?),
             Command::Retry => {
                 let question = self.question.clone().ok_or_else(nothing_said)?;
                 self.ask(Some(question))?;

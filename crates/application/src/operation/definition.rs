@@ -1,0 +1,70 @@
+//! What operations on stored definitions have in common.
+
+use cleveragents_domain::Code;
+use cleveragents_models::Redactor;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::OperationError;
+use crate::resource::Register;
+
+/// A definition that was removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RemovedDefinition {
+    /// Its complete name.
+    pub removed: String,
+    /// The file it was read from.
+    pub config: String,
+}
+
+/// What happens to a definition that exists already.
+pub(crate) const fn register_mode(update: bool) -> Register {
+    if update {
+        Register::Update
+    } else {
+        Register::New
+    }
+}
+
+/// Refuses a removal that is not confirmed. The details have the complete name, for the question.
+pub(crate) fn confirm_removal(name: &str, yes: bool) -> Result<(), OperationError> {
+    if yes {
+        return Ok(());
+    }
+    let message = format!("removing `{name}` was not confirmed; nothing was changed");
+    Err(OperationError::new(Code::ConfirmationNeeded, message)
+        .with_hint("confirm it with `yes`")
+        .with_details(json!({"name": name})))
+}
+
+/// A value without the secrets in its texts.
+pub(crate) fn redacted<T: Serialize + DeserializeOwned>(
+    secrets: &Redactor,
+    value: &T,
+) -> Result<T, OperationError> {
+    let clean = serde_json::to_value(value).map(|value| secrets.value(&value));
+    clean.and_then(serde_json::from_value).map_err(|error| {
+        OperationError::internal("a value cannot be copied without its secrets").caused_by(error)
+    })
+}
+
+/// Whether a name matches a regular expression; without one every name does.
+pub(crate) fn name_filter(
+    pattern: Option<&str>,
+) -> Result<impl Fn(&str) -> bool + use<>, OperationError> {
+    let pattern = pattern.map(regex::Regex::new).transpose();
+    let pattern = pattern.map_err(|error| {
+        OperationError::usage("the regular expression cannot be read")
+            .caused_by(error)
+            .with_hint(
+                "write one such as '^local/'; put a backslash before a sign that is meant as such",
+            )
+    })?;
+    Ok(move |name: &str| {
+        pattern
+            .as_ref()
+            .is_none_or(|pattern| pattern.is_match(name))
+    })
+}
