@@ -18,6 +18,7 @@ mod event;
 mod invariant;
 mod lease;
 mod mcp;
+pub mod model_operations;
 mod operation;
 mod plan;
 mod process;
@@ -43,6 +44,7 @@ mod watch;
 pub use action::{
     ActionError, ActionFileError, ActionFilter, ActionService, AddedAction, RegisteredAction,
 };
+pub use actor::operations as actor_operations;
 pub use actor::{
     ActorError, ActorService, ActorText, ActorWorld, AddedActor, Bundle, ContextService,
     ContextServiceError, ExportedContext, ExportedMessage, FoundActor, IsModel, RegisteredActor,
@@ -76,7 +78,7 @@ pub use operation::{
     OperationSettings, Prepared, PreparedCall, ProgressStarter, Requirement, Resolver, Touched,
     authorize, check_sendable, find_operation, namespace_of, operations,
 };
-pub use operation::{CatalogueFactory, ProcessEnvironment, RemovedDefinition};
+pub use operation::{CatalogueFactory, PageSummary, ProcessEnvironment, RemovedDefinition};
 pub use plan::draw as draw_decisions;
 pub use plan::{
     Alternative, BookError, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
@@ -99,6 +101,7 @@ pub use resource::{
     Registered, RegisteredType, ResourceDetails, ResourceError, ResourceFilter, ResourceService,
     TreeNode, TypeRegistry, git_probe, resource_type_schema,
 };
+pub use run::operations as run_operations;
 pub use run::{
     GivenAnswer, ModelSource, OpenQuestion, RunContext, RunReport, RunService, RunServiceError,
     RunStart, RunView, RunWatcher, StepView, StoppedRun, ToolSources, Unheard, UnknownOutcome,

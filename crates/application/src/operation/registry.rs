@@ -84,6 +84,9 @@ static AREAS: &[&[OperationEntry]] = &[
     crate::tool::operations::ENTRIES,
     crate::skill::operations::ENTRIES,
     crate::validation::operations::ENTRIES,
+    crate::actor::operations::ENTRIES,
+    crate::run::operations::ENTRIES,
+    crate::model_operations::ENTRIES,
 ];
 
 /// Every operation.

@@ -20,8 +20,8 @@ use serde_json::Value;
 
 use super::service::{RegisteredTool, ToolError};
 use crate::operation::{
-    NamedKind, Operation, OperationContext, OperationEntry, OperationError, RemovedDefinition,
-    Requirement, Resolver, confirm_removal, register_mode,
+    NamedKind, Operation, OperationContext, OperationEntry, OperationError, PageSummary,
+    RemovedDefinition, Requirement, Resolver, confirm_removal, register_mode,
 };
 use crate::resource::Outcome;
 use crate::session::SessionError;
@@ -575,14 +575,6 @@ const fn twenty() -> u64 {
 pub struct ToolCallList {
     pub calls: Vec<ToolCallInfo>,
     pub summary: PageSummary,
-}
-
-/// The size of a page, and of everything that matches.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct PageSummary {
-    pub shown: u64,
-    /// The number of matches on all pages.
-    pub matching: u64,
 }
 
 /// A recorded tool call.

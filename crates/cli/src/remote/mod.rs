@@ -78,6 +78,9 @@ const OPERATIONS: &[&[&str]] = &[
     commands::tool::OPERATIONS,
     commands::skill::OPERATIONS,
     commands::validation::OPERATIONS,
+    commands::actor::OPERATIONS,
+    commands::run::OPERATIONS,
+    commands::model::OPERATIONS,
 ];
 
 /// What becomes of a command when a server is configured.

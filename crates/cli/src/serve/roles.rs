@@ -98,7 +98,7 @@ impl From<table::Part> for Part {
 
 /// The commands of typed operations, and what their requests name.
 const TYPED: &[(&str, &str, &[Part])] = {
-    use Part::{Attachment, Definition, ExportedSession, Name, NewIn, Plan, Read, Session};
+    use Part::{Attachment, Definition, ExportedSession, Name, NewIn, Plan, Read, Run, Session};
     &[
         (
             "session/create",
@@ -173,6 +173,22 @@ const TYPED: &[(&str, &str, &[Part])] = {
             "validation detach",
             &[Attachment("attachment")],
         ),
+        ("registry/actor/add", "actor add", &[Definition("text")]),
+        (
+            "registry/actor/update",
+            "actor update",
+            &[Definition("text")],
+        ),
+        ("registry/actor/list", "actor list", &[]),
+        ("registry/actor/show", "actor show", &[Name("name")]),
+        ("registry/actor/graph", "actor graph", &[Name("name")]),
+        ("registry/actor/remove", "actor remove", &[Name("name")]),
+        ("run/list", "run list", &[Read("actor")]),
+        ("run/show", "run show", &[Run("run")]),
+        ("run/replay", "run replay", &[Run("run")]),
+        ("run/cancel", "run cancel", &[Run("run")]),
+        ("registry/model/list", "model list", &[]),
+        ("registry/model/show", "model show", &[]),
     ]
 };
 

@@ -343,45 +343,6 @@ pub(crate) static ROWS: &[Row] = &[
         &[Name("name")],
     ),
     row(
-        "registry/actor/add",
-        "actor add",
-        Registry,
-        Manage,
-        &[Definition("config")],
-    ),
-    row(
-        "registry/actor/update",
-        "actor update",
-        Registry,
-        Manage,
-        &[Definition("config")],
-    ),
-    row("registry/actor/list", "actor list", Registry, Look, &[]),
-    row(
-        "registry/actor/show",
-        "actor show",
-        Registry,
-        Look,
-        &[Name("name")],
-    ),
-    row(
-        "registry/actor/graph",
-        "actor graph",
-        Registry,
-        Look,
-        &[Name("name")],
-    )
-    .document()
-    .without(&["output", "config"])
-    .require(&["name"]),
-    row(
-        "registry/actor/remove",
-        "actor remove",
-        Registry,
-        Manage,
-        &[Name("name")],
-    ),
-    row(
         "actor/run",
         "actor run",
         Registry,
@@ -396,9 +357,6 @@ pub(crate) static ROWS: &[Row] = &[
     )
     .without(UNBOUND)
     .require(&["name", "prompt"]),
-    row("run/list", "run list", Registry, Look, &[Read("actor")]),
-    row("run/show", "run show", Registry, Look, &[Run("run")]),
-    row("run/replay", "run replay", Registry, Look, &[Run("run")]),
     row(
         "run/resume",
         "run resume",
@@ -407,7 +365,6 @@ pub(crate) static ROWS: &[Row] = &[
         &[Resumed("run")],
     )
     .without(&["stream"]),
-    row("run/cancel", "run cancel", Registry, Write, &[Run("run")]),
     row(
         "registry/project/create",
         "project create",
@@ -551,8 +508,6 @@ pub(crate) static ROWS: &[Row] = &[
         Manage,
         &[Invariant("id")],
     ),
-    row("registry/model/list", "model list", Registry, Look, &[]),
-    row("registry/model/show", "model show", Registry, Look, &[]),
     row(
         "registry/resource-type/list",
         "resource type list",
