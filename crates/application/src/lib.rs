@@ -19,6 +19,7 @@ mod invariant;
 mod lease;
 mod log_fields;
 mod mcp;
+pub mod model_operations;
 mod operation;
 mod plan;
 mod process;
@@ -45,6 +46,7 @@ pub use action::operations as action_operations;
 pub use action::{
     ActionError, ActionFileError, ActionFilter, ActionService, AddedAction, RegisteredAction,
 };
+pub use actor::operations as actor_operations;
 pub use actor::{
     ActorError, ActorService, ActorText, ActorWorld, AddedActor, Bundle, ContextService,
     ContextServiceError, ExportedContext, ExportedMessage, FoundActor, IsModel, RegisteredActor,
@@ -80,7 +82,7 @@ pub use operation::{
     OperationSettings, Prepared, PreparedCall, ProgressStarter, Requirement, Resolver, Touched,
     authorize, check_sendable, find_operation, namespace_of, operations,
 };
-pub use operation::{CatalogueFactory, ProcessEnvironment, RemovedDefinition};
+pub use operation::{CatalogueFactory, PageSummary, ProcessEnvironment, RemovedDefinition};
 pub use plan::draw as draw_decisions;
 pub use plan::{
     Alternative, BookError, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
@@ -105,6 +107,7 @@ pub use resource::{
     Registered, RegisteredType, ResourceDetails, ResourceError, ResourceFilter, ResourceService,
     TreeNode, TypeRegistry, git_probe, resource_type_schema,
 };
+pub use run::operations as run_operations;
 pub use run::{
     GivenAnswer, ModelSource, OpenQuestion, RunContext, RunReport, RunService, RunServiceError,
     RunStart, RunView, RunWatcher, StepView, StoppedRun, ToolSources, Unheard, UnknownOutcome,
@@ -138,6 +141,7 @@ pub use session::{
     ExportSummary, Failure, ImportCheck, ImportSummary, Question, SessionError, SessionService,
     SessionView, Stored,
 };
+pub use skill::operations as skill_operations;
 pub use skill::{
     AddedSkill, Equipped, KnownSkill, Refreshed, SkillError, SkillOrigin, SkillService,
     SkillSource, SkillUser,
@@ -148,6 +152,7 @@ pub use task::{
     agent_message, plan_of_task, prompt_text, task_options,
 };
 pub use text_file::{MAX_TEXT_FILE_BYTES, read_text, read_text_file};
+pub use tool::operations as tool_operations;
 pub use tool::{
     AddedTool, Callable, Excerpt, LeftOut, RegisteredTool, SandboxWorkspace, SpendScope,
     StoreBudget, StoreLedger, ToolError, ToolService,
@@ -157,6 +162,7 @@ pub use turn::{
     TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Unlimited, Waiting,
     instructions, project_instructions,
 };
+pub use validation::operations as validation_operations;
 pub use validation::{
     AddedValidation, AttachRequest, AttachmentQuery, AttachmentView, CommandCheck, CommandLine,
     InEffect, Judgement, Keys, RegisteredValidation, Validation, ValidationCheck, ValidationError,

@@ -10,7 +10,7 @@ use cleveragents_application::{
     SafetySelection, SandboxService, SessionService, Toolset, ToolsetOptions, WarningHandler,
     check_sendable, mcp_server_options,
 };
-use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces, Permission, Scope};
+use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces};
 use cleveragents_mcp::{Options as McpOptions, Variables};
 use cleveragents_models::{Catalogue, CatalogueOptions, environment_secrets};
 use cleveragents_process::Cancel;
@@ -105,14 +105,6 @@ impl Context {
     pub(crate) fn visible(&self) -> Namespaces {
         let served = self.served.as_ref();
         served.map_or(Namespaces::All, |served| served.visible.clone())
-    }
-
-    /// The namespaces that the caller may read with a scope.
-    pub(crate) fn reach(&self, scope: Scope) -> Namespaces {
-        let served = self.served.as_ref();
-        served.map_or(Namespaces::All, |served| {
-            served.caller.reach(scope, Permission::Read)
-        })
     }
 
     /// The caller of the server, or the user at this machine.

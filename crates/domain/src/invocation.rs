@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{ContentHash, PlanId, SessionId, Timestamp, ToolInvocationId, TurnId};
 
 /// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InvocationOutcome {
     /// Begun, no result stored yet.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{RunId, Timestamp, TokenUsage};
 
 /// How far a run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
     /// Somebody works on it, or died doing so.

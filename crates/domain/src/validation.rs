@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{AttachmentId, ContentHash, PlanId, ResourceId, Timestamp};
 
 /// Whether a validation that fails stands in the way of applying.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ValidationMode {
     /// It does.
@@ -33,7 +33,9 @@ impl ValidationMode {
 }
 
 /// Where a validation holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum ValidationScope {
     /// Wherever the resource is worked on.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use cleveragents_domain::{RemoteAgent, is_agent_token_variable};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::agent::{AgentModel, Caller, PROVIDER};
 use crate::error::{ErrorKind, ModelError};
@@ -109,7 +109,7 @@ impl ModelEntry {
 }
 
 /// Where a key comes from. Never the key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum KeyState {
     /// From this variable.

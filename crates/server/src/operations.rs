@@ -1,21 +1,16 @@
-//! Operations of the program that the server itself calls for somebody, in work that runs already. Whoever asked was
-//! permitted to before the work began (`api/operations.rs`).
+//! Operations that the server itself calls for a caller, in work that runs already. The caller was
+//! authorized before the work began (`api/operations.rs`); typed operations authorize again.
 
+use cleveragents_application::find_operation;
 use cleveragents_domain::Code;
 use cleveragents_domain::identity::{Caller, Permission};
 use cleveragents_process::Cancel;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::program::{Call, Failure, Operation};
+use crate::program::{Call, Failure};
 
-/// The operation of a name.
-pub(crate) fn named<'a>(app: &'a App, name: &str) -> Option<&'a Operation> {
-    let mut all = app.program.operations().iter();
-    all.find(|operation| operation.name == name)
-}
-
-/// Calls an operation as somebody, and gives its data. Takes long.
+/// Calls an operation, typed or a command, and returns its data. Blocks until it is done.
 pub(crate) fn call(
     app: &App,
     caller: &Caller,
@@ -23,7 +18,15 @@ pub(crate) fn call(
     parameters: &Value,
     cancel: &Cancel,
 ) -> Result<Value, Failure> {
-    let operation = named(app, name).ok_or_else(|| {
+    if let Ok(entry) = find_operation(name) {
+        let context = app.application.for_caller(caller.clone());
+        let prepared = entry.prepare(context, parameters.clone());
+        let done = prepared.and_then(|run| run(cancel));
+        return done.map_err(|error| Failure::of(&error));
+    }
+    let mut commands = app.program.operations().iter();
+    let operation = commands.find(|operation| operation.name == name);
+    let operation = operation.ok_or_else(|| {
         let message = format!("there is no operation `{name}`");
         Failure::new(Code::UnknownOperation, message)
     })?;

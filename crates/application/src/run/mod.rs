@@ -9,6 +9,7 @@ mod agent;
 mod context;
 mod error;
 mod log;
+pub mod operations;
 mod question;
 mod service;
 mod taken;

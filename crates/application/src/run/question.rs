@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use cleveragents_domain::{RunId, ToolInvocation};
 use cleveragents_store::{Error, Reader, invocations, runs};
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply, shortened};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::tool::storable_json;
@@ -16,7 +17,7 @@ use crate::turn::is_for_a_person;
 const ASK_USER: &str = "builtin/ask-user";
 
 /// What a waiting run asks.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum OpenQuestion {
     /// A question of a model.

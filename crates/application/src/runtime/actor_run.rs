@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::safety::SafetySelection;
 use super::{AgentRequest, AgentRuntime, ToolRequirements, session_mode};
-use crate::actor::{Bundle, ContextService, ExportedMessage, FoundActor};
+use crate::actor::{ActorService, ActorWorld, Bundle, ContextService, ExportedMessage, FoundActor};
 use crate::operation::OperationError;
 use crate::plan::calling_actor;
 use crate::run::{
@@ -227,7 +227,8 @@ impl<'a> ActorRunner<'a> {
                 OperationError::usage(format!("the run {} is not waiting for an answer", run.id));
             return Err(error.with_hint(format!("`agents run show {}` shows its state", run.id)));
         }
-        let actor = self.stored_actor(run.id)?;
+        let (actors, world) = (self.runtime.actors(), self.runtime.actor_world());
+        let actor = stored_actor(&self.runs, &actors, world, run.id)?;
         let given =
             answer.and_then(|answer| GivenAnswer::new(&questions, answer, front_end.approver));
         let front_end = match &given {
@@ -245,18 +246,6 @@ impl<'a> ActorRunner<'a> {
             unknown_outcome,
             |context| self.runs.resume(run.id, &actor, context),
         )
-    }
-
-    /// The actor of a run, from the files that the run started with.
-    pub fn stored_actor(&self, run: RunId) -> Result<Arc<Actor>, OperationError> {
-        let definitions = self.runs.definitions(run)?;
-        if let Some(actor) = calling_actor(&definitions) {
-            return Ok(Arc::new(actor));
-        }
-        let bundle: Bundle = serde_json::from_value(definitions).map_err(|error| {
-            OperationError::internal("the files of the run cannot be read").caused_by(error)
-        })?;
-        self.runtime.bundled_actor(&bundle)
     }
 
     fn run(
@@ -381,4 +370,21 @@ pub fn answer_text(value: &Value) -> String {
         Value::Null => String::new(),
         other => serde_json::to_string_pretty(other).unwrap_or_else(|_| other.to_string()),
     }
+}
+
+/// The actor of a run, from the files that the run started with.
+pub(crate) fn stored_actor(
+    runs: &RunService,
+    actors: &ActorService,
+    world: ActorWorld<'_>,
+    run: RunId,
+) -> Result<Arc<Actor>, OperationError> {
+    let definitions = runs.definitions(run)?;
+    if let Some(actor) = calling_actor(&definitions) {
+        return Ok(Arc::new(actor));
+    }
+    let bundle: Bundle = serde_json::from_value(definitions).map_err(|error| {
+        OperationError::internal("the files of the run cannot be read").caused_by(error)
+    })?;
+    Ok(actors.from_bundle(&bundle, world)?)
 }

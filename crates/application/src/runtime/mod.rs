@@ -37,6 +37,7 @@ use crate::session::SessionService;
 use crate::tool::{SandboxWorkspace, SpendScope, ToolService};
 use crate::turn::{instructions, project_instructions};
 
+pub(crate) use actor_run::stored_actor;
 pub use actor_run::{
     ActorRunOptions, ActorRunReport, ActorRunRequest, ActorRunner, RunFrontEnd, RunPlace,
     answer_text, parse_usd,

@@ -2,6 +2,7 @@
 
 mod equip;
 mod error;
+pub mod operations;
 mod service;
 mod source;
 

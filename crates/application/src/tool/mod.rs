@@ -4,6 +4,7 @@
 mod budget;
 mod calls;
 mod ledger;
+pub mod operations;
 mod service;
 mod workspace;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cleveragents_actors::Expression;
 use cleveragents_domain::{TreePath, ValidationMode};
 use regex::Regex;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::places;
 
@@ -216,57 +216,5 @@ impl Validation {
             "it has no place for these arguments: {}; {there}",
             listed(unknown)
         ))
-    }
-
-    /// What it is, for programs: names of variables, never their values.
-    pub fn summary(&self) -> Value {
-        let mut summary = json!({
-            "name": self.name,
-            "description": self.description,
-            "mode": self.mode,
-            "arguments": self.places(),
-        });
-        match &self.check {
-            ValidationCheck::Command(check) => {
-                summary["command"] = match &check.command {
-                    CommandLine::Shell(text) => json!(text),
-                    CommandLine::Words(words) => json!(words),
-                };
-                summary["timeout"] = json!(check.timeout.as_secs_f64());
-                summary["network"] = json!(check.network);
-                summary["environment"] = json!(check.environment.keys().collect::<Vec<_>>());
-                summary["working_directory"] =
-                    json!(check.working_directory.as_ref().map(ToString::to_string));
-                let matches = check.output_matches.as_ref().map(Regex::as_str);
-                summary["passes_when"] =
-                    json!({"exit_code": check.exit_codes, "output_matches": matches});
-                let metrics = check.metrics.iter();
-                let metrics: BTreeMap<_, _> = metrics
-                    .map(|(name, expression)| (name, expression.as_str()))
-                    .collect();
-                summary["metrics"] = json!(metrics);
-                summary["minimum"] = json!(check.minimum);
-                summary["maximum"] = json!(check.maximum);
-            }
-            ValidationCheck::Wraps(check) => {
-                summary["wraps"] = json!(check.tool);
-                summary["tool_arguments"] = check.arguments.clone();
-                summary["transform"] = json!(check.transform.text());
-            }
-        }
-        self.keys.hide_in(&summary)
-    }
-
-    /// What it runs or calls, in a line for people, without keys.
-    pub fn what(&self) -> String {
-        self.keys.hide(&match &self.check {
-            ValidationCheck::Command(check) => match &check.command {
-                CommandLine::Shell(text) => text.trim().to_owned(),
-                CommandLine::Words(words) => words.join(" "),
-            },
-            ValidationCheck::Wraps(check) => {
-                format!("{} → {}", check.tool, check.transform.text())
-            }
-        })
     }
 }

@@ -3,6 +3,7 @@
 mod definition;
 mod error;
 mod file;
+pub mod operations;
 mod places;
 mod runner;
 mod service;

@@ -8,76 +8,110 @@ mod watcher;
 
 use std::path::Path;
 
-use cleveragents_application::{ActorService, FoundActor, Register, Toolset};
+use cleveragents_application::actor_operations::{ActorDrawing, DrawActor, DrawingFormat};
+use cleveragents_application::{ActorService, FoundActor, Toolset};
 use cleveragents_domain::Code;
+use serde_json::json;
 
-use super::{deliver, output_of, read_definition};
+use super::{deliver, read_definition};
 use crate::arguments::{Actor, Drawing};
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
+/// Commands that consist of typed operations.
+pub(crate) const OPERATIONS: &[&str] = &[
+    "actor add",
+    "actor graph",
+    "actor list",
+    "actor remove",
+    "actor show",
+    "actor update",
+];
+
 pub(super) fn run(context: &Context, command: Actor) -> Result<Option<Report>, CommandError> {
-    let actors = ActorService::new(context.engine()?);
+    let service = || Ok::<_, CommandError>(ActorService::new(context.engine()?));
     let report = match command {
-        Actor::Add { file, update } => {
-            let register = if update {
-                Register::Update
-            } else {
-                Register::New
-            };
-            manage::add(context, &actors, "actor add", &file.config, register)?
-        }
-        Actor::Update { file } => manage::update(context, &actors, &file.config)?,
-        Actor::List { custom } => manage::list(context, &actors, custom)?,
-        Actor::Show { actor } => show::run(context, &actors, &actor.name)?,
-        Actor::Remove { actor, yes } => manage::remove(context, &actors, &actor.name, yes)?,
+        Actor::Add { file, update } => manage::add(context, &file.config, update)?,
+        Actor::Update { file } => manage::update(context, &file.config)?,
+        Actor::List { custom } => manage::list(context, custom)?,
+        Actor::Show { actor } => show::run(context, actor.name)?,
+        Actor::Remove { actor, yes } => manage::remove(context, &actor.name, yes)?,
         Actor::SetDefault { actor, role } => {
-            manage::set_default(context, &actors, &actor.name, role)?
+            manage::set_default(context, &service()?, &actor.name, role)?
         }
-        Actor::Run(arguments) => launch::run(context, &actors, &arguments)?,
+        Actor::Run(arguments) => launch::run(context, &service()?, &arguments)?,
         Actor::Graph {
             name,
             config,
             drawing,
             output,
         } => {
-            let toolset = context.toolset()?;
-            let found = found(
-                context,
-                &actors,
-                &toolset,
-                name.as_deref(),
-                config.as_deref(),
-            )?;
-            let drawn = match drawing {
-                Drawing::Text => cleveragents_actors::draw::text(&found.actor),
-                Drawing::Mermaid => cleveragents_actors::draw::mermaid(&found.actor),
-                Drawing::Svg => cleveragents_actors::draw::svg(&found.actor),
-            };
-            draw(context, &found.actor.name, &drawn, output.as_deref())?
+            let drawn = draw(context, name, config.as_deref(), drawing.into())?;
+            drawing_report(context, drawn, output.as_deref())?
         }
         Actor::Context(command) => return contexts::run(context, command),
     };
     Ok(Some(report))
 }
 
+impl From<Drawing> for DrawingFormat {
+    fn from(drawing: Drawing) -> Self {
+        match drawing {
+            Drawing::Text => Self::Text,
+            Drawing::Mermaid => Self::Mermaid,
+            Drawing::Svg => Self::Svg,
+        }
+    }
+}
+
+/// Draws a registered actor, or the one of a file, which is compiled on this machine.
 fn draw(
     context: &Context,
-    actor: &str,
-    drawn: &str,
+    name: Option<String>,
+    config: Option<&Path>,
+    format: DrawingFormat,
+) -> Result<ActorDrawing, CommandError> {
+    if let (None, Some(name)) = (config, &name) {
+        return context.call(DrawActor {
+            name: name.clone(),
+            drawing: format,
+        });
+    }
+    if context.connection.is_some() {
+        let message = "`config` is not for commands that are sent to a server";
+        return Err(CommandError::new(Code::LocalOnly, message)
+            .with_hint("run the command on this machine with --local"));
+    }
+    let actors = ActorService::new(context.engine()?);
+    let found = found(
+        context,
+        &actors,
+        &context.toolset()?,
+        name.as_deref(),
+        config,
+    )?;
+    Ok(ActorDrawing {
+        actor: found.actor.name.clone(),
+        drawing: format.draw(&found.actor),
+    })
+}
+
+fn drawing_report(
+    context: &Context,
+    drawn: ActorDrawing,
     output: Option<&Path>,
 ) -> Result<Report, CommandError> {
-    let Some(path) = output_of(context, output) else {
+    let Some(path) = output else {
         if context.printer.format().is_human() {
-            return Ok(Report::printed("actor graph", drawn));
+            return Ok(Report::printed("actor graph", drawn.drawing));
         }
-        let data = serde_json::json!({"actor": actor, "drawing": drawn});
-        return Ok(Report::new("actor graph").data(data).ok("Actor drawn"));
+        return Ok(Report::new("actor graph").data(drawn).ok("Actor drawn"));
     };
+    let bytes = drawn.drawing.len();
     let report = Report::new("actor graph")
-        .data(serde_json::json!({"file": path.display().to_string(), "bytes": drawn.len()}))
+        .data(json!({"file": path.display().to_string(), "bytes": bytes}))
         .ok(format!("Written to {}", path.display()));
-    deliver(context, report, drawn, path)
+    deliver(context, report, drawn.drawing, path)
 }
 
 /// The actor that is meant: that of a file, or a registered one.
@@ -91,8 +125,9 @@ fn found(
     let world = toolset.actor_world();
     match (config, name) {
         (Some(config), _) => {
-            let (text, source) = read_actor(context, config)?;
-            Ok(actors.compile(&text, &source, world)?)
+            let text = read_actor(config)?;
+            let source = context.source_of(config);
+            Ok(actors.compile(&text, &source.display().to_string(), world)?)
         }
         (None, Some(name)) => Ok(actors.find(name, world)?),
         (None, None) => {
@@ -107,9 +142,7 @@ fn found(
     }
 }
 
-/// The text of an actor's file, and where it is.
-fn read_actor(context: &Context, config: &Path) -> Result<(String, String), CommandError> {
-    let text = read_definition(config, "the file of an actor", Code::MalformedActor)?;
-    let file = context.source_of(config);
-    Ok((text, file.display().to_string()))
+/// The text of an actor's file.
+fn read_actor(config: &Path) -> Result<String, CommandError> {
+    read_definition(config, "the file of an actor", Code::MalformedActor)
 }

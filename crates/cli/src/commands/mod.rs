@@ -208,7 +208,7 @@ pub(crate) fn run(
         Command::Skill(command) => skill::run(context, command)?,
         Command::Permission(command) => permission::run(context, &command)?,
         Command::Safety(command) => safety::run(context, &command)?,
-        Command::Validation(command) => validation::run(context, &command)?,
+        Command::Validation(command) => validation::run(context, command)?,
         Command::AutomationProfile(command) => automation::run(context, command)?,
         Command::Schema { of } => return schema::run(of).map(|()| None),
         Command::Server(command) => server::run(context, &command)?,

@@ -4,13 +4,15 @@ mod key;
 
 use std::time::Instant;
 
-use cleveragents_domain::{Code, MicroUsd};
+use cleveragents_application::model_operations::{
+    ListModels, LongInputRates, ModelInfo, PriceInfo, ShowModel,
+};
+use cleveragents_domain::MicroUsd;
 use cleveragents_models::{
-    CancellationToken, Catalogue, ChatRequest, Completion, KeyState, Model as Port, ModelEntry,
-    ModelName, Price, Rates, StreamEvent,
+    CancellationToken, ChatRequest, Completion, KeyState, Model as Port, StreamEvent,
 };
 use futures_util::StreamExt;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::turn_view::retry_line;
 use super::{counted, yes_no};
@@ -18,41 +20,33 @@ use crate::arguments::{Model, ModelTest};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table, visible_lines};
 
+/// Commands that consist of typed operations.
+pub(crate) const OPERATIONS: &[&str] = &["model list", "model show"];
+
 pub(crate) fn run(context: &Context, command: Model) -> Result<Report, CommandError> {
     match command {
         Model::List {
             provider,
             available,
-        } => list(context, provider.as_deref(), available),
-        Model::Show { name } => show(context, &name),
+        } => {
+            let request = ListModels {
+                provider,
+                available,
+            };
+            list_report(context, request)
+        }
+        Model::Show { name } => show(context, name),
         Model::Test(arguments) => test(context, &arguments),
         Model::Key(command) => key::run(context, command),
     }
 }
 
-fn list(
-    context: &Context,
-    provider: Option<&str>,
-    available: bool,
-) -> Result<Report, CommandError> {
-    let catalogue = context.models(None)?;
-    let provider = provider.map(str::to_lowercase);
-    if let Some(name) = &provider {
-        known_provider(&catalogue, name)?;
-    }
-    let all = catalogue.list();
-    let of_provider = |entry: &&ModelEntry| {
-        provider
-            .as_deref()
-            .is_none_or(|provider| entry.name.provider() == provider)
+/// Lists models. Here they are read from the configuration alone, without a database.
+pub(crate) fn list_report(context: &Context, request: ListModels) -> Result<Report, CommandError> {
+    let listed = match &context.connection {
+        Some(_) => context.call(request)?,
+        None => request.answer(&context.models(None)?)?,
     };
-    let matching: Vec<&ModelEntry> = all.iter().filter(of_provider).collect();
-    let ready = matching.iter().filter(|entry| entry.is_available()).count();
-    let total = matching.len();
-    let shown: Vec<&ModelEntry> = matching
-        .into_iter()
-        .filter(|entry| !available || entry.is_available())
-        .collect();
     let table = Table::new("Models")
         .column("Model", Align::Left)
         .column("Key", Align::Left)
@@ -62,115 +56,65 @@ fn list(
         .column("Images", Align::Left)
         .column("Reasoning", Align::Left)
         .empty("No model matches")
-        .rows(shown.iter().map(|entry| list_row(entry)));
-    let entries: Vec<Value> = shown.iter().map(|entry| entry_json(entry)).collect();
+        .rows(listed.models.iter().map(list_row));
+    let shown = listed.summary.shown;
     Ok(Report::new("model list")
-        .data(json!({
-            "models": entries,
-            "providers": catalogue.providers(),
-            "summary": {"total": total, "available": ready, "shown": shown.len()},
-        }))
+        .data(listed)
         .table(table)
-        .ok(format!("{} listed", counted(shown.len(), "model"))))
+        .ok(format!("{} listed", counted(shown, "model"))))
 }
 
-fn known_provider(catalogue: &Catalogue, name: &str) -> Result<(), CommandError> {
-    let known = catalogue.providers();
-    if known.iter().any(|known| known == name) {
-        return Ok(());
-    }
-    let message = format!("there is no provider `{name}`");
-    Err(CommandError::new(Code::UnknownProvider, message)
-        .with_hint(format!("use one of {}", known.join(", ")))
-        .with_details(json!({"provider": name, "providers": known})))
-}
-
-fn list_row(entry: &ModelEntry) -> Vec<Cell> {
-    let key = match &entry.key {
+fn list_row(model: &ModelInfo) -> Vec<Cell> {
+    let key = match &model.key {
         KeyState::Variable { .. } | KeyState::Keyring { .. } => Cell::Good("set".to_owned()),
         KeyState::NotNeeded => Cell::Muted("not needed".to_owned()),
         KeyState::Missing { .. } => Cell::Warn("missing".to_owned()),
     };
-    let rate = |rate: fn(&Rates) -> MicroUsd| -> Cell {
-        let price = entry
-            .price
-            .as_ref()
-            .map(|price| dollars(rate(&price.usual)));
-        price.into()
-    };
+    let price = model.usd_per_million_tokens.as_ref();
     vec![
-        entry.name.to_string().into(),
+        model.name.as_str().into(),
         key,
-        entry.capabilities.context_window.into(),
-        rate(|rates| rates.input),
-        rate(|rates| rates.output),
-        yes_no(entry.capabilities.vision).into(),
-        yes_no(entry.capabilities.reasoning).into(),
+        model.capabilities.context_window.into(),
+        price.map(|price| dollars(price.usual.input)).into(),
+        price.map(|price| dollars(price.usual.output)).into(),
+        yes_no(model.capabilities.vision).into(),
+        yes_no(model.capabilities.reasoning).into(),
     ]
 }
 
 /// A rate without needless zeros: `1.25`, `0.005`, `10`.
-fn dollars(rate: MicroUsd) -> String {
-    let text = format!("{}.{:06}", rate.0 / 1_000_000, rate.0 % 1_000_000);
+fn dollars(rate: f64) -> String {
+    let text = format!("{rate:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn rates_json(rates: &Rates) -> Value {
-    json!({
-        "input": rates.input.as_usd(),
-        "output": rates.output.as_usd(),
-        "cached_input": rates.cached_input.as_usd(),
-        "cache_write": rates.cache_write.as_usd(),
-    })
-}
-
-fn price_json(price: &Price) -> Value {
-    let mut value = rates_json(&price.usual);
-    if let Some((above, rates)) = &price.long_input {
-        value["long_input"] = rates_json(rates);
-        value["long_input"]["above"] = (*above).into();
-    }
-    value
-}
-
-fn entry_json(entry: &ModelEntry) -> Value {
-    json!({
-        "name": entry.name,
-        "provider": entry.name.provider(),
-        "model": entry.name.model(),
-        "available": entry.is_available(),
-        "capabilities": entry.capabilities,
-        "usd_per_million_tokens": entry.price.as_ref().map(price_json),
-        "protocol": entry.protocol,
-        "base_url": entry.base_url,
-        "key": entry.key,
-    })
-}
-
-fn show(context: &Context, name: &str) -> Result<Report, CommandError> {
-    let name: ModelName = name.parse()?;
-    let entry = context.models(None)?.entry(&name)?;
-    let can = entry.capabilities;
-    let key = match &entry.key {
+fn show(context: &Context, name: String) -> Result<Report, CommandError> {
+    let request = ShowModel { name };
+    let model = match &context.connection {
+        Some(_) => context.call(request)?,
+        None => request.answer(&context.models(None)?)?,
+    };
+    let can = model.capabilities;
+    let key = match &model.key {
         KeyState::Variable { name } => Cell::Good(format!("from {name}")),
         KeyState::Keyring { name } => Cell::Good(format!("{name} from the keyring")),
         KeyState::NotNeeded => Cell::Muted("not needed".to_owned()),
         KeyState::Missing { names } => Cell::Warn(format!("missing: set {}", names.join(" or "))),
     };
     let mut prices = Panel::new("Price in dollars for a million tokens");
-    prices = match &entry.price {
+    prices = match &model.usd_per_million_tokens {
         None => prices.row("Price", Cell::Muted("unknown".to_owned())),
         Some(price) => priced(prices, price),
     };
-    let protocol = entry.protocol.map(cleveragents_models::Protocol::as_str);
+    let protocol = model.protocol.map(cleveragents_models::Protocol::as_str);
+    let is_available = model.available;
     let report = Report::new("model show")
-        .data(entry_json(&entry))
         .panel(
             Panel::new("Model")
-                .row("Name", entry.name.to_string())
-                .row("Provider", entry.name.provider())
+                .row("Name", model.name.clone())
+                .row("Provider", model.provider.clone())
                 .row("Protocol", protocol)
-                .row("Base URL", entry.base_url.clone())
+                .row("Base URL", model.base_url.clone())
                 .row("Key", key),
         )
         .panel(
@@ -185,15 +129,16 @@ fn show(context: &Context, name: &str) -> Result<Report, CommandError> {
                 .row("Longest answer", can.max_output)
                 .row("Maximum number of tools", can.max_tools),
         )
-        .panel(prices);
-    Ok(if entry.is_available() {
+        .panel(prices)
+        .data(model);
+    Ok(if is_available {
         report.ok("Model shown")
     } else {
         report.warn("The model cannot be asked yet; see key and base URL")
     })
 }
 
-fn priced(panel: Panel, price: &Price) -> Panel {
+fn priced(panel: Panel, price: &PriceInfo) -> Panel {
     let usual = &price.usual;
     let panel = panel
         .row("Input", dollars(usual.input))
@@ -202,7 +147,7 @@ fn priced(panel: Panel, price: &Price) -> Panel {
         .row("Output", dollars(usual.output));
     match &price.long_input {
         None => panel,
-        Some((above, rates)) => panel.row(
+        Some(LongInputRates { rates, above }) => panel.row(
             format!("With more than {above} tokens of input"),
             format!("{} in, {} out", dollars(rates.input), dollars(rates.output)),
         ),

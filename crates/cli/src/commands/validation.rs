@@ -2,17 +2,17 @@
 
 mod trial;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use cleveragents_application::{
-    AttachRequest, AttachmentQuery, AttachmentView, Outcome, Register, Validation as Definition,
-    ValidationCheck, ValidationError, ValidationService,
+use cleveragents_application::validation_operations::{
+    AddValidation, ArgumentValues, AttachValidation, AttachmentInfo, CheckInfo, CommandText,
+    DetachValidation, ListAttachments, ListValidations, ListedValidation, RemoveValidation,
+    ShowValidation, ValidationInfo,
 };
-use cleveragents_domain::{Code, PlanId, ValidationMode};
-use serde_json::{Value, json};
+use cleveragents_application::{Outcome, ValidationService};
+use cleveragents_domain::{Code, ValidationMode};
 
-use super::{confirm, counted, name_filter, read_definition, removal, yes_no};
+use super::{call_removal, counted, read_definition, removal, yes_no};
 use crate::arguments::{Validation, ValidationAttach, ValidationAttachments};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
@@ -31,56 +31,32 @@ pub(super) const fn name(command: &Validation) -> &'static str {
     }
 }
 
-pub(super) fn run(context: &Context, command: &Validation) -> Result<Report, CommandError> {
-    let service = ValidationService::new(context.engine()?);
+/// Commands that consist of typed operations.
+pub(crate) const OPERATIONS: &[&str] = &[
+    "validation add",
+    "validation attach",
+    "validation attachments",
+    "validation detach",
+    "validation list",
+    "validation remove",
+    "validation show",
+];
+
+pub(super) fn run(context: &Context, command: Validation) -> Result<Report, CommandError> {
     match command {
-        Validation::Add { config, update } => add(context, &service, config, *update),
-        Validation::List { pattern } => list(context, &service, pattern.as_deref()),
-        Validation::Show { validation } => show(context, &service, &validation.name),
-        Validation::Remove { validation, yes } => remove(context, &service, &validation.name, *yes),
-        Validation::Attach(arguments) => attach(context, &service, arguments),
-        Validation::Detach { attachment } => {
-            let view = service.detach(attachment)?;
-            Ok(Report::new("validation detach")
-                .data(json!({"detached": attachment_json(&view)}))
-                .panel(attachment_panel("Validation Detached", &view))
-                .ok("Validation detached"))
-        }
-        Validation::Attachments(arguments) => attachments(&service, arguments),
-        Validation::Run(arguments) => trial::run(context, &service, arguments),
+        Validation::Add { config, update } => add(context, &config, update),
+        Validation::List { pattern } => list(context, pattern),
+        Validation::Show { validation } => show(context, validation.name),
+        Validation::Remove { validation, yes } => remove(context, &validation.name, yes),
+        Validation::Attach(arguments) => attach(context, arguments),
+        Validation::Detach { attachment } => detach(context, attachment),
+        Validation::Attachments(arguments) => attachments(context, arguments),
+        Validation::Run(arguments) => trial::run(
+            context,
+            &ValidationService::new(context.engine()?),
+            &arguments,
+        ),
     }
-}
-
-/// The id of a plan.
-fn plan(text: Option<&str>) -> Result<Option<PlanId>, CommandError> {
-    let parse = |text: &str| {
-        text.parse::<PlanId>().map_err(|_| {
-            CommandError::new(Code::PlanNotFound, format!("plan `{text}` does not exist"))
-                .with_hint("give the whole id of a plan")
-        })
-    };
-    text.map(parse).transpose()
-}
-
-/// Arguments as they are written on the command line.
-fn pairs(given: &[String]) -> Result<BTreeMap<String, String>, CommandError> {
-    let mut pairs = BTreeMap::new();
-    for pair in given {
-        let wrong = |message: String| {
-            CommandError::usage(message).with_hint("write each argument once, as NAME=VALUE")
-        };
-        let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-            return Err(wrong(format!("`{pair}` is not NAME=VALUE")));
-        };
-        // A hyphen and an underscore are the same.
-        if pairs
-            .insert(name.replace('-', "_"), value.to_owned())
-            .is_some()
-        {
-            return Err(wrong(format!("`{name}` is given twice")));
-        }
-    }
-    Ok(pairs)
 }
 
 fn mode_cell(mode: ValidationMode) -> Cell {
@@ -90,183 +66,140 @@ fn mode_cell(mode: ValidationMode) -> Cell {
     }
 }
 
-fn panel(title: &str, validation: &Definition) -> Panel {
-    let places: Vec<String> = validation.places().into_iter().collect();
+fn command_text(command: &CommandText) -> String {
+    match command {
+        CommandText::Shell(text) => text.trim().to_owned(),
+        CommandText::Words(words) => words.join(" "),
+    }
+}
+
+/// What a validation runs or calls, on a line.
+fn check_text(check: &CheckInfo) -> String {
+    match check {
+        CheckInfo::Command(check) => command_text(&check.command),
+        CheckInfo::Tool(check) => format!("{} → {}", check.wraps, check.transform),
+    }
+}
+
+fn panel(title: &str, validation: &ValidationInfo) -> Panel {
+    let joined = |words: Vec<&str>| (!words.is_empty()).then(|| words.join(", "));
     let mut panel = Panel::new(title)
         .row("Name", validation.name.as_str())
         .row("Description", validation.description.as_str())
         .row("Mode", mode_cell(validation.mode));
     panel = match &validation.check {
-        ValidationCheck::Command(check) => {
-            let names: Vec<&str> = check.environment.keys().map(String::as_str).collect();
-            let codes: Vec<String> = check.exit_codes.iter().map(ToString::to_string).collect();
-            let metrics: Vec<&str> = check.metrics.keys().map(String::as_str).collect();
+        CheckInfo::Command(check) => {
+            let codes = check.passes_when.exit_code.iter();
+            let codes: Vec<String> = codes.map(ToString::to_string).collect();
+            let environment = check.environment.iter().map(String::as_str).collect();
+            let metrics = check.metrics.keys().map(String::as_str).collect();
             panel
-                .row("Command", validation.what())
-                .row("Timeout", Cell::Seconds(check.timeout.as_secs_f64()))
+                .row("Command", command_text(&check.command))
+                .row("Timeout", Cell::Seconds(check.timeout))
                 .row("Network", yes_no(check.network))
-                .row("Variables", (!names.is_empty()).then(|| names.join(", ")))
+                .row("Variables", joined(environment))
                 .row("Passes with exit code", codes.join(", "))
                 .row(
                     "And output that matches",
-                    check
-                        .output_matches
-                        .as_ref()
-                        .map(|wanted| wanted.as_str().to_owned()),
+                    check.passes_when.output_matches.clone(),
                 )
-                .row("Metrics", (!metrics.is_empty()).then(|| metrics.join(", ")))
+                .row("Metrics", joined(metrics))
         }
-        ValidationCheck::Wraps(check) => panel
-            .row("Wraps", check.tool.as_str())
-            .row("Transform", validation.keys.hide(check.transform.text())),
+        CheckInfo::Tool(check) => panel
+            .row("Wraps", check.wraps.as_str())
+            .row("Transform", check.transform.as_str()),
     };
-    panel.row("Arguments", (!places.is_empty()).then(|| places.join(", ")))
+    let arguments = validation.arguments.iter().map(String::as_str).collect();
+    panel.row("Arguments", joined(arguments))
 }
 
-fn add(
-    context: &Context,
-    service: &ValidationService,
-    config: &Path,
-    update: bool,
-) -> Result<Report, CommandError> {
-    let text = read_definition(
-        config,
-        "the file of a validation",
-        Code::MalformedValidation,
-    )?;
-    let file = context.source_of(config);
-    let register = if update {
-        Register::Update
-    } else {
-        Register::New
-    };
-    let added = service.add(&text, &file, register, &context.variables())?;
-    let secrets = context.models(None)?.redactor();
-    let mut entry = secrets.value(&added.validation.summary());
-    entry["config"] = json!(added.stored.source);
-    entry["created"] = json!(added.stored.created_at);
-    entry["updated"] = json!(added.stored.updated_at);
-    entry["version"] = json!(added.stored.version);
-    entry["outcome"] = json!(added.outcome);
+fn add(context: &Context, config: &Path, update: bool) -> Result<Report, CommandError> {
+    let noun = "the file of a validation";
+    let added = context.call(AddValidation {
+        text: read_definition(config, noun, Code::MalformedValidation)?,
+        source: context.definition_source(config),
+        update,
+    })?;
+    let registered = &added.validation_registered;
+    let outcome = registered.outcome;
     Ok(Report::new("validation add")
-        .data(json!({"validation_registered": entry}))
         .panel(
-            panel("Validation Registered", &added.validation)
-                .row("Config", added.stored.source.clone()),
+            panel("Validation Registered", &registered.stored.validation)
+                .row("Config", registered.stored.config.clone()),
         )
-        .ok(match added.outcome {
+        .data(added)
+        .ok(match outcome {
             Outcome::Updated => "Validation updated",
             Outcome::Created | Outcome::Unchanged => "Validation registered",
         }))
 }
 
-fn list(
-    context: &Context,
-    service: &ValidationService,
-    pattern: Option<&str>,
-) -> Result<Report, CommandError> {
-    let fits = name_filter(pattern)?;
-    let secrets = context.models(None)?.redactor();
-    let mut all = service.list(&context.variables())?;
-    all.retain(|registered| fits(&registered.stored.name) && context.sees(&registered.stored.name));
-    let table = Table::with_columns("Validations", ["Name", "Mode", "Runs", "Description"])
-        .empty("None. Register one with `agents validation add`")
-        .rows(all.iter().map(|registered| match &registered.validation {
-            Ok(validation) => vec![
+fn list(context: &Context, pattern: Option<String>) -> Result<Report, CommandError> {
+    let listed = context.call(ListValidations { pattern })?;
+    let rows = listed
+        .validations
+        .iter()
+        .map(|validation| match validation {
+            ListedValidation::Readable(validation) => vec![
                 validation.name.as_str().into(),
                 mode_cell(validation.mode),
-                super::turn_view::short(&validation.what(), 60).into(),
+                super::turn_view::short(&check_text(&validation.check), 60).into(),
                 validation.description.as_str().into(),
             ],
-            Err(error) => vec![
-                registered.stored.name.as_str().into(),
+            ListedValidation::Broken { name, problem } => vec![
+                name.as_str().into(),
                 Cell::Bad("broken".to_owned()),
                 Cell::Muted(String::new()),
-                error.to_string().into(),
+                problem.as_str().into(),
             ],
-        }));
-    let entries: Vec<Value> = all
-        .iter()
-        .map(|registered| match &registered.validation {
-            Ok(validation) => secrets.value(&validation.summary()),
-            Err(error) => {
-                json!({"name": registered.stored.name, "problem": error.to_string()})
-            }
-        })
-        .collect();
+        });
+    let table = Table::with_columns("Validations", ["Name", "Mode", "Runs", "Description"])
+        .empty("None. Register one with `agents validation add`")
+        .rows(rows);
+    let total = listed.summary.total;
     Ok(Report::new("validation list")
-        .data(json!({"validations": entries, "summary": {"total": all.len()}}))
+        .data(listed)
         .table(table)
-        .ok(format!("{} listed", counted(all.len(), "validation"))))
+        .ok(format!("{} listed", counted(total, "validation"))))
 }
 
-fn show(
-    context: &Context,
-    service: &ValidationService,
-    name: &str,
-) -> Result<Report, CommandError> {
-    let found = service.get(name, &context.variables())?;
-    let validation = found.validation.map_err(ValidationError::from)?;
-    let query = AttachmentQuery {
-        validation: Some(found.stored.name.clone()),
-        ..AttachmentQuery::default()
-    };
-    let attached = service.attachments(&query)?;
-    let secrets = context.models(None)?.redactor();
-    let mut entry = secrets.value(&validation.summary());
-    entry["config"] = json!(found.stored.source);
-    entry["created"] = json!(found.stored.created_at);
-    entry["updated"] = json!(found.stored.updated_at);
-    entry["version"] = json!(found.stored.version);
-    let attachments: Vec<Value> = attached.iter().map(attachment_json).collect();
+fn show(context: &Context, name: String) -> Result<Report, CommandError> {
+    let shown = context.call(ShowValidation { name })?;
+    let stored = &shown.validation;
     Ok(Report::new("validation show")
-        .data(json!({"validation": entry, "attachments": attachments}))
-        .panel(panel("Validation", &validation).row("Config", found.stored.source))
-        .table(attachment_table(&attached))
+        .panel(panel("Validation", &stored.validation).row("Config", stored.config.clone()))
+        .table(attachment_table(&shown.attachments))
+        .data(shown)
         .ok("Validation shown"))
 }
 
-fn remove(
-    context: &Context,
-    service: &ValidationService,
-    name: &str,
-    yes: bool,
-) -> Result<Report, CommandError> {
-    let found = service.get(name, &context.variables())?.stored;
-    confirm(context, &format!("Remove validation {}?", found.name), yes)?;
-    let removed = service.remove(name)?;
+fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
+    let removed = call_removal(context, "validation", yes, |yes| RemoveValidation {
+        name: name.to_owned(),
+        yes,
+    })?;
     Ok(removal(
         "validation remove",
         "Validation",
-        removed.name,
-        removed.source,
+        removed.removed,
+        removed.config,
     ))
 }
 
-fn attach(
-    context: &Context,
-    service: &ValidationService,
-    arguments: &ValidationAttach,
-) -> Result<Report, CommandError> {
-    let request = AttachRequest {
-        resource: arguments.resource.clone(),
-        validation: arguments.validation.clone(),
-        project: arguments.project.clone(),
-        plan: plan(arguments.plan.as_deref())?,
-        arguments: pairs(&arguments.arguments)?,
-    };
-    let view = service.attach(&request, &context.variables())?;
-    let mode = service
-        .get(&view.attachment.validation, &context.variables())?
-        .validation
-        .map(|validation| validation.mode)
-        .ok();
-    let mut entry = attachment_json(&view);
-    entry["mode"] = json!(mode);
+fn attach(context: &Context, arguments: ValidationAttach) -> Result<Report, CommandError> {
+    let attached = context.call(AttachValidation {
+        resource: arguments.resource,
+        validation: arguments.validation,
+        project: arguments.project,
+        plan: arguments.plan,
+        arguments: ArgumentValues::Pairs(arguments.arguments),
+    })?;
+    let (attachment, mode) = (&attached.attachment.attachment, attached.attachment.mode);
+    let is_everywhere = attachment.scope_target.is_none();
     let report = Report::new("validation attach")
-        .data(json!({"attachment": entry}))
-        .panel(attachment_panel("Validation Attached", &view).row("Mode", mode.map(mode_cell)));
-    let report = if view.scope_target.is_none() {
+        .panel(attachment_panel("Validation Attached", attachment).row("Mode", mode.map(mode_cell)))
+        .data(attached);
+    let report = if is_everywhere {
         report.info("it judges every plan that works on the resource")
     } else {
         report
@@ -274,48 +207,43 @@ fn attach(
     Ok(report.ok("Validation attached"))
 }
 
+fn detach(context: &Context, attachment: String) -> Result<Report, CommandError> {
+    let detached = context.call(DetachValidation { attachment })?;
+    Ok(Report::new("validation detach")
+        .panel(attachment_panel("Validation Detached", &detached.detached))
+        .data(detached)
+        .ok("Validation detached"))
+}
+
 fn attachments(
-    service: &ValidationService,
-    arguments: &ValidationAttachments,
+    context: &Context,
+    arguments: ValidationAttachments,
 ) -> Result<Report, CommandError> {
-    let query = AttachmentQuery {
-        validation: arguments.validation.clone(),
-        resource: arguments.resource.clone(),
-        project: arguments.project.clone(),
-        plan: plan(arguments.plan.as_deref())?,
-    };
-    let all = service.attachments(&query)?;
-    let entries: Vec<Value> = all.iter().map(attachment_json).collect();
+    let listed = context.call(ListAttachments {
+        validation: arguments.validation,
+        resource: arguments.resource,
+        project: arguments.project,
+        plan: arguments.plan,
+    })?;
+    let table = attachment_table(&listed.attachments);
+    let total = listed.summary.total;
     Ok(Report::new("validation attachments")
-        .data(json!({"attachments": entries, "summary": {"total": all.len()}}))
-        .table(attachment_table(&all))
-        .ok(format!("{} listed", counted(all.len(), "attachment"))))
+        .data(listed)
+        .table(table)
+        .ok(format!("{} listed", counted(total, "attachment"))))
 }
 
-fn attachment_json(view: &AttachmentView) -> Value {
-    json!({
-        "attachment_id": view.attachment.id,
-        "validation": view.attachment.validation,
-        "resource": view.resource,
-        "scope": view.attachment.scope(),
-        "scope_target": view.scope_target,
-        "arguments": view.attachment.arguments,
-        "created": view.attachment.created_at,
-    })
-}
-
-/// Where an attachment holds, in words.
-fn scope(view: &AttachmentView) -> String {
-    let scope = view.attachment.scope().as_str();
-    match &view.scope_target {
+fn scope_text(attachment: &AttachmentInfo) -> String {
+    let scope = attachment.scope.as_str();
+    match &attachment.scope_target {
         Some(target) => format!("{scope} {target}"),
         None => scope.to_owned(),
     }
 }
 
-/// The arguments as they are written.
-fn written(view: &AttachmentView) -> Option<String> {
-    let fields = view.attachment.arguments.as_object()?;
+/// The arguments as they are written on the command line.
+fn argument_text(attachment: &AttachmentInfo) -> Option<String> {
+    let fields = attachment.arguments.as_object()?;
     let pairs: Vec<String> = fields
         .iter()
         .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
@@ -323,16 +251,19 @@ fn written(view: &AttachmentView) -> Option<String> {
     (!pairs.is_empty()).then(|| pairs.join(" "))
 }
 
-fn attachment_panel(title: &str, view: &AttachmentView) -> Panel {
+fn attachment_panel(title: &str, attachment: &AttachmentInfo) -> Panel {
     Panel::new(title)
-        .row("Attachment ID", Cell::Id(view.attachment.id.to_string()))
-        .row("Validation", view.attachment.validation.as_str())
-        .row("Resource", view.resource.as_str())
-        .row("Scope", scope(view))
-        .row("Arguments", written(view))
+        .row(
+            "Attachment ID",
+            Cell::Id(attachment.attachment_id.to_string()),
+        )
+        .row("Validation", attachment.validation.as_str())
+        .row("Resource", attachment.resource.as_str())
+        .row("Scope", scope_text(attachment))
+        .row("Arguments", argument_text(attachment))
 }
 
-fn attachment_table(all: &[AttachmentView]) -> Table {
+fn attachment_table(all: &[AttachmentInfo]) -> Table {
     Table::new("Attachments")
         .column("Id", Align::Left)
         .column("Validation", Align::Left)
@@ -340,13 +271,13 @@ fn attachment_table(all: &[AttachmentView]) -> Table {
         .column("Scope", Align::Left)
         .column("Arguments", Align::Left)
         .empty("None. Attach one with `agents validation attach`")
-        .rows(all.iter().map(|view| {
+        .rows(all.iter().map(|attachment| {
             vec![
-                Cell::Id(view.attachment.id.to_string()),
-                view.attachment.validation.as_str().into(),
-                view.resource.as_str().into(),
-                scope(view).into(),
-                written(view).into(),
+                Cell::Id(attachment.attachment_id.to_string()),
+                attachment.validation.as_str().into(),
+                attachment.resource.as_str().into(),
+                scope_text(attachment).into(),
+                argument_text(attachment).into(),
             ]
         }))
 }

@@ -167,10 +167,10 @@ impl Settings {
         &self.sandbox_policy
     }
 
-    /// The key that makes an actor a default, of all or of a role.
-    pub fn default_key_of(&self, actor: &str) -> Option<&'static Key> {
-        let mut defaults = self.actor_defaults.iter();
-        Some(defaults.find(|(_, name)| name == actor)?.0)
+    /// The keys that name an actor as the default of everything or of a role, each with that actor.
+    pub fn configured_actors(&self) -> impl Iterator<Item = (&'static Key, &str)> {
+        let defaults = self.actor_defaults.iter();
+        defaults.map(|(key, actor)| (*key, actor.as_str()))
     }
 
     /// The keys that name an actor as the default of everything or of a role, each with that actor.

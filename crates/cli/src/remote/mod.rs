@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::arguments::Arguments;
 use crate::commands::chat::{Away, run_away};
 use crate::commands::session::{self, read_text};
-use crate::commands::{in_editor, read_definition};
+use crate::commands::{self, in_editor, read_definition};
 use crate::context::Context;
 use crate::output::{
     Care, Cell, CommandError, Panel, Report, Target, WireError, WireReport, visible_lines,
@@ -75,11 +75,17 @@ const HERE_NOTED: &[&str] = &[
 /// Commands that consist of typed operations, by group.
 const OPERATIONS: &[&[&str]] = &[
     session::OPERATIONS,
-    crate::commands::project::OPERATIONS,
-    crate::commands::resource::OPERATIONS,
-    crate::commands::action::OPERATIONS,
-    crate::commands::invariant::OPERATIONS,
-    crate::commands::automation::OPERATIONS,
+    commands::project::OPERATIONS,
+    commands::resource::OPERATIONS,
+    commands::action::OPERATIONS,
+    commands::invariant::OPERATIONS,
+    commands::automation::OPERATIONS,
+    commands::tool::OPERATIONS,
+    commands::skill::OPERATIONS,
+    commands::validation::OPERATIONS,
+    commands::actor::OPERATIONS,
+    commands::run::OPERATIONS,
+    commands::model::OPERATIONS,
 ];
 
 /// What becomes of a command when a server is configured.

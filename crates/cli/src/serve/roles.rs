@@ -89,7 +89,6 @@ impl From<table::Part> for Part {
             table::Part::Decision(parameter) => Self::Decision(parameter),
             table::Part::Run(parameter) => Self::Run(parameter),
             table::Part::Resumed(parameter) => Self::ResumedRun(parameter),
-            table::Part::Attachment(parameter) => Self::Attachment(parameter),
             table::Part::Definition(_) => Self::Definition(operations::TEXT),
             table::Part::Document(_) => Self::Document(operations::TEXT),
         }
@@ -98,7 +97,9 @@ impl From<table::Part> for Part {
 
 /// The commands of typed operations, and what their requests name.
 const TYPED: &[(&str, &str, &[Part])] = {
-    use Part::{Definition, ExportedSession, Invariant, Name, NewIn, Plan, Read, Session};
+    use Part::{
+        Attachment, Definition, ExportedSession, Invariant, Name, NewIn, Plan, Read, Run, Session,
+    };
     &[
         (
             "session/create",
@@ -234,6 +235,72 @@ const TYPED: &[(&str, &str, &[Part])] = {
             "automation-profile remove",
             &[Name("name")],
         ),
+        ("registry/tool/add", "tool add", &[Definition("text")]),
+        ("registry/tool/list", "tool list", &[]),
+        ("registry/tool/show", "tool show", &[Read("name")]),
+        ("registry/tool/remove", "tool remove", &[Name("name")]),
+        ("tool/calls", "tool calls", &[Session("session")]),
+        ("registry/skill/list", "skill list", &[]),
+        ("registry/skill/show", "skill show", &[Name("name")]),
+        ("registry/skill/tools", "skill tools", &[Name("name")]),
+        ("registry/skill/remove", "skill remove", &[Name("name")]),
+        (
+            "registry/validation/add",
+            "validation add",
+            &[Definition("text")],
+        ),
+        ("registry/validation/list", "validation list", &[]),
+        (
+            "registry/validation/show",
+            "validation show",
+            &[Name("name")],
+        ),
+        (
+            "registry/validation/remove",
+            "validation remove",
+            &[Name("name")],
+        ),
+        (
+            "registry/validation/attach",
+            "validation attach",
+            &[
+                Name("resource"),
+                Read("validation"),
+                Name("project"),
+                Plan("plan"),
+            ],
+        ),
+        (
+            "registry/validation/attachments",
+            "validation attachments",
+            &[
+                Name("resource"),
+                Read("validation"),
+                Read("project"),
+                Plan("plan"),
+            ],
+        ),
+        (
+            "registry/validation/detach",
+            "validation detach",
+            &[Attachment("attachment")],
+        ),
+        ("registry/actor/add", "actor add", &[Definition("text")]),
+        (
+            "registry/actor/update",
+            "actor update",
+            &[Definition("text")],
+        ),
+        ("registry/actor/list", "actor list", &[]),
+        ("registry/actor/show", "actor show", &[Name("name")]),
+        ("registry/actor/graph", "actor graph", &[Name("name")]),
+        ("registry/actor/remove", "actor remove", &[Name("name")]),
+        ("run/list", "run list", &[Read("actor")]),
+        ("run/show", "run show", &[Run("run")]),
+        ("run/replay", "run replay", &[Run("run")]),
+        ("run/cancel", "run cancel", &[Run("run")]),
+        ("registry/model/list", "model list", &[]),
+        ("registry/model/show", "model show", &[]),
     ]
 };
 

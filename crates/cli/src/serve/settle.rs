@@ -2,7 +2,7 @@
 //! there is refused. What is checked is what is run.
 
 use cleveragents_application::{
-    BookError, RunServiceError, SessionError, SessionService, ValidationError, ValidationService,
+    BookError, RunServiceError, SessionError, SessionService,
 };
 use cleveragents_domain::identity::{Caller, EVERY_NAMESPACE, LOCAL_NAMESPACE, Permission, Scope};
 use cleveragents_domain::{AutomationProfile, Code, Kind, Name, NewAuditEntry, PlanId, SessionId};
@@ -125,17 +125,6 @@ fn one(
             (run.id.to_string(), run.namespace, absent)
         }
         Part::Resumed(_) => return resumed(context, offered, &value),
-        Part::Attachment(_) => {
-            let absent = ValidationError::AttachmentNotFound {
-                reference: value.clone(),
-                candidates: Vec::new(),
-            };
-            let absent = absent.into();
-            let found = ValidationService::new(context.engine()?).attachment(&value);
-            let found = found.map_err(|error| told(error.into(), &absent))?;
-            let namespace = namespace_of(&found.resource).to_owned();
-            (found.attachment.id.to_string(), namespace, absent)
-        }
         Part::Document(_) => return Ok((value, Vec::new())),
         Part::Name(_) | Part::Read(_) | Part::Definition(_) => {
             return by_name(context, offered, part, value, home);

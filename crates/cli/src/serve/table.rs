@@ -4,7 +4,7 @@
 
 use cleveragents_domain::identity::{Permission, Scope};
 
-use Part::{Attachment, Decision, Definition, Document, Name, Plan, Read, Resumed, Run, Session};
+use Part::{Decision, Definition, Document, Name, Plan, Read, Resumed, Run, Session};
 use Permission::{Manage, Read as Look, Write};
 use Scope::{Plans, Registry, Server, Sessions};
 
@@ -25,8 +25,6 @@ pub(crate) enum Part {
     Run(&'static str),
     /// A run of an actor that goes on, with all that it was given when it began.
     Resumed(&'static str),
-    /// An attachment of a validation, where its resource belongs.
-    Attachment(&'static str),
     /// The file of a definition, which is given as a text; its `name` says where it belongs.
     Definition(&'static str),
     /// A file of the caller, which is given as a text and names nothing.
@@ -44,7 +42,6 @@ impl Part {
             | Decision(parameter)
             | Run(parameter)
             | Resumed(parameter)
-            | Attachment(parameter)
             | Definition(parameter)
             | Document(parameter) => parameter,
         }
@@ -321,45 +318,6 @@ pub(crate) static ROWS: &[Row] = &[
     )
     .without(&["stream"]),
     row(
-        "registry/actor/add",
-        "actor add",
-        Registry,
-        Manage,
-        &[Definition("config")],
-    ),
-    row(
-        "registry/actor/update",
-        "actor update",
-        Registry,
-        Manage,
-        &[Definition("config")],
-    ),
-    row("registry/actor/list", "actor list", Registry, Look, &[]),
-    row(
-        "registry/actor/show",
-        "actor show",
-        Registry,
-        Look,
-        &[Name("name")],
-    ),
-    row(
-        "registry/actor/graph",
-        "actor graph",
-        Registry,
-        Look,
-        &[Name("name")],
-    )
-    .document()
-    .without(&["output", "config"])
-    .require(&["name"]),
-    row(
-        "registry/actor/remove",
-        "actor remove",
-        Registry,
-        Manage,
-        &[Name("name")],
-    ),
-    row(
         "actor/run",
         "actor run",
         Registry,
@@ -374,9 +332,6 @@ pub(crate) static ROWS: &[Row] = &[
     )
     .without(UNBOUND)
     .require(&["name", "prompt"]),
-    row("run/list", "run list", Registry, Look, &[Read("actor")]),
-    row("run/show", "run show", Registry, Look, &[Run("run")]),
-    row("run/replay", "run replay", Registry, Look, &[Run("run")]),
     row(
         "run/resume",
         "run resume",
@@ -385,121 +340,6 @@ pub(crate) static ROWS: &[Row] = &[
         &[Resumed("run")],
     )
     .without(&["stream"]),
-    row("run/cancel", "run cancel", Registry, Write, &[Run("run")]),
-    row(
-        "registry/tool/add",
-        "tool add",
-        Registry,
-        Manage,
-        &[Definition("config")],
-    ),
-    row(
-        "tool/calls",
-        "tool calls",
-        Sessions,
-        Look,
-        &[Session("session")],
-    ),
-    row("registry/tool/list", "tool list", Registry, Look, &[]),
-    row(
-        "registry/tool/show",
-        "tool show",
-        Registry,
-        Look,
-        &[Read("name")],
-    )
-    .require(&["name"]),
-    row(
-        "registry/tool/remove",
-        "tool remove",
-        Registry,
-        Manage,
-        &[Name("name")],
-    ),
-    row("registry/skill/list", "skill list", Registry, Look, &[]),
-    row(
-        "registry/skill/show",
-        "skill show",
-        Registry,
-        Look,
-        &[Name("name")],
-    ),
-    row(
-        "registry/skill/tools",
-        "skill tools",
-        Registry,
-        Look,
-        &[Name("name")],
-    ),
-    row(
-        "registry/skill/remove",
-        "skill remove",
-        Registry,
-        Manage,
-        &[Name("name")],
-    ),
-    row(
-        "registry/validation/add",
-        "validation add",
-        Registry,
-        Manage,
-        &[Definition("config")],
-    ),
-    row(
-        "registry/validation/list",
-        "validation list",
-        Registry,
-        Look,
-        &[],
-    ),
-    row(
-        "registry/validation/show",
-        "validation show",
-        Registry,
-        Look,
-        &[Name("name")],
-    ),
-    row(
-        "registry/validation/remove",
-        "validation remove",
-        Registry,
-        Manage,
-        &[Name("name")],
-    ),
-    row(
-        "registry/validation/attach",
-        "validation attach",
-        Registry,
-        Manage,
-        &[
-            Name("resource"),
-            Read("validation"),
-            Name("project"),
-            Plan("plan"),
-        ],
-    ),
-    row(
-        "registry/validation/attachments",
-        "validation attachments",
-        Registry,
-        Look,
-        &[
-            Name("resource"),
-            Read("validation"),
-            Read("project"),
-            Plan("plan"),
-        ],
-    )
-    .require(&["resource"]),
-    row(
-        "registry/validation/detach",
-        "validation detach",
-        Registry,
-        Manage,
-        &[Attachment("attachment")],
-    ),
-    row("registry/model/list", "model list", Registry, Look, &[]),
-    row("registry/model/show", "model show", Registry, Look, &[]),
     row("health/check", "version", Server, Look, &[]),
     row("diagnostics/run", "diagnostics", Server, Look, &[])
         .without(&["repair"])

@@ -9,8 +9,10 @@ use cleveragents_a2a::{
     AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill, Binding,
     ProtocolVersion, SecurityRequirement, SecurityScheme, v0_3,
 };
+use cleveragents_application::actor_operations::ListActors;
+use cleveragents_application::{Operation as _, Requirement};
 use cleveragents_domain::ContentHash;
-use cleveragents_domain::identity::Permission;
+use cleveragents_domain::identity::Caller;
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -18,9 +20,9 @@ use super::send::MEDIA_TYPES;
 use super::{binding, extension};
 use crate::app::App;
 use crate::gate::Permit;
-use crate::operations;
 use crate::options::Conformance;
 use crate::problem::Problem;
+use crate::program::Failure;
 
 /// How long clients may cache a card, in seconds.
 const MAX_AGE: u32 = 300;
@@ -178,41 +180,34 @@ pub(super) async fn extended(app: &Arc<App>, permit: &Permit) -> AgentCard {
     card
 }
 
-/// The actors that the caller may see, as skills. Without such an operation there are none.
+/// The registered actors that the caller may read, as skills.
 async fn actors(app: &Arc<App>, permit: &Permit) -> Vec<AgentSkill> {
-    let found = ["registry/actor/list", "actor/list"]
-        .iter()
-        .find_map(|name| operations::named(app, name));
-    let Some(operation) = found.cloned() else {
-        return Vec::new();
-    };
-    let caller = Arc::clone(permit.caller());
-    if caller.reach(operation.scope, Permission::Read).is_empty() {
+    let Requirement {
+        scope, permission, ..
+    } = ListActors::REQUIREMENT;
+    if permit.caller().reach(scope, permission).is_empty() {
         return Vec::new();
     }
-    let inner = Arc::clone(app);
+    let context = app.application.for_caller(Caller::clone(permit.caller()));
     let listed = app.run(permit.caller(), move |cancel| {
-        operations::call(&inner, &caller, &operation.name, &json!({}), cancel).map_err(Into::into)
+        let listed = context
+            .cancelled_by(cancel)
+            .call(ListActors { custom: true });
+        listed.map_err(|error| Failure::of(&error).into())
     });
-    // A card without them is of use too.
+    // The card is useful without them too.
     let Ok(listed) = listed.await else {
         return Vec::new();
     };
-    let actors = match &listed {
-        Value::Array(actors) => Some(actors),
-        data => data.get("actors").and_then(Value::as_array),
-    };
-    actors
+    listed
+        .actors
         .into_iter()
-        .flatten()
-        // Those that come with the program are no skill of this server.
-        .filter(|actor| actor.get("built_in") != Some(&Value::Bool(true)))
-        .filter_map(|actor| {
-            let text = |name: &str| actor.get(name).and_then(Value::as_str);
-            let name = text("name")?;
-            let about = text("description").filter(|text| !text.is_empty());
-            let about = about.unwrap_or("An actor: name it as `actor` in `cleveragents` metadata");
-            Some(skill(name, name, &["actor"], about))
+        .map(|actor| {
+            let about = actor.description.filter(|text| !text.is_empty());
+            let about = about
+                .as_deref()
+                .unwrap_or("An actor: name it as `actor` in `cleveragents` metadata");
+            skill(&actor.name, &actor.name, &["actor"], about)
         })
         .take(MAX_ACTORS)
         .collect()

@@ -78,7 +78,6 @@ impl Default for Double {
             drives: Mutex::default(),
             plan: Mutex::default(),
             operations: vec![
-                operation("registry/actor/list", Scope::Registry, Permission::Read),
                 operation("plan/list", Scope::Plans, Permission::Read),
                 operation("diagnostics/run", Scope::Server, Permission::Manage),
                 plan("plan/use"),
@@ -120,10 +119,6 @@ impl Program for Double {
             call.caller.identity().to_owned(),
         ));
         let data = match name.as_str() {
-            "registry/actor/list" => json!({"actors": [
-                {"name": "acme/reviewer", "description": "Reviews"}, {"name": "acme/plain"},
-                {"name": "openai/any", "built_in": true},
-            ]}),
             "plan/use" => json!({"plan_id": *self.plan.lock().expect("not poisoned")}),
             "plan/diff" => json!({"files": 1}),
             "plan/list" => match call.parameters.get("fail").and_then(Value::as_str) {

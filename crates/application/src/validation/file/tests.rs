@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cleveragents_domain::{Code, Diagnose as _, ValidationMode};
+use serde_json::json;
 
 use super::super::definition::{CommandLine, Validation, ValidationCheck};
 use super::{read, schema};
@@ -55,10 +56,10 @@ fn every_field_is_read() {
     assert_eq!(format!("{:?}", check.maximum["tests"]), "1000.0");
     assert_eq!(read.places().into_iter().collect::<Vec<_>>(), ["package"]);
     // What a variable holds that is a key is neither printed nor summed up.
-    assert!(!format!("{read:?} {}", read.summary()).contains("s3cret"));
+    assert!(!format!("{read:?} {}", json!(read.summary())).contains("s3cret"));
     let words = "name: local/x\ndescription: 'd ${TOKEN}'\ncommand: [curl, '-HX: ${TOKEN}']\n";
     let words = validation(words).expect("it reads");
-    let told = format!("{words:?} {} {}", words.summary(), words.what());
+    let told = format!("{words:?} {}", json!(words.summary()));
     assert!(!told.contains("s3cret") && told.contains("curl"), "{told}");
     let wraps = validation(WRAPS).expect("it reads");
     assert_eq!(wraps.mode, ValidationMode::Required);

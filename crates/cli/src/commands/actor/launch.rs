@@ -1,14 +1,13 @@
 //! `actor run` and `run resume`: arguments, and what is shown of a run.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use cleveragents_actors::Actor;
+use cleveragents_application::run_operations::RunInfo;
 use cleveragents_application::{
     ActorRunOptions, ActorRunReport, ActorRunRequest, ActorRunner, ActorService, OperationError,
-    RunFrontEnd, RunService, SafetySelection, UnknownOutcome, read_context,
+    RunFrontEnd, RunService, UnknownOutcome, read_context,
 };
-use cleveragents_domain::{Code, RunId};
+use cleveragents_domain::Code;
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
 use serde_json::{Map, Value, json};
@@ -20,7 +19,7 @@ use crate::commands::session::read_text;
 use crate::commands::signals;
 use crate::commands::terminal::Terminal;
 use crate::commands::write_file;
-use crate::commands::{cost_cell, put_cost, read_definition, run as runs};
+use crate::commands::{cost_cell, put_cost, read_definition};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -84,16 +83,6 @@ pub(in crate::commands) fn resume(
     let answer = arguments.answer.as_deref();
     let done = view.show(|front_end| runner.resume(&run, answer, unknown_outcome, front_end))?;
     view.report(&done)
-}
-
-/// The actor of a run, as its files were when the run started.
-pub(in crate::commands) fn stored_actor(
-    context: &Context,
-    service: &RunService,
-    run: RunId,
-) -> Result<Arc<Actor>, CommandError> {
-    let runtime = context.runtime(&SafetySelection::default(), None)?;
-    Ok(ActorRunner::new(&runtime, service.clone()).stored_actor(run)?)
 }
 
 /// The actor and the prompt that are meant.
@@ -236,7 +225,7 @@ impl<'a> RunView<'a> {
                     "skill": done.options.skills,
                     "run": done.report.run,
                 },
-                "run": runs::summary(&stored, is_cost_known),
+                "run": RunInfo::new(&stored, is_cost_known),
                 "response": {
                     "text": answer,
                     "value": outcome.output,

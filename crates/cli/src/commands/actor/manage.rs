@@ -2,217 +2,98 @@
 
 use std::path::Path;
 
-use cleveragents_actors::{Actor, NodeKind};
-use cleveragents_application::{
-    ActorError, ActorService, AddedActor, Outcome, Register, agents_of,
+use cleveragents_actors::{ActorKind, NodeKind};
+use cleveragents_application::actor_operations::{
+    AddActor, AddedActorInfo, ListActors, ListedActor, RemoveActor, UpdateActor,
 };
+use cleveragents_application::{ActorService, Outcome};
 use cleveragents_domain::Code;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::read_actor;
 use crate::arguments::RoleName;
-use crate::commands::{confirm, counted, yes_no};
+use crate::commands::{call_removal, counted, removal, yes_no};
 use crate::config::{ConfigFile, keys};
 use crate::context::Context;
-use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
+use crate::output::{Cell, CommandError, Panel, Report, Table};
 
-/// The version of the format of actor files.
-pub(super) const SCHEMA_VERSION: &str = "3.0";
-
-pub(super) fn add(
-    context: &Context,
-    actors: &ActorService,
-    command: &'static str,
-    config: &Path,
-    register: Register,
-) -> Result<Report, CommandError> {
-    let (text, source) = read_actor(context, config)?;
-    let toolset = context.toolset()?;
-    let world = toolset.actor_world();
-    if context.is_for_others() {
-        refuse_tokens(&actors.compile(&text, &source, world)?.actor)?;
-    }
-    let added = actors.add(&text, &source, register, world)?;
-    Ok(added_report(command, &added))
+pub(super) fn add(context: &Context, config: &Path, update: bool) -> Result<Report, CommandError> {
+    let added = context.call(AddActor {
+        text: read_actor(config)?,
+        source: context.definition_source(config),
+        update,
+    })?;
+    Ok(added_report("actor add", added))
 }
 
-/// Refuses a file of somebody elsewhere that would have a token of this machine sent to an address of theirs.
-fn refuse_tokens(actor: &Actor) -> Result<(), CommandError> {
-    let own = format!("{}:", actor.name);
-    let mut agents = agents_of(actor).into_iter();
-    let sends = agents.any(|agent| {
-        let is_own = agent.name == actor.name || agent.name.starts_with(&own);
-        let remote = agent.remote.as_ref();
-        is_own && remote.is_some_and(|remote| remote.token_variable.is_some())
-    });
-    if !sends {
-        return Ok(());
-    }
-    let message = "`token_env` names a variable of the machine that the server runs on";
-    Err(CommandError::new(Code::LocalOnly, message)
-        .with_hint("have the actor added there: `agents actor add --config FILE`"))
+/// Replaces an actor; one that does not exist is not created.
+pub(super) fn update(context: &Context, config: &Path) -> Result<Report, CommandError> {
+    let updated = context.call(UpdateActor {
+        text: read_actor(config)?,
+        source: context.definition_source(config),
+    })?;
+    Ok(added_report("actor update", updated))
 }
 
-/// Replaces an actor; one that is not there is not made.
-pub(super) fn update(
-    context: &Context,
-    actors: &ActorService,
-    config: &Path,
-) -> Result<Report, CommandError> {
-    let (text, source) = read_actor(context, config)?;
-    let toolset = context.toolset()?;
-    let world = toolset.actor_world();
-    let found = actors.compile(&text, &source, world)?;
-    if context.is_for_others() {
-        refuse_tokens(&found.actor)?;
-    }
-    if !actors
-        .stored()?
-        .iter()
-        .any(|stored| stored.name == found.actor.name)
-    {
-        let error = ActorError::NotFound {
-            name: found.actor.name.clone(),
-            nearest: Vec::new(),
-        };
-        return Err(CommandError::from(error)
-            .with_hint("register it first: `agents actor add --config FILE`"));
-    }
-    let added = actors.add(&text, &source, Register::Update, world)?;
-    Ok(added_report("actor update", &added))
-}
-
-fn added_report(command: &'static str, added: &AddedActor) -> Report {
-    let actor = &added.actor;
-    let (provider, model) = super::show::model_of(actor);
-    let report = Report::new(command)
-        .data(json!({
-            "actor_added": {
-                "name": actor.name,
-                "provider": provider,
-                "model": model,
-                "type": actor.kind,
-                "description": actor.description,
-                "config": added.stored.source,
-                "hash": added.hash,
-                "schema_version": SCHEMA_VERSION,
-                "version": added.stored.version,
-                "created": added.stored.created_at,
-                "updated": added.stored.updated_at,
-                "outcome": added.outcome,
-                "warnings": actor.warnings,
-            },
-        }))
-        .panel(
-            Panel::new("Actor Added")
-                .row("Name", actor.name.clone())
-                .row("Type", actor.kind.as_str())
-                .row(
-                    "Agent",
-                    super::show::remote(actor).map(|remote| remote.url.clone()),
-                )
-                .row("Description", actor.description.clone())
-                .row(
-                    "Model",
-                    model.map(|_| super::show::models(actor).join(", ")),
-                )
-                .row("Nodes", actor.graph.nodes.len())
-                .row("Config", added.stored.source.clone())
-                .row("Hash", added.hash.clone()),
-        );
-    let report = actor
-        .warnings
-        .iter()
-        .fold(report, |report, warning| report.warn(warning.clone()));
-    report.ok(match added.outcome {
+fn added_report(command: &'static str, added: AddedActorInfo) -> Report {
+    let actor = &added.actor_added;
+    let model = match (&actor.provider, &actor.model) {
+        (Some(provider), Some(model)) => Some(format!("{provider}/{model}")),
+        (_, model) => model.clone(),
+    };
+    let report = Report::new(command).panel(
+        Panel::new("Actor Added")
+            .row("Name", actor.name.clone())
+            .row("Type", actor.kind.as_str())
+            .row("Agent", actor.agent_url.clone())
+            .row("Description", actor.description.clone())
+            .row("Model", model)
+            .row("Nodes", actor.nodes)
+            .row("Config", actor.config.clone())
+            .row("Hash", actor.hash.clone()),
+    );
+    let warnings = actor.warnings.iter();
+    let report = warnings.fold(report, |report, warning| report.warn(warning.clone()));
+    let done = match actor.outcome {
         Outcome::Updated => "Actor updated",
         Outcome::Created | Outcome::Unchanged => "Actor added",
-    })
+    };
+    report.data(added).ok(done)
 }
 
-pub(super) fn list(
-    context: &Context,
-    actors: &ActorService,
-    custom_only: bool,
-) -> Result<Report, CommandError> {
-    let toolset = context.toolset()?;
-    let default = context.settings.actor_default();
-    let mut entries: Vec<Value> = Vec::new();
-    let mut rows: Vec<Vec<Cell>> = Vec::new();
-    let mut broken = 0_usize;
-    for registered in actors.registered(toolset.actor_world())? {
-        let name = registered.stored.name.clone();
-        if !context.sees(&name) {
-            continue;
-        }
-        let is_default = default == Some(name.as_str());
-        match &registered.actor {
-            Ok(actor) => {
-                let (provider, model) = super::show::model_of(actor);
-                entries.push(json!({
-                    "name": name, "provider": provider, "model": model, "type": actor.kind,
-                    "description": actor.description, "default": is_default, "built_in": false,
-                    "unsafe": actor.is_unsafe, "problem": Value::Null,
-                }));
-                rows.push(vec![
-                    name.into(),
-                    actor.kind.as_str().into(),
-                    super::show::models(actor).join(", ").into(),
-                    yes_no(is_default).into(),
-                    actor.description.lines().next().unwrap_or_default().into(),
-                ]);
-            }
-            Err(error) => {
-                broken += 1;
-                entries.push(json!({
-                    "name": name, "provider": Value::Null, "model": Value::Null, "type": Value::Null,
-                    "description": Value::Null, "default": is_default, "built_in": false,
-                    "unsafe": Value::Null, "problem": error.to_string(),
-                }));
-                rows.push(vec![
-                    name.into(),
-                    Cell::Bad("broken".to_owned()),
-                    Cell::from(None::<String>),
-                    yes_no(is_default).into(),
-                    error.to_string().into(),
-                ]);
-            }
-        }
+fn row(actor: &ListedActor) -> Vec<Cell> {
+    let description = actor.description.as_deref().unwrap_or_default();
+    let is_default = yes_no(actor.default).into();
+    if let Some(problem) = &actor.problem {
+        return vec![
+            actor.name.as_str().into(),
+            Cell::Bad("broken".to_owned()),
+            Cell::from(None::<String>),
+            is_default,
+            problem.as_str().into(),
+        ];
     }
-    let custom = entries.len();
-    if !custom_only {
-        for entry in context.models(None)?.list() {
-            let name = entry.name.to_string();
-            let is_default = default == Some(name.as_str());
-            entries.push(json!({
-                "name": name, "provider": entry.name.provider(), "model": entry.name.model(),
-                "type": "llm", "description": format!("The model {name}"), "default": is_default,
-                "built_in": true, "unsafe": false, "problem": Value::Null,
-            }));
-            rows.push(vec![
-                name.as_str().into(),
-                "llm".into(),
-                name.as_str().into(),
-                yes_no(is_default).into(),
-                "comes with the models".into(),
-            ]);
-        }
-    }
-    let (total, built_in) = (entries.len(), entries.len() - custom);
-    let table = Table::new("Actors")
-        .column("Name", Align::Left)
-        .column("Type", Align::Left)
-        .column("Models", Align::Left)
-        .column("Default", Align::Left)
-        .column("Description", Align::Left)
+    vec![
+        actor.name.as_str().into(),
+        actor.kind.map_or("", ActorKind::as_str).into(),
+        actor.models.join(", ").into(),
+        is_default,
+        if actor.built_in {
+            "comes with the models".into()
+        } else {
+            description.lines().next().unwrap_or_default().into()
+        },
+    ]
+}
+
+pub(super) fn list(context: &Context, custom: bool) -> Result<Report, CommandError> {
+    let listed = context.call(ListActors { custom })?;
+    let headings = ["Name", "Type", "Models", "Default", "Description"];
+    let table = Table::with_columns("Actors", headings)
         .empty("No actor is registered")
-        .rows(rows);
-    let report = Report::new("actor list")
-        .data(json!({
-            "actors": entries,
-            "summary": {"total": total, "built_in": built_in, "custom": custom, "broken": broken},
-        }))
-        .table(table);
+        .rows(listed.actors.iter().map(row));
+    let (total, broken) = (listed.summary.total, listed.summary.broken);
+    let report = Report::new("actor list").data(listed).table(table);
     let report = if broken == 0 {
         report
     } else {
@@ -224,41 +105,17 @@ pub(super) fn list(
     Ok(report.ok(format!("{} listed", counted(total, "actor"))))
 }
 
-pub(super) fn remove(
-    context: &Context,
-    actors: &ActorService,
-    name: &str,
-    yes: bool,
-) -> Result<Report, CommandError> {
-    let toolset = context.toolset()?;
-    let world = toolset.actor_world();
-    let stored = actors.stored()?;
-    let whole = stored
-        .iter()
-        .map(|stored| stored.name.as_str())
-        .find(|stored| *stored == name || stored.strip_prefix("local/") == Some(name));
-    if let Some(whole) = whole {
-        if let Some(key) = context.settings.default_key_of(whole) {
-            let error = ActorError::InUse {
-                name: whole.to_owned(),
-                by: format!("the configuration, as `{}`", key.name),
-            };
-            return Err(CommandError::from(error).with_hint(format!(
-                "choose another with `agents actor set-default NAME`, or `agents config unset {}`",
-                key.name
-            )));
-        }
-        confirm(context, &format!("Remove actor {whole}?"), yes)?;
-    }
-    let removed = actors.remove(name, world)?;
-    Ok(Report::new("actor remove")
-        .data(json!({"removed": removed.name, "config": removed.source}))
-        .panel(
-            Panel::new("Removal Summary")
-                .row("Actor", removed.name)
-                .row("Config", removed.source),
-        )
-        .ok("Actor removed"))
+pub(super) fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
+    let removed = call_removal(context, "actor", yes, |yes| RemoveActor {
+        name: name.to_owned(),
+        yes,
+    })?;
+    Ok(removal(
+        "actor remove",
+        "Actor",
+        removed.removed,
+        removed.config,
+    ))
 }
 
 /// Writes the default to the configuration, after a look whether the actor can have the role.

@@ -3,18 +3,22 @@
 
 use std::io::{IsTerminal as _, stderr, stdin, stdout};
 
+use cleveragents_application::model_operations::ListModels;
 use cleveragents_application::session_operations::{
     CreateSession, ListSessions, SessionDetails, ShowSession,
 };
+use cleveragents_application::tool_operations::ListTools;
 use cleveragents_domain::Code;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::act::{help, nothing_said, saved};
 use super::command::{self, Command, Heard};
 use super::editor::Editor;
 use super::input::{Piped, Reading, Said};
 use super::{Flow, LONGEST_NAME, RECENT, Source};
+use crate::commands::model::list_report as list_models;
 use crate::commands::session::{list_report, show_report};
+use crate::commands::tool::list_report as list_tools;
 use crate::commands::turn_view::short;
 use crate::context::Context;
 use crate::output::{CommandError, Report, Timing};
@@ -179,9 +183,13 @@ impl Chat<'_> {
                 self.print(&ok(&format!("{answers} answers")));
             }
             Command::Models => {
-                self.carry_out("registry/model/list", json!({"available": true}))?;
+                let request = ListModels {
+                    provider: None,
+                    available: true,
+                };
+                self.print(&list_models(self.context, request)?);
             }
-            Command::Tools => self.carry_out("registry/tool/list", json!({}))?,
+            Command::Tools => self.print(&list_tools(self.context, ListTools::default())?),
             Command::Retry => {
                 let question = self.question.clone().ok_or_else(nothing_said)?;
                 self.ask(Some(question))?;
@@ -277,16 +285,6 @@ impl Chat<'_> {
         self.context.call(ShowSession { reference, recent })
     }
 
-    fn carry_out(&mut self, operation: &str, parameters: Value) -> Result<(), CommandError> {
-        let report = self.server.run(operation, &object(parameters))?;
-        self.print(&report);
-        let code = report.exit_code();
-        if code != 0 {
-            self.failed = Some(code);
-        }
-        Ok(())
-    }
-
     fn note(&self, text: &str) {
         if self.is_talk {
             self.context.live.err(&format!("{text}\n"));
@@ -310,12 +308,5 @@ impl Chat<'_> {
             let printer = self.context.printer;
             printer.error("chat", error, Timing::start(), &mut out, &mut err)
         });
-    }
-}
-
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
     }
 }

@@ -9,11 +9,11 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use serde_json::json;
 
 use self::kept::{available, remove, store};
-use super::known_provider;
 use crate::arguments::ModelKey;
 use crate::commands::{signals, terminal};
 use crate::context::Context;
 use crate::output::{CommandError, Report};
+use cleveragents_application::model_operations::require_provider;
 
 /// No key is longer.
 const LONGEST: u64 = 16 << 10;
@@ -55,7 +55,7 @@ fn variable(context: &Context, provider: &str) -> Result<String, CommandError> {
     let provider = provider.to_lowercase();
     let names = catalogue.key_variables_of(&provider);
     if names.is_none() {
-        known_provider(&catalogue, &provider)?;
+        require_provider(&catalogue, &provider)?;
     }
     let first = names.and_then(|names| names.into_iter().next());
     first.ok_or_else(|| {

@@ -1,19 +1,18 @@
 //! `skill add`, `list`, `refresh` and `remove`.
 
-use std::path::PathBuf;
-
-use cleveragents_application::{KnownSkill, Outcome, Register, SkillOrigin, SkillService};
+use cleveragents_application::skill_operations::{
+    ListSkills, ListedSkill, RemoveSkill, SkillKind, included_skills, skill_servers, tool_sources,
+};
+use cleveragents_application::{Outcome, Register, SkillService};
 use cleveragents_domain::Diagnose as _;
-use cleveragents_models::Redactor;
-use cleveragents_skills::agent;
-use cleveragents_skills::{Definition, Flat};
-use serde_json::{Value, json};
+use cleveragents_skills::{Definition, agent};
+use serde_json::json;
 
-use super::{listed, servers, source, source_names, tool_sources};
+use super::{joined, source, source_names};
 use crate::arguments::SkillAdd;
-use crate::commands::{confirm, counted};
+use crate::commands::{call_removal, counted, removal};
 use crate::context::Context;
-use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
+use crate::output::{Align, Cell, CommandError, Panel, Report, Table, path_text};
 
 pub(super) fn add(
     context: &Context,
@@ -33,6 +32,7 @@ pub(super) fn add(
     let description = secrets.text(added.definition.description()).into_owned();
     let name = added.definition.name().to_string();
     let flat = &added.flat;
+    let sources = tool_sources(flat);
     let report = Report::new("skill add")
         .data(json!({
             "skill": {
@@ -42,13 +42,13 @@ pub(super) fn add(
                 "created": added.stored.created_at,
                 "updated": added.stored.updated_at,
                 "version": added.stored.version,
-                "kind": kind(&added.definition),
+                "kind": SkillKind::from(&added.definition),
                 "outcome": added.outcome,
             },
-            "includes": includes(flat),
-            "tool_sources": tool_sources(flat),
+            "includes": included_skills(flat),
+            "tool_sources": sources,
             "total_tools": flat.tools.len(),
-            "mcp_servers": servers(flat),
+            "mcp_servers": skill_servers(flat),
         }))
         .panel(
             Panel::new("Skill Registered")
@@ -56,7 +56,7 @@ pub(super) fn add(
                 .row("Description", description)
                 .row("Config", added.stored.source.clone())
                 .row("Tools", Cell::Count(flat.tools.len() as u64))
-                .row("Sources", listed(&source_names(flat)))
+                .row("Sources", joined(&source_names(&sources)))
                 .row("Created", added.stored.created_at),
         );
     let report = match &added.definition {
@@ -71,144 +71,76 @@ pub(super) fn add(
     }))
 }
 
-pub(super) const fn kind(definition: &Definition) -> &'static str {
-    match definition {
-        Definition::Collection(_) => "collection",
-        Definition::Agent(_) => "agent_skill",
-    }
-}
-
-pub(super) fn includes(flat: &Flat) -> Vec<Value> {
-    let includes = flat.includes.iter();
-    includes
-        .map(|name| json!({"name": name.to_string(), "status": "resolved"}))
-        .collect()
-}
-
-/// Folders of skills in the working folder's project: they are shown and not used, since they come
-/// with code of others.
-fn offered(context: &Context) -> Vec<PathBuf> {
+/// Folders of skills in the project of the working folder that are not registered. They are shown and not used,
+/// since they come with code of others.
+fn offered(context: &Context, known: &[ListedSkill]) -> Vec<String> {
     let Some(folder) = context.environment.working_folder() else {
         return Vec::new();
     };
     let root = folder
         .ancestors()
         .find(|folder| folder.join(".git").exists());
-    agent::find(&root.unwrap_or(folder).join(".agents/skills")).unwrap_or_default()
+    let found = agent::find(&root.unwrap_or(folder).join(".agents/skills")).unwrap_or_default();
+    let unknown = found.into_iter().filter(|folder| {
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        known
+            .iter()
+            .all(|skill| !skill.config.starts_with(&*folder.to_string_lossy()))
+    });
+    unknown.map(|folder| path_text(&folder)).collect()
 }
 
-pub(super) fn list(context: &Context, skills: &SkillService) -> Result<Report, CommandError> {
-    let variables = context.variables();
-    let secrets = context.models(None)?.redactor();
-    let mut known = skills.known(&variables)?;
-    known.retain(|skill| context.sees(&skill.name));
-    let flat = skills.flat_of_all(&known, &variables)?;
-    let mut table = ["Name", "Kind", "Tools", "Includes", "Sources"]
-        .into_iter()
-        .fold(Table::new("Skills"), |table, heading| {
-            let align = if heading == "Tools" {
-                Align::Right
-            } else {
-                Align::Left
-            };
-            table.column(heading, align)
-        })
-        .empty("No skill is registered or found");
-    let mut entries = Vec::new();
-    let mut broken = 0;
-    for (skill, flat) in known.iter().zip(&flat) {
-        let problem = flat.as_ref().err();
-        broken += usize::from(problem.is_some());
-        let problem = problem.map(|error| secrets.text(&error.to_string()).into_owned());
-        entries.push(entry(
-            skill,
-            flat.as_ref().ok(),
-            problem.as_deref(),
-            &secrets,
-        ));
-        table = table.row(row(skill, flat.as_ref().ok(), problem));
+pub(super) fn list(context: &Context) -> Result<Report, CommandError> {
+    let mut listed = context.call(ListSkills {})?;
+    // Skills are added on this machine, not on a server.
+    if context.connection.is_none() && context.served.is_none() {
+        listed.offered = offered(context, &listed.skills);
+        listed.summary.offered = listed.offered.len() as u64;
     }
-    let offered: Vec<PathBuf> = offered(context)
-        .into_iter()
-        .filter(|folder| {
-            let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-            known
-                .iter()
-                .all(|skill| !skill.place().starts_with(&*folder.to_string_lossy()))
-        })
-        .collect();
-    let tools: usize = flat.iter().flatten().map(|flat| flat.tools.len()).sum();
-    let count = entries.len();
-    let mut report = Report::new("skill list")
-        .data(json!({
-            "skills": entries,
-            "offered": offered,
-            "summary": {"total": count, "tools": tools, "broken": broken, "offered": offered.len()},
-        }))
-        .table(table);
-    for folder in &offered {
+    let table = Table::new("Skills")
+        .column("Name", Align::Left)
+        .column("Kind", Align::Left)
+        .column("Tools", Align::Right)
+        .column("Includes", Align::Left)
+        .column("Sources", Align::Left)
+        .empty("No skill is registered or found")
+        .rows(listed.skills.iter().map(row));
+    let (count, broken) = (listed.summary.total, listed.summary.broken);
+    let mut report = Report::new("skill list").table(table);
+    for folder in &listed.offered {
         report = report.info(format!(
-            "this project offers a skill: `agents skill add {}`",
-            folder.display()
+            "this project offers a skill: `agents skill add {folder}`"
         ));
     }
-    let report = report.ok(format!("{} listed", counted(count, "skill")));
+    let report = report
+        .data(listed)
+        .ok(format!("{} listed", counted(count, "skill")));
     Ok(if broken == 0 {
         report
     } else {
-        let told = counted(broken, "skill");
-        report.warn(format!("{told} cannot be used until mended or removed"))
+        let skills = counted(broken, "skill");
+        report.warn(format!("{skills} cannot be used until mended or removed"))
     })
 }
 
-const fn origin(skill: &KnownSkill) -> &'static str {
-    match skill.origin {
-        SkillOrigin::Registered(_) => "registered",
-        SkillOrigin::Found(_) => "found",
-    }
-}
-
-fn entry(
-    skill: &KnownSkill,
-    flat: Option<&Flat>,
-    problem: Option<&str>,
-    secrets: &Redactor,
-) -> Value {
-    let definition = skill.definition.as_ref().ok();
-    let description =
-        definition.map(|definition| secrets.text(definition.description()).into_owned());
-    json!({
-        "name": skill.name,
-        "tools": flat.map(|flat| flat.tools.len()),
-        "includes": flat.map(|flat| flat.includes.iter().map(ToString::to_string).collect::<Vec<_>>()),
-        "sources": flat.map(source_names),
-        "description": description,
-        "kind": definition.map(kind),
-        "origin": origin(skill),
-        "config": skill.place(),
-        "problem": problem,
-    })
-}
-
-fn row(skill: &KnownSkill, flat: Option<&Flat>, problem: Option<String>) -> Vec<Cell> {
+fn row(skill: &ListedSkill) -> Vec<Cell> {
     let name = Cell::from(skill.name.as_str());
-    let (Some(flat), Ok(definition)) = (flat, &skill.definition) else {
-        let problem = problem.unwrap_or_default();
+    if let Some(problem) = &skill.problem {
         return vec![
             name,
             Cell::Bad("broken".to_owned()),
             Cell::Count(0),
             "".into(),
-            problem.into(),
+            problem.as_str().into(),
         ];
-    };
-    let includes: Vec<String> = flat.includes.iter().map(ToString::to_string).collect();
+    }
+    let words = |words: &Option<Vec<String>>| words.as_deref().unwrap_or_default().join(", ");
     vec![
         name,
-        kind(definition).into(),
-        Cell::Count(flat.tools.len() as u64),
-        includes.join(", ").into(),
-        source_names(flat).join(", ").into(),
+        skill.kind.map_or("", SkillKind::as_str).into(),
+        Cell::Count(skill.tools.unwrap_or_default()),
+        words(&skill.includes).into(),
+        words(&skill.sources).into(),
     ]
 }
 
@@ -275,23 +207,15 @@ pub(super) fn refresh(
     })
 }
 
-pub(super) fn remove(
-    context: &Context,
-    skills: &SkillService,
-    name: &str,
-    yes: bool,
-) -> Result<Report, CommandError> {
-    let variables = context.variables();
-    let found = skills.find(name, &variables)?;
-    confirm(context, &format!("Remove skill {}?", found.name), yes)?;
-    let removed = skills.remove(&found.name, &variables)?;
-    let place = removed.place();
-    Ok(Report::new("skill remove")
-        .data(json!({"removed": removed.name, "config": place}))
-        .panel(
-            Panel::new("Removal Summary")
-                .row("Skill", removed.name)
-                .row("Config", place),
-        )
-        .ok("Skill removed"))
+pub(super) fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
+    let removed = call_removal(context, "skill", yes, |yes| RemoveSkill {
+        name: name.to_owned(),
+        yes,
+    })?;
+    Ok(removal(
+        "skill remove",
+        "Skill",
+        removed.removed,
+        removed.config,
+    ))
 }

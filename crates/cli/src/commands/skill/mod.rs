@@ -6,10 +6,9 @@ mod validate;
 
 use std::path::Path;
 
+use cleveragents_application::skill_operations::SkillToolSource;
 use cleveragents_application::{SkillService, SkillSource};
 use cleveragents_domain::Code;
-use cleveragents_skills::Flat;
-use serde_json::{Value, json};
 
 use super::read_definition;
 use crate::arguments::Skill;
@@ -29,16 +28,18 @@ pub(super) const fn name(command: &Skill) -> &'static str {
     }
 }
 
+/// Commands that consist of typed operations.
+pub(crate) const OPERATIONS: &[&str] = &["skill list", "skill remove", "skill show", "skill tools"];
+
 pub(super) fn run(context: &Context, command: Skill) -> Result<Report, CommandError> {
-    let skills = context.skills()?;
     match command {
-        Skill::Add(arguments) => manage::add(context, &skills, &arguments),
-        Skill::List => manage::list(context, &skills),
-        Skill::Show(skill) => show::show(context, &skills, &skill.name),
-        Skill::Tools(skill) => show::tools(context, &skills, &skill.name),
-        Skill::Refresh { name } => manage::refresh(context, &skills, name.as_deref()),
-        Skill::Validate { path } => validate::run(context, &skills, &path),
-        Skill::Remove { skill, yes } => manage::remove(context, &skills, &skill.name, yes),
+        Skill::Add(arguments) => manage::add(context, &context.skills()?, &arguments),
+        Skill::List => manage::list(context),
+        Skill::Show(skill) => show::show(context, skill.name),
+        Skill::Tools(skill) => show::tools(context, skill.name),
+        Skill::Refresh { name } => manage::refresh(context, &context.skills()?, name.as_deref()),
+        Skill::Validate { path } => validate::run(context, &context.skills()?, &path),
+        Skill::Remove { skill, yes } => manage::remove(context, &skill.name, yes),
     }
 }
 
@@ -66,52 +67,14 @@ fn tidy(folder: &Path) -> std::path::PathBuf {
     std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
-/// Where the tools of a skill come from: one entry a source.
-fn tool_sources(flat: &Flat) -> Vec<Value> {
-    let mut sources: Vec<(String, Vec<String>)> = Vec::new();
-    for tool in &flat.tools {
-        let source = tool.source();
-        let name = tool.spec.name.to_string();
-        match sources.iter_mut().find(|(other, _)| other == source) {
-            Some((_, names)) => names.push(name),
-            None => sources.push((source.to_owned(), vec![name])),
-        }
-    }
-    let tools = sources
-        .into_iter()
-        .map(|(source, names)| json!({"source": source, "count": names.len(), "details": names}));
-    // What a server offers is known once it is connected to.
-    let servers = flat.servers.iter().map(|server| {
-        let source = format!("mcp:{}", server.server.name);
-        json!({"source": source, "count": Value::Null, "details": []})
-    });
-    tools.chain(servers).collect()
+/// The names of the sources of a skill's tools.
+fn source_names(sources: &[SkillToolSource]) -> Vec<String> {
+    let names = sources.iter().map(|source| source.source.clone());
+    names.collect()
 }
 
-/// The servers of a skill.
-fn servers(flat: &Flat) -> Vec<Value> {
-    let servers = flat.servers.iter().map(|server| {
-        let definition = &server.server.definition;
-        let tools = definition.pointer("/tool_filter/include");
-        json!({
-            "name": server.server.name,
-            "status": "declared",
-            "tools": tools,
-            "from_skill": server.from_skill.as_ref().map(ToString::to_string),
-        })
-    });
-    servers.collect()
-}
-
-/// The names of the sources alone, for lists.
-fn source_names(flat: &Flat) -> Vec<String> {
-    let all = tool_sources(flat);
-    let names = all.iter().filter_map(|source| source["source"].as_str());
-    names.map(str::to_owned).collect()
-}
-
-/// Words one after the other; nothing when there are none.
-fn listed(words: &[String]) -> Option<String> {
+/// Words separated by commas; nothing when there are none.
+fn joined(words: &[String]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", "))
 }
 

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use cleveragents_application::skill_operations::SkillKind;
 use cleveragents_application::{SkillService, SkillSource};
 use cleveragents_skills::agent::inspect;
 use cleveragents_tools::FileError;
 use serde_json::{Value, json};
 
-use super::manage::kind;
 use super::source;
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Report, path_text};
@@ -27,17 +27,18 @@ pub(super) fn run(
     }
     let (definition, flat) = skills.check(&source, &context.variables())?;
     let name = definition.name().to_string();
+    let kind = SkillKind::from(&definition);
     Ok(Report::new("skill validate")
         .data(json!({
             "valid": true,
             "name": name,
-            "kind": kind(&definition),
+            "kind": kind,
             "total_tools": flat.tools.len(),
         }))
         .panel(
             Panel::new("Skill")
                 .row("Name", name)
-                .row("Kind", kind(&definition)),
+                .row("Kind", kind.as_str()),
         )
         .ok("Skill valid"))
 }

@@ -1,10 +1,8 @@
 //! `tool calls` and `tool call`: what was called, what came of it, and all that it said.
 
+use cleveragents_application::tool_operations::{ListToolCalls, ToolCallInfo};
 use cleveragents_application::{Excerpt, ToolService};
-use cleveragents_domain::identity::Scope;
 use cleveragents_domain::{InvocationOutcome, ToolInvocation};
-use cleveragents_store::invocations::InvocationFilter;
-use cleveragents_tools::ToolPattern;
 use serde_json::{Value, json};
 
 use crate::arguments::{CallOutcomeName, ToolCallShow, ToolCalls};
@@ -15,33 +13,16 @@ use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 /// So much of an output and of a log is shown with a call.
 const SHOWN_BYTES: usize = 8 << 10;
 
-pub(super) fn list(
-    context: &Context,
-    tools: &ToolService,
-    arguments: &ToolCalls,
-) -> Result<Report, CommandError> {
-    let sessions = context.sessions()?;
-    let session = arguments
-        .session
-        .as_deref()
-        .map(|reference| sessions.resolve(reference))
-        .transpose()?;
-    // Other names of a tool mean it too; what is no name may have been called all the same.
-    let tool = arguments.tool.as_ref().map(|text| {
-        let pattern = text.parse::<ToolPattern>();
-        pattern.map_or_else(|_| text.clone(), |pattern| pattern.to_string())
-    });
-    let page = tools.calls(&InvocationFilter {
-        visible: context.reach(Scope::Sessions),
-        visible_plans: context.reach(Scope::Plans),
-        visible_runs: context.reach(Scope::Registry),
-        session,
-        tool,
+pub(super) fn list(context: &Context, arguments: ToolCalls) -> Result<Report, CommandError> {
+    let offset = arguments.offset;
+    let listed = context.call(ListToolCalls {
+        session: arguments.session,
+        tool: arguments.tool,
         outcome: arguments.outcome.map(CallOutcomeName::outcome),
-        offset: arguments.offset,
-        limit: Some(arguments.limit),
+        limit: arguments.limit,
+        offset,
     })?;
-    let (count, matching) = (page.invocations.len(), page.matching);
+    let (count, matching) = (listed.summary.shown, listed.summary.matching);
     let table = Table::new("Calls of Tools")
         .column("Id", Align::Left)
         .column("Tool", Align::Left)
@@ -50,12 +31,9 @@ pub(super) fn list(
         .column("Took", Align::Right)
         .column("Began", Align::Left)
         .empty("No call matches")
-        .rows(page.invocations.iter().map(row));
-    let calls: Vec<Value> = page.invocations.iter().map(summary).collect();
-    let report = Report::new("tool calls")
-        .data(json!({"calls": calls, "summary": {"shown": count, "matching": matching}}))
-        .table(table);
-    let next = arguments.offset.saturating_add(count as u64);
+        .rows(listed.calls.iter().map(row));
+    let report = Report::new("tool calls").data(listed).table(table);
+    let next = offset.saturating_add(count);
     let report = if count > 0 && next < matching {
         report.info(format!(
             "older ones: repeat the command with --offset {next}"
@@ -66,14 +44,14 @@ pub(super) fn list(
     Ok(report.ok(format!("{} listed", counted(count, "call"))))
 }
 
-fn row(call: &ToolInvocation) -> Vec<Cell> {
+fn row(call: &ToolCallInfo) -> Vec<Cell> {
     vec![
         Cell::Id(call.id.to_string()),
         call.tool.as_str().into(),
         outcome_cell(call.outcome),
         call.reason.clone().into(),
-        seconds(call).map(Cell::Seconds).into(),
-        call.started_at.into(),
+        call.duration_s.map(Cell::Seconds).into(),
+        call.started.into(),
     ]
 }
 
@@ -86,32 +64,6 @@ fn outcome_cell(outcome: InvocationOutcome) -> Cell {
     }
 }
 
-fn seconds(call: &ToolInvocation) -> Option<f64> {
-    let micros = call.finished_at?.as_micros() - call.started_at.as_micros();
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a duration for people needs no more digits"
-    )]
-    Some(micros as f64 / 1e6)
-}
-
-fn summary(call: &ToolInvocation) -> Value {
-    json!({
-        "id": call.id,
-        "tool": call.tool,
-        "outcome": call.outcome,
-        "reason": call.reason,
-        "error": call.error,
-        "session": call.session,
-        "plan": call.plan,
-        "turn": call.turn,
-        "call_id": call.call_id,
-        "started": call.started_at,
-        "finished": call.finished_at,
-        "duration_s": seconds(call),
-    })
-}
-
 pub(super) fn show(tools: &ToolService, arguments: &ToolCallShow) -> Result<Report, CommandError> {
     let call = tools.call(&arguments.call)?;
     if arguments.output || arguments.log {
@@ -120,7 +72,9 @@ pub(super) fn show(tools: &ToolService, arguments: &ToolCallShow) -> Result<Repo
     let output = tools.excerpt(call.output, 0, SHOWN_BYTES)?;
     let log = tools.excerpt(call.log, 0, SHOWN_BYTES)?;
     let picture = call.media_type.as_deref();
-    let mut data = summary(&call);
+    let info = ToolCallInfo::from(&call);
+    let took = info.duration_s;
+    let mut data = json!(info);
     data["arguments"] = call.arguments.clone();
     data["media_type"] = json!(call.media_type);
     data["repeatable"] = call.is_repeatable.into();
@@ -136,7 +90,7 @@ pub(super) fn show(tools: &ToolService, arguments: &ToolCallShow) -> Result<Repo
             .row("Session", call.session.map(|id| Cell::Id(id.to_string())))
             .row("Turn", call.turn.map(|id| Cell::Id(id.to_string())))
             .row("Began", call.started_at)
-            .row("Took", seconds(&call).map(Cell::Seconds))
+            .row("Took", took.map(Cell::Seconds))
             .row(
                 "Output",
                 output.as_ref().map(|whole| Cell::Bytes(whole.total)),

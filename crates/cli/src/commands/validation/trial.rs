@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use cleveragents_application::validation_operations::ArgumentValues;
 use cleveragents_application::{
     AgentRuntime, Judgement, OperationError, SafetySelection, SandboxWorkspace, ToolCallRequest,
     ValidationCheck, ValidationError, ValidationRunner, ValidationService,
@@ -12,7 +13,6 @@ use cleveragents_process::Cancel;
 use cleveragents_tools::{CallOutcome, PlanMode};
 use serde_json::{Value, json};
 
-use super::pairs;
 use crate::arguments::ValidationRun;
 use crate::commands::call_view::call_status;
 use crate::commands::signals;
@@ -33,7 +33,7 @@ pub(super) fn run(
 ) -> Result<Report, CommandError> {
     let found = service.get(&arguments.validation.name, &context.variables())?;
     let validation = found.validation.map_err(ValidationError::from)?;
-    let given = pairs(&arguments.arguments)?;
+    let given = ArgumentValues::Pairs(arguments.arguments.clone()).parse()?;
     if let Some(why) = validation.misfit(&given) {
         return Err(
             CommandError::new(Code::InvalidValidation, why).with_hint(format!(
