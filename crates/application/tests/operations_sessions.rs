@@ -7,7 +7,8 @@ use cleveragents_application::session_operations::{
     SearchWords, ShowSession,
 };
 use cleveragents_application::{
-    Application, OperationError, OperationSettings, check_sendable, find_operation, operations,
+    Application, OperationError, OperationSettings, SandboxPolicy, check_sendable, find_operation,
+    operations,
 };
 use cleveragents_domain::identity::{Caller, Scope};
 use cleveragents_domain::{Code, Diagnose as _};
@@ -23,6 +24,7 @@ fn application(engine: &Arc<Engine>) -> Application {
             max_message_bytes: 1_000,
             automation_profile: "manual".to_owned(),
             sandboxes: std::env::temp_dir(),
+            sandbox_policy: SandboxPolicy::default(),
         },
     )
 }

@@ -16,7 +16,7 @@ use cleveragents_process::Cancel;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
 use crate::arguments::TurnOptions;
-use crate::commands::safety_in_force;
+use crate::commands::{safety_in_force, worker_starter};
 use crate::config::{Configuration, Environment, Home, Level, Settings, keys};
 use crate::output::{CommandError, Live, Printer, Progress, visible_lines};
 use crate::remote::Connection;
@@ -165,6 +165,7 @@ impl Context {
         }
         let printer = self.printer;
         let operations = Application::new(self.engine()?, self.operation_settings())
+            .starting_workers(worker_starter(self)?)
             .for_caller(self.caller())
             .showing_progress(Arc::new(move |label| progress(printer, label)));
         Ok(operations.call(request)?)
@@ -176,6 +177,7 @@ impl Context {
             max_message_bytes: self.settings.max_message_bytes(),
             automation_profile: self.settings.automation_profile().to_owned(),
             sandboxes: self.home.sandboxes(),
+            sandbox_policy: self.settings.sandbox_policy().clone(),
         }
     }
 

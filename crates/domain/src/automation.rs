@@ -7,12 +7,15 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{MicroUsd, PlanPhase};
 
 /// A point at which a plan either goes on by itself or asks a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub enum AutomationGate {
     /// Before the strategy is made.
     #[serde(rename = "decompose_task")]
@@ -50,7 +53,7 @@ pub enum AutomationGate {
 }
 
 /// What a plan may do once a gate opens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GateAction {
     /// Make the strategy.

@@ -1,6 +1,7 @@
 //! Operations of the program that the server itself calls for somebody, in work that runs already. Whoever asked was
 //! permitted to before the work began (`api/operations.rs`).
 
+use cleveragents_application::find_operation;
 use cleveragents_domain::Code;
 use cleveragents_domain::identity::{Caller, Permission};
 use cleveragents_process::Cancel;
@@ -23,6 +24,12 @@ pub(crate) fn call(
     parameters: &Value,
     cancel: &Cancel,
 ) -> Result<Value, Failure> {
+    if let Ok(entry) = find_operation(name) {
+        let context = app.application.for_caller(caller.clone());
+        let prepared = entry.prepare(context, parameters.clone());
+        let prepared = prepared.map_err(|error| Failure::of(&error))?;
+        return prepared(cancel).map_err(|error| Failure::of(&error));
+    }
     let operation = named(app, name).ok_or_else(|| {
         let message = format!("there is no operation `{name}`");
         Failure::new(Code::UnknownOperation, message)

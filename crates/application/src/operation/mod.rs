@@ -14,7 +14,9 @@ mod resolver;
 
 pub use authorize::{Touched, authorize};
 pub(crate) use context::require_confirmation;
-pub use context::{Application, OperationContext, OperationSettings, Prepared, ProgressStarter};
+pub use context::{
+    Application, OperationContext, OperationSettings, Prepared, ProgressStarter, WorkerStarter,
+};
 pub use error::OperationError;
 pub use registry::{OperationEntry, PreparedCall, find_operation, operations};
 pub use resolver::{NamedKind, Resolver, check_sendable, namespace_of};

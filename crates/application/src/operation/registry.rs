@@ -79,7 +79,10 @@ fn prepare<O: Operation>(
 }
 
 /// Every operation, by area.
-static AREAS: &[&[OperationEntry]] = &[crate::session::operations::ENTRIES];
+static AREAS: &[&[OperationEntry]] = &[
+    crate::session::operations::ENTRIES,
+    crate::plan::operations::ENTRIES,
+];
 
 /// Every operation.
 pub fn operations() -> impl Iterator<Item = &'static OperationEntry> {

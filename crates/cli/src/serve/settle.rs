@@ -106,17 +106,6 @@ fn one(
             let plan = plan.map_err(|error| told(error.into(), &absent))?;
             (plan.id.to_string(), of_plan(context, plan.id)?, absent)
         }
-        Part::Decision(_) => {
-            let absent = BookError::DecisionNotFound {
-                reference: value.clone(),
-                candidates: Vec::new(),
-            };
-            let absent = absent.into();
-            let decision = context.plans()?.resolve_decision(&value);
-            let decision = decision.map_err(|error| told(error.into(), &absent))?;
-            let namespace = of_plan(context, decision.plan)?;
-            (decision.said.id.to_string(), namespace, absent)
-        }
         Part::Run(_) => {
             let absent = RunServiceError::NotFound {
                 reference: value.clone(),
@@ -156,7 +145,6 @@ fn one(
             let namespace = namespace_of(&found.resource).to_owned();
             (found.attachment.id.to_string(), namespace, absent)
         }
-        Part::Document(_) => return Ok((value, Vec::new())),
         Part::Name(_) | Part::Read(_) | Part::Definition(_) => {
             return by_name(context, offered, part, value, home);
         }

@@ -4,9 +4,7 @@
 
 use cleveragents_domain::identity::{Permission, Scope};
 
-use Part::{
-    Attachment, Decision, Definition, Document, Invariant, Name, Plan, Read, Resumed, Run, Session,
-};
+use Part::{Attachment, Definition, Invariant, Name, Plan, Read, Resumed, Run, Session};
 use Permission::{Manage, Read as Look, Write};
 use Scope::{Plans, Registry, Server, Sessions};
 
@@ -21,8 +19,6 @@ pub(crate) enum Part {
     Session(&'static str),
     /// A plan.
     Plan(&'static str),
-    /// A decision of a plan.
-    Decision(&'static str),
     /// A run of an actor.
     Run(&'static str),
     /// A run of an actor that goes on, with all that it was given when it began.
@@ -33,8 +29,6 @@ pub(crate) enum Part {
     Attachment(&'static str),
     /// The file of a definition, which is given as a text; its `name` says where it belongs.
     Definition(&'static str),
-    /// A file of the caller, which is given as a text and names nothing.
-    Document(&'static str),
 }
 
 impl Part {
@@ -45,19 +39,17 @@ impl Part {
             | Read(parameter)
             | Session(parameter)
             | Plan(parameter)
-            | Decision(parameter)
             | Run(parameter)
             | Resumed(parameter)
             | Invariant(parameter)
             | Attachment(parameter)
-            | Definition(parameter)
-            | Document(parameter) => parameter,
+            | Definition(parameter) => parameter,
         }
     }
 
     /// Whether it is a file of the caller, which is given as a text.
     pub(crate) const fn is_file(self) -> bool {
-        matches!(self, Definition(_) | Document(_))
+        matches!(self, Definition(_))
     }
 }
 
@@ -176,86 +168,6 @@ pub(crate) static ROWS: &[Row] = &[
     )
     .without(&["stream"]),
     row(
-        "plan/list",
-        "plan list",
-        Plans,
-        Look,
-        &[Read("project"), Read("action")],
-    ),
-    row("plan/show", "plan show", Plans, Look, &[Plan("reference")]).require(&["reference"]),
-    row(
-        "plan/status",
-        "plan status",
-        Plans,
-        Look,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row("plan/tree", "plan tree", Plans, Look, &[Plan("reference")])
-        .document()
-        .require(&["reference"]),
-    row("plan/wait", "plan wait", Plans, Look, &[Plan("reference")])
-        .without(&["timeout"])
-        .require(&["reference"]),
-    row(
-        "plan/edit",
-        "plan edit",
-        Plans,
-        Write,
-        &[Plan("reference"), Document("file")],
-    )
-    .require(&["file"]),
-    row(
-        "plan/explain",
-        "plan explain",
-        Plans,
-        Look,
-        &[Decision("reference")],
-    ),
-    row("plan/diff", "plan diff", Plans, Look, &[Plan("reference")]).require(&["reference"]),
-    row(
-        "plan/artifacts",
-        "plan artifacts",
-        Plans,
-        Look,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row(
-        "plan/errors",
-        "plan errors",
-        Plans,
-        Look,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row("plan/log", "plan log", Plans, Look, &[Plan("reference")])
-        .without(&["follow"])
-        .require(&["reference"]),
-    row(
-        "plan/guard",
-        "plan guard",
-        Plans,
-        Look,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row(
-        "plan/checkpoint/list",
-        "plan checkpoint list",
-        Plans,
-        Look,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row(
-        "plan/checkpoint/delete",
-        "plan checkpoint delete",
-        Plans,
-        Manage,
-        &[Plan("reference")],
-    ),
-    row(
         "plan/execute",
         "plan execute",
         Plans,
@@ -272,51 +184,6 @@ pub(crate) static ROWS: &[Row] = &[
         &[Plan("reference")],
     )
     .require(&["reference"]),
-    row(
-        "plan/cancel",
-        "plan cancel",
-        Plans,
-        Write,
-        &[Plan("reference")],
-    ),
-    row(
-        "plan/approve",
-        "plan approve",
-        Plans,
-        Write,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row(
-        "plan/reject",
-        "plan reject",
-        Plans,
-        Write,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row(
-        "plan/prompt",
-        "plan prompt",
-        Plans,
-        Write,
-        &[Plan("reference")],
-    ),
-    row(
-        "plan/rollback",
-        "plan rollback",
-        Plans,
-        Write,
-        &[Plan("reference")],
-    ),
-    row("plan/redo", "plan redo", Plans, Write, &[Plan("reference")]),
-    row(
-        "plan/revert",
-        "plan revert",
-        Plans,
-        Write,
-        &[Plan("reference")],
-    ),
     row(
         "plan/resume",
         "plan resume",

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use cleveragents_application::{Application, OperationSettings};
+use cleveragents_application::{Application, OperationSettings, SandboxPolicy};
 use cleveragents_domain::identity::{Caller, Grant, Permission, Scope};
 use cleveragents_domain::{Code, PlanId, Timestamp, TokenId};
 use cleveragents_process::Cancel;
@@ -688,6 +688,7 @@ fn application(engine: Arc<Engine>) -> Application {
             max_message_bytes: 1 << 20,
             automation_profile: "manual".to_owned(),
             sandboxes: std::env::temp_dir(),
+            sandbox_policy: SandboxPolicy::default(),
         },
     )
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use cleveragents_application::{Application, OperationSettings};
+use cleveragents_application::{Application, OperationSettings, SandboxPolicy};
 use cleveragents_domain::identity::{Caller, Permission, Scope};
 use cleveragents_domain::{Code, PlanId};
 use cleveragents_process::Cancel;
@@ -159,6 +159,7 @@ pub(crate) fn application(engine: Arc<Engine>) -> Application {
             max_message_bytes: 1 << 20,
             automation_profile: "manual".to_owned(),
             sandboxes: std::env::temp_dir(),
+            sandbox_policy: SandboxPolicy::default(),
         },
     )
 }
