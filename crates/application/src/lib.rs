@@ -80,10 +80,10 @@ pub use mcp::{AddedServer, McpService, McpServiceError, RegisteredServer, hide_s
 pub use operation::{
     Application, NamedKind, Operation, OperationContext, OperationEntry, OperationError,
     OperationSettings, Prepared, PreparedCall, ProgressStarter, Requirement, Resolver, Touched,
-    authorize, check_sendable, find_operation, namespace_of, operations,
+    WorkerStarter, authorize, check_sendable, find_operation, namespace_of, operations,
 };
 pub use operation::{CatalogueFactory, PageSummary, ProcessEnvironment, RemovedDefinition};
-pub use plan::draw as draw_decisions;
+pub use plan::operations as plan_operations;
 pub use plan::{
     Alternative, BookError, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
     Explanation, FileChange, Hunk, Impact, PhaseProgress, PlanBook, PlanCandidate, PlanChanges,

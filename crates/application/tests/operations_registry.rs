@@ -34,6 +34,7 @@ fn application(engine: &Arc<Engine>) -> Application {
             max_message_bytes: 1_000,
             automation_profile: "careful".to_owned(),
             sandboxes: std::env::temp_dir(),
+            sandbox_policy: cleveragents_application::SandboxPolicy::default(),
             process: ProcessEnvironment::default(),
         },
     )

@@ -7,8 +7,8 @@ use cleveragents_application::session_operations::{
     SearchWords, ShowSession,
 };
 use cleveragents_application::{
-    Application, OperationError, OperationSettings, ProcessEnvironment, check_sendable,
-    find_operation, operations,
+    Application, OperationError, OperationSettings, ProcessEnvironment, SandboxPolicy,
+    check_sendable, find_operation, operations,
 };
 use cleveragents_domain::identity::{Caller, Scope};
 use cleveragents_domain::{Code, Diagnose as _};
@@ -25,6 +25,7 @@ fn application(engine: &Arc<Engine>) -> Application {
             automation_profile: "manual".to_owned(),
             sandboxes: std::env::temp_dir(),
             process: ProcessEnvironment::default(),
+            sandbox_policy: SandboxPolicy::default(),
         },
     )
 }

@@ -33,8 +33,8 @@ pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
 pub(crate) use self::plan::PlanChoice;
 pub(crate) use self::plan::{
-    PhaseName, PlanCheckpoint, PlanCommand, PlanList, PlanLog, PlanTree, StrategyDocument,
-    TreeDrawing,
+    PhaseName, PlanCheckpoint, PlanCommand, PlanList, PlanLog, PlanTree, StateName,
+    StrategyDocument, TreeDrawing,
 };
 pub(crate) use self::plan_work::{
     Do, Plan, PlanApply, PlanChoices, PlanExecute, PlanUse, PlanWork, Worker,

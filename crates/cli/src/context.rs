@@ -17,7 +17,7 @@ use cleveragents_process::Cancel;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
 
 use crate::arguments::TurnOptions;
-use crate::commands::safety_in_force;
+use crate::commands::{safety_in_force, worker_starter};
 use crate::config::{Configuration, Environment, Home, Level, Settings, keys};
 use crate::output::{CommandError, Live, Printer, Progress, visible_lines};
 use crate::remote::Connection;
@@ -158,6 +158,7 @@ impl Context {
         }
         let printer = self.printer;
         let operations = Application::new(self.engine()?, self.operation_settings())
+            .starting_workers(worker_starter(self)?)
             .for_caller(self.caller())
             .showing_progress(Arc::new(move |label| progress(printer, label)));
         Ok(operations.call(request)?)
@@ -170,6 +171,7 @@ impl Context {
             automation_profile: self.settings.automation_profile().to_owned(),
             sandboxes: self.home.sandboxes(),
             process: self.process_environment(),
+            sandbox_policy: self.settings.sandbox_policy().clone(),
         }
     }
 

@@ -53,7 +53,7 @@ pub enum AutomationGate {
 }
 
 /// What a plan may do once a gate opens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GateAction {
     /// Make the strategy.

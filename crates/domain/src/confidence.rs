@@ -1,6 +1,7 @@
 //! [`Confidence`]: how sure a plan can be of itself, from what is known about it. The same inputs
 //! always give the same score, and every part of it says where it comes from.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is known about a plan.
@@ -27,7 +28,7 @@ pub struct ConfidenceInputs {
 }
 
 /// What a score is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FactorName {
     /// How plans of the same action ended.
@@ -53,7 +54,7 @@ impl FactorName {
 }
 
 /// One part of a score.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Factor {
     /// Which part.
     pub name: FactorName,
@@ -66,7 +67,7 @@ pub struct Factor {
 }
 
 /// How sure a plan can be of itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Confidence {
     /// From 0 to 0.99: a threshold of 1 always asks.
     pub score: f64,

@@ -46,7 +46,7 @@ impl fmt::Display for LeaseToken {
 }
 
 /// Who holds a lease: one run of the program, and where to look whether it still lives.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Owner {
     /// The run.
     pub process: ProcessId,

@@ -81,7 +81,7 @@ pub use message::{
 pub use name::{ActorName, Name, NameError};
 pub use plan::{
     ContextSnapshot, Decision, DecisionType, LinkedPlan, MadeWith, Move, NewDecision, Plan,
-    PlanActors, PlanPhase, PlanProfile, PlanProject, PlanStage, PlanStep, PlanStrategy,
+    PlanActors, PlanPhase, PlanProfile, PlanProject, PlanStage, PlanState, PlanStep, PlanStrategy,
     REVERSION_LIMIT, StepCall, StepRecord, StepState, StrategyFault, Waiting, criteria, list_items,
 };
 pub use project::{Alias, Project, ProjectLink, ProjectPartError, ProjectRules};

@@ -7,7 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::{ChangesetId, SandboxId, Timestamp, Version};
 
@@ -54,8 +55,8 @@ impl fmt::Display for SandboxName {
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum $name { $($(#[$variant_doc])* $variant,)+ }
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+        pub enum $name { $($(#[$variant_doc])* #[serde(rename = $text)] $variant,)+ }
 
         impl $name {
             /// The word as stored and printed.
@@ -132,7 +133,9 @@ words! {
 }
 
 /// The number of a checkpoint in its sandbox, from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct CheckpointNumber(pub u64);
 

@@ -9,7 +9,7 @@ use cleveragents_store::{Engine, ProgressCallback};
 
 use super::authorize::authorize;
 use super::{Operation, OperationError, ProcessEnvironment, Resolver};
-use crate::plan::PlanBook;
+use crate::plan::{PlanBook, PlanService, SandboxPolicy};
 use crate::project::ProjectService;
 use crate::resource::ResourceService;
 use crate::run::RunService;
@@ -28,6 +28,8 @@ pub struct OperationSettings {
     pub sandboxes: std::path::PathBuf,
     /// The process that operations run in.
     pub process: ProcessEnvironment,
+    /// When checkpoints are made in sandboxes of plans, and when the sandboxes are removed.
+    pub sandbox_policy: SandboxPolicy,
 }
 
 /// A database and the settings of the process, shared by all callers. Cheap to clone.
@@ -35,6 +37,7 @@ pub struct OperationSettings {
 pub struct Application {
     engine: Arc<Engine>,
     settings: Arc<OperationSettings>,
+    start_worker: Option<WorkerStarter>,
 }
 
 impl Application {
@@ -43,7 +46,15 @@ impl Application {
         Self {
             engine,
             settings: Arc::new(settings),
+            start_worker: None,
         }
+    }
+
+    /// Sets how a worker is started for queued plans. Without it, queued plans wait for one.
+    #[must_use]
+    pub fn starting_workers(mut self, start: WorkerStarter) -> Self {
+        self.start_worker = Some(start);
+        self
     }
 
     /// The services of the same database.
@@ -60,12 +71,16 @@ impl Application {
             namespace: None,
             cancel: Cancel::new(),
             progress: None,
+            start_worker: self.start_worker.clone(),
         }
     }
 }
 
 /// Starts a progress display with a label. Front ends implement it.
 pub type ProgressStarter = Arc<dyn Fn(&'static str) -> ProgressCallback + Send + Sync>;
+
+/// Starts a worker on this machine unless one runs. Front ends implement it.
+pub type WorkerStarter = Arc<dyn Fn() -> Result<(), OperationError> + Send + Sync>;
 
 /// What an operation runs with: the database as its caller sees it, and the front end's progress display.
 #[derive(Clone)]
@@ -76,6 +91,7 @@ pub struct OperationContext {
     namespace: Option<String>,
     cancel: Cancel,
     progress: Option<ProgressStarter>,
+    start_worker: Option<WorkerStarter>,
 }
 
 impl OperationContext {
@@ -165,6 +181,21 @@ impl OperationContext {
 
     pub(crate) fn plans(&self) -> PlanBook {
         PlanBook::new(self.engine(), self.sandboxes())
+    }
+
+    /// Changes plans without running agents: variables of definitions are not looked up.
+    pub(crate) fn plan_control(&self) -> PlanService {
+        let variables = Arc::new(|_: &str| None);
+        PlanService::new(self.engine(), self.sessions(), self.sandboxes(), variables)
+            .with_policy(self.settings.sandbox_policy.clone())
+    }
+
+    /// Starts a worker for queued plans unless one runs.
+    pub(crate) fn start_worker(&self) -> Result<(), OperationError> {
+        match &self.start_worker {
+            Some(start) => start(),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn runs(&self) -> RunService {

@@ -96,6 +96,7 @@ static AREAS: &[&[OperationEntry]] = &[
     crate::actor::operations::ENTRIES,
     crate::run::operations::ENTRIES,
     crate::model_operations::ENTRIES,
+    crate::plan::operations::ENTRIES,
 ];
 
 /// Every operation.

@@ -2,7 +2,7 @@
 
 use cleveragents_domain::identity::{LOCAL_NAMESPACE, Permission};
 use cleveragents_domain::{
-    AutomationProfile, Code, Diagnose, InvariantScope, Kind, Name, PlanId, SessionId,
+    AutomationProfile, Code, Diagnose, InvariantScope, Kind, Name, Plan, PlanId, SessionId,
 };
 use cleveragents_store::plans;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::authorize::{Touched, holds_model_files};
 use super::{Operation, OperationContext, OperationError, Requirement};
 use crate::invariant::{InvariantError, InvariantService};
-use crate::plan::BookError;
+use crate::plan::{BookError, PlanBook};
 use crate::run::RunServiceError;
 use crate::session::SessionError;
 use crate::validation::{ValidationError, ValidationService};
@@ -166,23 +166,62 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// A decision of a plan, by id or prefix.
-    pub fn decision(&mut self, reference: &mut String) -> Result<(), OperationError> {
+    /// A plan that local callers may leave out: the only one that is not over, or the only one.
+    pub fn plan_or_only(&mut self, reference: &mut Option<String>) -> Result<(), OperationError> {
+        self.plan_or(reference, |plans| plans.find(None))
+    }
+
+    /// A plan that local callers may leave out: the only one that waits for input.
+    pub fn plan_or_only_waiting(
+        &mut self,
+        reference: &mut Option<String>,
+    ) -> Result<(), OperationError> {
+        self.plan_or(reference, PlanBook::only_waiting)
+    }
+
+    fn plan_or(
+        &mut self,
+        reference: &mut Option<String>,
+        choose: impl FnOnce(&PlanBook) -> Result<Plan, BookError>,
+    ) -> Result<(), OperationError> {
+        match (reference, self.context) {
+            (Some(reference), _) => self.plan(reference),
+            (None, None) => Err(missing_plan()),
+            (None, Some(_)) if !self.is_local() => Err(missing_plan()),
+            (reference @ None, Some(context)) => {
+                *reference = Some(choose(&context.plans())?.id.to_string());
+                Ok(())
+            }
+        }
+    }
+
+    /// A decision by id or prefix, or a plan, which stands for its first decision.
+    pub fn decision_or_plan(&mut self, reference: &mut String) -> Result<(), OperationError> {
         let Some(context) = self.context else {
             return Ok(());
         };
+        let plans = context.plans();
         let given = reference.clone();
-        let absent = || {
-            OperationError::from(BookError::DecisionNotFound {
-                reference: given.clone(),
-                candidates: Vec::new(),
-            })
+        let absent = || BookError::DecisionNotFound {
+            reference: given.clone(),
+            candidates: Vec::new(),
         };
-        let decision = context.plans().resolve_decision(reference);
-        let decision = decision.map_err(|error| self.hide_unless_local(error.into(), absent))?;
-        *reference = decision.said.id.to_string();
-        let namespace = namespace_of_plan(context, decision.plan)?;
-        self.touch(&namespace, Some(absent()));
+        let (found, plan) = match plans.resolve_decision(reference) {
+            Ok(decision) => (decision.said.id.to_string(), decision.plan),
+            Err(missing @ BookError::DecisionNotFound { .. }) => match plans.resolve(reference) {
+                Ok(plan) => (plan.id.to_string(), plan.id),
+                Err(BookError::NotFound { .. }) => {
+                    return Err(self.hide_unless_local(missing.into(), || absent().into()));
+                }
+                Err(error) => {
+                    return Err(self.hide_unless_local(error.into(), || absent().into()));
+                }
+            },
+            Err(error) => return Err(error.into()),
+        };
+        *reference = found;
+        let namespace = namespace_of_plan(context, plan)?;
+        self.touch(&namespace, Some(absent().into()));
         Ok(())
     }
 
@@ -482,6 +521,15 @@ pub fn namespace_of(name: &str) -> &str {
 /// A namespace as names are stored.
 fn canonical_namespace(namespace: &str) -> String {
     namespace.trim().to_lowercase()
+}
+
+/// The error for a request that names no plan: only local callers may leave it out.
+fn missing_plan() -> OperationError {
+    OperationError::new(
+        Code::MalformedRequest,
+        "the parameter `reference` is missing",
+    )
+    .with_hint("name a plan; only on the machine of the server the only one is chosen")
 }
 
 /// Whether a stored option was not given.

@@ -4,16 +4,16 @@ mod dot;
 mod mermaid;
 mod svg;
 
-pub use dot::dot;
-pub use mermaid::mermaid;
-pub use svg::svg;
+pub(super) use dot::dot;
+pub(super) use mermaid::mermaid;
+pub(super) use svg::svg;
 
 use std::fmt::Write as _;
 
 use cleveragents_domain::{Decision, DecisionType};
 
 /// What stands at a decision: what was chosen, else what was asked.
-pub fn description(decision: &Decision) -> &str {
+pub(super) fn description(decision: &Decision) -> &str {
     let said = &decision.said;
     if said.chosen.trim().is_empty() {
         &said.question
@@ -23,7 +23,7 @@ pub fn description(decision: &Decision) -> &str {
 }
 
 /// What became of a decision that does not hold.
-pub const fn fate(decision: &Decision) -> Option<&'static str> {
+pub(super) const fn fate(decision: &Decision) -> Option<&'static str> {
     match (decision.superseded_by, decision.undone_by) {
         (Some(_), _) => Some("superseded"),
         (None, Some(_)) => Some("taken back"),

@@ -1,14 +1,15 @@
 //! [`FailedCheck`]: a validation that did not pass, with the command it ran and all that was printed.
 
 use cleveragents_domain::ValidationResult;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// How many bytes of an output [`FailedCheck::bounded`] keeps, half of them from its beginning.
 const BOUND: usize = 64 * 1024;
 
 /// A validation that did not pass.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailedCheck {
     /// The name of the validation, or the criterion.
     pub validation: String,

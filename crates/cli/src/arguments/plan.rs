@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use cleveragents_domain::PlanPhase;
+use cleveragents_domain::{PlanPhase, PlanState};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlanCommand {
@@ -172,17 +172,16 @@ pub(crate) enum StateName {
 }
 
 impl StateName {
-    /// The state as the book of plans knows it.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub(crate) const fn state(self) -> PlanState {
         match self {
-            Self::Queued => "queued",
-            Self::Processing => "processing",
-            Self::Complete => "complete",
-            Self::Errored => "errored",
-            Self::Cancelled => "cancelled",
-            Self::Applied => "applied",
-            Self::Constrained => "constrained",
-            Self::AwaitingInput => "awaiting_input",
+            Self::Queued => PlanState::Queued,
+            Self::Processing => PlanState::Processing,
+            Self::Complete => PlanState::Complete,
+            Self::Errored => PlanState::Errored,
+            Self::Cancelled => PlanState::Cancelled,
+            Self::Applied => PlanState::Applied,
+            Self::Constrained => PlanState::Constrained,
+            Self::AwaitingInput => PlanState::AwaitingInput,
         }
     }
 }

@@ -53,7 +53,7 @@ use crate::arguments::{
 use crate::context::Context;
 use crate::output::{Care, Cell, CommandError, Panel, Report, Target};
 
-pub(crate) use planning::in_editor;
+pub(crate) use planning::worker_starter;
 pub(crate) use safety::safety_in_force;
 
 /// The short name of a command, as the envelope carries it.
@@ -192,8 +192,8 @@ pub(crate) fn run(
         Command::Actor(command) => return actor::run(context, command),
         Command::Mcp(command) => mcp::run(context, command)?,
         Command::Run(command) => run::run(context, command)?,
-        Command::Plan(Plan::Look(command)) => return plan::run(context, command),
-        Command::Plan(Plan::Work(command)) => return planning::run(context, *command),
+        Command::Plan(Plan::Look(command)) => plan::run(context, command)?,
+        Command::Plan(Plan::Work(command)) => planning::run(context, *command)?,
         Command::Do(arguments) => planning::run_do(context, &arguments)?,
         Command::Worker(arguments) => planning::run_worker(context, &arguments)?,
         Command::Chat(arguments) => chat::run(context, arguments)?,

@@ -10,15 +10,42 @@ pub(crate) mod log;
 mod show;
 mod status;
 mod tree;
-pub(crate) mod wait;
+mod wait;
 
+pub(super) use checkpoint::list as list_checkpoints;
 pub(super) use diff::made_by_commands;
 
-use cleveragents_domain::{Plan, PlanStage, Timestamp};
+use cleveragents_application::plan_operations::ExplainDecision;
+use cleveragents_domain::{MicroUsd, PlanState};
 
 use crate::arguments::{PlanCheckpoint, PlanCommand};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Report};
+
+/// Commands that consist of typed operations.
+pub(crate) const OPERATIONS: &[&str] = &[
+    "plan approve",
+    "plan artifacts",
+    "plan cancel",
+    "plan checkpoint delete",
+    "plan checkpoint list",
+    "plan diff",
+    "plan edit",
+    "plan errors",
+    "plan explain",
+    "plan guard",
+    "plan list",
+    "plan log",
+    "plan prompt",
+    "plan redo",
+    "plan reject",
+    "plan revert",
+    "plan rollback",
+    "plan show",
+    "plan status",
+    "plan tree",
+    "plan wait",
+];
 
 /// The short name of a command.
 pub(super) const fn name(command: &PlanCommand) -> &'static str {
@@ -39,120 +66,55 @@ pub(super) const fn name(command: &PlanCommand) -> &'static str {
     }
 }
 
-pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Option<Report>, CommandError> {
-    let book = context.plans()?;
-    let plan = |reference: Option<String>| book.find(reference.as_deref());
-    let report = match command {
-        PlanCommand::List(arguments) => list::run(&book, context.visible(), &arguments)?,
-        PlanCommand::Show {
-            plan: choice,
-            document,
-        } => show::run(&book, &plan(choice.reference)?, document)?,
-        PlanCommand::Status { plan: choice } => status::run(&book, plan(choice.reference)?)?,
-        PlanCommand::Tree(arguments) => tree::run(context, &book, &arguments)?,
+pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Report, CommandError> {
+    match command {
+        PlanCommand::List(arguments) => list::run(context, arguments),
+        PlanCommand::Show { plan, document } => show::run(context, plan.reference, document),
+        PlanCommand::Status { plan } => status::run(context, plan.reference),
+        PlanCommand::Tree(arguments) => tree::run(context, arguments),
         PlanCommand::Explain {
             reference,
             show_context,
             show_reasoning,
-        } => explain::run(&book, &reference, show_context, show_reasoning)?,
-        PlanCommand::Diff { plan: choice, stat } => {
-            diff::run(context, &book, &plan(choice.reference)?, stat)?
-        }
-        PlanCommand::Artifacts { plan: choice } => {
-            diff::artifacts(&book, &plan(choice.reference)?)?
-        }
-        PlanCommand::Errors { plan: choice } => errors::run(&book, plan(choice.reference)?)?,
-        PlanCommand::Log(arguments) => return log::run(context, &book, &arguments),
-        PlanCommand::Wait {
-            plan: choice,
-            timeout,
-        } => wait::run(context, &book, &plan(choice.reference)?, timeout)?,
-        PlanCommand::Guard {
-            plan: choice,
-            max_cost,
-        } => guard::run(context, &book, plan(choice.reference)?, max_cost.as_deref())?,
-        PlanCommand::Checkpoint(PlanCheckpoint::List { plan: choice }) => {
-            checkpoint::list(&book, &plan(choice.reference)?)?
+        } => explain::run(
+            context,
+            ExplainDecision {
+                reference,
+                show_context,
+                show_reasoning,
+            },
+        ),
+        PlanCommand::Diff { plan, stat } => diff::run(context, plan.reference, stat),
+        PlanCommand::Artifacts { plan } => diff::artifacts(context, plan.reference),
+        PlanCommand::Errors { plan } => errors::run(context, plan.reference),
+        PlanCommand::Log(arguments) => log::run(context, arguments),
+        PlanCommand::Wait { plan, timeout } => wait::run(context, plan.reference, timeout),
+        PlanCommand::Guard { plan, max_cost } => guard::run(context, plan.reference, max_cost),
+        PlanCommand::Checkpoint(PlanCheckpoint::List { plan }) => {
+            checkpoint::list(context, plan.reference)
         }
         PlanCommand::Checkpoint(PlanCheckpoint::Delete {
             plan,
             checkpoints,
             yes,
-        }) => checkpoint::delete(
-            context,
-            &book,
-            &book.resolve(&plan.reference)?,
-            &checkpoints,
-            yes,
-        )?,
-    };
-    Ok(Some(report))
-}
-
-/// The checkpoints of a plan, for whoever wants to go back to one.
-pub(super) fn checkpoints(
-    book: &cleveragents_application::PlanBook,
-    plan: &Plan,
-) -> Result<Report, CommandError> {
-    checkpoint::list(book, plan)
-}
-
-/// The names of a plan's projects, as one text.
-fn projects(plan: &Plan) -> Option<String> {
-    let names: Vec<&str> = plan
-        .made_with
-        .projects
-        .iter()
-        .map(|project| project.name.as_str())
-        .collect();
-    (!names.is_empty()).then(|| names.join(", "))
-}
-
-/// Seconds since work on a plan began, up to its end.
-fn elapsed(plan: &Plan) -> Option<f64> {
-    let end = plan.completed_at.unwrap_or_else(Timestamp::now);
-    plan.started_at
-        .map(|start| end.seconds_since(start).max(0.0))
-}
-
-/// A duration as `HH:MM:SS`.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "positive; the cast saturates"
-)]
-fn clock(seconds: f64) -> String {
-    let whole = seconds.max(0.0) as u64;
-    format!(
-        "{:02}:{:02}:{:02}",
-        whole / 3600,
-        whole / 60 % 60,
-        whole % 60
-    )
-}
-
-/// The state of a plan in its colour.
-fn state_cell(plan: &Plan) -> Cell {
-    let text = plan.shown_state().to_owned();
-    match plan.stage {
-        PlanStage::ApplyApplied => Cell::Good(text),
-        PlanStage::ApplyConstrained => Cell::Bad(text),
-        stage if stage.is_errored() => Cell::Bad(text),
-        stage if stage.is_terminal() => Cell::Muted(text),
-        _ if plan.waiting.is_some() => Cell::Warn(text),
-        _ => Cell::Text(text),
+        }) => checkpoint::delete(context, plan.reference, checkpoints, yes),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::clock;
+/// The known cost in US dollars of a response, and whether it is all of it.
+fn known_cost(cost: Option<f64>, known_part: Option<f64>) -> (MicroUsd, bool) {
+    let known = cost.or(known_part).and_then(MicroUsd::from_usd_rounded_up);
+    (known.unwrap_or_default(), cost.is_some())
+}
 
-    #[test]
-    fn a_duration_is_written_like_a_clock() {
-        assert_eq!(clock(0.9), "00:00:00");
-        assert_eq!(clock(3_725.2), "01:02:05");
-        assert_eq!(clock(360_000.0), "100:00:00");
-        assert_eq!(clock(-3.0), "00:00:00");
+/// The state of a plan in its colour.
+pub(super) fn state_cell(state: PlanState) -> Cell {
+    let text = state.as_str().to_owned();
+    match state {
+        PlanState::Applied => Cell::Good(text),
+        PlanState::Constrained | PlanState::Errored => Cell::Bad(text),
+        PlanState::Cancelled => Cell::Muted(text),
+        PlanState::AwaitingInput => Cell::Warn(text),
+        PlanState::Queued | PlanState::Processing | PlanState::Complete => Cell::Text(text),
     }
 }

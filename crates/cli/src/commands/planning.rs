@@ -20,9 +20,9 @@ use crate::context::Context;
 use crate::output::{CommandError, Report};
 
 pub(super) use ad_hoc::run as run_do;
-pub(crate) use edit::in_editor;
 pub(crate) use preview::patch_preview;
 pub(super) use worker::run as run_worker;
+pub(crate) use worker::worker_starter;
 
 /// The short name of a command.
 pub(super) const fn name(command: &PlanWork) -> &'static str {
@@ -86,47 +86,32 @@ pub(super) fn drive(context: &Context, plan: PlanId) -> Result<Report, CommandEr
     run::carry_on(&desk, &plan)
 }
 
-pub(super) fn run(context: &Context, command: PlanWork) -> Result<Option<Report>, CommandError> {
-    let desk = Desk::new(context)?;
-    let report = match command {
-        PlanWork::Use(arguments) => make::run(&desk, &arguments)?,
-        PlanWork::Execute(arguments) => run::execute(&desk, &arguments)?,
-        PlanWork::Apply(arguments) => run::apply(&desk, &arguments)?,
-        PlanWork::Cancel { plan, reason } => {
-            let plan = desk.book.resolve(&plan.reference)?;
-            answer::cancel(&desk, &plan, &reason)?
-        }
-        PlanWork::Approve { plan, answer } => {
-            answer::answer(&desk, &plan, true, answer.as_deref())?
-        }
-        PlanWork::Reject { plan, reason } => {
-            answer::answer(&desk, &plan, false, reason.as_deref())?
-        }
-        PlanWork::Prompt { plan, guidance } => {
-            let plan = desk.book.resolve(&plan.reference)?;
-            answer::prompt(&desk, &plan, &guidance)?
-        }
+pub(super) fn run(context: &Context, command: PlanWork) -> Result<Report, CommandError> {
+    match command {
+        PlanWork::Use(arguments) => make::run(&Desk::new(context)?, &arguments),
+        PlanWork::Execute(arguments) => run::execute(&Desk::new(context)?, &arguments),
+        PlanWork::Apply(arguments) => run::apply(&Desk::new(context)?, &arguments),
+        PlanWork::Cancel { plan, reason } => answer::cancel(context, plan.reference, reason),
+        PlanWork::Approve { plan, answer } => answer::approve(context, plan.reference, answer),
+        PlanWork::Reject { plan, reason } => answer::reject(context, plan.reference, reason),
+        PlanWork::Prompt { plan, guidance } => answer::prompt(context, plan.reference, guidance),
         PlanWork::Rollback {
             plan,
             checkpoint,
             preview,
             yes,
-        } => {
-            let plan = desk.book.resolve(&plan.reference)?;
-            back::rollback(&desk, &plan, checkpoint.as_deref(), preview, yes)?
-        }
-        PlanWork::Redo { plan } => back::redo(&desk, &desk.book.resolve(&plan.reference)?)?,
-        PlanWork::Revert { plan, reason, .. } => {
-            back::revert(&desk, &desk.book.resolve(&plan.reference)?, &reason)?
-        }
+        } => back::rollback(context, plan.reference, checkpoint, preview, yes),
+        PlanWork::Redo { plan } => back::redo(context, plan.reference),
+        PlanWork::Revert { plan, reason, .. } => back::revert(context, plan.reference, reason),
         PlanWork::Resume {
             plan,
             dry_run,
             stream,
-        } => run::resume(&desk, &desk.book.resolve(&plan.reference)?, dry_run, stream)?,
-        PlanWork::Edit { plan, file } => {
-            edit::run(&desk, &desk.book.resolve(&plan.reference)?, file.as_deref())?
+        } => {
+            let desk = Desk::new(context)?;
+            let plan = desk.book.resolve(&plan.reference)?;
+            run::resume(&desk, &plan, dry_run, stream)
         }
-    };
-    Ok(Some(report))
+        PlanWork::Edit { plan, file } => edit::run(context, plan.reference, file.as_deref()),
+    }
 }

@@ -150,12 +150,6 @@ impl Report {
             .then(|| String::from_utf8_lossy(&document.content).into_owned())
     }
 
-    /// The document that is printed, as a text.
-    pub(crate) fn text_of_document(&self) -> String {
-        let content = self.document.as_ref().map(|document| &*document.content);
-        String::from_utf8_lossy(content.unwrap_or_default()).into_owned()
-    }
-
     /// Writes the file that it tells of.
     pub(crate) fn place_document(&self) -> Result<(), CommandError> {
         self.document.as_ref().map_or(Ok(()), Document::place)

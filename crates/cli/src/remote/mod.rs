@@ -3,13 +3,13 @@
 
 mod follow;
 mod http;
-mod wait;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory as _};
+use cleveragents_application::plan_operations::ShowPlanStatus;
 use cleveragents_domain::Code;
 use cleveragents_domain::identity::{LOCAL_NAMESPACE, Scope};
 use reqwest::Method;
@@ -18,24 +18,19 @@ use serde_json::{Map, Value, json};
 use crate::arguments::Arguments;
 use crate::commands::chat::{Away, run_away};
 use crate::commands::session::{self, read_text};
-use crate::commands::{self, in_editor, read_definition};
+use crate::commands::{self, read_definition};
 use crate::context::Context;
 use crate::output::{
     Care, Cell, CommandError, Panel, Report, Target, WireError, WireReport, visible_lines,
 };
 use crate::serve::{Offered, Part, STREAM, TEXT, is_flag, is_many, operations};
 
+pub(crate) use follow::{FAILURES, follow_events, is_temporary};
 use http::Next;
 pub(crate) use http::{Connection, token_file};
 
 /// Where commands are sent to.
 const CLI: &str = "/api/v1/cli";
-
-/// The option of `plan log` that goes on as long as the plan does.
-const FOLLOW: &str = "follow";
-
-/// The option of `plan wait` that says for how long.
-const TIMEOUT: &str = "timeout";
 
 /// The option of `plan execute` that leaves a plan to others.
 const BACKGROUND: &str = "background";
@@ -75,6 +70,7 @@ const HERE_NOTED: &[&str] = &[
 /// Commands that consist of typed operations, by group.
 const OPERATIONS: &[&[&str]] = &[
     session::OPERATIONS,
+    commands::plan::OPERATIONS,
     commands::project::OPERATIONS,
     commands::resource::OPERATIONS,
     commands::action::OPERATIONS,
@@ -147,7 +143,7 @@ fn send(
             )
             .with_hint("run it on this machine with --local")
         })?;
-    let mut parameters = parameters(context, offered, leaf)?;
+    let parameters = parameters(context, offered, leaf)?;
     let is_file = offered.row.is_document;
     if is_file && is_said(leaf, OUTPUT) && output(leaf).is_none() {
         return Err(CommandError::usage("the name of the file is not UTF-8")
@@ -161,21 +157,11 @@ fn send(
         "output": is_file.then(|| output(leaf)).flatten(),
         "force": is_file && is_said(leaf, FORCE),
     });
-    if offered.row.command == "plan edit" && !parameters.contains_key(TEXT) {
-        let edited = edited(context, connection, &body, &parameters)?;
-        parameters.insert(TEXT.to_owned(), edited.into());
-    }
     body["parameters"] = parameters.into();
-    if is_said(leaf, FOLLOW) {
-        return follow::run(context, connection, &body);
-    }
     if is_said(leaf, BACKGROUND) {
-        return left(connection, &body, leaf);
+        return left(context, connection, &body, leaf);
     }
-    let answer = if offered.row.command == "plan wait" {
-        let timeout = leaf.get_one::<u64>(TIMEOUT).copied();
-        wait::run(context, connection, &body, timeout)?
-    } else if is_said(leaf, STREAM) {
+    let answer = if is_said(leaf, STREAM) {
         watched(context, connection, &body)?
     } else {
         connection.post(CLI, &body)?
@@ -189,21 +175,29 @@ fn send(
 }
 
 /// Leaves a plan to the server, which stores that before it answers and goes on by itself.
-fn left(connection: &Connection, body: &Value, leaf: &ArgMatches) -> Result<Report, CommandError> {
+fn left(
+    context: &Context,
+    connection: &Connection,
+    body: &Value,
+    leaf: &ArgMatches,
+) -> Result<Report, CommandError> {
     if is_said(leaf, "redo") || is_said(leaf, "skip") {
         let message = "what is to become of a call that was cut off cannot be left to a server";
         return Err(CommandError::new(Code::LocalOnly, message)
             .with_hint("repeat the command without --background"));
     }
-    let reference = json!({"reference": body["parameters"]["reference"]});
-    let status = || follow::ask(connection, body, "plan/status", &reference);
-    let plan = status()?["plan_id"].as_str().unwrap_or_default().to_owned();
+    let reference = body["parameters"]["reference"].as_str().map(str::to_owned);
+    let status = || {
+        let reference = reference.clone();
+        context.call(ShowPlanStatus { reference })
+    };
+    let plan = status()?.plan_id.to_string();
     connection.post(&format!("/api/v1/plans/{plan}/execute"), &json!({}))?;
     let status = status()?;
     Ok(Report::new("plan execute")
         .data(json!({
-            "plan_id": plan, "phase": status["phase"], "state": status["state"],
-            "queued": true, "worker_begun": false, "next_steps": status["next_steps"],
+            "plan_id": plan, "phase": status.phase, "state": status.state,
+            "queued": true, "worker_begun": false, "next_steps": status.next_steps,
         }))
         .panel(
             Panel::new("Execution")
@@ -310,25 +304,6 @@ fn has_force(command: &str) -> bool {
     found.is_some_and(|command| command.get_arguments().any(|one| one.get_id() == FORCE))
 }
 
-/// The strategy of a plan as a person wants it: it is fetched, and edited here.
-fn edited(
-    context: &Context,
-    connection: &Connection,
-    body: &Value,
-    parameters: &Map<String, Value>,
-) -> Result<String, CommandError> {
-    let mut asked = body.clone();
-    asked["operation"] = "plan/show".into();
-    asked["parameters"] = json!({"reference": parameters.get("reference"), "document": "markdown"});
-    let shown = reported(connection.post(CLI, &asked)?, "plan show");
-    match shown {
-        Ok(report) => in_editor(context, &report.text_of_document()),
-        // The command itself says it better.
-        Err(error) if error.code() == Code::PlanNotReady => Ok(String::new()),
-        Err(error) => Err(error),
-    }
-}
-
 /// Sends a command, and shows what happens while it happens.
 fn watched(
     context: &Context,
@@ -391,7 +366,7 @@ fn parameters(
     let mut hidden = offered.row.without.iter().copied();
     // How it is shown is a matter of this side.
     let is_ours = |id: &str| {
-        [STREAM, FOLLOW, TIMEOUT, BACKGROUND].contains(&id)
+        [STREAM, BACKGROUND].contains(&id)
             || (offered.row.is_document && [OUTPUT, FORCE].contains(&id))
     };
     if let Some(id) = hidden.find(|id| !is_ours(id) && is_said(id)) {
@@ -420,12 +395,7 @@ fn parameters(
             Some(part) if part.is_file() => {
                 let path = values.first().map_or("", String::as_str);
                 let path = Path::new(path);
-                let text = match part {
-                    Part::Document(_) => {
-                        read_definition(path, "the file of a strategy", Code::InvalidStrategy)?
-                    }
-                    _ => read_definition(path, "a definition", Code::Usage)?,
-                };
+                let text = read_definition(path, "a definition", Code::Usage)?;
                 parameters.insert(TEXT.to_owned(), json!(text));
                 continue;
             }

@@ -28,6 +28,7 @@ use signal_hook::iterator::Signals;
 use tokio::sync::Notify;
 
 use crate::arguments::{Serve, TurnOptions};
+use crate::commands::worker_starter;
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Printer, Report, Timing};
 pub(crate) use operations::{Offered, TEXT, all as operations, is_flag, is_many};
@@ -72,7 +73,8 @@ pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, Comman
     let commands = Arc::new(Commands::new(context));
     let told = Announcement::new(context.printer, &options);
     let stop = stop_on_signals()?;
-    let application = Application::new(engine, context.operation_settings());
+    let application = Application::new(engine, context.operation_settings())
+        .starting_workers(worker_starter(context)?);
     let served = runtime.block_on(cleveragents_server::serve(
         application,
         commands,

@@ -86,11 +86,9 @@ impl From<table::Part> for Part {
             table::Part::Read(parameter) => Self::Read(parameter),
             table::Part::Session(parameter) => Self::Session(parameter),
             table::Part::Plan(parameter) => Self::Plan(parameter),
-            table::Part::Decision(parameter) => Self::Decision(parameter),
             table::Part::Run(parameter) => Self::Run(parameter),
             table::Part::Resumed(parameter) => Self::ResumedRun(parameter),
             table::Part::Definition(_) => Self::Definition(operations::TEXT),
-            table::Part::Document(_) => Self::Document(operations::TEXT),
         }
     }
 }
@@ -98,7 +96,8 @@ impl From<table::Part> for Part {
 /// The commands of typed operations, and what their requests name.
 const TYPED: &[(&str, &str, &[Part])] = {
     use Part::{
-        Attachment, Definition, ExportedSession, Invariant, Name, NewIn, Plan, Read, Run, Session,
+        Attachment, Decision, Definition, Document, ExportedSession, Invariant, Name, NewIn, Plan,
+        Read, Run, Session,
     };
     &[
         (
@@ -301,6 +300,44 @@ const TYPED: &[(&str, &str, &[Part])] = {
         ("run/cancel", "run cancel", &[Run("run")]),
         ("registry/model/list", "model list", &[]),
         ("registry/model/show", "model show", &[]),
+        ("plan/list", "plan list", &[Read("project"), Read("action")]),
+        ("plan/status", "plan status", &[Plan("reference")]),
+        ("plan/show", "plan show", &[Plan("reference")]),
+        ("plan/tree", "plan tree", &[Plan("reference")]),
+        ("plan/explain", "plan explain", &[Decision("reference")]),
+        ("plan/errors", "plan errors", &[Plan("reference")]),
+        ("plan/diff", "plan diff", &[Plan("reference")]),
+        ("plan/artifacts", "plan artifacts", &[Plan("reference")]),
+        ("plan/guard", "plan guard", &[Plan("reference")]),
+        (
+            "plan/limit-cost",
+            "plan guard --max-cost",
+            &[Plan("reference")],
+        ),
+        (
+            "plan/checkpoint/list",
+            "plan checkpoint list",
+            &[Plan("reference")],
+        ),
+        (
+            "plan/checkpoint/delete",
+            "plan checkpoint delete",
+            &[Plan("reference")],
+        ),
+        ("plan/log", "plan log", &[Plan("reference")]),
+        ("plan/wait", "plan wait", &[Plan("reference")]),
+        ("plan/cancel", "plan cancel", &[Plan("reference")]),
+        ("plan/approve", "plan approve", &[Plan("reference")]),
+        ("plan/reject", "plan reject", &[Plan("reference")]),
+        ("plan/prompt", "plan prompt", &[Plan("reference")]),
+        (
+            "plan/edit",
+            "plan edit",
+            &[Plan("reference"), Document("text")],
+        ),
+        ("plan/rollback", "plan rollback", &[Plan("reference")]),
+        ("plan/redo", "plan redo", &[Plan("reference")]),
+        ("plan/revert", "plan revert", &[Plan("reference")]),
     ]
 };
 

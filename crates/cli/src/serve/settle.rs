@@ -103,17 +103,6 @@ fn one(
             let plan = plan.map_err(|error| told(error.into(), &absent))?;
             (plan.id.to_string(), of_plan(context, plan.id)?, absent)
         }
-        Part::Decision(_) => {
-            let absent = BookError::DecisionNotFound {
-                reference: value.clone(),
-                candidates: Vec::new(),
-            };
-            let absent = absent.into();
-            let decision = context.plans()?.resolve_decision(&value);
-            let decision = decision.map_err(|error| told(error.into(), &absent))?;
-            let namespace = of_plan(context, decision.plan)?;
-            (decision.said.id.to_string(), namespace, absent)
-        }
         Part::Run(_) => {
             let absent = RunServiceError::NotFound {
                 reference: value.clone(),
@@ -125,7 +114,6 @@ fn one(
             (run.id.to_string(), run.namespace, absent)
         }
         Part::Resumed(_) => return resumed(context, offered, &value),
-        Part::Document(_) => return Ok((value, Vec::new())),
         Part::Name(_) | Part::Read(_) | Part::Definition(_) => {
             return by_name(context, offered, part, value, home);
         }

@@ -168,86 +168,6 @@ pub(crate) static ROWS: &[Row] = &[
     )
     .without(&["stream"]),
     row(
-        "plan/list",
-        "plan list",
-        Plans,
-        Look,
-        &[Read("project"), Read("action")],
-    ),
-    row("plan/show", "plan show", Plans, Look, &[Plan("reference")]).require(&["reference"]),
-    row(
-        "plan/status",
-        "plan status",
-        Plans,
-        Look,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row("plan/tree", "plan tree", Plans, Look, &[Plan("reference")])
-        .document()
-        .require(&["reference"]),
-    row("plan/wait", "plan wait", Plans, Look, &[Plan("reference")])
-        .without(&["timeout"])
-        .require(&["reference"]),
-    row(
-        "plan/edit",
-        "plan edit",
-        Plans,
-        Write,
-        &[Plan("reference"), Document("file")],
-    )
-    .require(&["file"]),
-    row(
-        "plan/explain",
-        "plan explain",
-        Plans,
-        Look,
-        &[Decision("reference")],
-    ),
-    row("plan/diff", "plan diff", Plans, Look, &[Plan("reference")]).require(&["reference"]),
-    row(
-        "plan/artifacts",
-        "plan artifacts",
-        Plans,
-        Look,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row(
-        "plan/errors",
-        "plan errors",
-        Plans,
-        Look,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row("plan/log", "plan log", Plans, Look, &[Plan("reference")])
-        .without(&["follow"])
-        .require(&["reference"]),
-    row(
-        "plan/guard",
-        "plan guard",
-        Plans,
-        Look,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row(
-        "plan/checkpoint/list",
-        "plan checkpoint list",
-        Plans,
-        Look,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row(
-        "plan/checkpoint/delete",
-        "plan checkpoint delete",
-        Plans,
-        Manage,
-        &[Plan("reference")],
-    ),
-    row(
         "plan/execute",
         "plan execute",
         Plans,
@@ -264,51 +184,6 @@ pub(crate) static ROWS: &[Row] = &[
         &[Plan("reference")],
     )
     .require(&["reference"]),
-    row(
-        "plan/cancel",
-        "plan cancel",
-        Plans,
-        Write,
-        &[Plan("reference")],
-    ),
-    row(
-        "plan/approve",
-        "plan approve",
-        Plans,
-        Write,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row(
-        "plan/reject",
-        "plan reject",
-        Plans,
-        Write,
-        &[Plan("reference")],
-    )
-    .require(&["reference"]),
-    row(
-        "plan/prompt",
-        "plan prompt",
-        Plans,
-        Write,
-        &[Plan("reference")],
-    ),
-    row(
-        "plan/rollback",
-        "plan rollback",
-        Plans,
-        Write,
-        &[Plan("reference")],
-    ),
-    row("plan/redo", "plan redo", Plans, Write, &[Plan("reference")]),
-    row(
-        "plan/revert",
-        "plan revert",
-        Plans,
-        Write,
-        &[Plan("reference")],
-    ),
     row(
         "plan/resume",
         "plan resume",

@@ -1,5 +1,6 @@
 //! [`Decision`]: a choice that was made for a plan, with what it was chosen from and why.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{ContentHash, DecisionId, PlanId, PlanPhase, Timestamp};
@@ -7,7 +8,7 @@ use crate::{ContentHash, DecisionId, PlanId, PlanPhase, Timestamp};
 macro_rules! types {
     ($($(#[$doc:meta])* $variant:ident = $text:literal;)+) => {
         /// What a decision is about.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
         pub enum DecisionType { $($(#[$doc])* #[serde(rename = $text)] $variant,)+ }
 
         impl DecisionType {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 pub use decision::{ContextSnapshot, Decision, DecisionType, NewDecision};
-pub use stage::{Move, PlanPhase, PlanStage};
+pub use stage::{Move, PlanPhase, PlanStage, PlanState};
 pub use strategy::{PlanStep, PlanStrategy, StepCall, StrategyFault, criteria, list_items};
 
 /// How often a plan goes back to its strategy at most.
@@ -34,7 +34,7 @@ pub struct LinkedPlan {
 }
 
 /// A project that a plan works on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanProject {
     /// Its name.
     pub name: String,
@@ -45,7 +45,7 @@ pub struct PlanProject {
 }
 
 /// Who does what in a plan. Nothing means: what comes with the program, or nobody where that is told.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PlanActors {
     /// Who thinks it out.
     pub strategy: String,
@@ -92,7 +92,7 @@ pub struct MadeWith {
 }
 
 /// What a plan waits for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Waiting {
     /// A gate of its automation profile.
@@ -230,11 +230,11 @@ pub struct Plan {
 
 impl Plan {
     /// The state that people see: a plan that waits for one says so.
-    pub fn shown_state(&self) -> &'static str {
+    pub fn shown_state(&self) -> PlanState {
         if self.waiting.is_some() && !self.stage.is_terminal() {
-            "awaiting_input"
+            PlanState::AwaitingInput
         } else {
-            self.stage.state()
+            self.stage.shown_state()
         }
     }
 

@@ -2,10 +2,15 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What a plan is about at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum PlanPhase {
     /// It is thought out; nothing may change.
@@ -36,8 +41,64 @@ impl fmt::Display for PlanPhase {
     }
 }
 
+/// The state of a plan as it is shown: that of its stage, or that it waits for input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanState {
+    /// Its phase has not started.
+    Queued,
+    /// Its phase runs, or was interrupted.
+    Processing,
+    /// Its phase is complete.
+    Complete,
+    /// Its phase failed.
+    Errored,
+    /// It was cancelled.
+    Cancelled,
+    /// Its changes are applied.
+    Applied,
+    /// Its changes cannot be applied as they are.
+    Constrained,
+    /// It waits for an approval, an answer or guidance.
+    AwaitingInput,
+}
+
+impl PlanState {
+    /// Every state.
+    pub const ALL: [Self; 8] = [
+        Self::Queued,
+        Self::Processing,
+        Self::Complete,
+        Self::Errored,
+        Self::Cancelled,
+        Self::Applied,
+        Self::Constrained,
+        Self::AwaitingInput,
+    ];
+
+    /// The state as printed.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Processing => "processing",
+            Self::Complete => "complete",
+            Self::Errored => "errored",
+            Self::Cancelled => "cancelled",
+            Self::Applied => "applied",
+            Self::Constrained => "constrained",
+            Self::AwaitingInput => "awaiting_input",
+        }
+    }
+}
+
+impl fmt::Display for PlanState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
 macro_rules! stages {
-    ($($(#[$doc:meta])* $variant:ident = $phase:ident, $state:literal;)+) => {
+    ($($(#[$doc:meta])* $variant:ident = $phase:ident, $state:ident;)+) => {
         /// Phase and state of a plan in one: a pair that cannot be has no value.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum PlanStage { $($(#[$doc])* $variant,)+ }
@@ -53,7 +114,12 @@ macro_rules! stages {
 
             /// The state within the phase, as stored and printed.
             pub const fn state(self) -> &'static str {
-                match self { $(Self::$variant => $state,)+ }
+                self.shown_state().as_str()
+            }
+
+            /// The state within the phase.
+            pub const fn shown_state(self) -> PlanState {
+                match self { $(Self::$variant => PlanState::$state,)+ }
             }
         }
     };
@@ -61,37 +127,37 @@ macro_rules! stages {
 
 stages! {
     /// To be thought out.
-    StrategizeQueued = Strategize, "queued";
+    StrategizeQueued = Strategize, Queued;
     /// Being thought out.
-    StrategizeProcessing = Strategize, "processing";
+    StrategizeProcessing = Strategize, Processing;
     /// Thought out.
-    StrategizeComplete = Strategize, "complete";
+    StrategizeComplete = Strategize, Complete;
     /// Thinking it out failed.
-    StrategizeErrored = Strategize, "errored";
+    StrategizeErrored = Strategize, Errored;
     /// Given up while it was thought out.
-    StrategizeCancelled = Strategize, "cancelled";
+    StrategizeCancelled = Strategize, Cancelled;
     /// To be carried out.
-    ExecuteQueued = Execute, "queued";
+    ExecuteQueued = Execute, Queued;
     /// Being carried out.
-    ExecuteProcessing = Execute, "processing";
+    ExecuteProcessing = Execute, Processing;
     /// Carried out.
-    ExecuteComplete = Execute, "complete";
+    ExecuteComplete = Execute, Complete;
     /// Carrying it out failed.
-    ExecuteErrored = Execute, "errored";
+    ExecuteErrored = Execute, Errored;
     /// Given up while it was carried out.
-    ExecuteCancelled = Execute, "cancelled";
+    ExecuteCancelled = Execute, Cancelled;
     /// To be applied.
-    ApplyQueued = Apply, "queued";
+    ApplyQueued = Apply, Queued;
     /// Being applied.
-    ApplyProcessing = Apply, "processing";
+    ApplyProcessing = Apply, Processing;
     /// Applied, the good end.
-    ApplyApplied = Apply, "applied";
+    ApplyApplied = Apply, Applied;
     /// Something stands in the way of applying it.
-    ApplyConstrained = Apply, "constrained";
+    ApplyConstrained = Apply, Constrained;
     /// Applying it failed; nothing was applied.
-    ApplyErrored = Apply, "errored";
+    ApplyErrored = Apply, Errored;
     /// Given up before it was applied.
-    ApplyCancelled = Apply, "cancelled";
+    ApplyCancelled = Apply, Cancelled;
 }
 
 impl PlanStage {
@@ -141,6 +207,25 @@ impl fmt::Display for PlanStage {
 impl Serialize for PlanStage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PlanStage {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        Self::from_stored(&text)
+            .ok_or_else(|| serde::de::Error::custom(format!("`{text}` is no stage of a plan")))
+    }
+}
+
+impl JsonSchema for PlanStage {
+    fn schema_name() -> Cow<'static, str> {
+        "PlanStage".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let stages: Vec<String> = Self::ALL.iter().map(ToString::to_string).collect();
+        json_schema!({"type": "string", "enum": stages})
     }
 }
 

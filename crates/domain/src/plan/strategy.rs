@@ -1,10 +1,11 @@
 //! [`PlanStrategy`]: how a plan is to be carried out, step by step.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A call of a tool that is known beforehand: the step needs no model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepCall {
     /// The tool.
     pub tool: String,
@@ -14,7 +15,7 @@ pub struct StepCall {
 }
 
 /// One step.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PlanStep {
     /// What it is called, in a line.
     pub title: String,
@@ -36,7 +37,7 @@ pub struct PlanStep {
 }
 
 /// How a plan is to be carried out.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PlanStrategy {
     /// The way that is taken, in a few sentences.
     pub summary: String,

@@ -186,12 +186,15 @@ async fn as_operation(
     Ok(axum::Json(DoneDocument::from(done)).into_response())
 }
 
-/// What a text after the question mark means: only there `true` is not told from the text of it.
+/// The value of a parameter in the query string, where numbers and `true` are texts.
 fn given_as_text(value: String) -> Value {
     match value.as_str() {
         "true" => Value::Bool(true),
         "false" => Value::Bool(false),
-        _ => Value::String(value),
+        text => match text.parse::<u64>() {
+            Ok(number) => number.into(),
+            Err(_) => Value::String(value),
+        },
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use cleveragents_application::{Application, OperationSettings, ProcessEnvironment};
+use cleveragents_application::{
+    Application, OperationSettings, ProcessEnvironment, SandboxPolicy,
+};
 use cleveragents_domain::identity::{Caller, Grant, Permission, Scope};
 use cleveragents_domain::{Code, PlanId, Timestamp, TokenId};
 use cleveragents_process::Cancel;
@@ -684,6 +686,7 @@ fn application(engine: Arc<Engine>) -> Application {
             automation_profile: "manual".to_owned(),
             sandboxes: std::env::temp_dir(),
             process: ProcessEnvironment::default(),
+            sandbox_policy: SandboxPolicy::default(),
         },
     )
 }

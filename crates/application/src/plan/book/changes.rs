@@ -6,7 +6,8 @@ use std::path::Path;
 
 use cleveragents_domain::{FileKind, FileState, Plan, SandboxState};
 use cleveragents_sandbox::Change;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{BookError, PlanBook};
 use crate::sandbox::{MemberChanges, SandboxDiff, SandboxError, SandboxView};
@@ -14,7 +15,7 @@ use crate::sandbox::{MemberChanges, SandboxDiff, SandboxError, SandboxView};
 pub use patch::Hunk;
 
 /// What became of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeStatus {
     /// It is new.

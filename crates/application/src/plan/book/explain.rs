@@ -3,13 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use cleveragents_domain::{Decision, DecisionId, DecisionType, Plan};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{BookError, PlanBook};
 use crate::plan::failed_check::FailedCheck;
 
 /// Something that could be chosen.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Alternative {
     /// Its number, from 1.
     pub index: usize,
@@ -20,7 +21,7 @@ pub struct Alternative {
 }
 
 /// How much would have to be done anew if a decision were another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CorrectionImpact {
     /// Nothing follows from it, or next to nothing.
@@ -52,7 +53,7 @@ impl CorrectionImpact {
 }
 
 /// What follows from a decision.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Impact {
     /// Decisions below it, and those it had a share in, and so on.
     pub downstream_decisions: usize,

@@ -3,7 +3,8 @@
 use cleveragents_domain::{
     Lease, Plan, PlanPhase, PlanStage, StepRecord, StepState, Timestamp, Waiting,
 };
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::changes::is_folder;
 use super::trouble::recovery;
@@ -11,7 +12,7 @@ use super::{BookError, PlanBook};
 use crate::plan::failed_check::FailedCheck;
 
 /// How far a phase is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgressState {
     /// It is done.

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use cleveragents_domain::{Decision, DecisionId, DecisionType};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// What of the decisions is wanted.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,7 +34,7 @@ pub struct TreeNode {
 }
 
 /// What a tree amounts to, whatever depth is drawn.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TreeSummary {
     /// Decisions that are shown.
     pub nodes: usize,

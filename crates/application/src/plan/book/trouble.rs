@@ -5,14 +5,15 @@ use cleveragents_domain::{
     StepState, Timestamp, ToolInvocation,
 };
 use cleveragents_store::validations::StoredResult;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{BookError, PlanBook};
 use crate::plan::failed_check::FailedCheck;
 
 /// What it was that went wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TroubleKind {
     /// A step failed.

@@ -11,7 +11,7 @@ use crate::plan::book::DecisionTree;
 const LONGEST: usize = 80;
 
 /// Draws a decision tree in the language of Graphviz.
-pub fn dot(tree: &DecisionTree) -> String {
+pub(in crate::plan) fn dot(tree: &DecisionTree) -> String {
     let mut lines = String::from(
         "digraph decisions {\n    rankdir=LR;\n    node [shape=box, style=rounded, fontname=\"sans-serif\", fontsize=11];\n",
     );

@@ -11,7 +11,7 @@ use crate::plan::book::DecisionTree;
 const LONGEST: usize = 80;
 
 /// Draws a decision tree as a Mermaid flowchart.
-pub fn mermaid(tree: &DecisionTree) -> String {
+pub(in crate::plan) fn mermaid(tree: &DecisionTree) -> String {
     let mut lines = String::from("flowchart LR\n");
     for (number, node) in tree.nodes.iter().enumerate() {
         let decision = tree.decision(node);

@@ -27,7 +27,7 @@ const STYLE: &str = "svg{--ink:#1f2328;--soft:#59636e;--paper:#fff;--line:#afb8c
 .way{fill:none;stroke:var(--line);stroke-width:1.4}.gone{opacity:.5}.gone .what{text-decoration:line-through}";
 
 /// Draws a decision tree as an SVG picture. `title` stands above it.
-pub fn svg(tree: &DecisionTree, title: &str) -> String {
+pub(in crate::plan) fn svg(tree: &DecisionTree, title: &str) -> String {
     let shown = shortened(title, LONGEST);
     let mut right = MARGIN + 1.2 * LETTER * count(shown.chars().count());
     for (row, node) in tree.nodes.iter().enumerate() {

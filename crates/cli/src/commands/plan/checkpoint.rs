@@ -1,80 +1,84 @@
 //! `plan checkpoint`: states of a plan that can be returned to.
 
-use cleveragents_application::{PlanBook, checkpoint_name};
-use cleveragents_domain::{Checkpoint, Plan};
-use serde_json::{Value, json};
+use cleveragents_application::plan_operations::{
+    CheckpointInfo, CheckpointList, DeleteCheckpoints, ListCheckpoints,
+};
 
 use crate::commands::{confirm, counted};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Report, Table};
 
-pub(super) fn list(book: &PlanBook, plan: &Plan) -> Result<Report, CommandError> {
-    let checkpoints = book.checkpoints(plan)?;
+pub(crate) fn list(context: &Context, reference: Option<String>) -> Result<Report, CommandError> {
+    let listed = context.call(ListCheckpoints { reference })?;
     Ok(Report::new("plan checkpoint list")
-        .data(json!({
-            "plan_id": plan.id,
-            "sandbox": plan.sandbox,
-            "checkpoints": checkpoints.iter().map(described).collect::<Vec<_>>(),
-            "summary": {"total": checkpoints.len()},
-        }))
-        .table(table(&checkpoints))
+        .table(table(&listed.checkpoints))
         .ok(format!(
             "{} listed",
-            counted(checkpoints.len(), "checkpoint")
-        )))
+            counted(listed.summary.total, "checkpoint")
+        ))
+        .data(listed))
 }
 
 pub(super) fn delete(
     context: &Context,
-    book: &PlanBook,
-    plan: &Plan,
-    references: &[String],
+    reference: String,
+    checkpoints: Vec<String>,
     yes: bool,
 ) -> Result<Report, CommandError> {
-    let mut names = Vec::new();
-    for reference in references {
-        let name = checkpoint_name(book.checkpoint(plan, reference)?.number);
-        if !names.contains(&name) {
-            names.push(name);
+    if !yes {
+        let listed = context.call(ListCheckpoints {
+            reference: Some(reference.clone()),
+        })?;
+        let mut names: Vec<&str> = Vec::new();
+        for checkpoint in &checkpoints {
+            let name = known_name(&listed, checkpoint);
+            if !names.contains(&name) {
+                names.push(name);
+            }
         }
+        let question = format!("Remove {} of plan {}?", names.join(", "), listed.plan_id);
+        confirm(context, &question, yes)?;
     }
-    let question = format!("Remove {} of plan {}?", names.join(", "), plan.id);
-    confirm(context, &question, yes)?;
-    let left = book.delete_checkpoints(plan, &names)?;
+    let deleted = context.call(DeleteCheckpoints {
+        reference,
+        checkpoints,
+        yes: true,
+    })?;
+    let count = deleted.summary.deleted;
     Ok(Report::new("plan checkpoint delete")
-        .data(json!({
-            "plan_id": plan.id,
-            "deleted": names,
-            "checkpoints": left.iter().map(described).collect::<Vec<_>>(),
-            "summary": {"deleted": names.len(), "remaining": left.len()},
-        }))
-        .table(table(&left))
-        .ok(format!("{} removed", counted(names.len(), "checkpoint"))))
+        .table(table(&deleted.checkpoints))
+        .data(deleted)
+        .ok(format!("{} removed", counted(count, "checkpoint"))))
 }
 
-fn described(checkpoint: &Checkpoint) -> Value {
-    json!({
-        "id": checkpoint_name(checkpoint.number),
-        "number": checkpoint.number,
-        "label": checkpoint.label,
-        "reason": checkpoint.reason,
-        "position": checkpoint.position,
-        "created": checkpoint.created_at,
-    })
+/// The id of the checkpoint that a reference means; the reference itself when it means none.
+fn known_name<'a>(listed: &'a CheckpointList, reference: &'a str) -> &'a str {
+    let number = reference.strip_prefix("cp_").unwrap_or(reference);
+    let checkpoints = &listed.checkpoints;
+    let by_number = checkpoints
+        .iter()
+        .find(|one| one.number.to_string() == number);
+    let by_label = || {
+        let mut newest = checkpoints.iter().rev();
+        newest.find(|one| one.label.as_deref() == Some(reference))
+    };
+    by_number
+        .or_else(by_label)
+        .map_or(reference, |one| one.id.as_str())
 }
 
-fn table(checkpoints: &[Checkpoint]) -> Table {
+fn table(checkpoints: &[CheckpointInfo]) -> Table {
     Table::with_columns("Checkpoints", ["ID", "Label", "Reason"])
         .column("Changes before", Align::Right)
         .column("Created", Align::Left)
         .empty("There is no checkpoint")
         .rows(checkpoints.iter().map(|checkpoint| {
             vec![
-                Cell::Id(checkpoint_name(checkpoint.number)),
+                Cell::Id(checkpoint.id.clone()),
                 checkpoint.label.clone().into(),
                 checkpoint.reason.as_str().into(),
                 checkpoint.position.into(),
-                checkpoint.created_at.into(),
+                checkpoint.created.into(),
             ]
         }))
 }

@@ -1,128 +1,100 @@
 //! `plan diff` and `plan artifacts`: what a plan changes.
 
-use cleveragents_application::{ChangeStatus, FileChange, PlanBook, PlanChanges};
-use cleveragents_domain::Plan;
-use serde_json::{Value, json};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use cleveragents_application::ChangeStatus;
+use cleveragents_application::plan_operations::{
+    ChangedFile, IncompleteChanges, ListArtifacts, PlanArtifacts, PlanDiff, ShowPlanDiff,
+};
 
-use super::projects;
 use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Format, Panel, Report, Table};
 
 pub(super) fn run(
     context: &Context,
-    book: &PlanBook,
-    plan: &Plan,
-    is_stat: bool,
+    reference: Option<String>,
+    stat: bool,
 ) -> Result<Report, CommandError> {
-    let changes = book.changes(plan)?;
-    let patch = changes.patch.as_deref().filter(|_| !is_stat);
-    if let Some(patch) = patch
+    let diff = context.call(ShowPlanDiff { reference, stat })?;
+    if let Some(patch) = &diff.patch
         && context.printer.format() == Format::Plain
     {
-        return Ok(Report::printed("plan diff", patch));
+        return Ok(Report::printed("plan diff", patch_bytes(&diff, patch)?));
     }
-    let validations = book.validations(plan.id)?;
-    let passed = validations
-        .iter()
-        .filter(|found| found.result.passed)
-        .count();
-    let knows_lines = changes.patch.is_some();
-    let net = net(&changes);
-    let report = Report::new("plan diff")
-        .data(json!({
-            "diff_summary": {
-                "plan": plan.id,
-                "project": projects(plan),
-                "files_changed": changes.file_count(),
-                "insertions": knows_lines.then(|| changes.insertions()),
-                "deletions": knows_lines.then(|| changes.deletions()),
-                "net_change": knows_lines.then_some(&net),
-            },
-            "files": changes.files.iter().map(|file| json!({
-                "part": file.part, "path": file.path, "change": file.lines(),
-                "status": file.status, "is_folder": file.is_folder, "size": file.size,
-                "is_made_by_command": file.is_made_by_command,
-            })).collect::<Vec<_>>(),
-            "made_by_commands": changes.made_by_commands(),
-            "by_products": changes.by_products,
-            "patch_preview": patch.map(|_| preview(&changes)),
-            "patch": patch.map(String::from_utf8_lossy),
-            "risk_assessment": {
-                "api_compatibility": Value::Null,
-                "test_coverage": tests(&changes),
-                "breaking_changes": Value::Null,
-                "validations": {"ran": validations.len(), "passed": passed},
-            },
-            "is_moving": changes.is_moving,
-        }))
+    let (summary, risk) = (&diff.diff_summary, &diff.risk_assessment);
+    let mut report = Report::new("plan diff")
+        .data(&diff)
         .panel(
             Panel::new("Diff Summary")
-                .row("Plan", Cell::Id(plan.id.to_string()))
-                .row("Project", projects(plan))
-                .row("Files changed", changes.file_count())
-                .row("Insertions", knows_lines.then(|| changes.insertions()))
-                .row("Deletions", knows_lines.then(|| changes.deletions()))
-                .row("Net change", knows_lines.then_some(net)),
+                .row("Plan", Cell::Id(summary.plan.to_string()))
+                .row("Project", summary.project.clone())
+                .row("Files changed", summary.files_changed)
+                .row("Insertions", summary.insertions)
+                .row("Deletions", summary.deletions)
+                .row("Net change", summary.net_change.clone()),
         )
-        .table(files(&changes));
-    let report = match patch {
-        Some(patch) if !patch.is_empty() => report.lines(painted(patch)),
-        _ => report,
-    };
-    let report = report
+        .table(files(&diff.files));
+    if let Some(patch) = diff.patch.as_deref().filter(|patch| !patch.is_empty()) {
+        report = report.lines(painted(patch));
+    }
+    report = report
         .panel(
             Panel::new("Risk Assessment")
-                .row("Test coverage", tests(&changes))
+                .row("Test coverage", risk.test_coverage.clone())
                 .row(
                     "Validations",
-                    format!("{passed} of {} passed", validations.len()),
+                    format!(
+                        "{} of {} passed",
+                        risk.validations.passed, risk.validations.ran
+                    ),
                 ),
         )
         .ok("Diff generated");
-    Ok(with_notes(with_left_out(report, &changes), plan, &changes))
+    if let Some(note) = made_by_commands(&diff.made_by_commands) {
+        report = report.info(note);
+    }
+    if diff.by_products > 0 {
+        report = report.info(format!(
+            "{} left out: by-products and files that git ignores stay in the sandbox",
+            counted(diff.by_products, "path")
+        ));
+    }
+    Ok(with_note(report, diff.incomplete))
 }
 
-/// Names what a person should look at before an apply, and what an apply leaves behind.
-fn with_left_out(report: Report, changes: &PlanChanges) -> Report {
-    let report = match made_by_commands(changes) {
-        Some(note) => report.info(note),
-        None => report,
+/// The patch as it is, also when it is no text.
+fn patch_bytes(diff: &PlanDiff, patch: &str) -> Result<Vec<u8>, CommandError> {
+    let Some(encoded) = &diff.patch_base64 else {
+        return Ok(patch.as_bytes().to_vec());
     };
-    match changes.by_products {
-        0 => report,
-        count => report.info(format!(
-            "{} left out: by-products and files that git ignores stay in the sandbox",
-            counted(count, "path")
-        )),
-    }
+    BASE64.decode(encoded).map_err(|error| {
+        CommandError::internal("the bytes of the patch cannot be read").caused_by(&error)
+    })
 }
 
 /// Says what the reader might miss.
-fn with_notes(report: Report, plan: &Plan, changes: &PlanChanges) -> Report {
-    if !changes.has_sandbox {
-        return report.info("the plan has no sandbox: nothing was carried out yet");
+fn with_note(report: Report, incomplete: Option<IncompleteChanges>) -> Report {
+    match incomplete {
+        None => report,
+        Some(IncompleteChanges::NoSandbox) => {
+            report.info("the plan has no sandbox: nothing was carried out yet")
+        }
+        Some(IncompleteChanges::InUse) => {
+            report.info("somebody works in its sandbox: there may be more than is recorded")
+        }
+        Some(IncompleteChanges::PlanOver) => {
+            report.info("the plan is over: the lines themselves are gone with the sandbox")
+        }
+        Some(IncompleteChanges::SandboxClosed) => {
+            report.info("its sandbox is not in use: the lines themselves are gone with the sandbox")
+        }
     }
-    if changes.is_moving {
-        return report.info("somebody works in its sandbox: there may be more than is recorded");
-    }
-    if changes.patch.is_none() && !changes.files.is_empty() {
-        let why = if plan.stage.is_terminal() {
-            "the plan is over"
-        } else {
-            "its sandbox is not in use"
-        };
-        return report.info(format!(
-            "{why}: the lines themselves are gone with the sandbox"
-        ));
-    }
-    report
 }
 
 /// Names new files that no file tool wrote; nothing when there are none.
-pub(in crate::commands) fn made_by_commands(changes: &PlanChanges) -> Option<String> {
+pub(in crate::commands) fn made_by_commands(made: &[String]) -> Option<String> {
     const SHOWN: usize = 10;
-    let made = changes.made_by_commands();
     if made.is_empty() {
         return None;
     }
@@ -137,9 +109,9 @@ pub(in crate::commands) fn made_by_commands(changes: &PlanChanges) -> Option<Str
 }
 
 /// A patch with the colours people know.
-fn painted(patch: &[u8]) -> Vec<Vec<Cell>> {
-    let text = String::from_utf8_lossy(patch);
-    text.lines()
+fn painted(patch: &str) -> Vec<Vec<Cell>> {
+    patch
+        .lines()
         .map(|line| {
             // A tab would be shown as an escape on a line of its own.
             let line = line.replace('\t', "    ");
@@ -155,23 +127,6 @@ fn painted(patch: &[u8]) -> Vec<Vec<Cell>> {
         .collect()
 }
 
-fn net(changes: &PlanChanges) -> String {
-    let (more, fewer) = (changes.insertions(), changes.deletions());
-    let (sign, lines) = match more.checked_sub(fewer) {
-        Some(lines) => ('+', lines),
-        None => ('-', fewer - more),
-    };
-    format!("{sign}{}", counted(lines, "line"))
-}
-
-/// What is known about tests: whether any changed along.
-fn tests(changes: &PlanChanges) -> Option<String> {
-    (!changes.files.is_empty()).then(|| match changes.tests() {
-        0 => "no test file changed".to_owned(),
-        count => format!("{} changed", counted(count, "test file")),
-    })
-}
-
 fn status_cell(status: ChangeStatus) -> Cell {
     let text = status.as_str().to_owned();
     match status {
@@ -182,23 +137,23 @@ fn status_cell(status: ChangeStatus) -> Cell {
 }
 
 /// A path; in a sandbox of several parts it begins with the part.
-fn place(changes: &PlanChanges, file: &FileChange) -> String {
-    let is_several = changes.files.iter().any(|other| other.part != file.part);
-    if is_several {
-        format!("{}/{}", file.part, file.path)
+fn place<'a>(mut parts: impl Iterator<Item = &'a str>, part: &str, path: &str) -> String {
+    if parts.any(|other| other != part) {
+        format!("{part}/{path}")
     } else {
-        file.path.clone()
+        path.to_owned()
     }
 }
 
-fn files(changes: &PlanChanges) -> Table {
+fn files(files: &[ChangedFile]) -> Table {
+    let parts = || files.iter().map(|file| file.part.as_str());
     Table::with_columns("Files", ["Path", "Change", "Status"])
         .empty("Nothing changed")
-        .rows(changes.files.iter().map(|file| {
+        .rows(files.iter().map(|file| {
             vec![
-                place(changes, file).into(),
-                match file.lines() {
-                    Some(lines) => Cell::Text(lines),
+                place(parts(), &file.part, &file.path).into(),
+                match &file.change {
+                    Some(lines) => Cell::Text(lines.clone()),
                     None if file.is_folder => Cell::Muted("folder".to_owned()),
                     None => Cell::Bytes(file.size),
                 },
@@ -207,76 +162,40 @@ fn files(changes: &PlanChanges) -> Table {
         }))
 }
 
-fn preview(changes: &PlanChanges) -> Vec<Value> {
-    changes
-        .files
-        .iter()
-        .filter(|file| !file.hunks.is_empty())
-        .map(|file| json!({"part": file.part, "file": file.path, "hunks": file.hunks}))
-        .collect()
+pub(super) fn artifacts(
+    context: &Context,
+    reference: Option<String>,
+) -> Result<Report, CommandError> {
+    let listed = context.call(ListArtifacts { reference })?;
+    let summary = &listed.summary;
+    let report = Report::new("plan artifacts")
+        .data(&listed)
+        .table(artifact_table(&listed))
+        .panel(
+            Panel::new("Summary")
+                .row("Total", summary.total)
+                .row("Writes", summary.writes)
+                .row("Edits", summary.edits)
+                .row("Deletes", summary.deletes)
+                .row("Total size", Cell::Bytes(summary.total_size)),
+        )
+        .ok(format!("{} listed", counted(summary.total, "artifact")));
+    Ok(with_note(report, listed.incomplete))
 }
 
-/// What was done to a path: `write`, `edit` or `delete`.
-const fn deed(status: ChangeStatus) -> &'static str {
-    match status {
-        ChangeStatus::Added => "write",
-        ChangeStatus::Modified | ChangeStatus::Mode => "edit",
-        ChangeStatus::Deleted => "delete",
-    }
-}
-
-pub(super) fn artifacts(book: &PlanBook, plan: &Plan) -> Result<Report, CommandError> {
-    let mut changes = book.changes(plan)?;
-    // A folder is there for what is in it.
-    changes.files.retain(|file| !file.is_folder);
-    let count = |wanted: &str| {
-        let such = |file: &&FileChange| deed(file.status) == wanted;
-        changes.files.iter().filter(such).count()
-    };
-    let total_size: u64 = changes
-        .files
-        .iter()
-        .filter(|file| file.status != ChangeStatus::Deleted)
-        .map(|file| file.size)
-        .sum();
-    let table = Table::with_columns("Artifacts", ["Path", "Type"])
+fn artifact_table(listed: &PlanArtifacts) -> Table {
+    let artifacts = &listed.artifacts;
+    let parts = || artifacts.iter().map(|one| one.part.as_str());
+    Table::with_columns("Artifacts", ["Path", "Type"])
         .column("Size", Align::Right)
         .column("Change", Align::Right)
         .empty("Nothing was written")
-        .rows(changes.files.iter().map(|file| {
+        .rows(artifacts.iter().map(|one| {
             vec![
-                place(&changes, file).into(),
-                deed(file.status).into(),
-                Cell::Bytes(file.size),
-                file.lines().into(),
+                place(parts(), &one.part, &one.path).into(),
+                one.kind.as_str().into(),
+                Cell::Bytes(one.size),
+                one.change.clone().into(),
             ]
-        }));
-    let name = plan.name.clone().unwrap_or_else(|| plan.id.to_string());
-    let report = Report::new("plan artifacts")
-        .data(json!({
-            "plan_id": plan.id,
-            "artifacts": changes.files.iter().map(|file| json!({
-                "part": file.part, "path": file.path, "type": deed(file.status),
-                "size": file.size, "change": file.lines(), "child_plan": Value::Null,
-            })).collect::<Vec<_>>(),
-            "summary": {
-                "total": changes.files.len(), "writes": count("write"), "edits": count("edit"),
-                "deletes": count("delete"), "total_size": total_size,
-            },
-            "by_plan": {name: changes.files.len()},
         }))
-        .table(table)
-        .panel(
-            Panel::new("Summary")
-                .row("Total", changes.files.len())
-                .row("Writes", count("write"))
-                .row("Edits", count("edit"))
-                .row("Deletes", count("delete"))
-                .row("Total size", Cell::Bytes(total_size)),
-        )
-        .ok(format!(
-            "{} listed",
-            counted(changes.files.len(), "artifact")
-        ));
-    Ok(with_notes(report, plan, &changes))
 }

@@ -1,22 +1,22 @@
 //! `plan errors`: what went wrong for a plan, and what can be done about it.
 
-use cleveragents_application::{PlanBook, PlanTrouble, Trouble, TroubleKind};
-use cleveragents_domain::Plan;
-use serde_json::{Value, json};
+use cleveragents_application::TroubleKind;
+use cleveragents_application::plan_operations::{ListPlanErrors, PlanErrorInfo};
+use serde_json::Value;
 
 use super::state_cell;
 use super::status::title;
 use crate::commands::counted;
+use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, Table};
 
-pub(super) fn run(book: &PlanBook, plan: Plan) -> Result<Report, CommandError> {
-    let trouble = book.trouble(plan)?;
-    let plan = &trouble.plan;
+pub(super) fn run(context: &Context, reference: Option<String>) -> Result<Report, CommandError> {
+    let errors = context.call(ListPlanErrors { reference })?;
     let mut panel = Panel::new("Error Detail")
-        .row("Plan", Cell::Id(plan.id.to_string()))
-        .row("Phase", plan.stage.phase().as_str())
-        .row("State", state_cell(plan));
-    for (key, value) in trouble.error.iter().flatten() {
+        .row("Plan", Cell::Id(errors.plan_id.to_string()))
+        .row("Phase", errors.phase.as_str())
+        .row("State", state_cell(errors.state));
+    for (key, value) in errors.current.iter().flatten() {
         let text = match value {
             Value::Null => continue,
             Value::String(text) => text.clone(),
@@ -24,18 +24,17 @@ pub(super) fn run(book: &PlanBook, plan: Plan) -> Result<Report, CommandError> {
         };
         panel = panel.row(title(&key.replace('_', " ")), text);
     }
-    let count = trouble.history.len() + usize::from(trouble.error.is_some());
     let mut report = Report::new("plan errors")
-        .data(data(&trouble))
+        .data(&errors)
         .panel(panel)
-        .table(history(&trouble.history));
-    for one in &trouble.history {
-        if let Some(text) = printed(one) {
+        .table(history(&errors.history));
+    for error in &errors.history {
+        if let Some(text) = printed(error) {
             report = report.text(text);
         }
     }
-    if !trouble.recovery.is_empty() {
-        let commands = trouble
+    if !errors.recovery.is_empty() {
+        let commands = errors
             .recovery
             .iter()
             .fold(Panel::new("Recovery"), |panel, command| {
@@ -43,63 +42,45 @@ pub(super) fn run(book: &PlanBook, plan: Plan) -> Result<Report, CommandError> {
             });
         report = report.panel(commands);
     }
-    Ok(report.ok(if count == 0 {
-        "Nothing went wrong".to_owned()
-    } else {
-        format!("{} listed", counted(count, "error"))
+    Ok(report.ok(match errors.summary.total {
+        0 => "Nothing went wrong".to_owned(),
+        count => format!("{} listed", counted(count, "error")),
     }))
 }
 
 /// What a check or a call printed, below the command that did.
-fn printed(trouble: &Trouble) -> Option<String> {
-    let output = trouble.output.as_deref()?;
-    let ended = trouble
+fn printed(error: &PlanErrorInfo) -> Option<String> {
+    let output = error.output.as_deref()?;
+    let ended = error
         .exit_code
         .map(|code| format!(" (exit code {code})"))
         .unwrap_or_default();
-    let command = trouble
+    let command = error
         .command
         .as_ref()
         .map(|command| format!("$ {command}\n"))
         .unwrap_or_default();
     Some(format!(
         "Output of {}{ended}:\n{command}{}",
-        trouble.what,
+        error.what,
         output.trim_end()
     ))
 }
 
-fn history(history: &[Trouble]) -> Table {
+fn history(history: &[PlanErrorInfo]) -> Table {
     Table::with_columns("History", ["Time", "Kind", "What", "Message"])
         .empty("No step or call failed")
-        .rows(history.iter().map(|trouble| {
-            let kind = trouble.kind.as_str().to_owned();
+        .rows(history.iter().map(|error| {
+            let kind = error.kind.as_str().to_owned();
             vec![
-                trouble.at.into(),
-                match trouble.kind {
-                    _ if trouble.is_undone => Cell::Muted(format!("{kind} (taken back)")),
+                error.time.into(),
+                match error.kind {
+                    _ if error.taken_back => Cell::Muted(format!("{kind} (taken back)")),
                     TroubleKind::Step | TroubleKind::Call | TroubleKind::Refusal => Cell::Bad(kind),
                     TroubleKind::Recovery | TroubleKind::Validation => Cell::Warn(kind),
                 },
-                trouble.what.as_str().into(),
-                trouble.message.as_str().into(),
+                error.what.as_str().into(),
+                error.message.as_str().into(),
             ]
         }))
-}
-
-fn data(trouble: &PlanTrouble) -> Value {
-    let plan = &trouble.plan;
-    json!({
-        "plan_id": plan.id,
-        "phase": plan.stage.phase(),
-        "state": plan.shown_state(),
-        "current": trouble.error,
-        "history": trouble.history.iter().map(|one| json!({
-            "kind": one.kind, "time": one.at, "what": one.what, "message": one.message,
-            "id": one.id, "taken_back": one.is_undone,
-            "command": one.command, "exit_code": one.exit_code, "output": one.output,
-        })).collect::<Vec<_>>(),
-        "recovery": trouble.recovery,
-        "summary": {"total": trouble.history.len() + usize::from(trouble.error.is_some())},
-    })
 }

@@ -3,117 +3,94 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use cleveragents_application::{FailedCheck, PlanBook, told};
-use cleveragents_domain::{Event, EventKind, Plan, Position};
-use serde_json::{Value, json};
+use cleveragents_application::plan_operations::{PlanLogEntry, ReadPlanLog};
+use cleveragents_domain::Position;
 
 use crate::arguments::PlanLog;
 use crate::commands::{counted, unwritable};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Format, Report, Table, visible};
+use crate::remote;
 
 /// How long to wait before looking again whether something happened.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
 
-/// So many events are read at a time.
+/// The number of entries that are read at a time.
 const PAGE: u64 = 500;
 
-pub(super) fn run(
-    context: &Context,
-    book: &PlanBook,
-    arguments: &PlanLog,
-) -> Result<Option<Report>, CommandError> {
-    let plan = book.find(arguments.plan.reference.as_deref())?;
-    let events = book.newest_log(plan.id, arguments.limit)?;
-    if arguments.follow {
-        return follow(context, book, &plan, &events).map(Some);
+pub(super) fn run(context: &Context, arguments: PlanLog) -> Result<Report, CommandError> {
+    let form = arguments
+        .follow
+        .then(|| LineForm::of(context.printer.format()))
+        .transpose()?;
+    let log = context.call(ReadPlanLog {
+        reference: arguments.plan.reference,
+        limit: arguments.limit,
+        after: None,
+    })?;
+    if let Some(form) = form {
+        let mut follower = Follower {
+            context,
+            plan: log.plan_id.to_string(),
+            form,
+            position: Position::default(),
+            is_read: true,
+        };
+        for entry in log.events {
+            follower.write(&entry)?;
+        }
+        return follow(follower);
     }
     let table = Table::with_columns("Log", ["Time", "What", "Detail"])
         .empty("Nothing happened yet")
-        .rows(events.iter().map(|event| {
-            let (what, detail) = told(event);
-            vec![event.occurred_at.into(), what.into(), Cell::Text(detail)]
+        .rows(log.events.iter().map(|entry| {
+            vec![
+                entry.time.into(),
+                entry.what.as_str().into(),
+                Cell::Text(entry.detail.clone()),
+            ]
         }));
-    Ok(Some(
-        Report::new("plan log")
-            .data(json!({
-                "plan_id": plan.id,
-                "events": events
-                    .iter()
-                    .map(|event| Ok(described(event, failed_check(book, &plan, event)?.as_ref())))
-                    .collect::<Result<Vec<_>, CommandError>>()?,
-                "summary": {
-                    "shown": events.len(),
-                    "last_position": events.last().map(|event| event.position),
-                },
-            }))
-            .table(table)
-            .ok(format!("{} listed", counted(events.len(), "event"))),
-    ))
+    Ok(Report::new("plan log")
+        .table(table)
+        .ok(format!("{} listed", counted(log.events.len(), "event")))
+        .data(log))
 }
 
-/// The check of an event that reports one which did not pass.
-fn failed_check(
-    book: &PlanBook,
-    plan: &Plan,
-    event: &Event,
-) -> Result<Option<FailedCheck>, CommandError> {
-    if event.kind != EventKind::ValidationJudged || event.payload["passed"] != json!(false) {
-        return Ok(None);
-    }
-    let number = event.payload["number"].as_u64();
-    let results = book.validations(plan.id)?;
-    let Some(stored) = results.iter().find(|stored| Some(stored.number) == number) else {
-        return Ok(None);
-    };
-    Ok(book.failed_check(stored)?.map(FailedCheck::bounded))
-}
-
-fn described(event: &Event, failed_check: Option<&FailedCheck>) -> Value {
-    let (what, detail) = told(event);
-    let mut value = json!({
-        "position": event.position,
-        "kind": event.kind.as_str(),
-        "time": event.occurred_at,
-        "what": what,
-        "detail": detail,
-        "payload": event.payload,
-    });
-    if let Some(check) = failed_check {
-        value["failed_check"] = json!(check);
-    }
-    value
-}
-
-/// What happened as one line for people.
-pub(crate) fn line(event: &Event) -> String {
-    let (what, detail) = told(event);
-    let time = Cell::Time(event.occurred_at).text();
-    format!("{time}  {what}  {}", visible(&detail))
+/// An entry as one line for people.
+pub(super) fn line(entry: &PlanLogEntry) -> String {
+    let time = Cell::Time(entry.time).text();
+    format!("{time}  {}  {}", entry.what, visible(&entry.detail))
         .trim_end()
         .to_owned()
 }
 
-/// Reads on from a position, page by page, and gives the new position.
+/// Reads the entries after a position, page by page. Returns the new position, and whether the plan
+/// was over before.
 pub(super) fn read_on(
-    book: &PlanBook,
-    plan: cleveragents_domain::PlanId,
+    context: &Context,
+    plan: &str,
     mut position: Position,
-    mut each: impl FnMut(&Event) -> Result<(), CommandError>,
-) -> Result<Position, CommandError> {
+    mut each: impl FnMut(&PlanLogEntry) -> Result<(), CommandError>,
+) -> Result<(Position, bool), CommandError> {
+    let mut is_over = None;
     loop {
-        let events = book.log(plan, position, PAGE)?;
-        for event in &events {
-            each(event)?;
-            position = event.position;
+        let log = context.call(ReadPlanLog {
+            reference: Some(plan.to_owned()),
+            limit: PAGE,
+            after: Some(position),
+        })?;
+        let is_over = *is_over.get_or_insert(log.is_terminal);
+        for entry in &log.events {
+            each(entry)?;
+            position = entry.position;
         }
-        if (events.len() as u64) < PAGE {
-            return Ok(position);
+        if (log.events.len() as u64) < PAGE {
+            return Ok((position, is_over));
         }
     }
 }
 
-/// How events are written one by one.
+/// How entries are written one by one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LineForm {
     /// One JSON value a line.
@@ -124,7 +101,7 @@ pub(crate) enum LineForm {
 
 impl LineForm {
     /// That of a format.
-    pub(crate) fn of(format: Format) -> Result<Self, CommandError> {
+    fn of(format: Format) -> Result<Self, CommandError> {
         match format {
             Format::Yaml => Err(CommandError::usage(
                 "--follow writes lines, which YAML has none of",
@@ -135,15 +112,13 @@ impl LineForm {
         }
     }
 
-    /// Writes an event. Whether anybody reads.
-    pub(crate) fn write(
-        self,
-        event: &Event,
-        failed_check: Option<&FailedCheck>,
-    ) -> Result<bool, CommandError> {
+    /// Writes an entry. Whether anybody reads.
+    fn write(self, entry: &PlanLogEntry) -> Result<bool, CommandError> {
         let mut line = match self {
-            Self::Json => described(event, failed_check).to_string(),
-            Self::Told => line(event),
+            Self::Json => serde_json::to_string(entry).map_err(|error| {
+                CommandError::internal("an entry cannot be written as JSON").caused_by(&error)
+            })?,
+            Self::Told => line(entry),
         };
         line.push('\n');
         let mut out = std::io::stdout().lock();
@@ -155,33 +130,41 @@ impl LineForm {
     }
 }
 
-/// Writes what happens as it happens, until the plan is over.
-fn follow(
-    context: &Context,
-    book: &PlanBook,
-    plan: &Plan,
-    events: &[Event],
-) -> Result<Report, CommandError> {
-    let form = LineForm::of(context.printer.format())?;
-    // A reader that went away has seen enough.
-    let is_read = std::cell::Cell::new(true);
-    let mut tell = |event: &Event| {
-        let check = failed_check(book, plan, event)?;
-        is_read.set(form.write(event, check.as_ref())?);
-        Ok(())
-    };
-    let mut position = Position::default();
-    for event in events {
-        tell(event)?;
-        position = event.position;
-    }
-    loop {
-        // Looked at before the log: what ends it is told, too.
-        let is_over = book.get(plan.id)?.stage.is_terminal();
-        position = read_on(book, plan.id, position, &mut tell)?;
-        if is_over || !is_read.get() {
-            return Ok(Report::written("plan log", 0));
+/// Writes the log of a plan while it grows.
+pub(crate) struct Follower<'a> {
+    context: &'a Context,
+    pub(crate) plan: String,
+    form: LineForm,
+    pub(crate) position: Position,
+    /// Whether anybody reads what is written.
+    pub(crate) is_read: bool,
+}
+
+impl Follower<'_> {
+    /// Writes an entry, unless it was written before or nobody reads any more.
+    pub(crate) fn write(&mut self, entry: &PlanLogEntry) -> Result<(), CommandError> {
+        if entry.position > self.position && self.is_read {
+            self.position = entry.position;
+            self.is_read = self.form.write(entry)?;
         }
-        std::thread::sleep(PAUSE);
+        Ok(())
     }
+
+    /// Writes what the log holds and was not written yet. Returns whether nothing more will come.
+    pub(crate) fn catch_up(&mut self) -> Result<bool, CommandError> {
+        let (context, plan) = (self.context, self.plan.clone());
+        let (_, is_over) = read_on(context, &plan, self.position, |entry| self.write(entry))?;
+        Ok(is_over || !self.is_read)
+    }
+}
+
+fn follow(mut follower: Follower<'_>) -> Result<Report, CommandError> {
+    if let Some(connection) = &follower.context.connection {
+        remote::follow_events(connection, &mut follower)?;
+    } else {
+        while !follower.catch_up()? {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(Report::written("plan log", 0))
 }

@@ -1,117 +1,103 @@
 //! `plan status`: how far a plan is.
 
-use cleveragents_application::{PlanBook, PlanStatus, ProgressState};
-use cleveragents_domain::{Code, PlanStage, Waiting};
-use serde_json::{Map, Value, json};
+use cleveragents_application::ProgressState;
+use cleveragents_application::plan_operations::{PlanCost, PlanStatusReport, ShowPlanStatus};
+use cleveragents_domain::{Code, MicroUsd, PlanStage, Waiting};
+use serde_json::{Map, Value};
 
-use super::{clock, projects, state_cell};
-use crate::commands::{cost_cell, put_cost};
+use super::{known_cost, state_cell};
+use crate::commands::cost_cell;
+use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
-pub(super) fn run(
-    book: &PlanBook,
-    plan: cleveragents_domain::Plan,
-) -> Result<Report, CommandError> {
-    let status = book.status(plan)?;
-    Ok(shown("plan status", &status, "Status refreshed"))
+pub(super) fn run(context: &Context, reference: Option<String>) -> Result<Report, CommandError> {
+    let status = context.call(ShowPlanStatus { reference })?;
+    Ok(view("plan status", &status, "Status refreshed"))
 }
 
-/// The status of a plan as the report of a command; one of a plan that failed is a failure.
-pub(super) fn shown(command: &'static str, status: &PlanStatus, message: &str) -> Report {
-    let plan = &status.plan;
+/// The status of a plan as the report of a command; the status of a failed plan is a failure.
+pub(super) fn view(command: &'static str, status: &PlanStatusReport, message: &str) -> Report {
     let mut report = Report::new(command)
-        .data(data(status))
+        .data(status)
         .panel(header(status))
         .panel(progress(status))
         .panel(timing(status))
         .panel(execution(status))
-        .panel(cost(status));
-    if let Some(waiting) = plan.waiting.as_ref().filter(|_| !plan.stage.is_terminal()) {
-        report = report.panel(waits(waiting, &status.next));
+        .panel(cost(&status.cost));
+    let waiting = status.waiting.as_ref().map(|waiting| &waiting.request);
+    if let Some(waiting) = waiting.filter(|_| !status.is_terminal) {
+        report = report.panel(waits(waiting, &status.next_steps));
     }
-    if let Some(error) = plan.error.as_ref().filter(|_| stands(plan.stage)) {
-        report = report.panel(error_detail(error, &status.next));
+    if let Some(error) = &status.error {
+        report = report.panel(error_detail(error, &status.next_steps));
     }
-    if plan.stage.is_terminal() {
+    if status.is_terminal {
         report = report.panel(result(status));
     }
-    if status.is_interrupted() {
+    let next = status.next_steps.first();
+    if status.is_interrupted {
         report = report.warn(format!(
             "nobody works on it any more: go on with `{}`",
-            status
-                .next
-                .first()
-                .map_or("agents plan list", String::as_str)
+            next.map_or("agents plan list", String::as_str)
         ));
-    } else if plan.stage == PlanStage::ApplyConstrained {
-        report = report.warn(format!("it is not applied: {}", error_message(plan)));
-    } else if !plan.stage.is_terminal()
-        && !plan.stage.is_errored()
-        && plan.waiting.is_none()
-        && let Some(next) = status.next.first()
+    } else if status.stage == PlanStage::ApplyConstrained {
+        report = report.warn(format!("it is not applied: {}", error_message(status)));
+    } else if !status.is_terminal
+        && !status.stage.is_errored()
+        && waiting.is_none()
+        && let Some(next) = next
     {
         report = report.info(format!("next: `{next}`"));
     }
-    if plan.stage.is_errored() {
-        let hint = status
-            .next
-            .first()
-            .map_or_else(String::new, |next| format!("run `{next}`"));
-        return report.failed(Code::PlanFailed, error_message(plan), hint);
+    if status.stage.is_errored() {
+        let hint = next.map_or_else(String::new, |next| format!("run `{next}`"));
+        return report.failed(Code::PlanFailed, error_message(status), hint);
     }
     report.ok(message)
 }
 
-/// Whether a plan stands because something went wrong.
-const fn stands(stage: PlanStage) -> bool {
-    stage.is_errored() || matches!(stage, PlanStage::ApplyConstrained)
-}
-
-pub(super) fn error_message(plan: &cleveragents_domain::Plan) -> String {
-    let told = plan.error.as_ref().and_then(|error| error.get("message"));
-    told.and_then(Value::as_str).map_or_else(
-        || format!("plan {} is {}", plan.id, plan.stage),
+pub(super) fn error_message(status: &PlanStatusReport) -> String {
+    let message = status.error.as_ref().and_then(|error| error.get("message"));
+    message.and_then(Value::as_str).map_or_else(
+        || format!("plan {} is {}", status.plan_id, status.stage),
         str::to_owned,
     )
 }
 
-fn header(status: &PlanStatus) -> Panel {
-    let plan = &status.plan;
+fn header(status: &PlanStatusReport) -> Panel {
     let panel = Panel::new("Plan Status")
-        .row("Plan ID", Cell::Id(plan.id.to_string()))
-        .row("Name", plan.name.clone())
-        .row("Phase", plan.stage.phase().as_str())
-        .row("State", state_cell(plan))
-        .row("Action", plan.action.clone())
-        .row("Project", projects(plan))
-        .row("Automation", plan.made_with.profile.name.clone())
-        .row("Attempt", plan.attempt);
+        .row("Plan ID", Cell::Id(status.plan_id.to_string()))
+        .row("Name", status.name.clone())
+        .row("Phase", status.phase.as_str())
+        .row("State", state_cell(status.state))
+        .row("Action", status.action.clone())
+        .row("Project", status.project.clone())
+        .row("Automation", status.automation.clone())
+        .row("Attempt", status.attempt);
     match &status.owner {
-        Some(lease) => panel.row("Worked on by", lease.owner.to_string()),
+        Some(owner) => panel.row("Worked on by", owner.to_string()),
         None => panel,
     }
 }
 
-fn progress(status: &PlanStatus) -> Panel {
+fn progress(status: &PlanStatusReport) -> Panel {
     let mut panel = Panel::new("Progress");
-    for phase in status.progress {
-        let text = phase.state.as_str().to_owned();
-        let cell = match phase.state {
+    for phase in &status.progress {
+        let text = phase.status.as_str().to_owned();
+        let cell = match phase.status {
             ProgressState::Done => Cell::Good(text),
             ProgressState::Running => Cell::Text(text),
             ProgressState::Queued | ProgressState::Cancelled => Cell::Muted(text),
             ProgressState::AwaitingInput | ProgressState::Interrupted => Cell::Warn(text),
             ProgressState::Errored | ProgressState::Constrained => Cell::Bad(text),
         };
-        panel = panel.row(title(phase.phase.as_str()), cell);
+        panel = panel.row(phase.step.clone(), cell);
     }
-    if status.steps_total > 0 {
-        panel = panel.row(
-            "Steps",
-            format!("{} of {} done", status.steps_done, status.steps_total),
-        );
+    let steps = &status.steps;
+    if steps.total > 0 {
+        panel = panel.row("Steps", format!("{} of {} done", steps.done, steps.total));
     }
-    match status.current_step() {
+    match &steps.current {
         Some(step) => panel.row("Now", step.title.clone()),
         None => panel,
     }
@@ -125,62 +111,43 @@ pub(super) fn title(word: &str) -> String {
     })
 }
 
-fn timing(status: &PlanStatus) -> Panel {
-    let plan = &status.plan;
-    let panel = Panel::new("Timing").row("Started", plan.started_at);
-    if plan.stage.is_terminal() {
+fn timing(status: &PlanStatusReport) -> Panel {
+    let timing = &status.timing;
+    let panel = Panel::new("Timing").row("Started", timing.started);
+    if status.is_terminal {
         panel
-            .row("Finished", plan.completed_at)
-            .row("Total duration", status.elapsed.map(clock))
+            .row("Finished", timing.finished)
+            .row("Total duration", timing.elapsed.clone())
     } else {
         panel
-            .row("Elapsed", status.elapsed.map(clock))
-            .row("ETA", status.eta.map(clock))
+            .row("Elapsed", timing.elapsed.clone())
+            .row("ETA", timing.eta.clone())
     }
 }
 
-/// How many child plans are complete: `1/2 complete`.
-fn child_plans(status: &PlanStatus) -> Option<String> {
-    let (over, all) = status.children;
-    (all > 0).then(|| format!("{over}/{all} complete"))
-}
-
-fn execution(status: &PlanStatus) -> Panel {
+fn execution(status: &PlanStatusReport) -> Panel {
+    let execution = &status.execution;
     Panel::new("Execution Detail")
-        .row("Sandbox", status.plan.sandbox.clone())
-        .row("Tool calls", status.plan.tool_calls)
-        .row("Files modified", status.files)
-        .row("Child plans", child_plans(status))
-        .row("Checkpoints", status.checkpoints)
+        .row("Sandbox", execution.sandbox.clone())
+        .row("Tool calls", execution.tool_calls)
+        .row("Files modified", execution.files_modified)
+        .row("Child plans", execution.child_plans.clone())
+        .row("Checkpoints", execution.checkpoints)
 }
 
-fn cost(status: &PlanStatus) -> Panel {
-    let usage = &status.plan.usage;
+fn cost(cost: &PlanCost) -> Panel {
+    let (known, is_known): (MicroUsd, bool) = known_cost(cost.cost_so_far, cost.cost_known_part);
     Panel::new("Cost")
-        .row("Tokens used", usage.input_tokens.0 + usage.output_tokens.0)
-        .row(
-            "Cost so far",
-            cost_cell(usage.cost_micro_usd, status.is_cost_known),
-        )
-        .row("Estimated", estimated_text(status.plan.estimate.as_ref()))
-        .row("Model calls", status.plan.model_calls)
+        .row("Tokens used", cost.tokens_used)
+        .row("Cost so far", cost_cell(known, is_known))
+        .row("Estimated", estimated_text(&cost.estimated))
+        .row("Model calls", cost.model_calls)
 }
 
-/// What the estimation actor says about money, in whatever form it says it.
-fn estimated(estimate: Option<&Value>) -> Value {
-    let figures = estimate.map_or(&Value::Null, |estimate| &estimate["actor"]);
-    ["cost_usd", "estimated_cost_usd", "estimated_cost", "cost"]
-        .into_iter()
-        .map(|key| &figures[key])
-        .find(|value| !value.is_null())
-        .cloned()
-        .unwrap_or(Value::Null)
-}
-
-fn estimated_text(estimate: Option<&Value>) -> Option<String> {
-    match estimated(estimate) {
+fn estimated_text(estimated: &Value) -> Option<String> {
+    match estimated {
         Value::Null => None,
-        Value::String(text) => Some(text),
+        Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(format!("${number}")),
         Value::Array(range) if range.len() == 2 => Some(format!("${} to ${}", range[0], range[1])),
         other => Some(other.to_string()),
@@ -224,10 +191,12 @@ fn with_commands(panel: Panel, commands: &[String]) -> Panel {
 fn error_detail(error: &Map<String, Value>, commands: &[String]) -> Panel {
     let mut panel = Panel::new("Error Detail");
     for (key, value) in error {
+        // The commands are shown below, and `recoverable` repeats `is_retriable`.
+        let is_repeated = ["recovery", "recovery_command"].contains(&key.as_str())
+            || (key == "recoverable" && error.contains_key("is_retriable"));
         let text = match value {
             Value::Null => continue,
-            // It is among the commands.
-            _ if key == "recovery_command" => continue,
+            _ if is_repeated => continue,
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
@@ -241,10 +210,9 @@ fn error_detail(error: &Map<String, Value>, commands: &[String]) -> Panel {
     with_commands(panel, commands)
 }
 
-fn result(status: &PlanStatus) -> Panel {
-    let plan = &status.plan;
-    let mut panel = Panel::new("Result").row("State", state_cell(plan));
-    if let Some(Value::Object(report)) = &plan.report {
+fn result(status: &PlanStatusReport) -> Panel {
+    let mut panel = Panel::new("Result").row("State", state_cell(status.state));
+    if let Some(Value::Object(report)) = &status.report {
         for (key, value) in report {
             let text = match value {
                 Value::Null => continue,
@@ -256,89 +224,4 @@ fn result(status: &PlanStatus) -> Panel {
         }
     }
     panel
-}
-
-/// The error as programs read it: what is stored, and the five facts that are always there.
-fn error_json(status: &PlanStatus, error: &Map<String, Value>) -> Value {
-    let mut told = error.clone();
-    let recoverable = error.get("is_retriable").cloned().unwrap_or(Value::Null);
-    for (key, value) in [
-        ("message", Value::Null),
-        ("tool", Value::Null),
-        ("step", Value::Null),
-        ("checkpoint", Value::Null),
-        ("recoverable", recoverable),
-    ] {
-        told.entry(key).or_insert(value);
-    }
-    told.insert("recovery".to_owned(), json!(status.next));
-    Value::Object(told)
-}
-
-fn data(status: &PlanStatus) -> Value {
-    let plan = &status.plan;
-    let usage = &plan.usage;
-    let mut data = json!({
-        "plan_id": plan.id,
-        "name": plan.name,
-        "phase": plan.stage.phase(),
-        "state": plan.shown_state(),
-        "action": plan.action,
-        "project": projects(plan),
-        "automation": plan.made_with.profile.name,
-        "attempt": plan.attempt,
-        "reversions": plan.reversions,
-        "owner": status.owner.as_ref().map(|lease| &lease.owner),
-        "is_interrupted": status.is_interrupted(),
-        "is_terminal": plan.stage.is_terminal(),
-        "progress": status.progress.iter().map(|phase| json!({
-            "step": title(phase.phase.as_str()), "status": phase.state,
-        })).collect::<Vec<_>>(),
-        "steps": {
-            "done": status.steps_done, "total": status.steps_total,
-            "current": status.current_step().map(|step| json!({
-                "path": step.path, "title": step.title, "started": step.started_at,
-            })),
-        },
-        "timing": {
-            "started": plan.started_at,
-            "elapsed": status.elapsed.map(clock),
-            "elapsed_s": status.elapsed,
-            "eta": status.eta.map(clock),
-            "eta_s": status.eta,
-            "finished": plan.completed_at,
-        },
-        "execution": {
-            "sandbox": plan.sandbox,
-            "tool_calls": plan.tool_calls,
-            "files_modified": status.files,
-            "child_plans": child_plans(status),
-            "checkpoints": status.checkpoints,
-        },
-        "cost": {
-            "tokens_used": usage.input_tokens.0 + usage.output_tokens.0,
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cost_so_far": usage.cost_micro_usd.as_usd(),
-            "estimated": estimated(plan.estimate.as_ref()),
-            "model_calls": plan.model_calls,
-        },
-        "waiting": plan.waiting.as_ref().map(|waiting| json!({
-            "for": waiting.sentence(), "request": waiting,
-        })),
-        "report": plan.report,
-        "failed_checks": status.failed_checks,
-        "next_steps": status.next,
-    });
-    let known = status.is_cost_known;
-    put_cost(
-        &mut data["cost"],
-        "cost_so_far",
-        usage.cost_micro_usd,
-        known,
-    );
-    if let Some(error) = plan.error.as_ref().filter(|_| stands(plan.stage)) {
-        data["error"] = error_json(status, error);
-    }
-    data
 }

@@ -1,81 +1,71 @@
 //! `plan tree`: the decisions of a plan, drawn.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use cleveragents_application::draw_decisions as draw;
-use cleveragents_application::{DecisionNode, DecisionTree, PlanBook, TreeOptions};
-use cleveragents_domain::{Decision, DecisionId, DecisionType, Plan, shortest_prefix};
-use serde_json::{Map, Value, json};
+use cleveragents_application::TreeSummary;
+use cleveragents_application::plan_operations::{
+    DecisionFate, OutlineNode, ShowDecisionTree, TreeDrawing as DrawingLanguage, TreeForm,
+};
+use cleveragents_domain::DecisionType;
+use serde_json::json;
 
 use crate::arguments::{PlanTree, TreeDrawing};
-use crate::commands::{counted, deliver, output_of};
+use crate::commands::write_file;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, path_text, truncate, visible, width};
 
 /// Deeper levels are not indented any more, but told: a line must not grow with the depth.
 const LEVELS: usize = 24;
-/// The deepest level of the nested document: readers of JSON give up soon after.
-const NESTED: usize = 56;
 /// A description keeps so many columns, however narrow the terminal is.
 const LEAST_TEXT: usize = 16;
 
-pub(super) fn run(
-    context: &Context,
-    book: &PlanBook,
-    arguments: &PlanTree,
-) -> Result<Report, CommandError> {
-    let plan = book.find(arguments.plan.reference.as_deref())?;
-    let options = TreeOptions {
-        shows_superseded: arguments.show_superseded,
-        depth: arguments
-            .depth
-            .map(|depth| usize::try_from(depth).unwrap_or(usize::MAX)),
-    };
-    let tree = DecisionTree::new(book.decisions(plan.id)?, options);
-    let drawn = match arguments.drawing {
-        TreeDrawing::Text => None,
-        TreeDrawing::Svg => Some(draw::svg(&tree, &title(&plan, &tree))),
-        TreeDrawing::Mermaid => Some(draw::mermaid(&tree)),
-        TreeDrawing::Dot => Some(draw::dot(&tree)),
-    };
-    if let Some(path) = output_of(context, arguments.output.as_deref()) {
-        let drawn = drawn.unwrap_or_else(|| plain(&tree));
-        let report = Report::new("plan tree")
-            .data(json!({"plan_id": plan.id, "file": path_text(path), "bytes": drawn.len()}))
-            .ok(format!("Decisions drawn in `{}`", path.display()));
-        return deliver(context, report, drawn, path);
-    }
+pub(super) fn run(context: &Context, arguments: PlanTree) -> Result<Report, CommandError> {
     let is_human = context.printer.format().is_human();
-    if let Some(drawn) = &drawn
-        && is_human
-    {
-        return Ok(Report::printed("plan tree", drawn.as_bytes()));
+    let tree = context.call(ShowDecisionTree {
+        reference: arguments.plan.reference,
+        show_superseded: arguments.show_superseded,
+        depth: arguments.depth,
+        drawing: match arguments.drawing {
+            TreeDrawing::Text => DrawingLanguage::Text,
+            TreeDrawing::Svg => DrawingLanguage::Svg,
+            TreeDrawing::Mermaid => DrawingLanguage::Mermaid,
+            TreeDrawing::Dot => DrawingLanguage::Dot,
+        },
+        form: if is_human || arguments.output.is_some() {
+            TreeForm::Outline
+        } else {
+            TreeForm::Nested
+        },
+    })?;
+    let outline = tree.outline.as_deref().unwrap_or_default();
+    if let Some(path) = arguments.output.as_deref() {
+        let drawn = tree.drawing.unwrap_or_else(|| plain(outline));
+        write_file(path, drawn.as_bytes())?;
+        return Ok(Report::new("plan tree")
+            .data(json!({"plan_id": tree.plan_id, "file": path_text(path), "bytes": drawn.len()}))
+            .ok(format!("Decisions drawn in `{}`", path.display())));
+    }
+    if !is_human {
+        return Ok(Report::new("plan tree")
+            .records(tree)
+            .ok("Decision tree rendered"));
+    }
+    if let Some(drawn) = tree.drawing {
+        return Ok(Report::printed("plan tree", drawn));
     }
     let report = Report::new("plan tree");
-    if is_human {
-        let (_, columns) = context.printer.canvas();
-        let report = if tree.nodes.is_empty() {
-            report.text("Nothing has been decided yet")
-        } else {
-            report.lines(lines(&tree, columns))
-        };
-        return Ok(report.panel(summary(&tree)).ok("Decision tree rendered"));
-    }
-    let mut data = data(book, &plan, &tree)?;
-    if let Some(drawn) = drawn {
-        data["drawing"] = json!(drawn);
-    }
-    Ok(report.data(data).ok("Decision tree rendered"))
+    let (_, columns) = context.printer.canvas();
+    let report = if outline.is_empty() {
+        report.text("Nothing has been decided yet")
+    } else {
+        report.lines(lines(outline, columns))
+    };
+    Ok(report
+        .panel(summary(&tree.summary))
+        .ok("Decision tree rendered"))
 }
 
-fn title(plan: &Plan, tree: &DecisionTree) -> String {
-    let name = plan.name.clone().unwrap_or_else(|| plan.id.to_string());
-    format!("{name}: {}", counted(tree.summary.nodes, "decision"))
-}
-
-fn summary(tree: &DecisionTree) -> Panel {
-    let summary = &tree.summary;
+fn summary(summary: &TreeSummary) -> Panel {
     Panel::new("Summary")
         .row("Decisions", summary.nodes)
         .row("Depth", summary.depth)
@@ -86,9 +76,9 @@ fn summary(tree: &DecisionTree) -> Panel {
 }
 
 /// The drawing without colours, as wide as it is.
-fn plain(tree: &DecisionTree) -> String {
+fn plain(outline: &[OutlineNode]) -> String {
     let mut text = String::new();
-    for line in lines(tree, usize::MAX) {
+    for line in lines(outline, usize::MAX) {
         for piece in line {
             text.push_str(&piece.text());
         }
@@ -98,28 +88,27 @@ fn plain(tree: &DecisionTree) -> String {
 }
 
 /// The lines of the drawing, no wider than `columns`.
-fn lines(tree: &DecisionTree, columns: usize) -> Vec<Vec<Cell>> {
-    let short = short_ids(tree);
+fn lines(outline: &[OutlineNode], columns: usize) -> Vec<Vec<Cell>> {
     // Whether a line goes on down at each level above the present one.
     let mut goes_on: Vec<bool> = Vec::new();
-    tree.nodes
+    outline
         .iter()
         .map(|node| {
             goes_on.truncate(node.depth);
             let trunk = trunk(&goes_on, node);
             goes_on.push(!node.is_last);
-            line(trunk, tree, node, &short, columns)
+            line(trunk, node, columns)
         })
         .collect()
 }
 
 /// What stands before a decision: the lines of those above it.
-fn trunk(goes_on: &[bool], node: &DecisionNode) -> String {
+fn trunk(goes_on: &[bool], node: &OutlineNode) -> String {
     if node.depth == 0 {
         return String::new();
     }
     // The root has no line of its own.
-    let levels = &goes_on[1..];
+    let levels = goes_on.get(1..).unwrap_or_default();
     let skipped = levels.len().saturating_sub(LEVELS);
     let mut text = String::with_capacity(3 * LEVELS + 12);
     if skipped > 0 {
@@ -133,40 +122,30 @@ fn trunk(goes_on: &[bool], node: &DecisionNode) -> String {
     text
 }
 
-fn line(
-    trunk: String,
-    tree: &DecisionTree,
-    node: &DecisionNode,
-    short: &HashMap<DecisionId, String>,
-    columns: usize,
-) -> Vec<Cell> {
-    let decision = tree.decision(node);
-    let said = &decision.said;
-    let kind = said.kind.as_str();
-    let fate = draw::fate(decision).map(|fate| format!(" [{fate}]"));
-    let sure = said.confidence.map(|sure| format!(" {sure:.2}"));
+fn line(trunk: String, node: &OutlineNode, columns: usize) -> Vec<Cell> {
+    let kind = node.kind.as_str();
+    let fate = node.fate.map(|fate| match fate {
+        DecisionFate::Superseded => " [superseded]",
+        DecisionFate::TakenBack => " [taken back]",
+    });
+    let sure = node.confidence.map(|sure| format!(" {sure:.2}"));
     let deeper = (node.left_out > 0).then(|| format!(" +{} deeper", node.left_out));
-    let id = short
-        .get(&said.id)
-        .map_or_else(String::new, |id| format!(" {id}"));
-    let facts = [&fate, &sure, &deeper]
-        .into_iter()
-        .flatten()
-        .map(|fact| width(fact))
-        .sum::<usize>();
+    let id = format!(" {}", node.short_id);
+    let facts = [fate, sure.as_deref(), deeper.as_deref()];
+    let facts: usize = facts.into_iter().flatten().map(width).sum();
     let used = width(&trunk) + kind.len() + 1 + facts + id.len();
     let room = columns.saturating_sub(used).max(LEAST_TEXT);
-    let text = one_line(draw::description(decision));
+    let text = one_line(&node.description);
     let text = truncate(&visible(&text), room).into_owned();
-    let is_over = !decision.holds();
-    let mut cells = vec![Cell::Muted(trunk), toned(said.kind, is_over)];
+    let is_over = node.fate.is_some();
+    let mut cells = vec![Cell::Muted(trunk), toned(node.kind, is_over)];
     cells.push(if is_over {
         Cell::Muted(format!(" {text}"))
     } else {
         Cell::Text(format!(" {text}"))
     });
-    cells.extend(sure.map(|sure| confidence_cell(decision, sure)));
-    cells.extend(fate.map(Cell::Warn));
+    cells.extend(sure.map(|sure| confidence_cell(node.confidence, sure)));
+    cells.extend(fate.map(|fate| Cell::Warn(fate.to_owned())));
     cells.extend(deeper.map(Cell::Muted));
     cells.push(Cell::Muted(id));
     cells
@@ -176,8 +155,8 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn confidence_cell(decision: &Decision, text: String) -> Cell {
-    match decision.said.confidence {
+fn confidence_cell(confidence: Option<f64>, text: String) -> Cell {
+    match confidence {
         Some(sure) if sure >= 0.8 => Cell::Good(text),
         Some(sure) if sure < 0.5 => Cell::Bad(text),
         _ => Cell::Warn(text),
@@ -200,105 +179,4 @@ fn toned(kind: DecisionType, is_over: bool) -> Cell {
         | DecisionType::SubplanParallelSpawn => Cell::Good(text),
         _ => Cell::Id(text),
     }
-}
-
-/// The shortest beginnings of ids that tell the decisions of this plan from each other.
-fn short_ids(tree: &DecisionTree) -> HashMap<DecisionId, String> {
-    let mut all: Vec<(String, DecisionId)> = tree
-        .decisions
-        .iter()
-        .map(|decision| (decision.said.id.to_string(), decision.said.id))
-        .collect();
-    all.sort_unstable();
-    let text = |at: usize| all.get(at).map(|(text, _)| text.as_str());
-    all.iter()
-        .enumerate()
-        .map(|(at, (whole, id))| {
-            let before = at.checked_sub(1).and_then(text);
-            let short = shortest_prefix(whole, before, text(at + 1));
-            (*id, short.to_owned())
-        })
-        .collect()
-}
-
-fn data(book: &PlanBook, plan: &Plan, tree: &DecisionTree) -> Result<Value, CommandError> {
-    let children = book.children(plan.id)?;
-    let (root, deeper) = nested(tree);
-    let mut summary = json!(tree.summary);
-    summary["child_plans"] = json!(children.len().max(tree.summary.child_plans));
-    let labels: Map<String, Value> = tree
-        .labels()
-        .into_iter()
-        .map(|(label, id)| (label, json!(id)))
-        .collect();
-    let mut data = json!({
-        "plan_id": plan.id,
-        "tree": root,
-        "summary": summary,
-        "child_plans": children.iter().map(|child| json!({
-            "id": child.id, "phase": child.stage.phase(), "state": child.shown_state(),
-        })).collect::<Vec<_>>(),
-        "decision_ids": labels,
-    });
-    if !deeper.is_empty() {
-        data["deeper"] = Value::Array(deeper);
-    }
-    Ok(data)
-}
-
-/// The root with everything below it, and as a list what lies deeper than readers can follow.
-fn nested(tree: &DecisionTree) -> (Value, Vec<Value>) {
-    let count = tree.nodes.len();
-    let mut below: Vec<Vec<Value>> = vec![Vec::new(); count];
-    let (mut root, mut deeper) = (Value::Null, Vec::new());
-    let mut cut = vec![0_usize; count];
-    // From the ground up: everything below a node is complete when its turn comes.
-    for at in (0..count).rev() {
-        let node = &tree.nodes[at];
-        let mut value = described(tree.decision(node));
-        let mut children = std::mem::take(&mut below[at]);
-        children.reverse();
-        if node.depth >= NESTED {
-            value["parent"] = json!(tree.decision(node).said.parent);
-            value["depth"] = json!(node.depth);
-            deeper.push(value);
-            if let Some(parent) = node.parent {
-                cut[parent] += cut[at] + 1;
-            }
-            continue;
-        }
-        value["children"] = Value::Array(children);
-        let left_out = node.left_out + cut[at];
-        if left_out > 0 {
-            value["children_left_out"] = json!(left_out);
-        }
-        match node.parent {
-            Some(parent) => below[parent].push(value),
-            None => root = value,
-        }
-    }
-    deeper.reverse();
-    (root, deeper)
-}
-
-fn described(decision: &Decision) -> Value {
-    let said = &decision.said;
-    let mut value = json!({
-        "id": said.id,
-        "type": said.kind,
-        "description": draw::description(decision),
-        "question": said.question,
-        "sequence": decision.sequence,
-        "phase": said.phase,
-    });
-    if let Some(confidence) = said.confidence {
-        value["confidence"] = json!(confidence);
-    }
-    if let Some(by) = decision.superseded_by {
-        value["superseded_by"] = json!(by);
-    }
-    if let Some(rollback) = decision.undone_by {
-        value["taken_back_by"] = json!(rollback);
-    }
-    value
 }

@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 
 use std::path::PathBuf;
 
+use cleveragents_application::plan_operations::next_steps;
 use cleveragents_application::{DriveOptions, LinkRequest, NewProject, Register, UseAction};
 use cleveragents_domain::{Code, GateAction, Plan, PlanPhase, PlanStage, ProjectRules, Waiting};
 use serde_json::json;
 
 use super::Desk;
 use super::make::{chosen, create};
-use super::run::{applied, apply_now, confirm_apply, drive, next_steps, outcome_rows, said};
+use super::run::{applied, apply_now, confirm_apply, drive, outcome_rows, said};
 use crate::arguments::{Do, PlanApply, PlanChoice};
 use crate::commands::{can_confirm, confirm};
 use crate::context::Context;
@@ -153,7 +154,7 @@ fn report(plan: &Plan) -> Report {
             Panel::new("Plan")
                 .row("Plan ID", Cell::Id(plan.id.to_string()))
                 .row("Phase", plan.stage.phase().as_str())
-                .row("State", plan.shown_state()),
+                .row("State", plan.shown_state().as_str()),
         );
     outcome_rows(report, plan)
 }

@@ -1,65 +1,50 @@
-//! `plan edit`: the strategy of a plan is changed by a person.
+//! `plan edit`: the strategy of a plan is changed in an editor or by a file.
 
 use std::path::Path;
 
-use cleveragents_domain::{Code, Plan};
-use serde_json::json;
+use cleveragents_application::plan_operations::{EditStrategy, ShowPlan, StrategyFormat};
+use cleveragents_domain::Code;
 
-use super::Desk;
-use super::run::next_steps;
 use crate::commands::read_definition;
 use crate::commands::session::read_text;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
 pub(super) fn run(
-    desk: &Desk<'_>,
-    plan: &Plan,
+    context: &Context,
+    reference: String,
     file: Option<&Path>,
 ) -> Result<Report, CommandError> {
-    let Some(strategy) = &plan.strategy else {
-        return Err(CommandError::new(
-            Code::PlanNotReady,
-            format!("the plan {} has no strategy yet", plan.id),
-        )
-        .with_hint(format!(
-            "have it thought out: `agents plan execute {}`",
-            plan.id
-        )));
-    };
-    let before = strategy.to_markdown();
-    let after = match file {
-        Some(path) if path == Path::new("-") => read_text(desk.context)?,
+    let shown = context.call(ShowPlan {
+        reference: Some(reference),
+        document: Some(StrategyFormat::Markdown),
+    })?;
+    let text = match file {
+        Some(path) if path == Path::new("-") => read_text(context)?,
         Some(path) => read_definition(path, "the file of a strategy", Code::InvalidStrategy)?,
-        None if desk.context.served.is_none() => in_editor(desk.context, &before)?,
-        None => return Err(CommandError::usage("the new strategy is missing")),
+        None => in_editor(context, &shown.document.unwrap_or_default())?,
     };
-    if after == before {
-        return Ok(report(plan).ok("The strategy is as it was"));
-    }
-    let plan = desk.service.edit(plan.id, &after)?;
-    Ok(report(&plan).ok("Strategy changed"))
-}
-
-fn report(plan: &Plan) -> Report {
-    let steps = plan
-        .strategy
-        .as_ref()
-        .map_or(0, |strategy| strategy.steps.len());
-    Report::new("plan edit")
-        .data(json!({
-            "plan_id": plan.id, "phase": plan.stage.phase(), "state": plan.shown_state(),
-            "steps": steps, "strategy": plan.strategy, "next_steps": next_steps(plan),
-        }))
+    let edited = context.call(EditStrategy {
+        reference: shown.plan_id.to_string(),
+        text,
+    })?;
+    let message = if edited.is_changed {
+        "Strategy changed"
+    } else {
+        "The strategy is as it was"
+    };
+    Ok(Report::new("plan edit")
         .panel(
             Panel::new("Strategy")
-                .row("Plan", Cell::Id(plan.id.to_string()))
-                .row("Steps", steps),
+                .row("Plan", Cell::Id(edited.plan_id.to_string()))
+                .row("Steps", edited.steps),
         )
+        .data(edited)
+        .ok(message))
 }
 
 /// Lets a person change a text in the editor of their choice.
-pub(crate) fn in_editor(context: &Context, text: &str) -> Result<String, CommandError> {
+fn in_editor(context: &Context, text: &str) -> Result<String, CommandError> {
     let named = |name: &str| {
         context
             .environment

@@ -1,11 +1,12 @@
 //! `plan use`: a plan is made from an action, and begun as far as its profile allows.
 
+use cleveragents_application::plan_operations::next_steps;
 use cleveragents_application::{DefaultActors, DriveOptions, PlanDefaults, UseAction, parse_usd};
 use cleveragents_domain::{MicroUsd, Plan};
 use serde_json::json;
 
 use super::Desk;
-use super::run::{drive, next_steps, outcome_rows};
+use super::run::{drive, outcome_rows};
 use crate::arguments::{PlanChoices, PlanUse};
 use crate::config::keys;
 use crate::output::{Cell, CommandError, Panel, Report};
@@ -138,7 +139,7 @@ pub(super) fn shown(
                 .row("Action", plan.action.clone())
                 .row("Project", projects.join(", "))
                 .row("Phase", plan.stage.phase().as_str())
-                .row("State", plan.shown_state())
+                .row("State", plan.shown_state().as_str())
                 .row(
                     "Automation",
                     format!("{} ({})", made.profile.name, made.profile.source),

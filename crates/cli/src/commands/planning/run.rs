@@ -1,5 +1,6 @@
 //! `plan execute`, `plan apply`, `plan resume`: plans are driven.
 
+use cleveragents_application::plan_operations::next_steps;
 use cleveragents_application::{
     APPLICABLE_STAGES, DETERMINISTIC, DriveOptions, EXECUTABLE_STAGES, PlanError, PlanFrontEnd,
     Queued, SafetySelection, Scheduler, phase_to_execute, phase_to_resume,
@@ -102,28 +103,6 @@ pub(super) fn said(plan: &Plan) -> String {
         PlanStage::ApplyApplied => "Changes applied".to_owned(),
         stage => format!("Plan is {stage}"),
     }
-}
-
-/// What to run next.
-pub(super) fn next_steps(plan: &Plan) -> Vec<String> {
-    let id = plan.id;
-    let mut next = match plan.stage {
-        PlanStage::ExecuteComplete => {
-            vec![
-                format!("agents plan diff {id}"),
-                format!("agents plan apply {id}"),
-            ]
-        }
-        PlanStage::ApplyApplied => vec![format!("agents plan log {id}")],
-        PlanStage::StrategizeComplete => vec![
-            format!("agents plan execute {id}"),
-            format!("agents plan show {id} --as markdown"),
-        ],
-        _ => vec![format!("agents plan execute {id}")],
-    };
-    next.push(format!("agents plan status {id}"));
-    next.push(format!("agents plan tree {id}"));
-    next
 }
 
 /// What a plan waits for, and what it found, as panels.
@@ -239,7 +218,7 @@ fn executed(command: &'static str, desk: &Desk<'_>, plan: &Plan) -> Result<Repor
             Panel::new("Execution")
                 .row("Plan", Cell::Id(plan.id.to_string()))
                 .row("Phase", plan.stage.phase().as_str())
-                .row("State", plan.shown_state())
+                .row("State", plan.shown_state().as_str())
                 .row("Sandbox", plan.sandbox.clone())
                 .row("Attempt", plan.attempt)
                 .row(
@@ -376,7 +355,8 @@ pub(super) fn confirm_apply(desk: &Desk<'_>, plan: &Plan, yes: bool) -> Result<(
         desk.context
             .live
             .err(&changes_preview(desk.context, plan, &changes));
-        let made = made_by_commands(&changes).map_or_else(String::new, |made| format!("{made}\n"));
+        let made = made_by_commands(&changes.made_by_commands())
+            .map_or_else(String::new, |made| format!("{made}\n"));
         format!(
             "{made}{} changed, +{} -{}. Apply the changes of plan {}?",
             counted(changes.file_count(), "file"),

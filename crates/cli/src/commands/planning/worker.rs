@@ -1,11 +1,13 @@
 //! `agents worker`, and plans that are left to one.
 
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cleveragents_application::plan_operations::next_steps;
 use cleveragents_application::{
     OperationError, Queued, SafetySelection, Scheduler, Worker, WorkerEvent, WorkerOptions,
-    WorkerSummary,
+    WorkerStarter, WorkerSummary,
 };
 use cleveragents_domain::{Code, Diagnose as _, Plan};
 use cleveragents_models::CancellationToken;
@@ -13,9 +15,9 @@ use cleveragents_process::Cancel;
 use serde_json::json;
 
 use super::Desk;
-use super::run::next_steps;
 use crate::arguments::Worker as Arguments;
 use crate::commands::{counted, signals};
+use crate::config::Home;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, visible_lines};
 
@@ -40,16 +42,32 @@ pub(super) fn leave(desk: &Desk<'_>, plan: &Plan, queued: &Queued) -> Result<Rep
 
 /// Starts a worker when none is alive; returns whether it did.
 pub(super) fn ensure_worker(context: &Context) -> Result<bool, CommandError> {
-    let scheduler = Scheduler::new(context.engine()?, context.settings.plan_concurrency());
+    let concurrency = context.settings.plan_concurrency();
+    let scheduler = Scheduler::new(context.engine()?, concurrency);
+    start_unless_running(&scheduler, &context.home)
+}
+
+/// Starts workers for operations that queue plans.
+pub(crate) fn worker_starter(context: &Context) -> Result<WorkerStarter, CommandError> {
+    let (engine, home) = (context.engine()?, context.home.clone());
+    let concurrency = context.settings.plan_concurrency();
+    Ok(Arc::new(move || {
+        let scheduler = Scheduler::new(Arc::clone(&engine), concurrency);
+        start_unless_running(&scheduler, &home)?;
+        Ok(())
+    }))
+}
+
+fn start_unless_running(scheduler: &Scheduler, home: &Home) -> Result<bool, CommandError> {
     let has_worker = scheduler.has_worker()?;
     if !has_worker {
-        begin_worker(context)?;
+        begin_worker(home)?;
     }
     Ok(!has_worker)
 }
 
 /// Begins a worker that ends when there is nothing to do.
-fn begin_worker(context: &Context) -> Result<(), CommandError> {
+fn begin_worker(home: &Home) -> Result<(), CommandError> {
     use std::os::unix::process::CommandExt as _;
     let failed = |error: &std::io::Error| {
         CommandError::new(Code::CommandNotStarted, "no worker can be begun")
@@ -57,11 +75,11 @@ fn begin_worker(context: &Context) -> Result<(), CommandError> {
             .with_hint("begin one by hand: `agents worker`")
     };
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
-    context.home.create()?;
+    home.create()?;
     let log = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
-        .open(context.home.path().join("worker.log"))
+        .open(home.path().join("worker.log"))
         .map_err(|error| failed(&error))?;
     let errors = log.try_clone().map_err(|error| failed(&error))?;
     std::process::Command::new(program)

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use cleveragents_application::{Application, OperationSettings, ProcessEnvironment};
+use cleveragents_application::{
+    Application, OperationSettings, ProcessEnvironment, SandboxPolicy,
+};
 use cleveragents_domain::identity::{Caller, Permission, Scope};
 use cleveragents_domain::{Code, PlanId};
 use cleveragents_process::Cancel;
@@ -160,6 +162,7 @@ pub(crate) fn application(engine: Arc<Engine>) -> Application {
             automation_profile: "manual".to_owned(),
             sandboxes: std::env::temp_dir(),
             process: ProcessEnvironment::default(),
+            sandbox_policy: SandboxPolicy::default(),
         },
     )
 }

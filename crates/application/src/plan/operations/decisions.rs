@@ -1,0 +1,473 @@
+//! `plan/tree` and `plan/explain`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use cleveragents_domain::identity::Permission;
+use cleveragents_domain::{
+    ContentHash, Decision, DecisionId, DecisionType, Plan, PlanId, PlanPhase, PlanState, Timestamp,
+    shortest_prefix,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{find_chosen, read_present, requires};
+use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
+use crate::plan::draw;
+use crate::plan::{
+    Alternative, DecisionNode, DecisionTree, Explanation, FailedCheck, Impact, TreeOptions,
+    TreeSummary,
+};
+
+/// The deepest level of the nested response: readers of JSON stop soon after.
+const MAX_NESTING: usize = 56;
+
+/// Shows the decisions of a plan as a tree.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShowDecisionTree {
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, when one
+    /// plan is going on or there is only one.
+    #[serde(default)]
+    pub reference: Option<String>,
+    /// Whether superseded and rolled back decisions are included.
+    #[serde(default)]
+    pub show_superseded: bool,
+    /// Maximum depth, from 1; all levels when not given.
+    #[serde(default)]
+    pub depth: Option<u64>,
+    /// The language of `drawing`; with `text` there is no `drawing`.
+    #[serde(default)]
+    pub drawing: TreeDrawing,
+    #[serde(default)]
+    pub form: TreeForm,
+}
+
+/// The language of a drawing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TreeDrawing {
+    /// Text, which clients draw themselves.
+    #[default]
+    Text,
+    Svg,
+    /// A Mermaid flowchart.
+    Mermaid,
+    /// The language of Graphviz.
+    Dot,
+}
+
+/// The form of the decisions in the response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TreeForm {
+    /// Nested, in `tree`.
+    #[default]
+    Nested,
+    /// A list in drawing order, in `outline`.
+    Outline,
+}
+
+/// The response of `plan/tree`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct DecisionTreeReport {
+    pub plan_id: PlanId,
+    /// The root with everything below it; `null` when nothing has been decided yet, and in the form
+    /// `outline`.
+    pub tree: Option<TreeDecision>,
+    pub summary: TreeSummary,
+    pub child_plans: Vec<ChildPlan>,
+    /// Readable labels of decisions, and their ids.
+    pub decision_ids: BTreeMap<String, DecisionId>,
+    /// Decisions below level 56, which `tree` does not hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deeper: Vec<TreeDecision>,
+    /// The decisions in drawing order, in the form `outline`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outline: Option<Vec<OutlineNode>>,
+    /// The drawing in the requested language.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drawing: Option<String>,
+}
+
+/// A decision in the nested form.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct TreeDecision {
+    pub id: DecisionId,
+    #[serde(rename = "type")]
+    pub kind: DecisionType,
+    /// What was chosen, or the question when nothing was.
+    pub description: String,
+    pub question: String,
+    /// The number of the decision in the plan, from 1.
+    pub sequence: u64,
+    pub phase: PlanPhase,
+    /// From 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<DecisionId>,
+    /// The number of the rollback that undid it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_back_by: Option<u64>,
+    /// The decisions below it; missing in `deeper`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub children: Option<Vec<Self>>,
+    /// How many decisions below it `tree` does not hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub children_left_out: Option<usize>,
+    /// The decision above it; only in `deeper`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "read_present"
+    )]
+    pub parent: Option<Option<DecisionId>>,
+    /// Its level, from 0; only in `deeper`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<usize>,
+}
+
+/// A decision at its place in a drawing.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct OutlineNode {
+    pub id: DecisionId,
+    /// The shortest prefix of the id that no other decision of the plan has.
+    pub short_id: String,
+    #[serde(rename = "type")]
+    pub kind: DecisionType,
+    /// What was chosen, or the question when nothing was.
+    pub description: String,
+    /// From 0 to 1.
+    pub confidence: Option<f64>,
+    /// Why it no longer holds.
+    pub fate: Option<DecisionFate>,
+    /// Its level, from 0.
+    pub depth: usize,
+    /// Whether it is the last one below its parent.
+    pub is_last: bool,
+    /// How many decisions below it lie too deep to be shown.
+    pub left_out: usize,
+}
+
+/// Why a decision no longer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DecisionFate {
+    Superseded,
+    TakenBack,
+}
+
+/// A plan that is a part of another.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ChildPlan {
+    pub id: PlanId,
+    pub phase: PlanPhase,
+    pub state: PlanState,
+}
+
+impl Operation for ShowDecisionTree {
+    const NAME: &'static str = "plan/tree";
+    const SUMMARY: &'static str = "Show the decisions of a plan as a tree";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = DecisionTreeReport;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.plan_or_only(&mut self.reference)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<DecisionTreeReport, OperationError> {
+        if self.depth == Some(0) {
+            return Err(OperationError::usage("the depth must be at least 1"));
+        }
+        let plan = find_chosen(context, self.reference.as_deref())?;
+        let plans = context.plans();
+        let options = TreeOptions {
+            shows_superseded: self.show_superseded,
+            depth: self
+                .depth
+                .map(|depth| usize::try_from(depth).unwrap_or(usize::MAX)),
+        };
+        let tree = DecisionTree::new(plans.decisions(plan.id)?, options);
+        let children = plans.children(plan.id)?;
+        let drawing = match self.drawing {
+            TreeDrawing::Text => None,
+            TreeDrawing::Svg => Some(draw::svg(&tree, &title(&plan, &tree))),
+            TreeDrawing::Mermaid => Some(draw::mermaid(&tree)),
+            TreeDrawing::Dot => Some(draw::dot(&tree)),
+        };
+        let mut summary = tree.summary;
+        summary.child_plans = summary.child_plans.max(children.len());
+        let (root, deeper, outline) = match self.form {
+            TreeForm::Nested => {
+                let (root, deeper) = nest(&tree);
+                (root, deeper, None)
+            }
+            TreeForm::Outline => (None, Vec::new(), Some(outline(&tree))),
+        };
+        Ok(DecisionTreeReport {
+            plan_id: plan.id,
+            tree: root,
+            summary,
+            child_plans: children
+                .iter()
+                .map(|child| ChildPlan {
+                    id: child.id,
+                    phase: child.stage.phase(),
+                    state: child.shown_state(),
+                })
+                .collect(),
+            decision_ids: tree.labels().into_iter().collect(),
+            deeper,
+            outline,
+            drawing,
+        })
+    }
+}
+
+fn title(plan: &Plan, tree: &DecisionTree) -> String {
+    let name = plan.name.clone().unwrap_or_else(|| plan.id.to_string());
+    match tree.summary.nodes {
+        1 => format!("{name}: 1 decision"),
+        count => format!("{name}: {count} decisions"),
+    }
+}
+
+/// The root with everything below it, and as a list what lies deeper than readers can follow.
+fn nest(tree: &DecisionTree) -> (Option<TreeDecision>, Vec<TreeDecision>) {
+    let count = tree.nodes.len();
+    let mut below: Vec<Vec<TreeDecision>> = vec![Vec::new(); count];
+    let (mut root, mut deeper) = (None, Vec::new());
+    let mut cut = vec![0_usize; count];
+    // From the leaves up: everything below a node is complete when its turn comes.
+    for at in (0..count).rev() {
+        let node = &tree.nodes[at];
+        let mut decision = tree_decision(tree.decision(node));
+        let mut children = std::mem::take(&mut below[at]);
+        children.reverse();
+        if node.depth >= MAX_NESTING {
+            decision.parent = Some(tree.decision(node).said.parent);
+            decision.depth = Some(node.depth);
+            deeper.push(decision);
+            if let Some(parent) = node.parent {
+                cut[parent] += cut[at] + 1;
+            }
+            continue;
+        }
+        decision.children = Some(children);
+        let left_out = node.left_out + cut[at];
+        decision.children_left_out = (left_out > 0).then_some(left_out);
+        match node.parent {
+            Some(parent) => below[parent].push(decision),
+            None => root = Some(decision),
+        }
+    }
+    deeper.reverse();
+    (root, deeper)
+}
+
+fn tree_decision(decision: &Decision) -> TreeDecision {
+    let said = &decision.said;
+    TreeDecision {
+        id: said.id,
+        kind: said.kind,
+        description: draw::description(decision).to_owned(),
+        question: said.question.clone(),
+        sequence: decision.sequence,
+        phase: said.phase,
+        confidence: said.confidence,
+        superseded_by: decision.superseded_by,
+        taken_back_by: decision.undone_by,
+        children: None,
+        children_left_out: None,
+        parent: None,
+        depth: None,
+    }
+}
+
+fn outline(tree: &DecisionTree) -> Vec<OutlineNode> {
+    let mut short_ids = short_ids(tree);
+    let node = |node: &DecisionNode| {
+        let decision = tree.decision(node);
+        let said = &decision.said;
+        OutlineNode {
+            id: said.id,
+            short_id: short_ids.remove(&said.id).unwrap_or_default(),
+            kind: said.kind,
+            description: draw::description(decision).to_owned(),
+            confidence: said.confidence,
+            fate: match (decision.superseded_by, decision.undone_by) {
+                (Some(_), _) => Some(DecisionFate::Superseded),
+                (None, Some(_)) => Some(DecisionFate::TakenBack),
+                (None, None) => None,
+            },
+            depth: node.depth,
+            is_last: node.is_last,
+            left_out: node.left_out,
+        }
+    };
+    tree.nodes.iter().map(node).collect()
+}
+
+/// The shortest prefixes of ids that tell the decisions of a plan from each other.
+fn short_ids(tree: &DecisionTree) -> HashMap<DecisionId, String> {
+    let decisions = tree.decisions.iter();
+    let mut all: Vec<(String, DecisionId)> = decisions
+        .map(|decision| (decision.said.id.to_string(), decision.said.id))
+        .collect();
+    all.sort_unstable();
+    let text = |at: usize| all.get(at).map(|(text, _)| text.as_str());
+    all.iter()
+        .enumerate()
+        .map(|(at, (whole, id))| {
+            let before = at.checked_sub(1).and_then(text);
+            let short = shortest_prefix(whole, before, text(at + 1));
+            (*id, short.to_owned())
+        })
+        .collect()
+}
+
+/// Explains a decision: what it was chosen from, and what follows from it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExplainDecision {
+    /// Id of a decision, or a prefix of at least 6 characters; or a plan, for its first decision.
+    pub reference: String,
+    /// Whether `context_snapshot` says what the context was.
+    #[serde(default)]
+    pub show_context: bool,
+    /// Whether `reasoning` holds the reasoning of the actor.
+    #[serde(default)]
+    pub show_reasoning: bool,
+}
+
+/// The response of `plan/explain`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct DecisionExplanation {
+    pub decision_id: DecisionId,
+    #[serde(rename = "type")]
+    pub kind: DecisionType,
+    pub question: String,
+    pub chosen: String,
+    /// From 0 to 1.
+    pub confidence: Option<f64>,
+    pub plan_id: PlanId,
+    pub parent_decision_id: Option<DecisionId>,
+    pub phase: PlanPhase,
+    /// Such as `3 of 12`.
+    pub sequence: String,
+    pub created: Timestamp,
+    /// Whether it is neither superseded nor rolled back.
+    pub holds: bool,
+    pub superseded_by: Option<DecisionId>,
+    /// The number of the rollback that undid it.
+    pub taken_back_by: Option<u64>,
+    pub corrects: Option<DecisionId>,
+    pub correction_reason: Option<String>,
+    pub influenced_by: Vec<DecisionId>,
+    /// What it was chosen from, the chosen one first.
+    pub alternatives: Vec<Alternative>,
+    pub impact: Impact,
+    /// Paths that it and the decisions that follow from it brought about.
+    pub artifacts: Vec<String>,
+    /// The validations of the plan whose last result did not pass.
+    pub failed_checks: Vec<FailedCheck>,
+    pub context_snapshot: SnapshotInfo,
+    pub rationale: String,
+    /// The command that gives the plan guidance; `null` when the plan is over.
+    pub correction_hint: Option<String>,
+    /// What the actor thought; only on request, `null` when it is not recorded.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "read_present"
+    )]
+    pub reasoning: Option<Option<String>>,
+}
+
+/// What was known when a decision was made. Where the context is comes only on request.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct SnapshotInfo {
+    /// The number of resources that mattered.
+    pub items: usize,
+    /// The hash of everything that the actor was given to read.
+    pub hot_context_hash: Option<String>,
+    /// Where that is: the conversation, or the stored content.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "read_present"
+    )]
+    pub hot_context_ref: Option<Option<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relevant_resources: Option<Vec<String>>,
+    /// The run of the actor.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "read_present"
+    )]
+    pub actor_state_ref: Option<Option<String>>,
+}
+
+impl Operation for ExplainDecision {
+    const NAME: &'static str = "plan/explain";
+    const SUMMARY: &'static str = "Explain a decision, or the first one of a plan";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = DecisionExplanation;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.decision_or_plan(&mut self.reference)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<DecisionExplanation, OperationError> {
+        let Explanation {
+            plan,
+            decision,
+            count,
+            alternatives,
+            impact,
+            artifacts,
+            failed_checks,
+        } = context.plans().explain(&self.reference)?;
+        let holds = decision.holds();
+        let said = decision.said;
+        let snapshot = said.snapshot;
+        let is_over = plan.stage.is_terminal();
+        Ok(DecisionExplanation {
+            decision_id: said.id,
+            kind: said.kind,
+            question: said.question,
+            chosen: said.chosen,
+            confidence: said.confidence,
+            plan_id: plan.id,
+            parent_decision_id: said.parent,
+            phase: said.phase,
+            sequence: format!("{} of {count}", decision.sequence),
+            created: decision.created_at,
+            holds,
+            superseded_by: decision.superseded_by,
+            taken_back_by: decision.undone_by,
+            corrects: decision.corrects,
+            correction_reason: decision.correction_reason,
+            influenced_by: said.influenced_by,
+            alternatives,
+            impact,
+            artifacts,
+            failed_checks,
+            context_snapshot: SnapshotInfo {
+                items: snapshot.relevant_resources.len(),
+                hot_context_hash: snapshot
+                    .hot_context_hash
+                    .as_ref()
+                    .map(ContentHash::to_string),
+                hot_context_ref: self.show_context.then_some(snapshot.hot_context_ref),
+                relevant_resources: self.show_context.then_some(snapshot.relevant_resources),
+                actor_state_ref: self.show_context.then_some(snapshot.actor_state_ref),
+            },
+            rationale: said.rationale,
+            correction_hint: (!is_over)
+                .then(|| format!("agents plan prompt {} 'GUIDANCE'", plan.id)),
+            reasoning: self.show_reasoning.then_some(said.reasoning),
+        })
+    }
+}

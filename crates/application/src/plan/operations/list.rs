@@ -1,0 +1,178 @@
+//! `plan/list`.
+
+use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_domain::{
+    Plan, PlanId, PlanPhase, PlanState, Timestamp, Waiting, shortest_prefix,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{clock, elapsed, project_names, requires};
+use crate::operation::{
+    NamedKind, Operation, OperationContext, OperationError, Requirement, Resolver,
+};
+use crate::plan::PlanQuery;
+
+/// Lists plans, newest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListPlans {
+    /// Only plans in this phase.
+    #[serde(default)]
+    pub phase: Option<PlanPhase>,
+    /// Only plans in this state.
+    #[serde(default)]
+    pub state: Option<PlanState>,
+    /// Only plans that work on this project.
+    #[serde(default)]
+    pub project: Option<String>,
+    /// Only plans made from this action.
+    #[serde(default)]
+    pub action: Option<String>,
+    /// Only plans whose name, action or description matches this regular expression.
+    #[serde(default)]
+    pub pattern: Option<String>,
+}
+
+/// The response of `plan/list`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PlanList {
+    pub plans: Vec<PlanEntry>,
+    pub filters: PlanListFilters,
+    pub summary: PlanListSummary,
+}
+
+/// A listed plan.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PlanEntry {
+    /// The shortest prefix of the id that no other listed plan has.
+    pub id: String,
+    pub plan_id: PlanId,
+    pub name: Option<String>,
+    pub phase: PlanPhase,
+    pub state: PlanState,
+    pub action: String,
+    /// The names of its projects, joined by commas.
+    pub project: Option<String>,
+    pub parent_plan_id: Option<PlanId>,
+    /// The number of the attempt, from 1; going back to the strategy begins another.
+    pub attempt: u64,
+    /// What it waits for, as a sentence.
+    pub waiting_for: Option<String>,
+    /// Time since work began, up to its end, as `HH:MM:SS`.
+    pub elapsed: Option<String>,
+    /// The same in seconds.
+    pub elapsed_s: Option<f64>,
+    pub created: Timestamp,
+    pub updated: Timestamp,
+    /// US dollars; `null` when a model without a known price was called.
+    pub cost_usd: Option<f64>,
+    /// `false` when a model without a known price was called; missing otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_known: Option<bool>,
+    /// The cost of the calls whose price is known; missing when it is known for all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_known_part: Option<f64>,
+}
+
+/// The filters of the request.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PlanListFilters {
+    pub phase: Option<PlanPhase>,
+    pub state: Option<PlanState>,
+    pub project: Option<String>,
+    pub action: Option<String>,
+    pub pattern: Option<String>,
+}
+
+/// How many of the listed plans are in a state.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PlanListSummary {
+    pub total: usize,
+    pub processing: usize,
+    /// Plans that are applied.
+    pub completed: usize,
+    pub errored: usize,
+    pub awaiting_input: usize,
+}
+
+impl Operation for ListPlans {
+    const NAME: &'static str = "plan/list";
+    const SUMMARY: &'static str = "List plans, newest first";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = PlanList;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        if let Some(project) = &mut self.project {
+            resolver.read_name(project, NamedKind::Project)?;
+        }
+        match &mut self.action {
+            Some(action) => resolver.read_name(action, NamedKind::Definition),
+            None => Ok(()),
+        }
+    }
+
+    fn run(self, context: &OperationContext) -> Result<PlanList, OperationError> {
+        let plans = context.plans().list(&PlanQuery {
+            phase: self.phase,
+            state: self.state.map(|state| state.as_str().to_owned()),
+            project: self.project.clone(),
+            action: self.action.clone(),
+            pattern: self.pattern.clone(),
+            visible: context.visible(Scope::Plans),
+        })?;
+        let count =
+            |is_such: &dyn Fn(&Plan) -> bool| plans.iter().filter(|plan| is_such(plan)).count();
+        let in_state = |state| count(&|plan| plan.shown_state() == state);
+        let summary = PlanListSummary {
+            total: plans.len(),
+            processing: in_state(PlanState::Processing),
+            completed: in_state(PlanState::Applied),
+            errored: count(&|plan| plan.stage.is_errored()),
+            awaiting_input: in_state(PlanState::AwaitingInput),
+        };
+        let ids: Vec<String> = plans.iter().map(|plan| plan.id.to_string()).collect();
+        let short = |at: usize| {
+            // Newest first: the one before has the greater id.
+            let before = ids.get(at + 1).map(String::as_str);
+            let after = at.checked_sub(1).map(|at| ids[at].as_str());
+            shortest_prefix(&ids[at], before, after).to_owned()
+        };
+        let plans = plans.into_iter().enumerate();
+        Ok(PlanList {
+            plans: plans.map(|(at, plan)| entry(short(at), plan)).collect(),
+            filters: PlanListFilters {
+                phase: self.phase,
+                state: self.state,
+                project: self.project,
+                action: self.action,
+                pattern: self.pattern,
+            },
+            summary,
+        })
+    }
+}
+
+fn entry(short: String, plan: Plan) -> PlanEntry {
+    let took = elapsed(&plan);
+    let (cost, is_known) = (plan.usage.cost_micro_usd.as_usd(), !plan.is_cost_partial);
+    PlanEntry {
+        id: short,
+        plan_id: plan.id,
+        phase: plan.stage.phase(),
+        state: plan.shown_state(),
+        project: project_names(&plan),
+        name: plan.name,
+        action: plan.action,
+        parent_plan_id: plan.parent,
+        attempt: plan.attempt,
+        waiting_for: plan.waiting.as_ref().map(Waiting::sentence),
+        elapsed: took.map(clock),
+        elapsed_s: took,
+        created: plan.created_at,
+        updated: plan.updated_at,
+        cost_usd: is_known.then_some(cost),
+        cost_known: (!is_known).then_some(false),
+        cost_known_part: (!is_known).then_some(cost),
+    }
+}

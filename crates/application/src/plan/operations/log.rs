@@ -1,0 +1,142 @@
+//! `plan/log`.
+
+use cleveragents_domain::identity::Permission;
+use cleveragents_domain::{Event, EventKind, PlanId, Position, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{find_chosen, requires};
+use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
+use crate::plan::{BookError, FailedCheck, PlanBook, told};
+
+/// Reads the log of a plan: its last entries, or those after a position.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadPlanLog {
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, when one
+    /// plan is going on or there is only one.
+    #[serde(default)]
+    pub reference: Option<String>,
+    /// Maximum number of entries.
+    #[serde(default = "hundred")]
+    pub limit: u64,
+    /// Read the first entries after this position instead of the last ones.
+    #[serde(default)]
+    pub after: Option<Position>,
+}
+
+const fn hundred() -> u64 {
+    100
+}
+
+/// The response of `plan/log`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PlanLog {
+    pub plan_id: PlanId,
+    /// In the order in which it happened.
+    pub events: Vec<PlanLogEntry>,
+    pub summary: PlanLogSummary,
+    /// Whether the plan was applied or cancelled before the log was read: nothing more will be added.
+    pub is_terminal: bool,
+}
+
+/// One entry of the log of a plan.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PlanLogEntry {
+    pub position: Position,
+    /// Such as `plan.created`. Newer servers may have kinds that older clients do not know.
+    pub kind: String,
+    pub time: Timestamp,
+    /// What happened, in a word or two.
+    pub what: String,
+    pub detail: String,
+    pub payload: Value,
+    /// The validation that failed, with at most 64 KiB of its output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_check: Option<FailedCheck>,
+}
+
+impl From<Event> for PlanLogEntry {
+    fn from(event: Event) -> Self {
+        let (what, detail) = told(&event);
+        Self {
+            position: event.position,
+            kind: event.kind.as_str().to_owned(),
+            time: event.occurred_at,
+            what: what.to_owned(),
+            detail,
+            payload: event.payload,
+            failed_check: None,
+        }
+    }
+}
+
+/// Which entries were read.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PlanLogSummary {
+    pub shown: usize,
+    pub last_position: Option<Position>,
+}
+
+impl Operation for ReadPlanLog {
+    const NAME: &'static str = "plan/log";
+    const SUMMARY: &'static str = "Read the log of a plan";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = PlanLog;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.plan_or_only(&mut self.reference)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<PlanLog, OperationError> {
+        // Read before the log, so that the log of a plan that is over holds what ended it.
+        let plan = find_chosen(context, self.reference.as_deref())?;
+        let plans = context.plans();
+        let events = match self.after {
+            Some(after) => plans.log(plan.id, after, self.limit)?,
+            None => plans.newest_log(plan.id, self.limit)?,
+        };
+        let events = entries(&plans, plan.id, events)?;
+        Ok(PlanLog {
+            plan_id: plan.id,
+            summary: PlanLogSummary {
+                shown: events.len(),
+                last_position: events.last().map(|event| event.position),
+            },
+            events,
+            is_terminal: plan.stage.is_terminal(),
+        })
+    }
+}
+
+/// Entries with the outputs of the validations that they say failed.
+fn entries(
+    plans: &PlanBook,
+    plan: PlanId,
+    events: Vec<Event>,
+) -> Result<Vec<PlanLogEntry>, BookError> {
+    let reports_failure = |event: &Event| {
+        event.kind == EventKind::ValidationJudged && event.payload["passed"] == json!(false)
+    };
+    let results = if events.iter().any(reports_failure) {
+        plans.validations(plan)?
+    } else {
+        Vec::new()
+    };
+    let entry = |event: Event| {
+        let number = event.payload["number"].as_u64();
+        let stored = reports_failure(&event)
+            .then(|| results.iter().find(|stored| Some(stored.number) == number))
+            .flatten();
+        let failed_check = match stored {
+            Some(stored) => plans.failed_check(stored)?.map(FailedCheck::bounded),
+            None => None,
+        };
+        Ok(PlanLogEntry {
+            failed_check,
+            ..PlanLogEntry::from(event)
+        })
+    };
+    events.into_iter().map(entry).collect()
+}

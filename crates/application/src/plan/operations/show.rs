@@ -1,0 +1,143 @@
+//! `plan/show`.
+
+use cleveragents_domain::identity::Permission;
+use cleveragents_domain::{
+    PlanActors, PlanId, PlanPhase, PlanProject, PlanState, PlanStrategy, Timestamp, Version,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{find_chosen, no_strategy, project_names, requires};
+use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
+use crate::plan::FailedCheck;
+
+/// Shows the strategy of a plan.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShowPlan {
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, when one
+    /// plan is going on or there is only one.
+    #[serde(default)]
+    pub reference: Option<String>,
+    /// The form of the strategy in `document`; without it there is no `document`.
+    #[serde(default)]
+    pub document: Option<StrategyFormat>,
+}
+
+/// The form of a strategy as one document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum StrategyFormat {
+    /// For reading and editing.
+    #[serde(alias = "md")]
+    Markdown,
+    /// For programs.
+    Json,
+}
+
+/// The response of `plan/show`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PlanDetails {
+    pub plan_id: PlanId,
+    pub name: Option<String>,
+    pub phase: PlanPhase,
+    pub state: PlanState,
+    pub action: String,
+    /// The names of its projects, joined by commas.
+    pub project: Option<String>,
+    pub projects: Vec<PlanProject>,
+    pub description: String,
+    pub definition_of_done: String,
+    /// The values of the action's arguments, in the order of its definition.
+    pub arguments: Map<String, Value>,
+    pub actors: PlanActors,
+    pub automation: PlanAutomation,
+    /// The number of the attempt, from 1; going back to the strategy begins another.
+    pub attempt: u64,
+    pub strategy: Option<PlanStrategy>,
+    pub estimate: Option<Value>,
+    /// The validations whose last result did not pass.
+    pub failed_checks: Vec<FailedCheck>,
+    /// The strategy as Markdown.
+    pub markdown: Option<String>,
+    pub version: Version,
+    pub created: Timestamp,
+    pub updated: Timestamp,
+    /// The strategy in the requested form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<String>,
+}
+
+/// The automation profile of a plan.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PlanAutomation {
+    pub profile: String,
+    /// What chose it: `CLI flag`, `action`, `project` or `global`.
+    pub source: String,
+    pub read_only: bool,
+}
+
+impl Operation for ShowPlan {
+    const NAME: &'static str = "plan/show";
+    const SUMMARY: &'static str = "Show the strategy of a plan";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = PlanDetails;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.plan_or_only(&mut self.reference)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<PlanDetails, OperationError> {
+        let plan = find_chosen(context, self.reference.as_deref())?;
+        let document = match (self.document, &plan.strategy) {
+            (None, _) => None,
+            (Some(_), None) => return Err(no_strategy(&plan)),
+            (Some(StrategyFormat::Markdown), Some(strategy)) => Some(strategy.to_markdown()),
+            (Some(StrategyFormat::Json), Some(strategy)) => {
+                let json = serde_json::to_string_pretty(strategy).map_err(|error| {
+                    OperationError::internal("the strategy cannot be written as JSON")
+                        .caused_by(error)
+                })?;
+                Some(json + "\n")
+            }
+        };
+        let project = project_names(&plan);
+        let state = plan.shown_state();
+        let mut made = plan.made_with;
+        let mut arguments = Map::new();
+        for name in &made.arguments_order {
+            if let Some(value) = made.arguments.remove(name) {
+                arguments.insert(name.clone(), value);
+            }
+        }
+        arguments.extend(made.arguments);
+        Ok(PlanDetails {
+            plan_id: plan.id,
+            name: plan.name,
+            phase: plan.stage.phase(),
+            state,
+            action: plan.action,
+            project,
+            projects: made.projects,
+            description: plan.description,
+            definition_of_done: plan.definition_of_done,
+            arguments,
+            actors: made.actors,
+            automation: PlanAutomation {
+                profile: made.profile.name,
+                source: made.profile.source,
+                read_only: made.read_only,
+            },
+            attempt: plan.attempt,
+            markdown: plan.strategy.as_ref().map(PlanStrategy::to_markdown),
+            strategy: plan.strategy,
+            estimate: plan.estimate,
+            failed_checks: context.plans().failed_checks(plan.id)?,
+            version: plan.version,
+            created: plan.created_at,
+            updated: plan.updated_at,
+            document,
+        })
+    }
+}
