@@ -340,6 +340,7 @@ fn an_action_that_cannot_be_read_is_listed_and_archived() {
         let settings = OperationSettings {
             max_message_bytes: 1_000,
             automation_profile: "manual".to_owned(),
+            sandbox_policy: cleveragents_application::SandboxPolicy::default(),
             sandboxes: std::env::temp_dir(),
             process,
         };

@@ -353,6 +353,7 @@ fn skills_found_in_the_home_are_not_shown_to_callers_from_elsewhere() {
         OperationSettings {
             max_message_bytes: 1_000,
             automation_profile: "manual".to_owned(),
+            sandbox_policy: cleveragents_application::SandboxPolicy::default(),
             sandboxes: std::env::temp_dir(),
             process: ProcessEnvironment {
                 home: home.path().to_owned(),

@@ -48,10 +48,6 @@ pub(crate) struct Served {
     pub(crate) visible: Namespaces,
     /// What stops the command, instead of the signals of the process.
     pub(crate) cancel: Cancel,
-    /// The file on the caller's machine that a document is for.
-    pub(crate) output: Option<std::path::PathBuf>,
-    /// Whether a file that is there is replaced.
-    pub(crate) is_replaced: bool,
 }
 
 impl Context {

@@ -34,9 +34,7 @@ use tracing::Instrument as _;
 pub use a2a::ECHO;
 pub use options::{Conformance, Options, Tls};
 pub use problem::Problem;
-pub use program::{
-    Call, Done, Failure, Line, Listener, Operation, Program, Screen, Tell, Told, Touches,
-};
+pub use program::{Call, Done, Failure, Line, Listener, Operation, Program, Screen, Tell, Told};
 
 /// Serves until `stop` resolves, and then until what was begun is done. `listening` is told where, as soon as
 /// callers are taken.

@@ -24,17 +24,6 @@ pub struct Operation {
     pub parameters: Value,
 }
 
-/// What a call would touch, found out before anything is done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Touches {
-    /// Things in these namespaces.
-    Namespaces(Vec<String>),
-    /// A list, from which is left out what the caller cannot see.
-    Visible,
-    /// What belongs to no namespace.
-    Everywhere,
-}
-
 /// A call of an operation.
 #[derive(Debug)]
 pub struct Call<'a> {
@@ -70,10 +59,6 @@ pub struct Line<'a> {
     pub namespace: Option<&'a str>,
     /// The format in which what comes of it is printed.
     pub format: &'a str,
-    /// The file on the caller's machine that a document is for; it is not of this one.
-    pub output: Option<&'a std::path::Path>,
-    /// Whether a file that is there is replaced.
-    pub is_replaced: bool,
     /// Where is told what happens while it happens, if anybody looks.
     pub screen: Option<Arc<dyn Screen>>,
     /// What may be seen.
@@ -210,14 +195,13 @@ pub trait Program: Send + Sync + 'static {
     /// What can be asked for. The same list for as long as the server runs.
     fn operations(&self) -> &[Operation];
 
-    /// What a call would touch.
-    fn touches(&self, operation: &Operation, parameters: &Value) -> Result<Touches, Failure>;
-
-    /// The answer about a missing thing, for the thing that a call names by its id: callers that cannot see it get the
-    /// same answer. `None` when the call names nothing by id.
-    fn missing(&self, _operation: &Operation, _parameters: &Value) -> Option<Failure> {
-        None
-    }
+    /// Whether a caller may call an operation with parameters; a denial is recorded.
+    fn authorize(
+        &self,
+        caller: &Caller,
+        operation: &Operation,
+        parameters: &Value,
+    ) -> Result<(), Failure>;
 
     /// Does it, as the caller.
     fn run(&self, call: &Call<'_>) -> Result<Done, Failure>;

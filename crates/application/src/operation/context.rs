@@ -8,7 +8,7 @@ use cleveragents_process::Cancel;
 use cleveragents_store::{Engine, ProgressCallback};
 
 use super::authorize::authorize;
-use super::{Operation, OperationError, ProcessEnvironment, Resolver};
+use super::{Operation, OperationError, ProcessEnvironment, Requirement, Resolver};
 use crate::plan::{PlanBook, PlanService, SandboxPolicy};
 use crate::project::ProjectService;
 use crate::resource::ResourceService;
@@ -118,14 +118,26 @@ impl OperationContext {
 
     /// Resolves a request and authorizes the caller for everything it names.
     pub fn prepare<O: Operation>(self, mut request: O) -> Result<Prepared<O>, OperationError> {
-        let mut resolver = Resolver::new(&self, O::REQUIREMENT);
-        request.resolve(&mut resolver)?;
-        let touched = resolver.finish()?;
-        authorize(&self.caller, &self.engine, O::NAME, O::REQUIREMENT, touched)?;
+        self.authorize(O::NAME, O::REQUIREMENT, |resolver| {
+            request.resolve(resolver)
+        })?;
         Ok(Prepared {
             request,
             context: self,
         })
+    }
+
+    /// Resolves what a request names and authorizes the caller for it, without a typed request.
+    pub fn authorize(
+        &self,
+        operation: &'static str,
+        requirement: Requirement,
+        resolve: impl FnOnce(&mut Resolver<'_>) -> Result<(), OperationError>,
+    ) -> Result<(), OperationError> {
+        let mut resolver = Resolver::new(self, requirement);
+        resolve(&mut resolver)?;
+        let touched = resolver.finish()?;
+        authorize(&self.caller, &self.engine, operation, requirement, touched)
     }
 
     /// Resolves, authorizes and runs a request.

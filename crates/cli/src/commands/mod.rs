@@ -257,14 +257,6 @@ pub(crate) fn write_document(document: &[u8]) -> Result<(), CommandError> {
     }
 }
 
-/// The file that a document is for: the one that was named, here or by a caller on another machine.
-pub(crate) fn output_of<'a>(context: &'a Context, named: Option<&'a Path>) -> Option<&'a Path> {
-    match &context.served {
-        Some(served) => served.output.as_deref(),
-        None => named,
-    }
-}
-
 /// The report of a document in a file. A caller from another machine has the file written there.
 pub(crate) fn deliver(
     context: &Context,

@@ -173,12 +173,6 @@ impl Settings {
         defaults.map(|(key, actor)| (*key, actor.as_str()))
     }
 
-    /// The keys that name an actor as the default of everything or of a role, each with that actor.
-    pub fn configured_actors(&self) -> impl Iterator<Item = (&'static Key, &str)> {
-        let defaults = self.actor_defaults.iter();
-        defaults.map(|(key, actor)| (*key, actor.as_str()))
-    }
-
     /// The model that answers when none is named.
     pub const fn model_default(&self) -> Option<&ModelName> {
         self.model_default.as_ref()

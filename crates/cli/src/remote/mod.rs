@@ -23,7 +23,7 @@ use crate::context::Context;
 use crate::output::{
     Care, Cell, CommandError, Panel, Report, Target, WireError, WireReport, visible_lines,
 };
-use crate::serve::{Offered, Part, STREAM, TEXT, is_flag, is_many, operations};
+use crate::serve::{Offered, Part, STREAM, is_flag, is_many, operations};
 
 pub(crate) use follow::{FAILURES, follow_events, is_temporary};
 use http::Next;
@@ -34,10 +34,6 @@ const CLI: &str = "/api/v1/cli";
 
 /// The option of `plan execute` that leaves a plan to others.
 const BACKGROUND: &str = "background";
-
-/// The options that name a file to be written, and say that it may be there.
-const OUTPUT: &str = "output";
-const FORCE: &str = "force";
 
 /// Groups of commands that are about this machine and could mean nothing else.
 const HERE: &[&str] = &[
@@ -144,20 +140,12 @@ fn send(
             .with_hint("run it on this machine with --local")
         })?;
     let parameters = parameters(context, offered, leaf)?;
-    let is_file = offered.row.is_document;
-    if is_file && is_said(leaf, OUTPUT) && output(leaf).is_none() {
-        return Err(CommandError::usage("the name of the file is not UTF-8")
-            .with_hint("write to standard output, and from there to the file"));
-    }
-    let mut body = json!({
+    let body = json!({
         "operation": offered.row.name,
-        "parameters": {},
+        "parameters": parameters,
         "namespace": context.server_namespace()?,
         "format": context.printer.format().as_str(),
-        "output": is_file.then(|| output(leaf)).flatten(),
-        "force": is_file && is_said(leaf, FORCE),
     });
-    body["parameters"] = parameters.into();
     if is_said(leaf, BACKGROUND) {
         return left(context, connection, &body, leaf);
     }
@@ -166,12 +154,7 @@ fn send(
     } else {
         connection.post(CLI, &body)?
     };
-    let report = reported(answer, command)?;
-    if let Some(target) = report.file() {
-        check_target(target, path, leaf)?;
-        report.place_document()?;
-    }
-    Ok(report)
+    reported(answer, command)
 }
 
 /// Leaves a plan to the server, which stores that before it answers and goes on by itself.
@@ -270,40 +253,6 @@ fn reported(mut answer: Value, command: &'static str) -> Result<Report, CommandE
     report.into_report(command)
 }
 
-/// The file that was named for a document.
-fn output(leaf: &ArgMatches) -> Option<&str> {
-    let named = leaf.try_get_one::<PathBuf>(OUTPUT).ok().flatten()?;
-    named.to_str()
-}
-
-/// A server has no file written but the one that was named here, and not over one that is to stay.
-fn check_target(target: &Target, command: &str, leaf: &ArgMatches) -> Result<(), CommandError> {
-    let named = output(leaf);
-    let may_replace = match target.care {
-        Care::New => true,
-        Care::Replaced => is_said(leaf, FORCE),
-        Care::Plain => !has_force(command),
-    };
-    if named == Some(&*target.path.to_string_lossy()) && may_replace {
-        return Ok(());
-    }
-    let path = target.path.display();
-    Err(CommandError::new(
-        Code::ServerProtocol,
-        format!("the server wanted `{path}` written, which nobody asked for"),
-    )
-    .with_hint("nothing was written; `agents server status` tells which server it is"))
-}
-
-/// Whether a command is told when it may replace a file; others always may. Matches cannot be asked: what they say of
-/// an argument that a command does not have depends on how the program was built.
-fn has_force(command: &str) -> bool {
-    let root = Arguments::command();
-    let mut words = command.split(' ');
-    let found = words.try_fold(&root, |at, word| at.find_subcommand(word));
-    found.is_some_and(|command| command.get_arguments().any(|one| one.get_id() == FORCE))
-}
-
 /// Sends a command, and shows what happens while it happens.
 fn watched(
     context: &Context,
@@ -365,10 +314,7 @@ fn parameters(
     let is_said = |id: &str| is_said(matches, id);
     let mut hidden = offered.row.without.iter().copied();
     // How it is shown is a matter of this side.
-    let is_ours = |id: &str| {
-        [STREAM, BACKGROUND].contains(&id)
-            || (offered.row.is_document && [OUTPUT, FORCE].contains(&id))
-    };
+    let is_ours = |id: &str| [STREAM, BACKGROUND].contains(&id);
     if let Some(id) = hidden.find(|id| !is_ours(id) && is_said(id)) {
         let option = id.replace('_', "-");
         let message = format!("`{option}` is not for commands that are sent to a server");
@@ -392,13 +338,6 @@ fn parameters(
         let mut parts = offered.row.parts.iter();
         let part = parts.find(|part| part.parameter() == id);
         match part {
-            Some(part) if part.is_file() => {
-                let path = values.first().map_or("", String::as_str);
-                let path = Path::new(path);
-                let text = read_definition(path, "a definition", Code::Usage)?;
-                parameters.insert(TEXT.to_owned(), json!(text));
-                continue;
-            }
             Some(Part::Name(_) | Part::Read(_)) => {
                 if let Some(local) = values.iter().find(|value| is_local(value)) {
                     let message = format!("`{local}` is only on this machine");
@@ -422,44 +361,4 @@ fn parameters(
 fn is_local(name: &str) -> bool {
     let name = name.trim().to_lowercase();
     name == LOCAL_NAMESPACE || name.starts_with("local/")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{check_target, leaf};
-    use crate::arguments::Arguments;
-    use crate::output::{Care, Target};
-    use clap::CommandFactory as _;
-
-    /// Whether a server may have this file written for a command.
-    fn may(line: &str, path: &str, care: Care) -> bool {
-        let matches = Arguments::command().try_get_matches_from(line.split(' '));
-        let matches = matches.expect("a command");
-        let target = Target {
-            path: path.into(),
-            care,
-        };
-        let (path, leaf) = leaf(&matches);
-        check_target(&target, &path.join(" "), leaf).is_ok()
-    }
-
-    #[test]
-    fn a_server_has_no_file_written_but_the_one_that_was_named() {
-        let export = "agents session export weekly -o weekly.json";
-        assert!(may(export, "weekly.json", Care::New));
-        assert!(!may(export, "weekly.json", Care::Replaced));
-        assert!(!may(export, "weekly.json", Care::Plain));
-        assert!(!may(export, "other.json", Care::New));
-        let forced = "agents session export weekly -o weekly.json --force";
-        assert!(may(forced, "weekly.json", Care::Replaced));
-        assert!(!may(
-            "agents session export weekly",
-            "weekly.json",
-            Care::New
-        ));
-        assert!(!may("agents session list", "weekly.json", Care::New));
-        let tree = "agents plan tree 01JX3QAB -o tree.svg";
-        assert!(may(tree, "tree.svg", Care::Plain));
-        assert!(!may(tree, "/etc/passwd", Care::Plain));
-    }
 }

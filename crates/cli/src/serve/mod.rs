@@ -1,11 +1,11 @@
 //! `serve`: this program as a server. What commands there are, and what turns and plans run with, is lent to the
 //! server as a [`Commands`]; protocols, callers and limits are the server's own.
 
+mod authorize;
 mod operations;
 mod program;
 #[cfg(test)]
 mod roles;
-mod settle;
 mod setup;
 mod table;
 mod tell;
@@ -31,7 +31,7 @@ use crate::arguments::{Serve, TurnOptions};
 use crate::commands::worker_starter;
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Printer, Report, Timing};
-pub(crate) use operations::{Offered, TEXT, all as operations, is_flag, is_many};
+pub(crate) use operations::{Offered, all as operations, is_flag, is_many};
 pub(crate) use table::Part;
 
 use program::Commands;

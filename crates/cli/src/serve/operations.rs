@@ -11,9 +11,6 @@ use serde_json::{Map, Value, json};
 use super::table::{ROWS, Row};
 use crate::arguments::Arguments;
 
-/// What a file is called that was given as a text.
-pub(crate) const TEXT: &str = "text";
-
 /// One operation: its row in the table, and its command.
 pub(crate) struct Offered {
     pub(crate) row: &'static Row,
@@ -67,16 +64,6 @@ fn is_offered(row: &Row, argument: &Arg) -> bool {
     !is_everybodys && !row.without.contains(&id)
 }
 
-/// What a parameter is called: a file is given as a text.
-fn parameter_of(row: &Row, id: &str) -> String {
-    let mut parts = row.parts.iter();
-    if parts.any(|part| part.is_file() && part.parameter() == id) {
-        TEXT.to_owned()
-    } else {
-        id.to_owned()
-    }
-}
-
 /// Whether an argument is given or not, without a value.
 pub(crate) fn is_flag(argument: &Arg) -> bool {
     matches!(argument.get_action(), ArgAction::SetTrue)
@@ -95,7 +82,7 @@ fn schema(row: &Row, arguments: &[Arg]) -> Value {
     let mut required: Vec<String> = Vec::new();
     for argument in arguments {
         let id = argument.get_id().as_str();
-        let name = parameter_of(row, id);
+        let name = id.to_owned();
         let parser = argument.get_value_parser();
         let words: Vec<String> = argument
             .get_possible_values()
@@ -123,11 +110,6 @@ fn schema(row: &Row, arguments: &[Arg]) -> Value {
             one
         };
         let about = argument.get_help().map(ToString::to_string);
-        let about = if name == TEXT && name != id {
-            Some("The text that the file would hold".to_owned())
-        } else {
-            about
-        };
         property["description"] = json!(about.unwrap_or_default());
         if argument.is_required_set() || row.required.contains(&id) {
             required.push(name.clone());
@@ -184,7 +166,7 @@ impl Offered {
             let argument = self
                 .arguments
                 .iter()
-                .find(|argument| parameter_of(self.row, argument.get_id().as_str()) == *name)
+                .find(|argument| argument.get_id().as_str() == *name)
                 .ok_or_else(|| {
                     malformed(format!(
                         "`{}` takes no parameter `{name}`",

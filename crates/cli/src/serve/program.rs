@@ -1,22 +1,18 @@
 //! [`Commands`]: what this program lends a server. Each call runs as its caller, in a context of its own; the
 //! database, models and configuration are those of the process.
 
-use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use clap::Parser as _;
 use cleveragents_domain::identity::{Caller, Namespaces, Permission, Scope};
 use cleveragents_domain::{Code, PlanId};
 use cleveragents_process::Cancel;
-use cleveragents_server::{
-    Call, Done, Failure, Line, Operation, Program, Screen, Tell, Told, Touches,
-};
+use cleveragents_server::{Call, Done, Failure, Line, Operation, Program, Screen, Tell, Told};
 use cleveragents_store::EngineCache;
 use serde_json::{Value, json};
 
-use super::operations::{self, Given, Offered};
-use super::settle::{self, failure};
+use super::authorize::{authorize_command, failure};
+use super::operations::{self, Offered};
 use crate::app::usage_error;
 use crate::arguments::Arguments;
 use crate::commands;
@@ -49,10 +45,6 @@ struct Asked<'a> {
     /// The namespace of names without one; the caller's home when not given.
     namespace: Option<&'a str>,
     format: Format,
-    /// The file on the caller's machine that a document is for.
-    output: Option<&'a Path>,
-    /// Whether a file that is there is replaced.
-    is_replaced: bool,
     /// The terminal of the caller, if it wants to see what happens while it happens.
     screen: Option<Arc<dyn Screen>>,
     cancel: &'a Cancel,
@@ -101,8 +93,6 @@ impl Commands {
                 caller: caller.clone(),
                 visible,
                 cancel: cancel.clone(),
-                output: None,
-                is_replaced: false,
             }),
             live: Live::Nowhere,
             connection: None,
@@ -125,20 +115,10 @@ impl Commands {
             asked.format,
             asked.cancel,
         );
-        if let Some(served) = &mut context.served {
-            served.output = asked.output.map(Path::to_owned);
-            served.is_replaced = asked.is_replaced;
-        }
         if let Some(screen) = &asked.screen {
             context.live = Live::Away(Arc::clone(screen));
         }
-        if !asked.caller.is_local() {
-            let home = asked.caller.home(offered.row.scope);
-            let home = asked.namespace.map(str::to_owned).or(home);
-            let touched = settle::settle(&context, offered, &mut given, home.as_deref())?;
-            settle::check(&context, asked.caller, offered, &given, &touched)?;
-        }
-        let file = file_of_text(offered, &mut given)?;
+        authorize_command(&context, asked.caller, offered, &mut given, asked.namespace)?;
         let mut line = offered.line(&given)?;
         // Behind the words of the command: what follows `--` is no option any more.
         if asked.screen.is_some() && offered.row.without.contains(&STREAM) {
@@ -149,45 +129,8 @@ impl Commands {
             .and_then(Arguments::gather)
             .map_err(|error| usage_error(&error))?;
         let outcome = commands::run(&context, parsed.command, false);
-        let path = file.as_ref().map(|file| file.path().display().to_string());
-        match outcome {
-            Ok(Some(report)) => Ok(report),
-            Ok(None) => Err(CommandError::internal(
-                "the command wrote a document of its own",
-            )),
-            // Where a text was kept meanwhile is nobody's business.
-            Err(error) => Err(match path {
-                Some(path) => error.without(&format!("`{path}`: ")).without(&path),
-                None => error,
-            }),
-        }
+        outcome?.ok_or_else(|| CommandError::internal("the command wrote a document of its own"))
     }
-}
-
-/// The text of a file as one, which only this process can read and which goes with it.
-fn file_of_text(
-    offered: &Offered,
-    given: &mut Given,
-) -> Result<Option<tempfile::NamedTempFile>, CommandError> {
-    use std::io::Write as _;
-    let parts = offered.row.parts.iter();
-    let Some(parameter) = parts
-        .filter(|part| part.is_file())
-        .map(|part| part.parameter())
-        .next()
-    else {
-        return Ok(None);
-    };
-    let Some(text) = given.of(parameter).first().cloned() else {
-        return Ok(None);
-    };
-    let failed = |error: std::io::Error| {
-        CommandError::new(Code::FileAccess, "the text cannot be kept").caused_by(&error)
-    };
-    let mut file = tempfile::NamedTempFile::with_suffix(".yaml").map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)?;
-    given.set(parameter, vec![file.path().display().to_string()]);
-    Ok(Some(file))
 }
 
 impl Program for Commands {
@@ -195,42 +138,18 @@ impl Program for Commands {
         &self.operations
     }
 
-    /// What names say by themselves. Names without a namespace are checked when the call is run, as is all of this
-    /// again: then the caller is known.
-    fn touches(&self, operation: &Operation, parameters: &Value) -> Result<Touches, Failure> {
+    fn authorize(
+        &self,
+        caller: &Caller,
+        operation: &Operation,
+        parameters: &Value,
+    ) -> Result<(), Failure> {
         let offered = self.offered(operation)?;
-        if offered.row.is_everywhere {
-            return Ok(Touches::Everywhere);
-        }
         let mut given = offered.read(parameters)?;
-        let nobody = Caller::with_token("", Vec::new(), BTreeSet::new());
-        let context = self.context(&nobody, Namespaces::All, Format::Json, &Cancel::new());
-        let mut touched =
-            settle::settle(&context, offered, &mut given, None).map_err(|error| failure(&error))?;
-        touched.retain(|touch| {
-            let is_its_own =
-                touch.permission == operation.permission && touch.scope == operation.scope;
-            is_its_own && !touch.is_common()
-        });
-        let mut namespaces: Vec<String> =
-            touched.into_iter().map(|touch| touch.namespace).collect();
-        namespaces.sort();
-        namespaces.dedup();
-        Ok(if namespaces.is_empty() {
-            Touches::Visible
-        } else {
-            Touches::Namespaces(namespaces)
-        })
-    }
-
-    fn missing(&self, operation: &Operation, parameters: &Value) -> Option<Failure> {
-        let offered = self.offered(operation).ok()?;
-        let mut given = offered.read(parameters).ok()?;
-        let nobody = Caller::with_token("", Vec::new(), BTreeSet::new());
-        let context = self.context(&nobody, Namespaces::All, Format::Json, &Cancel::new());
-        let touched = settle::settle(&context, offered, &mut given, None).ok()?;
-        let absent = touched.into_iter().find_map(|touch| touch.absent);
-        absent.map(|absent| failure(&absent))
+        let visible = caller.reach(operation.scope, Permission::Read);
+        let context = self.context(caller, visible, Format::Json, &Cancel::new());
+        authorize_command(&context, caller, offered, &mut given, None)
+            .map_err(|error| failure(&error))
     }
 
     fn run(&self, call: &Call<'_>) -> Result<Done, Failure> {
@@ -242,19 +161,12 @@ impl Program for Commands {
                 parameters: call.parameters,
                 namespace: None,
                 format: Format::Json,
-                output: None,
-                is_replaced: false,
                 screen: None,
                 cancel: call.cancel,
             })
             .map_err(|error| failure(&error))?;
-        // A command that prints a document and nothing else has no other data.
-        let data = match report.document_text() {
-            Some(text) => json!({"document": text}),
-            None => report.data.to_tree(),
-        };
         Ok(Done {
-            data,
+            data: report.data.to_tree(),
             report: json!(WireReport::from(&report)),
             exit_code: report.exit_code(),
         })
@@ -271,8 +183,6 @@ impl Program for Commands {
             parameters: line.parameters,
             namespace: line.namespace,
             format,
-            output: line.output,
-            is_replaced: line.is_replaced,
             screen: line.screen.clone(),
             cancel: line.cancel,
         });

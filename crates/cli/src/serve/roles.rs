@@ -86,9 +86,7 @@ impl From<table::Part> for Part {
             table::Part::Read(parameter) => Self::Read(parameter),
             table::Part::Session(parameter) => Self::Session(parameter),
             table::Part::Plan(parameter) => Self::Plan(parameter),
-            table::Part::Run(parameter) => Self::Run(parameter),
             table::Part::Resumed(parameter) => Self::ResumedRun(parameter),
-            table::Part::Definition(_) => Self::Definition(operations::TEXT),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The table of operations: which commands a server offers, what they need, and which of their parameters name
-//! things. What is not in it cannot be called; nothing is in it that reads or writes files of the server, asks at a
-//! terminal, or changes the configuration.
+//! The commands that a server offers and that are not typed operations yet: they run agents and stream, or
+//! describe the server itself. Nothing in it reads or writes files of the server, asks at a terminal, or changes
+//! the configuration.
 
 use cleveragents_domain::identity::{Permission, Scope};
 
-use Part::{Decision, Definition, Document, Name, Plan, Read, Resumed, Run, Session};
-use Permission::{Manage, Read as Look, Write};
+use Part::{Name, Plan, Read, Resumed, Session};
+use Permission::{Read as Look, Write};
 use Scope::{Plans, Registry, Server, Sessions};
 
 /// What a parameter names.
@@ -19,37 +19,17 @@ pub(crate) enum Part {
     Session(&'static str),
     /// A plan.
     Plan(&'static str),
-    /// A decision of a plan.
-    Decision(&'static str),
-    /// A run of an actor.
-    Run(&'static str),
     /// A run of an actor that goes on, with all that it was given when it began.
     Resumed(&'static str),
-    /// The file of a definition, which is given as a text; its `name` says where it belongs.
-    Definition(&'static str),
-    /// A file of the caller, which is given as a text and names nothing.
-    Document(&'static str),
 }
 
 impl Part {
     /// The parameter.
     pub(crate) const fn parameter(self) -> &'static str {
         match self {
-            Name(parameter)
-            | Read(parameter)
-            | Session(parameter)
-            | Plan(parameter)
-            | Decision(parameter)
-            | Run(parameter)
-            | Resumed(parameter)
-            | Definition(parameter)
-            | Document(parameter) => parameter,
+            Name(parameter) | Read(parameter) | Session(parameter) | Plan(parameter)
+            | Resumed(parameter) => parameter,
         }
-    }
-
-    /// Whether it is a file of the caller, which is given as a text.
-    pub(crate) const fn is_file(self) -> bool {
-        matches!(self, Definition(_) | Document(_))
     }
 }
 
@@ -70,8 +50,6 @@ pub(crate) struct Row {
     pub(crate) without: &'static [&'static str],
     /// Whether it belongs to no namespace.
     pub(crate) is_everywhere: bool,
-    /// Whether what comes of it may be a document, which is written to a file of the caller.
-    pub(crate) is_document: bool,
 }
 
 const fn row(
@@ -90,7 +68,6 @@ const fn row(
         required: &[],
         without: &[],
         is_everywhere: false,
-        is_document: false,
     }
 }
 
@@ -102,12 +79,6 @@ impl Row {
 
     const fn require(mut self, parameters: &'static [&'static str]) -> Self {
         self.required = parameters;
-        self
-    }
-
-    const fn document(mut self) -> Self {
-        self.is_document = true;
-        self.without = &["output", "force"];
         self
     }
 

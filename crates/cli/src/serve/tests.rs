@@ -7,9 +7,7 @@ use cleveragents_application::{Application, find_operation};
 use cleveragents_domain::identity::{Caller, Namespaces, Scope};
 use cleveragents_domain::{Code, Diagnose as _, Kind, RunId, SessionId};
 use cleveragents_process::Cancel;
-use cleveragents_server::{
-    Call, Done, Failure, Listener, Operation, Program as _, Tell, Told, Touches,
-};
+use cleveragents_server::{Call, Done, Failure, Listener, Operation, Program as _, Tell, Told};
 use cleveragents_store::runs::NewRun;
 use cleveragents_store::{Engine, EngineCache, audit, runs};
 use cleveragents_testkit::plans;
@@ -176,10 +174,6 @@ fn defect_4849_3117_9090_every_operation_that_is_advertised_can_be_dispatched() 
                 operation.name
             );
         }
-        if let Err(error) = served.commands.touches(operation, &parameters) {
-            let kind = error.code().kind();
-            assert_eq!(kind, Kind::NotFound, "{}: {error}", operation.name);
-        }
     }
 }
 
@@ -191,9 +185,8 @@ fn what_the_table_names_is_there() {
             .as_object()
             .expect("an object");
         for part in offered.row.parts {
-            let is_text = part.is_file() && properties.contains_key("text");
             assert!(
-                is_text || properties.contains_key(part.parameter()),
+                properties.contains_key(part.parameter()),
                 "{}: {part:?}",
                 offered.row.name
             );
@@ -446,31 +439,25 @@ fn parameters_are_read_strictly_and_never_as_options() {
 }
 
 #[test]
-fn what_a_call_touches_is_known_before_it_runs() {
+fn commands_are_authorized_before_they_run() {
     let served = served();
-    let touches = |name: &str, parameters: Value| {
-        served.commands.touches(served.operation(name), &parameters)
+    let authorized = |caller: &Caller, name: &str, parameters: Value| {
+        let operation = served.operation(name);
+        let authorized = served.commands.authorize(caller, operation, &parameters);
+        authorized.map_err(|error| error.code())
     };
-    let of = |name: &str| Touches::Namespaces(vec![name.to_owned()]);
-    let actor = touches("registry/actor/show", json!({"name": "acme/shop"}));
-    assert_eq!(actor.expect("known"), of("acme"));
-    assert_eq!(
-        touches("registry/actor/list", json!({})).expect("known"),
-        Touches::Visible
-    );
-    assert_eq!(
-        touches("db/status", json!({})).expect("known"),
-        Touches::Everywhere
-    );
-    let absent = touches(
-        "plan/show",
-        json!({"reference": "01J00000000000000000000000"}),
-    );
-    assert_eq!(absent.expect_err("no such plan").code(), Code::PlanNotFound);
-    assert_eq!(
-        Namespaces::All,
-        Caller::local("x").reach(Scope::Plans, cleveragents_domain::identity::Permission::Own)
-    );
+    let editor = caller(&["acme=editor"]);
+    let uses = |action: &str| json!({"action": action, "projects": ["acme/shop"]});
+    assert_eq!(authorized(&editor, "plan/use", uses("acme/fix")), Ok(()));
+    let foreign = authorized(&editor, "plan/use", uses("other/fix"));
+    assert_eq!(foreign, Err(Code::Forbidden));
+    let global = authorized(&editor, "db/status", json!({}));
+    assert_eq!(global, Err(Code::Forbidden));
+    let owner = caller(&["*=owner"]);
+    assert_eq!(authorized(&owner, "db/status", json!({})), Ok(()));
+    let absent = json!({"reference": "01J00000000000000000000000"});
+    let absent = authorized(&editor, "plan/execute", absent);
+    assert_eq!(absent, Err(Code::PlanNotFound));
 }
 
 #[test]

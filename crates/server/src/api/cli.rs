@@ -1,6 +1,5 @@
 //! Commands of other machines' command lines, which print what they are given; and who calls.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::Request;
@@ -69,12 +68,6 @@ struct CommandLine {
     /// The format in which what comes of it is printed.
     #[serde(default = "json_format")]
     format: String,
-    /// The file on the caller's machine that a document is for. The caller writes it.
-    #[serde(default)]
-    output: Option<String>,
-    /// Whether the caller replaces a file that is there.
-    #[serde(default)]
-    force: bool,
 }
 
 fn json_format() -> String {
@@ -117,8 +110,6 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
             parameters: &line.parameters,
             namespace: line.namespace.as_deref(),
             format: &line.format,
-            output: line.output.as_deref().map(Path::new),
-            is_replaced: line.force,
             screen,
             visible: caller.reach(operation.scope, Permission::Read),
             cancel,

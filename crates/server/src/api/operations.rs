@@ -15,7 +15,7 @@ use super::types::{DoneDocument, OperationDocument, Page};
 use crate::app::App;
 use crate::gate::Permit;
 use crate::problem::Problem;
-use crate::program::{Call, Done, Failure, Touches};
+use crate::program::{Call, Done, Failure};
 use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
 
 pub(crate) static ROUTES: &[Route] = &[
@@ -109,7 +109,7 @@ impl From<Done> for DoneDocument {
     }
 }
 
-/// Checks that a caller may call an operation with parameters, and gives its place among them.
+/// Checks that a caller may run a command of the front end, and gives its place among them.
 pub(crate) async fn permitted(
     app: &Arc<App>,
     permit: &Permit,
@@ -129,12 +129,12 @@ pub(crate) async fn permitted(
             .with_hint("GET /api/v1/operations lists those that there are")
         })?;
     let (program, given) = (Arc::clone(&app.program), Arc::clone(parameters));
-    let touches = crate::blocking(move || match program.operations().get(place) {
-        Some(operation) => program.touches(operation, &given),
-        None => Ok(Touches::Everywhere),
+    let caller = Arc::clone(permit.caller());
+    crate::blocking(move || match program.operations().get(place) {
+        Some(operation) => program.authorize(&caller, operation, &given),
+        None => Err(Failure::new(Code::Internal, "the operations changed")),
     })
     .await?;
-    check(app, permit, place, &touches, parameters).await?;
     Ok(place)
 }
 
@@ -179,86 +179,4 @@ pub(crate) async fn perform(
         })?)
     })
     .await
-}
-
-/// Checks that the caller may touch what a call would touch.
-async fn check(
-    app: &Arc<App>,
-    permit: &Permit,
-    place: usize,
-    touches: &Touches,
-    parameters: &Arc<Value>,
-) -> Result<(), Problem> {
-    let Some(operation) = app.program.operations().get(place) else {
-        return Err(Problem::new(Code::Internal, "the operations changed"));
-    };
-    let (scope, permission) = (operation.scope, operation.permission);
-    match touches {
-        Touches::Visible => {
-            if permit.caller().reach(scope, permission).is_empty() {
-                // Whoever may do it nowhere may not do it everywhere either; this writes the denial down.
-                return permit.everywhere(app, scope, permission).await;
-            }
-            Ok(())
-        }
-        Touches::Namespaces(namespaces) if !namespaces.is_empty() => {
-            for namespace in namespaces {
-                let checked = permit.with(app, scope, permission, namespace).await;
-                let is_seen = permit.caller().may(scope, Permission::Read, namespace)
-                    || names(parameters, namespace);
-                if let Err(denied) = checked {
-                    return Err(if is_seen {
-                        denied
-                    } else {
-                        missing(app, place, parameters).await
-                    });
-                }
-            }
-            Ok(())
-        }
-        // What touches nothing that is named must be taken to touch everything.
-        Touches::Namespaces(_) | Touches::Everywhere => {
-            permit.everywhere(app, scope, permission).await
-        }
-    }
-}
-
-/// Whether the caller has named the namespace itself, so that a denial tells it nothing new.
-fn names(parameters: &Value, namespace: &str) -> bool {
-    match parameters {
-        Value::String(text) => {
-            text == namespace
-                || text
-                    .split_once('/')
-                    .is_some_and(|(named, _)| named == namespace)
-        }
-        Value::Array(items) => items.iter().any(|item| names(item, namespace)),
-        Value::Object(fields) => fields.values().any(|field| names(field, namespace)),
-        _ => false,
-    }
-}
-
-/// The answer to a caller that cannot see the thing it names: the same as for a missing thing.
-async fn missing(app: &Arc<App>, place: usize, parameters: &Arc<Value>) -> Problem {
-    let (program, given) = (Arc::clone(&app.program), Arc::clone(parameters));
-    crate::blocking(move || match program.operations().get(place) {
-        Some(operation) => {
-            let missing = program.missing(operation, &given);
-            missing.map_or_else(|| absent(operation.scope), Problem::from)
-        }
-        None => absent(Scope::Registry),
-    })
-    .await
-}
-
-/// The answer about a missing thing of an unknown kind.
-fn absent(scope: Scope) -> Problem {
-    let (code, what) = match scope {
-        Scope::Sessions => (Code::SessionNotFound, "session"),
-        Scope::Tasks => (Code::TaskNotFound, "task"),
-        Scope::Plans | Scope::Registry | Scope::Events | Scope::Server => {
-            (Code::PlanNotFound, "plan")
-        }
-    };
-    Problem::new(code, format!("there is no such {what}"))
 }

@@ -5,14 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use cleveragents_application::{
-    Application, OperationSettings, ProcessEnvironment, SandboxPolicy,
-};
+use cleveragents_application::{Application, OperationSettings, ProcessEnvironment, SandboxPolicy};
 use cleveragents_domain::identity::{Caller, Grant, Permission, Scope};
 use cleveragents_domain::{Code, PlanId, Timestamp, TokenId};
 use cleveragents_process::Cancel;
 use cleveragents_server::{
-    Call, Conformance, Done, Failure, Operation, Options, Program, Tell, Told, Touches, serve,
+    Call, Conformance, Done, Failure, Operation, Options, Program, Tell, Told, serve,
 };
 use cleveragents_store::{Engine, tokens};
 use cleveragents_testkit::TestDatabase;
@@ -99,18 +97,24 @@ impl Program for Double {
         &self.operations
     }
 
-    fn touches(&self, operation: &Operation, parameters: &Value) -> Result<Touches, Failure> {
-        if operation.name == "diagnostics/run" {
-            return Ok(Touches::Everywhere);
-        }
+    fn authorize(
+        &self,
+        caller: &Caller,
+        operation: &Operation,
+        parameters: &Value,
+    ) -> Result<(), Failure> {
+        let (scope, permission) = (operation.scope, operation.permission);
         let named = parameters.get("action").or_else(|| parameters.get("name"));
-        Ok(match named.and_then(Value::as_str) {
+        let may = match named.and_then(Value::as_str) {
+            _ if operation.name == "diagnostics/run" => caller.may_everywhere(scope, permission),
             Some(name) => {
                 let namespace = name.split('/').next().unwrap_or_default();
-                Touches::Namespaces(vec![namespace.to_owned()])
+                caller.may(scope, permission, namespace)
             }
-            None => Touches::Visible,
-        })
+            None => !caller.reach(scope, permission).is_empty(),
+        };
+        let denied = || Failure::new(Code::Forbidden, "another role is needed");
+        may.then_some(()).ok_or_else(denied)
     }
 
     fn run(&self, call: &Call<'_>) -> Result<Done, Failure> {

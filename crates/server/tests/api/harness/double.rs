@@ -4,12 +4,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use cleveragents_application::{
-    Application, OperationSettings, ProcessEnvironment, SandboxPolicy,
+    Application, OperationError, OperationSettings, ProcessEnvironment, Requirement, SandboxPolicy,
+    Touched, authorize,
 };
 use cleveragents_domain::identity::{Caller, Permission, Scope};
 use cleveragents_domain::{Code, PlanId};
 use cleveragents_process::Cancel;
-use cleveragents_server::{Call, Done, Failure, Operation, Program, Tell, Told, Touches};
+use cleveragents_server::{Call, Done, Failure, Operation, Program, Tell, Told};
 use cleveragents_store::{Engine, plans};
 use serde_json::{Value, json};
 
@@ -83,18 +84,36 @@ impl Program for Double {
         &self.operations
     }
 
-    fn touches(&self, operation: &Operation, parameters: &Value) -> Result<Touches, Failure> {
-        Ok(match operation.name.as_str() {
-            "plan/list" => Touches::Visible,
-            "server/state" => Touches::Everywhere,
+    fn authorize(
+        &self,
+        caller: &Caller,
+        operation: &Operation,
+        parameters: &Value,
+    ) -> Result<(), Failure> {
+        let requirement = Requirement {
+            scope: operation.scope,
+            permission: operation.permission,
+            is_global: operation.name == "server/state",
+        };
+        let touch = |namespace: &str, absent| Touched {
+            namespace: namespace.to_owned(),
+            scope: operation.scope,
+            permission: operation.permission,
+            absent,
+        };
+        let touched = match operation.name.as_str() {
+            "server/state" => Vec::new(),
             _ if parameters.get("reference").is_some() => {
                 let id: PlanId = parameters["reference"]
                     .as_str()
                     .and_then(|id| id.parse().ok())
                     .ok_or_else(|| Failure::new(Code::InvalidId, "`reference` is no id"))?;
+                let missing = "there is no such plan";
                 let namespace = self.engine.read(|reader| plans::namespace(reader, id))?;
-                let missing = || Failure::new(Code::PlanNotFound, "there is no such plan");
-                Touches::Namespaces(vec![namespace.ok_or_else(missing)?])
+                let namespace =
+                    namespace.ok_or_else(|| Failure::new(Code::PlanNotFound, missing))?;
+                let absent = OperationError::new(Code::PlanNotFound, missing);
+                vec![touch(&namespace, Some(absent))]
             }
             _ => {
                 let name = parameters.get("name").and_then(Value::as_str);
@@ -102,9 +121,12 @@ impl Program for Double {
                 let (namespace, _) = name
                     .split_once('/')
                     .ok_or_else(|| Failure::new(Code::InvalidName, "`name` has no namespace"))?;
-                Touches::Namespaces(vec![namespace.to_owned()])
+                vec![touch(namespace, None)]
             }
-        })
+        };
+        let name: &'static str = operation.name.clone().leak();
+        let allowed = authorize(caller, &self.engine, name, requirement, touched);
+        allowed.map_err(|error| Failure::of(&error))
     }
 
     fn run(&self, call: &Call<'_>) -> Result<Done, Failure> {
