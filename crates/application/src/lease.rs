@@ -115,7 +115,7 @@ impl LeaseService {
                         tracing::debug!(lease = %lease.subject, token = lease.token.0, "lease acquired");
                     }
                     _ => {
-                        tracing::info!(lease = %lease.subject, token = lease.token.0, "lease taken over")
+                        tracing::info!(lease = %lease.subject, token = lease.token.0, "lease taken over");
                     }
                 }
                 return Ok(HeldLease::keep_alive(self, lease, ttl));
@@ -418,7 +418,7 @@ impl Heartbeat {
                     self.lose();
                 }
                 Err(error) => {
-                    tracing::warn!(lease = %lease.subject, %error, "lease not renewed; trying again")
+                    tracing::warn!(lease = %lease.subject, %error, "lease not renewed; trying again");
                 }
             }
             stop = lock(&self.stop);

@@ -81,35 +81,7 @@ fn execute(
         *printer = Printer::new(format?, surface);
         return Ok(Some(noted(report, &environment, &home, *printer)));
     }
-    let flags = Flags::none()
-        .with(
-            &keys::FORMAT,
-            "--format",
-            parsed.report_format().map(Format::as_str),
-        )?
-        .with(
-            &keys::DATABASE_URL,
-            "--database-url",
-            parsed.database_url.as_deref(),
-        )?;
-    let is_server = matches!(parsed.command, Command::Serve(_));
-    let log_file = if is_server {
-        &keys::SERVE_LOG_FILE
-    } else {
-        &keys::LOG_FILE
-    };
-    let flags = flags
-        .with(&keys::LOG_FILTER, "-v", parsed.log_filter())?
-        .with(log_file, "--log-file", parsed.log_file.as_deref())?
-        .with(
-            &keys::LOG_FORMAT,
-            "--log-format",
-            parsed.log_format.as_deref(),
-        )?;
-    let flags = match &parsed.command {
-        Command::Serve(serve) => serve.flags(flags)?,
-        _ => flags,
-    };
+    let flags = flags(&parsed)?;
     let loaded = Configuration::load(&environment, &home, flags).and_then(|configuration| {
         let settings = configuration.settings()?;
         Ok((configuration, settings))
@@ -154,16 +126,25 @@ fn execute(
         live: crate::output::Live::default(),
         connection: None,
     };
-    let logs = if is_server {
-        Logs::Server
-    } else {
-        Logs::Command
+    run_logged(&mut context, parsed, arguments, is_markdown)
+}
+
+/// Runs a command under its log.
+fn run_logged(
+    context: &mut Context,
+    parsed: Arguments,
+    arguments: &[OsString],
+    is_markdown: bool,
+) -> Result<Option<Report>, CommandError> {
+    let logs = match parsed.command {
+        Command::Serve(_) => Logs::Server,
+        _ => Logs::Command,
     };
     // Until the report is made; what is printed then follows the last line of the log.
-    let _logging = logging::start(&context, logs)?;
+    let _logging = logging::start(context, logs)?;
     let (command, begun) = (commands::name(&parsed.command), Instant::now());
     tracing::debug!(command, version = env!("CARGO_PKG_VERSION"), home = %context.home.path().display(), "command started");
-    let outcome = dispatch(&mut context, parsed, arguments, is_markdown);
+    let outcome = dispatch(context, parsed, arguments, is_markdown);
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &outcome {
         Ok(_) => tracing::info!(command, duration_ms, "command finished"),
@@ -175,6 +156,39 @@ fn execute(
         ),
     }
     outcome
+}
+
+/// The keys of the configuration that the command line sets.
+fn flags(parsed: &Arguments) -> Result<Flags, crate::config::Error> {
+    let flags = Flags::none()
+        .with(
+            &keys::FORMAT,
+            "--format",
+            parsed.report_format().map(Format::as_str),
+        )?
+        .with(
+            &keys::DATABASE_URL,
+            "--database-url",
+            parsed.database_url.as_deref(),
+        )?;
+    let is_server = matches!(parsed.command, Command::Serve(_));
+    let log_file = if is_server {
+        &keys::SERVE_LOG_FILE
+    } else {
+        &keys::LOG_FILE
+    };
+    let flags = flags
+        .with(&keys::LOG_FILTER, "-v", parsed.log_filter())?
+        .with(log_file, "--log-file", parsed.log_file.as_deref())?
+        .with(
+            &keys::LOG_FORMAT,
+            "--log-format",
+            parsed.log_format.as_deref(),
+        )?;
+    match &parsed.command {
+        Command::Serve(serve) => serve.flags(flags),
+        _ => Ok(flags),
+    }
 }
 
 /// Runs a command on this machine, or on the server that is connected.

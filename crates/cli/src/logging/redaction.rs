@@ -28,14 +28,13 @@ impl LogRedactor {
     /// the token of the server that commands are sent to. A file of models that cannot be read leaves the others: a
     /// log must also work when the configuration is broken.
     pub(super) fn of(context: &Context) -> Self {
-        let redactor = match context.models(None) {
-            Ok(models) => models.redactor(),
-            Err(_) => {
-                let database = context.settings.database_url().to_owned();
-                let configured = [("DATABASE_URL".to_owned(), database)];
-                let variables = context.environment.texts().chain(configured);
-                Redactor::new(environment_secrets(variables))
-            }
+        let redactor = if let Ok(models) = context.models(None) {
+            models.redactor()
+        } else {
+            let database = context.settings.database_url().to_owned();
+            let configured = [("DATABASE_URL".to_owned(), database)];
+            let variables = context.environment.texts().chain(configured);
+            Redactor::new(environment_secrets(variables))
         };
         let token = std::fs::read_to_string(token_file(context)).ok();
         Self::new(redactor.and(token.map(|token| Secret::new(token.trim()))))
