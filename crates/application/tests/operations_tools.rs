@@ -59,8 +59,8 @@ fn call<O: Operation>(
     caller: &Caller,
     request: O,
 ) -> Result<O::Response, Code> {
-    let called = application.for_caller(caller.clone()).call(request);
-    called.map_err(|error: OperationError| error.code())
+    let response = application.for_caller(caller.clone()).call(request);
+    response.map_err(|error: OperationError| error.code())
 }
 
 fn tool(name: &str) -> AddTool {

@@ -10,7 +10,7 @@ use cleveragents_application::{
     SafetySelection, SandboxService, SessionService, Toolset, ToolsetOptions, WarningHandler,
     check_sendable, mcp_server_options,
 };
-use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces};
+use cleveragents_domain::identity::{Caller, Namespaces};
 use cleveragents_mcp::{Options as McpOptions, Variables};
 use cleveragents_models::{Catalogue, CatalogueOptions, environment_secrets};
 use cleveragents_process::Cancel;
@@ -115,17 +115,6 @@ impl Context {
     pub(crate) fn runs(&self) -> Result<RunService, CommandError> {
         let runs = RunService::new(self.engine()?, self.sessions()?);
         Ok(runs.visible_in(self.visible()))
-    }
-
-    /// Whether something of this name may be shown.
-    pub(crate) fn sees(&self, name: &str) -> bool {
-        self.served.as_ref().is_none_or(|served| {
-            let (prefix, _) = name.split_once('/').unwrap_or((LOCAL_NAMESPACE, name));
-            let namespace = prefix
-                .split_once(':')
-                .map_or(prefix, |(_, namespace)| namespace);
-            served.visible.contains(namespace)
-        })
     }
 
     /// Who is at the terminal or called the server, for what is written down.

@@ -333,15 +333,15 @@ impl<'a> Resolver<'a> {
                 name.map_err(|error| OperationError::new(Code::InvalidName, error.to_string()))?;
             }
             None if self.is_local() || self.context.is_none() => return Ok(()),
-            None => *namespace = self.home.clone(),
+            None => namespace.clone_from(&self.home),
         }
-        match namespace.clone() {
-            Some(namespace) => self.touch(&namespace, None),
-            None => {
-                let error = OperationError::usage("the namespace of the new object is not given")
-                    .with_hint("name one with the parameter `namespace`");
-                self.unplaced.get_or_insert(error);
-            }
+        if let Some(namespace) = namespace.clone() {
+            self.touch(&namespace, None);
+        } else {
+            self.unplaced.get_or_insert_with(|| {
+                OperationError::usage("the namespace of the new object is not given")
+                    .with_hint("name one with the parameter `namespace`")
+            });
         }
         Ok(())
     }
@@ -350,7 +350,7 @@ impl<'a> Resolver<'a> {
     pub fn name(&mut self, name: &mut String, kind: NamedKind) -> Result<(), OperationError> {
         self.complete(name, kind)?;
         if name.contains('/') {
-            self.touch(&namespace_of(name).to_owned(), None);
+            self.touch(namespace_of(name), None);
         }
         Ok(())
     }
@@ -359,7 +359,7 @@ impl<'a> Resolver<'a> {
     pub fn read_name(&mut self, name: &mut String, kind: NamedKind) -> Result<(), OperationError> {
         self.complete(name, kind)?;
         if name.contains('/') {
-            self.touch_read(&namespace_of(name).to_owned());
+            self.touch_read(namespace_of(name));
         }
         Ok(())
     }
@@ -406,7 +406,7 @@ impl<'a> Resolver<'a> {
         } else if let Some(home) = &self.home {
             *name = format!("{home}/{name}");
         } else {
-            self.unplaced.get_or_insert(no_namespace(name));
+            self.unplaced.get_or_insert_with(|| no_namespace(name));
         }
         Ok(())
     }
@@ -455,7 +455,7 @@ impl<'a> Resolver<'a> {
             self.touch(&home, None);
             return Ok(());
         }
-        self.touch(&namespace_of(&name).to_owned(), None);
+        self.touch(namespace_of(&name), None);
         Ok(())
     }
 

@@ -266,7 +266,7 @@ pub struct Total {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ListedValidation {
-    Readable(ValidationInfo),
+    Readable(Box<ValidationInfo>),
     /// Its definition cannot be read any more.
     Broken {
         name: String,
@@ -295,9 +295,8 @@ impl Operation for ListValidations {
         let listed = all
             .into_iter()
             .map(|registered| match registered.validation {
-                Ok(validation) => {
-                    redacted(&secrets, &validation.summary()).map(ListedValidation::Readable)
-                }
+                Ok(validation) => redacted(&secrets, &validation.summary())
+                    .map(|summary| ListedValidation::Readable(Box::new(summary))),
                 Err(error) => Ok(ListedValidation::Broken {
                     name: registered.stored.name,
                     problem: secrets.text(&error.to_string()).into_owned(),

@@ -46,7 +46,7 @@ pub(super) fn run(context: &Context, command: Actor) -> Result<Option<Report>, C
             drawing,
             output,
         } => {
-            let drawn = draw(context, name, config.as_deref(), drawing.into())?;
+            let drawn = draw(context, name.as_deref(), config.as_deref(), drawing.into())?;
             drawing_report(context, drawn, output.as_deref())?
         }
         Actor::Context(command) => return contexts::run(context, command),
@@ -67,13 +67,13 @@ impl From<Drawing> for DrawingFormat {
 /// Draws a registered actor, or the one of a file, which is compiled on this machine.
 fn draw(
     context: &Context,
-    name: Option<String>,
+    name: Option<&str>,
     config: Option<&Path>,
     format: DrawingFormat,
 ) -> Result<ActorDrawing, CommandError> {
-    if let (None, Some(name)) = (config, &name) {
+    if let (None, Some(name)) = (config, name) {
         return context.call(DrawActor {
-            name: name.clone(),
+            name: name.to_owned(),
             drawing: format,
         });
     }
@@ -83,13 +83,7 @@ fn draw(
             .with_hint("run the command on this machine with --local"));
     }
     let actors = ActorService::new(context.engine()?);
-    let found = found(
-        context,
-        &actors,
-        &context.toolset()?,
-        name.as_deref(),
-        config,
-    )?;
+    let found = found(context, &actors, &context.toolset()?, name, config)?;
     Ok(ActorDrawing {
         actor: found.actor.name.clone(),
         drawing: format.draw(&found.actor),

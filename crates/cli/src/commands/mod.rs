@@ -332,25 +332,6 @@ pub(crate) fn call_removal<O: Operation>(
     }
 }
 
-/// Which names a list shows: those that match the regular expression of the command line.
-pub(crate) fn name_filter(
-    pattern: Option<&str>,
-) -> Result<impl Fn(&str) -> bool + use<>, CommandError> {
-    let pattern = pattern.map(regex::Regex::new).transpose();
-    let pattern = pattern.map_err(|error| {
-        CommandError::usage("the regular expression cannot be read")
-            .caused_by(&error)
-            .with_hint(
-                "write one such as '^local/'; put a backslash before a sign that is meant as such",
-            )
-    })?;
-    Ok(move |name: &str| {
-        pattern
-            .as_ref()
-            .is_none_or(|pattern| pattern.is_match(name))
-    })
-}
-
 pub(crate) const fn yes_no(answer: bool) -> &'static str {
     if answer { "yes" } else { "no" }
 }

@@ -135,16 +135,6 @@ impl CommandError {
         }))
     }
 
-    /// The error without a text that it must not tell.
-    #[must_use]
-    pub(crate) fn without(mut self, text: &str) -> Self {
-        self.0.message = self.0.message.replace(text, "");
-        for cause in &mut self.0.causes {
-            *cause = cause.replace(text, "");
-        }
-        self
-    }
-
     /// Facts for programs; the causes are among them.
     pub(crate) fn details(&self) -> Value {
         self.to_value()["details"].take()

@@ -136,20 +136,6 @@ impl Report {
         self
     }
 
-    /// The file that it tells of.
-    pub(crate) fn file(&self) -> Option<&Target> {
-        self.document.as_ref()?.file.as_ref()
-    }
-
-    /// The document that is printed instead of the report, if that is all it consists of.
-    pub(crate) fn document_text(&self) -> Option<String> {
-        let document = self.document.as_ref()?;
-        document
-            .file
-            .is_none()
-            .then(|| String::from_utf8_lossy(&document.content).into_owned())
-    }
-
     /// Writes the file that it tells of.
     pub(crate) fn place_document(&self) -> Result<(), CommandError> {
         self.document.as_ref().map_or(Ok(()), Document::place)

@@ -5,7 +5,6 @@ mod follow;
 mod http;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory as _};
@@ -16,13 +15,11 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::Arguments;
+use crate::commands;
 use crate::commands::chat::{Away, run_away};
 use crate::commands::session::{self, read_text};
-use crate::commands::{self, read_definition};
 use crate::context::Context;
-use crate::output::{
-    Care, Cell, CommandError, Panel, Report, Target, WireError, WireReport, visible_lines,
-};
+use crate::output::{Cell, CommandError, Panel, Report, WireError, WireReport, visible_lines};
 use crate::serve::{Offered, Part, STREAM, is_flag, is_many, operations};
 
 pub(crate) use follow::{FAILURES, follow_events, is_temporary};

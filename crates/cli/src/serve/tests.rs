@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cleveragents_application::{Application, find_operation};
-use cleveragents_domain::identity::{Caller, Namespaces, Scope};
+use cleveragents_domain::identity::{Caller, Scope};
 use cleveragents_domain::{Code, Diagnose as _, Kind, RunId, SessionId};
 use cleveragents_process::Cancel;
 use cleveragents_server::{Call, Done, Failure, Listener, Operation, Program as _, Tell, Told};
