@@ -19,6 +19,15 @@ pub struct RemovedDefinition {
     pub config: String,
 }
 
+/// The size of a page, and of everything that matches.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PageSummary {
+    /// The number of results on this page.
+    pub shown: u64,
+    /// The number of matches on all pages.
+    pub matching: u64,
+}
+
 /// What happens to a definition that exists already.
 pub(crate) const fn register_mode(update: bool) -> Register {
     if update {

@@ -14,10 +14,11 @@ mod process;
 mod registry;
 mod resolver;
 
+pub(crate) use authorize::holds_model_files;
 pub use authorize::{Touched, authorize};
 pub(crate) use context::require_confirmation;
 pub use context::{Application, OperationContext, OperationSettings, Prepared, ProgressStarter};
-pub use definition::RemovedDefinition;
+pub use definition::{PageSummary, RemovedDefinition};
 pub(crate) use definition::{confirm_removal, name_filter, redacted, register_mode};
 pub use error::OperationError;
 pub use process::{CatalogueFactory, ProcessEnvironment};

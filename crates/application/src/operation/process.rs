@@ -7,6 +7,7 @@ use cleveragents_domain::identity::Scope;
 use cleveragents_models::{Catalogue, CatalogueOptions, Redactor, Variables};
 
 use super::{OperationContext, OperationError, namespace_of};
+use crate::actor::ActorService;
 use crate::runtime::{Toolset, ToolsetOptions, WarningHandler};
 use crate::skill::SkillService;
 use crate::tool::ToolService;
@@ -96,6 +97,22 @@ impl OperationContext {
             variables: &process.variables,
             warn: &process.warn,
         })
+    }
+
+    /// The actor that runs when none is named.
+    pub(crate) fn default_actor(&self) -> Option<&str> {
+        self.process().default_actor.as_deref()
+    }
+
+    /// The key of the configuration that names an actor.
+    pub(crate) fn key_of_actor(&self, name: &str) -> Option<&str> {
+        let mut configured = self.process().configured_actors.iter();
+        let (key, _) = configured.find(|(_, actor)| actor == name)?;
+        Some(key)
+    }
+
+    pub(crate) fn actors(&self) -> ActorService {
+        ActorService::new(self.engine())
     }
 
     pub(crate) fn tools(&self) -> ToolService {
