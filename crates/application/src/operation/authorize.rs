@@ -86,7 +86,7 @@ pub fn authorize(
 }
 
 /// Whether the models of a provider are files, which only a local caller may name.
-pub(super) fn holds_model_files(provider: &str) -> bool {
+pub(crate) fn holds_model_files(provider: &str) -> bool {
     matches!(
         provider.trim().to_lowercase().as_str(),
         "scripted" | "replay"

@@ -61,14 +61,18 @@ fn prepare<O: Operation>(
     context: OperationContext,
     request: Value,
 ) -> Result<PreparedCall, OperationError> {
+    let malformed = |reason: &str| {
+        let message = format!("parameters of `{}`: {reason}", O::NAME);
+        OperationError::new(Code::MalformedRequest, message)
+    };
     let request = match request {
         Value::Null => Value::Object(Map::new()),
-        request => request,
+        // serde would read a list as the fields in their order.
+        request if request.is_object() => request,
+        _ => return Err(malformed("they are not an object")),
     };
-    let request: O = serde_json::from_value(request).map_err(|error| {
-        let message = format!("parameters of `{}`: {error}", O::NAME);
-        OperationError::new(Code::MalformedRequest, message)
-    })?;
+    let request: O =
+        serde_json::from_value(request).map_err(|error| malformed(&error.to_string()))?;
     let prepared = context.prepare(request)?;
     Ok(Box::new(move |cancel| {
         let response = prepared.cancelled_by(cancel).run()?;
