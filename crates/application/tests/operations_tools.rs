@@ -66,7 +66,8 @@ fn call<O: Operation>(
 fn tool(name: &str) -> AddTool {
     AddTool {
         text: format!(
-            "name: {name}\ndescription: Counts lines\nexecution: {{command: [wc, -l]}}\n"
+            "name: {name}\ndescription: Counts lines\ninput_schema: {{type: object}}\n\
+             read_only: true\ncode: return 1\n"
         ),
         source: Some("/etc/tool.yaml".to_owned()),
         update: false,
@@ -328,8 +329,8 @@ fn a_definition_from_elsewhere_sends_no_token_of_the_server() {
     let engine = database.open();
     let application = application(&engine);
     let request = AddActor {
-        text: "name: acme/remote\ntype: a2a\ndescription: d\nurl: https://example.com\n\
-               token_env: CLEVERAGENTS_AGENT_TOKEN_X\n"
+        text: "name: acme/remote\ntype: a2a\ndescription: d\nurl: https://agents.example\n\
+               token_env: A2A_TOKEN\n"
             .to_owned(),
         source: None,
         update: false,
@@ -409,7 +410,7 @@ fn callers_read_and_cancel_runs_of_their_namespaces_only() {
         let listed = call(&application, &viewer, list(None)).expect("listed");
         assert_eq!((listed.summary.shown, listed.summary.matching), (1, 1));
         assert_eq!(json!(listed)["runs"][0]["usage"]["cost_usd"], 0.0);
-        let listed = call(&application, &viewer, list(Some("main"))).expect("listed");
+        let listed = call(&application, &editor, list(Some("main"))).expect("listed");
         assert_eq!(listed.summary.matching, 1);
         let refused = call(&application, &viewer, list(Some("other/main")));
         assert_eq!(refused.expect_err("foreign"), Code::Forbidden);
