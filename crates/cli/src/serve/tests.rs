@@ -460,7 +460,7 @@ fn what_a_call_touches_is_known_before_it_runs() {
         Touches::Everywhere
     );
     let absent = touches(
-        "plan/show",
+        "plan/apply",
         json!({"reference": "01J00000000000000000000000"}),
     );
     assert_eq!(absent.expect_err("no such plan").code(), Code::PlanNotFound);
