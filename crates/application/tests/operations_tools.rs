@@ -147,7 +147,7 @@ fn a_removal_that_is_not_confirmed_names_what_it_would_remove() {
     let application = application(&engine);
     call(&application, &person(), tool("local/count")).expect("added");
     let context = application.for_caller(person());
-    let refused = context.call(removed("local/COUNT", false));
+    let refused = context.call(removed("local/count", false));
     let refused = refused.expect_err("not confirmed");
     assert_eq!(refused.code(), Code::ConfirmationNeeded);
     assert_eq!(refused.details()["name"], "local/count");

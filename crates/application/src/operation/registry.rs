@@ -2,7 +2,7 @@
 
 use cleveragents_domain::Code;
 use cleveragents_process::Cancel;
-use schemars::{Schema, generate::SchemaSettings};
+use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 
 use super::{Operation, OperationContext, OperationError, Requirement};
@@ -20,6 +20,10 @@ pub struct OperationEntry {
     pub request: fn() -> Schema,
     /// The JSON schema of the response.
     pub response: fn() -> Schema,
+    /// The schema of the request in a document with shared definitions.
+    pub request_in: fn(&mut SchemaGenerator) -> Schema,
+    /// The schema of the response in a document with shared definitions.
+    pub response_in: fn(&mut SchemaGenerator) -> Schema,
     prepare: fn(OperationContext, Value) -> Result<PreparedCall, OperationError>,
 }
 
@@ -35,6 +39,8 @@ impl OperationEntry {
             requirement: O::REQUIREMENT,
             request: schema_of::<O>,
             response: schema_of::<O::Response>,
+            request_in: subschema_of::<O>,
+            response_in: subschema_of::<O::Response>,
             prepare: prepare::<O>,
         }
     }
@@ -55,6 +61,10 @@ fn schema_of<T: schemars::JsonSchema>() -> Schema {
         settings.meta_schema = None;
     });
     settings.into_generator().into_root_schema_for::<T>()
+}
+
+fn subschema_of<T: schemars::JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
 }
 
 fn prepare<O: Operation>(

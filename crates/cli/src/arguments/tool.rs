@@ -265,4 +265,6 @@ pub(crate) enum SchemaOf {
     AutomationProfile,
     /// The file of a validation, for `validation add`
     Validation,
+    /// Requests and responses of all operations, which are also the JSON data of commands
+    Operations,
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
+use cleveragents_application::{OperationEntry, operations};
 use cleveragents_domain::identity::{Permission, Scope};
 use http::header::CONTENT_TYPE;
 use schemars::generate::SchemaSettings;
@@ -49,6 +50,11 @@ fn document(version: &str) -> Value {
         if let Some(path) = path.as_object_mut() {
             path.insert(route.verb.as_str().to_lowercase(), described);
         }
+    }
+    for entry in operations() {
+        let path = format!("/api/v1/operations/{}", entry.name);
+        let described = json!({"post": typed_operation(entry, &problem, &mut generator)});
+        paths.insert(path, described);
     }
     json!({
         "openapi": "3.1.0",
@@ -111,6 +117,42 @@ fn operation(route: &Route, problem: &Value, generator: &mut SchemaGenerator) ->
         fields.insert("x-where".to_owned(), json!(where_needed(route.place)));
     }
     described
+}
+
+/// A typed operation. Its path is one of those of the route for all operations.
+fn typed_operation(
+    entry: &OperationEntry,
+    problem: &Value,
+    generator: &mut SchemaGenerator,
+) -> Value {
+    let id = entry.name.replace(['/', '-'], "_");
+    let request = reference((entry.request_in)(generator));
+    let response = reference((entry.response_in)(generator));
+    let answer = json!({
+        "type": "object",
+        "properties": {"data": response, "exit_code": {"type": "integer"}},
+        "required": ["data", "exit_code"],
+    });
+    json!({
+        "operationId": format!("operation_{id}"),
+        "summary": entry.summary,
+        "tags": [entry.requirement.scope.as_str()],
+        "requestBody": {"required": true, "content": {"application/json": {"schema": request}}},
+        "responses": {
+            "200": {"description": "Done", "content": {"application/json": {"schema": answer}}},
+            "default": {
+                "description": "The problem",
+                "content": {"application/problem+json": {"schema": problem}},
+            },
+        },
+        "security": [{"bearer": []}],
+        "x-needs-role": entry.requirement.permission.least_role().as_str(),
+        "x-where": if entry.requirement.is_global {
+            where_needed(Place::Everywhere)
+        } else {
+            where_needed(Place::Body)
+        },
+    })
 }
 
 /// Where the caller needs its role.
