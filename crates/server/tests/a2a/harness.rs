@@ -79,15 +79,10 @@ impl Default for Double {
             plan: Mutex::default(),
             operations: vec![
                 operation("registry/actor/list", Scope::Registry, Permission::Read),
-                operation("plan/list", Scope::Plans, Permission::Read),
+                operation("example/list", Scope::Plans, Permission::Read),
                 operation("diagnostics/run", Scope::Server, Permission::Manage),
                 plan("plan/use"),
-                plan("plan/approve"),
-                plan("plan/reject"),
-                plan("plan/prompt"),
                 plan("plan/apply"),
-                plan("plan/cancel"),
-                plan("plan/diff"),
             ],
         }
     }
@@ -125,8 +120,7 @@ impl Program for Double {
                 {"name": "openai/any", "built_in": true},
             ]}),
             "plan/use" => json!({"plan_id": *self.plan.lock().expect("not poisoned")}),
-            "plan/diff" => json!({"files": 1}),
-            "plan/list" => match call.parameters.get("fail").and_then(Value::as_str) {
+            "example/list" => match call.parameters.get("fail").and_then(Value::as_str) {
                 Some("missing") => {
                     return Err(Failure::new(Code::PlanNotFound, "no such plan"));
                 }
@@ -137,7 +131,7 @@ impl Program for Double {
                 Some("plan") => return Err(Failure::new(Code::PlanFailed, "it failed")),
                 _ => json!([{"plan": 1}]),
             },
-            "plan/approve" | "plan/apply" => {
+            "plan/apply" => {
                 let next = self.drives.lock().expect("not poisoned").pop();
                 let plan = self.plan.lock().expect("not poisoned").expect("a plan");
                 if let Some(next) = next {
