@@ -78,15 +78,10 @@ impl Default for Double {
             drives: Mutex::default(),
             plan: Mutex::default(),
             operations: vec![
-                operation("plan/list", Scope::Plans, Permission::Read),
+                operation("example/list", Scope::Plans, Permission::Read),
                 operation("diagnostics/run", Scope::Server, Permission::Manage),
                 plan("plan/use"),
-                plan("plan/approve"),
-                plan("plan/reject"),
-                plan("plan/prompt"),
                 plan("plan/apply"),
-                plan("plan/cancel"),
-                plan("plan/diff"),
             ],
         }
     }
@@ -126,8 +121,7 @@ impl Program for Double {
         ));
         let data = match name.as_str() {
             "plan/use" => json!({"plan_id": *self.plan.lock().expect("not poisoned")}),
-            "plan/diff" => json!({"files": 1}),
-            "plan/list" => match call.parameters.get("fail").and_then(Value::as_str) {
+            "example/list" => match call.parameters.get("fail").and_then(Value::as_str) {
                 Some("missing") => {
                     return Err(Failure::new(Code::PlanNotFound, "no such plan"));
                 }
@@ -138,7 +132,7 @@ impl Program for Double {
                 Some("plan") => return Err(Failure::new(Code::PlanFailed, "it failed")),
                 _ => json!([{"plan": 1}]),
             },
-            "plan/approve" | "plan/apply" => {
+            "plan/apply" => {
                 let next = self.drives.lock().expect("not poisoned").pop();
                 let plan = self.plan.lock().expect("not poisoned").expect("a plan");
                 if let Some(next) = next {

@@ -119,6 +119,8 @@ impl Route {
                 Some(json!({"role": "user", "content": "x"}))
             }
             ("POST", path) if path.ends_with("/turns") => Some(json!({"prompt": "x"})),
+            ("POST", "/api/v1/plans/{plan}/prompt") => Some(json!({"guidance": "x"})),
+            ("POST", "/api/v1/plans/{plan}/approve") => Some(json!({"answer": "x"})),
             ("POST", path) if path.contains('{') => Some(json!({})),
             ("PATCH", _) => Some(json!({"name": "x"})),
             _ => None,
@@ -134,6 +136,10 @@ impl Route {
         }
         if path.contains("{plan}") {
             let plan = server.plan(&format!("{namespace}/shop"));
+            let needs_question = ["/approve", "/reject", "/prompt"];
+            if needs_question.iter().any(|end| path.ends_with(end)) {
+                server.ask_question(plan);
+            }
             path = path.replace("{plan}", &plan.to_string());
         }
         path = path.replace("{name}", "plan/use");

@@ -1,5 +1,6 @@
 //! Plans.
 
+use cleveragents_domain::PlanId;
 use serde_json::json;
 
 use crate::harness::{Server, wait_until};
@@ -35,49 +36,77 @@ fn plans_are_listed_in_pages_to_those_who_may_see_them() {
     assert_eq!(seen, acme);
 }
 
+/// A plan in the namespace `acme` with a strategy, which waits for an answer.
+fn asking(server: &Server) -> PlanId {
+    let id = server.plan("acme/shop");
+    server.ask_question(id);
+    id
+}
+
 #[test]
 fn each_path_of_a_plan_is_an_operation_of_the_same_plan() {
+    let server = Server::start();
+    let other = server.plan("other/shop");
+    let editor = server.caller(&["acme=editor"]);
+    let viewer = server.caller(&["acme=viewer"]);
+    for (verb, path, id_at, extra) in [
+        ("GET", "", "/plan_id", json!({})),
+        ("GET", "/strategy?document=markdown", "/plan_id", json!({})),
+        ("GET", "/tree?depth=2", "/plan_id", json!({})),
+        ("GET", "/diff?stat=true", "/diff_summary/plan", json!({})),
+        ("GET", "/log?limit=2", "/plan_id", json!({})),
+        ("GET", "/checkpoints", "/plan_id", json!({})),
+        ("POST", "/cancel", "/plan_id", json!({"reason": "enough"})),
+        (
+            "POST",
+            "/approve",
+            "/plan_id",
+            json!({"answer": "the first"}),
+        ),
+        ("POST", "/reject", "/plan_id", json!({})),
+        (
+            "POST",
+            "/prompt",
+            "/guidance_added/plan",
+            json!({"guidance": "go on"}),
+        ),
+    ] {
+        let id = asking(&server);
+        // Another plan in the body does not count.
+        let mut body = extra;
+        body["reference"] = json!(other);
+        let body = (verb == "POST").then_some(body);
+        let at = |plan| format!("/api/v1/plans/{plan}{path}");
+        if verb == "POST" {
+            viewer
+                .ask(verb, &at(id), body.as_ref())
+                .problem(403, "CA-1202");
+        }
+        let done = editor.ask(verb, &at(id), body.as_ref()).expect(200).json();
+        assert_eq!(done["data"].pointer(id_at), Some(&json!(id)), "{path}");
+        editor
+            .ask(verb, &at(other), body.as_ref())
+            .problem(404, "CA-0404");
+    }
+    let log = editor
+        .get(&format!("/api/v1/plans/{}/log?limit=2", asking(&server)))
+        .expect(200);
+    assert_eq!(log.json()["data"]["summary"]["shown"], 2);
+}
+
+#[test]
+fn commands_on_plans_that_are_no_typed_operations_name_the_plan_of_the_path() {
     let server = Server::start();
     let id = server.plan("acme/shop");
     let other = server.plan("other/shop");
     let editor = server.caller(&["acme=editor"]);
-    for (verb, path, operation) in [
-        ("GET", "", "plan/status"),
-        ("GET", "/strategy", "plan/show"),
-        ("GET", "/tree?depth=2", "plan/tree"),
-        ("GET", "/diff?stat=true", "plan/diff"),
-        ("GET", "/log", "plan/log"),
-        ("GET", "/checkpoints", "plan/checkpoint/list"),
-        ("POST", "/apply", "plan/apply"),
-        ("POST", "/cancel", "plan/cancel"),
-        ("POST", "/approve", "plan/approve"),
-        ("POST", "/reject", "plan/reject"),
-        ("POST", "/prompt", "plan/prompt"),
-    ] {
-        // Another plan in the body does not count.
-        let body = (verb == "POST").then(|| json!({"reference": other}));
-        let path = |plan| format!("/api/v1/plans/{plan}{path}");
-        let done = editor
-            .ask(verb, &path(id), body.as_ref())
-            .expect(200)
-            .json();
-        assert_eq!(done["data"]["ran"], operation);
-        let (name, parameters) = server
-            .double
-            .ran
-            .lock()
-            .expect("not poisoned")
-            .pop()
-            .expect("it ran");
-        assert_eq!(name, operation);
-        assert_eq!(parameters["reference"], json!(id));
-        if operation == "plan/diff" {
-            assert_eq!(parameters["stat"], true);
-        }
-        editor
-            .ask(verb, &path(other), body.as_ref())
-            .problem(404, "CA-0404");
-    }
+    let body = json!({"reference": other});
+    let apply = |plan| editor.post(&format!("/api/v1/plans/{plan}/apply"), &body);
+    let done = apply(id).expect(200).json();
+    assert_eq!(done["data"]["ran"], "plan/apply");
+    let ran = server.double.ran.lock().expect("not poisoned").pop();
+    assert_eq!(ran.expect("it ran").1["reference"], json!(id));
+    apply(other).problem(404, "CA-0404");
     let made = editor
         .post("/api/v1/plans", &json!({"name": "acme/fix"}))
         .expect(201);

@@ -41,19 +41,12 @@ fn operation(name: &str, scope: Scope, permission: Permission) -> Operation {
 impl Double {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         use Permission::{Manage, Read, Write};
-        let looked = ["status", "show", "tree", "diff", "log", "checkpoint/list"];
-        let done = ["apply", "cancel", "approve", "reject", "prompt"];
-        let plans = looked.into_iter().map(|name| (name, Read));
-        let plans = plans.chain(done.into_iter().map(|name| (name, Write)));
-        let mut operations: Vec<_> = plans
-            .map(|(name, permission)| operation(&format!("plan/{name}"), Scope::Plans, permission))
-            .collect();
-        operations.extend([
-            operation("plan/list", Scope::Plans, Read),
+        let operations = vec![
+            operation("plan/apply", Scope::Plans, Write),
             operation("plan/use", Scope::Plans, Write),
             operation("actor/remove", Scope::Registry, Manage),
             operation("server/state", Scope::Server, Read),
-        ]);
+        ];
         Self {
             operations,
             ran: Mutex::default(),

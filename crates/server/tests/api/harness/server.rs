@@ -6,8 +6,9 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use cleveragents_application::{NewProject, ProjectService};
 use cleveragents_domain::identity::{Grant, Scope};
-use cleveragents_domain::{ContentHash, PlanId, Timestamp, TokenId};
+use cleveragents_domain::{ContentHash, PlanId, ProjectRules, Timestamp, TokenId, Waiting};
 use cleveragents_server::Options;
 use cleveragents_store::{Engine, plans, tokens};
 use cleveragents_testkit::TestDatabase;
@@ -158,6 +159,34 @@ impl Server {
             .write(move |unit| plans::insert(unit, &new))
             .expect("the plan is stored");
         id
+    }
+
+    /// Gives a new plan a strategy and a question that it waits for.
+    pub(crate) fn ask_question(&self, plan: PlanId) {
+        let stored = self.engine.read(|reader| plans::get(reader, plan));
+        let projects = ProjectService::new(Arc::clone(&self.engine));
+        for project in stored
+            .expect("readable")
+            .expect("a plan")
+            .made_with
+            .projects
+        {
+            if projects.view(&project.name).is_err() {
+                let new = NewProject {
+                    name: project.name,
+                    rules: ProjectRules::default(),
+                    links: Vec::new(),
+                };
+                projects.create(new).expect("a project");
+            }
+        }
+        cleveragents_testkit::plans::strategized(&self.engine, plan);
+        let question = Waiting::Question {
+            text: "which one?".to_owned(),
+            options: Vec::new(),
+            subject: "s".to_owned(),
+        };
+        cleveragents_testkit::plans::wait_for(&self.engine, plan, question);
     }
 
     /// A number that the server counts about itself.
