@@ -23,6 +23,7 @@ fn application(engine: &Arc<Engine>) -> Application {
     Application::new(
         Arc::clone(engine),
         OperationSettings {
+            process: cleveragents_application::ProcessEnvironment::default(),
             max_message_bytes: 1_000,
             automation_profile: "manual".to_owned(),
             sandboxes: std::env::temp_dir(),
