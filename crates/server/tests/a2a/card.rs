@@ -93,6 +93,17 @@ fn check_card(card: &Value) {
     for name in ["name", "description", "version"] {
         assert!(!card[name].as_str().expect("a text").is_empty());
     }
+    // Schemas of operations have defaults and types that are null.
+    let mut card = card.clone();
+    for extension in card["capabilities"]["extensions"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
+        let _schemas = extension
+            .as_object_mut()
+            .and_then(|extension| extension.remove("params"));
+    }
     assert!(!card.to_string().contains("null"));
 }
 

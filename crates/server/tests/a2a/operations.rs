@@ -1,7 +1,9 @@
 //! The operations of the program as methods.
 
 use crate::harness::{Server, local};
+use cleveragents_application::{find_operation, operations};
 use cleveragents_domain::identity::Scope;
+use cleveragents_server::Program as _;
 use cleveragents_testkit::TestDatabase;
 use serde_json::json;
 
@@ -15,12 +17,24 @@ fn every_method_that_is_advertised_can_be_called() {
     let card = client.rpc("GetExtendedAgentCard", &json!({}))["result"].clone();
     let methods = card["capabilities"]["extensions"][0]["params"]["methods"].clone();
     let methods = methods.as_array().expect("methods");
-    assert_eq!(methods.len(), 10);
-    for method in methods {
-        let name = method["method"].as_str().expect("a name");
-        let answer = client.rpc(name, &json!({"reference": plan}));
+    let typed = operations().map(|entry| entry.name.to_owned());
+    let offered = server.double.operations().iter();
+    let commands: Vec<String> = offered.map(|operation| operation.name.clone()).collect();
+    for name in typed.chain(commands.clone()) {
+        let method = format!("_cleveragents/{name}");
+        let is_advertised = methods.iter().any(|known| known["method"] == method);
+        assert!(is_advertised, "{name}");
+    }
+    for name in commands.iter().filter(|name| find_operation(name).is_err()) {
+        let method = format!("_cleveragents/{name}");
+        let answer = client.rpc(&method, &json!({"reference": plan}));
         assert_eq!(answer["result"]["exitCode"], 0, "{name}: {answer}");
     }
+    let answer = client.rpc(
+        "_cleveragents/registry/actor/list",
+        &json!({"custom": true}),
+    );
+    assert_eq!(answer["result"]["data"]["actors"], json!([]));
     let unknown = client.rpc("_cleveragents/no/such", &json!({}));
     assert_eq!(unknown["error"]["code"], -32601);
     let bare = client.header("a2a-version", None);
