@@ -16,10 +16,10 @@ use crate::http::{Http, next_chunk};
 use crate::limits::Limits;
 use crate::model::{Capabilities, EventStream};
 use crate::name::ModelName;
-use crate::persist::Backend;
 use crate::price::Price;
 use crate::redact::Redactor;
 use crate::request::ChatRequest;
+use crate::retry::Backend;
 use crate::wire::{self, Fault, Reply, Target, ToolNames};
 
 /// The most of a failed response that is read.

@@ -19,9 +19,9 @@ use crate::generate::{Outlet, generate};
 use crate::message::{ChatMessage, UserPart};
 use crate::model::{Capabilities, EventStream};
 use crate::name::ModelName;
-use crate::persist::Backend;
 use crate::price::Price;
 use crate::request::ChatRequest;
+use crate::retry::Backend;
 use crate::wire::kind_of_status;
 
 /// A model that answers from a file.

@@ -8,7 +8,7 @@ use cleveragents_store::{Engine, plan_steps};
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
 use serde_json::json;
 
-use crate::doubt::is_doubt;
+use crate::unknown_outcome::is_doubt;
 
 /// What an actor receives when nobody answers its question and its plan goes on.
 const ACTOR_DECIDES: &str = "no user is available, and the automation profile of this plan leaves the \

@@ -5,10 +5,12 @@
 //! [`PlanBook`] looks up what is known of them; [`PlanExecutionContext`] records the changes of a plan run.
 
 mod apply;
+mod apply_preconditions;
 mod approver;
 mod book;
 mod built_in;
 mod context;
+mod control;
 mod deterministic;
 mod draw;
 mod drive;
@@ -26,12 +28,10 @@ mod queue;
 mod registry;
 mod rollback;
 mod rules;
-mod say;
 mod service;
 mod snapshot;
-mod standing;
 mod strategize;
-mod told;
+mod strategy_parser;
 mod uses;
 mod validate;
 

@@ -18,7 +18,7 @@ use super::error::PlanError;
 use super::ground::sandbox_name;
 use super::rules::PathRule;
 use super::snapshot::minding;
-use super::told::{Told, figures, read_told, violations};
+use super::strategy_parser::{Told, figures, read_told, violations};
 use crate::run::{RunServiceError, bounded};
 
 /// A decision of the program itself.

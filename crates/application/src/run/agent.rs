@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::RunWatcher;
-use super::taken::{self, answered};
+use super::usage::{self, answered};
 use super::work::{Work, broken, failure, refused};
 use crate::answer_json::json_values;
-use crate::doubt::Settled;
 use crate::turn::{
     TurnAllowance, TurnError, TurnObserver, TurnRequest, TurnSettings, TurnTools, Waiting,
 };
+use crate::unknown_outcome::Settled;
 
 /// How often an answer that does not fit its schema may be given again.
 const CORRECTIONS: usize = 2;
@@ -282,7 +282,7 @@ impl Work<'_> {
     /// What a conversation took.
     fn taken(&self, session: SessionId) -> Result<Taken, cleveragents_store::Error> {
         self.engine
-            .read(|reader| taken::of_session(reader, session))
+            .read(|reader| usage::of_session(reader, session))
     }
 }
 

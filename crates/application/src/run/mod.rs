@@ -12,9 +12,9 @@ mod log;
 pub mod operations;
 mod question;
 mod service;
-mod taken;
 mod tool;
 mod trace;
+mod usage;
 mod work;
 
 pub use context::{ModelSource, RunContext, RunWatcher, ToolSources, Unheard, UnknownOutcome};

@@ -22,7 +22,7 @@ use super::context::RunContext;
 use super::error::{RunServiceError, StoppedRun};
 use super::log::{Recorded, StoreLog, read};
 use super::question::{OpenQuestion, open_questions};
-use super::taken;
+use super::usage;
 use super::work::Work;
 use crate::lease::{HeldLease, LeaseError, LeaseService};
 use crate::session::SessionService;
@@ -272,7 +272,7 @@ impl RunService {
         redactor: &Redactor,
         lease: &HeldLease,
     ) -> Result<RunReport, RunServiceError> {
-        let taken = self.engine.read(|reader| taken::of_run(reader, id))?;
+        let taken = self.engine.read(|reader| usage::of_run(reader, id))?;
         if let Ok(outcome) = &mut walked {
             outcome.taken = taken;
             // As the steps are stored, so that a replay comes to the same.
@@ -438,7 +438,7 @@ impl RunService {
                 let why = RunError::Cancelled;
                 let is_ended = self.engine.write(move |unit| {
                     leases::require(unit, &fence.0, fence.1)?;
-                    let taken = taken::of_run(unit, id)?;
+                    let taken = usage::of_run(unit, id)?;
                     runs::cancel(
                         unit,
                         id,

@@ -14,9 +14,9 @@ use serde_json::Value;
 
 use super::context::UnknownOutcome;
 use super::work::{Work, broken, failure, refused};
-use crate::doubt::{AGAIN, DONE};
 use crate::tool::{StoreBudget, StoreLedger};
 use crate::turn::{Secrets, log_tool_outcome, tool_span};
+use crate::unknown_outcome::{AGAIN, DONE};
 
 /// So much of what a tool says goes into the state.
 const LONGEST: usize = 1 << 20;

@@ -15,7 +15,7 @@ use super::error::TurnError;
 use super::request::{Interrupted, TurnRequest};
 use super::secrets;
 use super::service::{Running, TurnService};
-use crate::doubt::{AGAIN, DONE, NOT_DONE};
+use crate::unknown_outcome::{AGAIN, DONE, NOT_DONE};
 
 /// The error of a call that was cut off and is made again. Whoever finds it as the last word on a call was cut off
 /// himself before he could begin, and makes it.

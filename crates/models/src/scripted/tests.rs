@@ -12,8 +12,8 @@ use crate::event::{Completion, StopReason, StreamEvent};
 use crate::limits::{Limits, RetryPolicy};
 use crate::message::{ChatMessage, ToolResult};
 use crate::model::{Model, complete};
-use crate::persist::Persistent;
 use crate::request::ChatRequest;
+use crate::retry::Persistent;
 
 fn model(text: &str) -> Persistent {
     let name = "scripted/test.yaml".parse().expect("a name");

@@ -30,6 +30,10 @@ fn routes(server: &Server) -> Vec<Route> {
     let paths = document["paths"].as_object().expect("paths");
     let mut all = Vec::new();
     for (path, operations) in paths {
+        // Typed operations have a table of their own, which the front end's tests write.
+        if path.starts_with("/api/v1/operations/") && !path.ends_with("{name}") {
+            continue;
+        }
         for (method, operation) in operations.as_object().expect("operations") {
             let text = |key: &str| operation[key].as_str().map(str::to_owned);
             let role = text("x-needs-role").map(|role| role.parse().expect("a role"));
