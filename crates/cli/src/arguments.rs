@@ -449,7 +449,7 @@ pub(crate) struct SessionList {
     pub(crate) namespace: Option<String>,
     /// Only sessions changed at or after this time (RFC 3339)
     #[arg(long, value_name = "TIME")]
-    pub(crate) since: Option<String>,
+    pub(crate) since: Option<cleveragents_domain::Timestamp>,
     /// What to sort by
     #[arg(long, value_enum, default_value_t = SessionSort::Updated)]
     pub(crate) sort: SessionSort,

@@ -208,7 +208,7 @@ pub struct ListSessions {
     pub namespace: Option<String>,
     /// Only sessions changed at or after this time (RFC 3339).
     #[serde(default)]
-    pub since: Option<String>,
+    pub since: Option<Timestamp>,
     #[serde(default)]
     pub sort: SessionOrder,
     /// Reverse the order.
@@ -286,22 +286,13 @@ impl Operation for ListSessions {
     }
 
     fn run(self, context: &OperationContext) -> Result<SessionList, OperationError> {
-        let since = self
-            .since
-            .as_deref()
-            .map(str::parse::<Timestamp>)
-            .transpose();
-        let since = since.map_err(|error| {
-            OperationError::usage(error.to_string())
-                .with_hint("write the time like 2026-01-31T12:00:00Z")
-        })?;
         let actor = self.actor.as_deref().map(parse_actor).transpose()?;
         let filter = SessionFilter {
             actor,
             namespace: self.namespace,
             visible: context.visible(Scope::Sessions),
             name_contains: self.name,
-            updated_since: since,
+            updated_since: self.since,
             sort: self.sort.into(),
             direction: if self.reverse {
                 Direction::Reversed
